@@ -5,7 +5,7 @@ cd "$(dirname "$0")"
 target=${1:?give a target: $(ls fuzz_targets | sed 's/\.rs$//' | tr '\n' ' ')}
 seconds=${2:-60}
 case $target in
-    store_*) features=store ;;
+    lsm_*) features=lsm ;;
     parse | query) features=language ;;
     *) features=value ;;
 esac

@@ -1,9 +1,9 @@
-"""A server under mixed load that is killed (kill -9) again and again: is everything there that it acknowledged, and how soon does it
-answer as before? Started by `cargo xtask kills`; prints one JSON object a line, as `isomer bench` does.
+"""Kills a server under mixed load (kill -9) repeatedly: checks that every acknowledged write survives, and measures how soon it
+answers as before. Started by `cargo xtask kills`; prints one JSON object per line, as `isomer bench` does.
 
-Sixteen clients, each over a connection of its own, one request after the other: two of five put a key, one inserts a document with a
-relationship by a query, two read what was acknowledged before and compare it. What a client was told is done goes into its journal;
-a request that got no answer may have been done or not, and its write must be there whole or not at all. After the last kill all
+Sixteen clients, each over its own connection, send one request after the other: of five, two put a key, one inserts a document with a
+relationship by a query, two read acknowledged writes and compare them. Acknowledged writes are recorded in the client's journal;
+a request without an answer may have been executed or not, and its write must exist completely or not at all. After the last kill all
 journals are compared with the database."""
 
 import argparse
@@ -111,7 +111,7 @@ class Client(threading.Thread):
 
 
 def p99_ms(clients, begins, ends):
-    """Of requests sent in that time; those without an answer count as endless."""
+    """The p99 of requests sent in that time; those without an answer count as infinite."""
     times = sorted(took if took is not None else float("inf") for client in clients for began, took in list(client.times) if begins <= began < ends)
     return times[int(len(times) * 0.99)] * 1000 if times else float("inf")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CRATES = ["crdts", "yrs", "automerge", "loro"]
-OURS = {"isomer": "store", "isomer_redb": "redb"}
+OURS = {"isomer": "lsm", "isomer_redb": "redb"}
 COLOURS = {"isomer": "#0b6e4f", "isomer_redb": "#63b995", "crdts": "#d1495b", "yrs": "#7b5ea7", "automerge": "#e08e45", "loro": "#30638e"}
 # Riak's own library, a set in a map, on a machine like the one of docs/benchmarks.md: elements, milliseconds.
 RIAK = {"Riak, before its faster merge": [(3_000, 762)], "Riak": [(3_000, 6.4), (20_000, 48)]}

@@ -1,4 +1,4 @@
-// A real server and a real browser for the tests: started here, stopped here.
+// A real server and a real browser for the tests: started and stopped here.
 
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 
 import { chromium } from "playwright-core";
 
-/** Starts `isomer serve` over a folder of its own. */
+/** Starts `isomer serve` on a new folder. */
 export async function startServer(binary, flags = []) {
   const folder = mkdtempSync(join(tmpdir(), "isomer-console-"));
   const settings = ["databases_folder=databases", "backups_folder=backups", "log.level=info"].flatMap((setting) => ["--set", setting]);
@@ -47,7 +47,7 @@ export async function startBrowser() {
   return browser;
 }
 
-/** Files just built instead of those in the binary, which needs no build then; everything else comes from the server. */
+/** Serves freshly built files instead of those in the binary, which then need not be rebuilt; everything else comes from the server. */
 function tryBuilt(browser, folder) {
   const make = browser.newContext.bind(browser);
   browser.newContext = async (options) => {
@@ -56,7 +56,7 @@ function tryBuilt(browser, folder) {
       const name = new URL(route.request().url()).pathname.replace(/^\/(?:console\/)?/, "");
       const path = join(folder, name || "index.html");
       if (name) return route.fulfill({ path });
-      // The page's policy is the server's.
+      // The policy of the page comes from the server.
       const { "content-encoding": _encoding, "content-length": _length, ...headers } = (await route.fetch()).headers();
       return route.fulfill({ headers, path });
     });
@@ -64,7 +64,7 @@ function tryBuilt(browser, folder) {
   };
 }
 
-/** The server's interface, asked from outside the browser. */
+/** The HTTP interface, used from outside of the browser. */
 export function client(url, token) {
   const call = async (method, path, body, type = "application/json") => {
     const answer = await fetch(url + path, {

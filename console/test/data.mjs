@@ -1,4 +1,4 @@
-// What the pages show in tests and pictures: a small town of people, companies, films and posts. The same each time.
+// Data for tests and screenshots: a small town of people, companies, films and posts, deterministic.
 
 const FIRST = ["Ada", "Bruno", "Clara", "Dario", "Elena", "Fabio", "Giulia", "Hugo", "Irene", "Jonas", "Katrin", "Luca", "Marta", "Nils", "Olga", "Paolo", "Rosa", "Sven", "Tilda", "Ugo", "Vera", "Wim"];
 const LAST = ["Lovelace", "Rossi", "Keller", "Moreau", "Novak", "Ferri", "Haas", "Lind", "Sala", "Weber"];
@@ -6,7 +6,7 @@ const CITIES = ["Pisa", "Lucca", "Turin", "Lyon", "Bergen", "Graz", "Delft"];
 const COMPANIES = ["Analytical Engines", "Blue Harbour", "Cedar & Sons", "Dynamo", "Eurydice Labs"];
 const FILMS = ["The Long Harbour", "A Winter in Pisa", "Nine Letters", "Paper Boats", "The Clockmaker", "North of Bergen", "Two Sisters", "Saltwater"];
 
-/** Numbers that look random and are not. */
+/** Pseudo-random numbers. */
 function sequence(seed) {
   let state = seed;
   return (below) => {
@@ -47,7 +47,7 @@ export async function fill(api) {
   await api.call("PUT", "/v1/databases/people/buckets/settings/keys/theme", '"dark"');
 }
 
-/** Texts that would do something if they were ever taken for markup or script. */
+/** Texts that would have an effect if they were interpreted as markup or script. */
 export const HOSTILE = [
   "<script>window.__xss=1</script>",
   "<img src=x onerror=\"window.__xss=1\">",

@@ -1,4 +1,4 @@
-// The pictures of the documentation: node test/screenshots.mjs BINARY FOLDER. Run by `cargo xtask console --screenshots`.
+// Screenshots for the documentation: node test/screenshots.mjs BINARY FOLDER. Run by `cargo xtask console --screenshots`.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";

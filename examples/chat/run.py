@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The chat on all four stores: `run.py test` runs the one script over all of them, and two browsers that talk to each
-other; `run.py bench` loads each over HTTP with wrk, in turn, and prints a JSON object a line.
+"""The chat on all four stores: `run.py test` runs the same script on each of them, and browsers that talk to each
+other; `run.py bench` loads each over HTTP with wrk, in turn, and prints one JSON object per line.
 
-PostgreSQL (Debian's) is started in a folder of its own, on a Unix socket; wrk, node and Chromium are Debian's, too.
+PostgreSQL (Debian's) is started in a temporary folder, on a Unix socket; wrk, node and Chromium are Debian's, too.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class Chat:
     """`isomer-chat serve`, stopped at the end."""
 
     def __init__(self, binary, arguments):
-        # It chooses its port itself: one that was found free could be somebody else's by then.
+        # It chooses its port itself: a free port found here could be taken by then.
         command = [binary, "serve", "--listen", "127.0.0.1:0", *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         said = []
@@ -56,7 +56,7 @@ class Chat:
         threading.Thread(target=self.drain, daemon=True).start()
 
     def drain(self):
-        """It must not wait for somebody who reads what it says."""
+        """Discards the output, so that the process never blocks on writing it."""
         for _ in self.process.stderr:
             pass
 
@@ -69,7 +69,7 @@ class Chat:
 
 
 def stop(*_):
-    """As if it had been interrupted by hand: what was started is stopped."""
+    """Handles the signal like Ctrl-C, so that started processes are stopped."""
     raise KeyboardInterrupt
 
 
@@ -119,7 +119,7 @@ function request() return made end
 """
 
 
-# A processor that has nothing else to do; whoever has something goes first.
+# Keeps a processor busy with the lowest scheduling priority.
 IDLER = """
 import os, sys
 os.sched_setaffinity(0, {int(sys.argv[1])})
@@ -130,7 +130,7 @@ while True: pass
 
 @contextlib.contextmanager
 def awake(wanted):
-    """The processors do not sleep meanwhile: those of a virtual machine take long to wake, and with one user each request wakes
+    """Keeps the processors from sleeping: those of a virtual machine are slow to wake, and with one user each request wakes
     the server and the client."""
     processors = os.sched_getaffinity(0) if wanted else []
     idlers = [subprocess.Popen([sys.executable, "-c", IDLER, str(processor)]) for processor in processors]
@@ -143,7 +143,7 @@ def awake(wanted):
 
 
 def load(url, script, users, seconds, job, chats, n):
-    """Answers a second and answers, of one run of wrk."""
+    """Runs wrk once; returns answers per second, and answers."""
     command = ["wrk", f"-t{users}", f"-c{users}", f"-d{seconds}s", "--timeout", "20s", "-s", script, url, "--", job, ",".join(map(str, chats)), str(n)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in told or "Socket errors" in told:
@@ -152,7 +152,7 @@ def load(url, script, users, seconds, job, chats, n):
 
 
 def measured(requests, *what):
-    """A run of about so many requests, and no less than two seconds: one second before it says how long that is, and warms up."""
+    """A run of about this many requests, at least two seconds: a warm-up of one second determines the duration."""
     url, script, users, job, chats, n = what
     rate, _ = load(url, script, users, 1, job, chats, n)
     seconds = min(60, max(2, round(1.2 * requests / max(rate, 1)) + 1))
@@ -160,9 +160,9 @@ def measured(requests, *what):
 
 
 def rounds(options, binary, stores, mode, script, chats, figures):
-    """Round by round and job by job, each system in its turn: the machine's speed changes from minute to minute, so what is compared
-    is measured within seconds, and each round another one begins. Each round has servers that have served nobody. What one has left
-    to the kernel to write is written before the next one is asked."""
+    """Measures the systems in turn, round by round and job by job: the machine's speed changes from minute to minute, so compared
+    results are measured within seconds of each other, and each round begins with another system. Each round has new servers.
+    The kernel's dirty pages are written before the next system is measured."""
     jobs = [("list", 0), ("get", 50), ("get500", 500), ("send", 0)] if not mode else [("send", 0)]
     for at in range(options.rounds):
         with contextlib.ExitStack() as stack:
@@ -179,7 +179,7 @@ def rounds(options, binary, stores, mode, script, chats, figures):
 
 
 def tell(figures, suffix):
-    """The medians, a JSON object a line; where PostgreSQL takes part, also those of how many times as many as it in each round."""
+    """Prints the medians, one JSON object per line; with PostgreSQL also the medians of the ratios to it in each round."""
     for (job, users, system), found in sorted(figures.items()):
         rate = round(statistics.median(one[0] for one in found), 1)
         line = {"bench": "chat", "case": f"{job}_{users}_tps{suffix}", "system": system, "value": rate, "unit": "1/s", "n": sum(one[1] for one in found)}
@@ -215,7 +215,7 @@ def bench(options):
                     with awake(options.awake):
                         rounds(options, binary, stores, mode, script, chats, figures)
                 finally:
-                    # Whoever stops it has what was seen so far.
+                    # An interrupted run prints the results so far.
                     tell(figures, suffix)
         finally:
             if postgres:

@@ -1,4 +1,4 @@
-//! Any bytes as JSON: reading never panics, and what is read is written and read back the same.
+//! Arbitrary bytes as JSON: reading never panics, and values round-trip.
 #![no_main]
 
 use isomer_value::json;

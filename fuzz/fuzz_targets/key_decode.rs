@@ -1,4 +1,4 @@
-//! Any bytes as a key: decoding never panics, and what it accepts is written back as an equal key.
+//! Arbitrary bytes as a key: decoding never panics, and an accepted key round-trips to an equal key.
 #![no_main]
 
 use isomer_value::{equality::equivalent, key};
@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         let back = key::decode(&again).expect("what was encoded can be decoded");
         assert!(equivalent(&value, &back), "{value:?} came back as {back:?}");
     }
-    // Two parts of the input as two keys: their bytes sort as their values do.
+    // Two parts of the input as two keys: the byte order of keys is the order of their values.
     let (left, right) = bytes.split_at(bytes.len() / 2);
     if let (Ok(a), Ok(b)) = (key::decode(left), key::decode(right)) {
         let keys =

@@ -1,4 +1,5 @@
-//! Any text as a statement: parsing never panics, and what is parsed is printed and parsed the same.
+//! Arbitrary text as a statement: parsing never panics, and the printed form of a parsed statement parses to
+//! the same tree.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any text as a query on a tiny graph with small limits: it is answered or refused, without panic, hang or overflow.
+//! Arbitrary text as a query on a tiny graph with small limits: it returns or is rejected, without panic,
+//! hang or overflow.
 #![no_main]
 
 use std::cell::OnceCell;

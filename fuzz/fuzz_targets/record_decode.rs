@@ -1,4 +1,4 @@
-//! Any bytes as a record: no access panics, and a record that checks out is copied exactly.
+//! Arbitrary bytes as a record: no access panics, and a valid record is copied exactly.
 #![no_main]
 
 use isomer_value::{

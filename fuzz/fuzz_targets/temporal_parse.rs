@@ -1,4 +1,5 @@
-//! Any text as a date, time, date-time or duration: reading never panics, and what is read is told and read back the same.
+//! Arbitrary text as a date, time, date-time or duration: parsing never panics, and values round-trip through
+//! text.
 #![no_main]
 
 use isomer_value::{

@@ -1,4 +1,4 @@
-Feature: Errors of scopes, types and aggregates, and what looks like them
+Feature: Errors of scopes, types and aggregates, and similar valid queries
   Scenario Outline: Refused before running
     Given any graph
     When executing query:

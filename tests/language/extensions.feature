@@ -1,4 +1,4 @@
-Feature: What goes beyond openCypher
+Feature: Extensions of openCypher
 
   Background:
     Given an empty graph

@@ -1,4 +1,4 @@
-Feature: What is refused, in corners that other files leave open
+Feature: Refused statements that other files do not cover
 
   Scenario Outline: Refused before running
     Given any graph

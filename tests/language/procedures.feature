@@ -1,4 +1,4 @@
-Feature: Paths of least weight, and what can be shown
+Feature: Weighted shortest paths, and SHOW commands
 
   Background:
     Given an empty graph
@@ -35,7 +35,7 @@ Feature: Paths of least weight, and what can be shown
       | algo.shortestPaths(a, d, 2, {types: 'R', weight: 'w'}) YIELD rank, path RETURN collect([rank, [r IN relationships(path) \| r.w]]) | [[1, [1, 1, 1]], [2, [1, 2, 1]]] |
       | algo.shortestPaths(a, d, 3, {direction: 'both', types: 'R', weight: 'w', defaultWeight: 1}) YIELD weight RETURN collect(weight) | [3.0, 4.0, 5.0] |
 
-  Scenario Outline: Weights that are none
+  Scenario Outline: Invalid weights
     When executing query:
       """
       MATCH (a {n: 'a'}), (e {n: 'e'}) CALL <call> YIELD weight RETURN weight
@@ -67,7 +67,7 @@ Feature: Paths of least weight, and what can be shown
       | SHOW PROPERTIES YIELD property AS v WHERE v STARTS WITH 'w' | 'w' |
       | SHOW FUNCTIONS YIELD name AS v WHERE v = 'toUpper' | 'toUpper' |
       | SHOW FUNCTIONS YIELD signature AS v WHERE v STARTS WITH 'substring' | 'substring(text, start, [length]) :: STRING' |
-      | SHOW PROCEDURES YIELD description AS v WHERE v STARTS WITH 'takes a key' | 'takes a key out of a bucket' |
+      | SHOW PROCEDURES YIELD description AS v WHERE v STARTS WITH 'deletes a key' | 'deletes a key from a bucket' |
 
   Scenario Outline: Not shown
     When executing query:

@@ -93,7 +93,7 @@ Feature: RETURN, WITH, aggregates and order
       | ({id: 42}) | 4 | 0.0002777777777777778 | {kids: [42], s: 1}  |
     And no side effects
 
-  Scenario: Constants and parameters beside an aggregate
+  Scenario: Constants and parameters next to an aggregate
     Given an empty graph
     And having executed:
       """
@@ -110,7 +110,7 @@ Feature: RETURN, WITH, aggregates and order
       | -932.0 |
     And no side effects
 
-  Scenario: Grouping keys may be used beside aggregates
+  Scenario: Grouping keys may be used next to aggregates
     Given an empty graph
     And having executed:
       """
@@ -124,7 +124,7 @@ Feature: RETURN, WITH, aggregates and order
       | age | x |
     And no side effects
 
-  Scenario Outline: What may not stand beside an aggregate
+  Scenario Outline: Expressions that are not allowed next to an aggregate
     Given any graph
     When executing query:
       """
@@ -234,7 +234,7 @@ Feature: RETURN, WITH, aggregates and order
       | null              |
     And no side effects
 
-  Scenario: Order by what is not returned
+  Scenario: Order by an expression that is not returned
     Given an empty graph
     And having executed:
       """
@@ -292,7 +292,7 @@ Feature: RETURN, WITH, aggregates and order
       """
     Then a SyntaxError should be raised at compile time: InvalidAggregation
 
-  Scenario: After DISTINCT only what is returned can be ordered by
+  Scenario: After DISTINCT only returned columns can be ordered by
     Given any graph
     When executing query:
       """

@@ -1,4 +1,4 @@
-Feature: Temporal values cut off and put together, computed apart from the implementation
+Feature: Temporal selection and truncation, with independently computed results
 
   Scenario Outline: Cut off below a unit, with fields set again
     Given any graph

@@ -1,4 +1,4 @@
-Feature: Writes and what they leave behind
+Feature: Writes and their effects
 
   Scenario: MATCH and CREATE
     Given an empty graph
@@ -105,7 +105,7 @@ Feature: Writes and what they leave behind
       | -relationships | 3 |
       | -labels        | 1 |
 
-  Scenario Outline: What cannot be deleted
+  Scenario Outline: Values that cannot be deleted
     Given any graph
     When executing query:
       """
@@ -153,7 +153,7 @@ Feature: Writes and what they leave behind
       | RETURN 42 AS num SKIP 5 |
       | WITH num WHERE num > 9 RETURN num |
 
-  Scenario: What is deleted has no properties any more
+  Scenario: Properties of a deleted entity cannot be read
     Given an empty graph
     And having executed:
       """
@@ -165,7 +165,7 @@ Feature: Writes and what they leave behind
       """
     Then a EntityNotFound should be raised at runtime: DeletedEntityAccess
 
-  Scenario: What is deleted has no labels any more
+  Scenario: Labels of a deleted node cannot be read
     Given an empty graph
     And having executed:
       """
@@ -177,7 +177,7 @@ Feature: Writes and what they leave behind
       """
     Then a EntityNotFound should be raised at runtime: DeletedEntityAccess
 
-  Scenario: What is deleted still has its type
+  Scenario: A deleted relationship still has its type
     Given an empty graph
     And having executed:
       """
@@ -244,7 +244,7 @@ Feature: Writes and what they leave behind
       | +properties    | 4 |
       | -properties    | 1 |
 
-  Scenario: MERGE does not match what another direction has
+  Scenario: MERGE does not match a relationship of the opposite direction
     Given an empty graph
     And having executed:
       """

@@ -1,6 +1,6 @@
-//! The chat example: its tests over four stores, and two browsers that talk to each other over each of them.
+//! The chat example: its tests over four stores, and two browsers that chat over each of them.
 //!
-//! `examples/chat/run.py` starts PostgreSQL in a folder of its own; the programs were built with all others.
+//! `examples/chat/run.py` starts PostgreSQL in a temporary folder; the programs are built with all others.
 
 use std::process::Command;
 
@@ -14,24 +14,22 @@ use crate::{
 
 /// The suite.
 pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
-    let built = context.programs()?.and_then(|programs| {
-        let program = programs.iter().find(|program| is_suite(program, "stores"));
-        program.map(|program| program.path.clone())
-    });
-    let Some(program) = built else {
-        return Ok(Tally::single("chat (does not build)", false));
+    let program = context
+        .tests
+        .iter()
+        .find(|program| is_suite(program, "stores"));
+    let Some(program) = program else {
+        return Ok(Tally::single("chat (no such test target)", false));
     };
-    // Cargo builds a package's binary for its integration tests, too.
+    // Cargo builds a package's binary for its integration tests.
     let binary = workspace::target_dir().join("debug/isomer-chat");
     let mut command = Command::new("python3");
     command
         .arg(workspace::root().join("examples/chat/run.py"))
         .arg("test")
         .arg("--program")
-        .arg(program)
+        .arg(&program.path)
         .arg("--binary")
         .arg(binary);
-    let mut tally = Tally::default();
-    context.count(&mut command, 10, &mut tally, "chat")?;
-    Ok(tally)
+    context.count(&mut command, 10, "chat")
 }

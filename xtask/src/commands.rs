@@ -1,4 +1,4 @@
-//! The short commands: tidy, bench, bench-peers, soak.
+//! The short commands: tidy, bench, bench-peers, soak and others.
 
 use std::{
     process::Command,
@@ -16,21 +16,21 @@ use crate::{
     tidy, workspace,
 };
 
-/// Suites that draw their runs from a seed.
+/// Suites with randomised, seeded runs.
 const SEEDED: [&str; 5] = ["simdisk", "isolation", "crash", "faults", "queries"];
 
-/// Seeded tests of the suite `unit`: a name, their package and target, and what their names contain.
+/// Seeded tests of the suite `unit`: a name, their package and target, and a filter on test names.
 const SEEDED_UNITS: [(&str, &str, &str, &str); 7] = [
     ("histories", "isomer-data", build::LIBRARY, "history_says"),
-    ("replicas", "isomer-cli", "replicas", "partitions"),
+    ("replicas", "isomer-cli", "cli", "replicas::partitions::"),
     ("sums", "isomer-exec", build::LIBRARY, "exact::"),
-    ("codecs", "isomer-value", "codecs", ""),
-    ("cursors", "isomer-data", "cursors", ""),
-    ("files", "isomer-data", "files", ""),
-    ("spills", "isomer-db", "spill", ""),
+    ("codecs", "isomer-value", "value", "codecs::"),
+    ("cursors", "isomer-data", "data", "cursors::"),
+    ("files", "isomer-data", "data", "files::"),
+    ("spills", "isomer-db", "db", "spill::"),
 ];
 
-/// Runs every check of `tidy`, prints what it finds, and whether all held.
+/// Runs every check of `tidy` and prints the findings; returns whether all passed.
 pub fn tidy() -> Result<bool> {
     let mut clean = true;
     for check in tidy::CHECKS {
@@ -49,11 +49,14 @@ pub fn tidy() -> Result<bool> {
         }
         clean &= problems.is_empty();
     }
+    for line in tidy::report()? {
+        println!("{line}");
+    }
     Ok(clean)
 }
 
-/// `isomer bench NAME …` in release; `chat` is an example, and brings stores of its own to compare with; `server --node …` asks from
-/// node.js, with Neo4j's driver, beside PostgreSQL.
+/// `isomer bench NAME …` in release; `chat` is an example and compares stores; `server --node …` queries from
+/// node.js with Neo4j's driver, and compares with PostgreSQL.
 pub fn bench(name: &str, rest: &[String]) -> Result<bool> {
     if let ("server", Some((first, others))) = (name, rest.split_first())
         && first == "--node"
@@ -116,7 +119,7 @@ pub fn bench_peers(rest: &[String]) -> Result<bool> {
     succeeds(Command::new("python3").arg(script).args(rest))
 }
 
-/// Runs a command with our own standard streams.
+/// Runs a command with inherited standard streams.
 pub fn succeeds(command: &mut Command) -> Result<bool> {
     let program = command.get_program().to_string_lossy().into_owned();
     Ok(command
@@ -125,13 +128,38 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
         .success())
 }
 
-/// Repeats the seeded suites until one fails or the time is over, from `seed` on, or from the time of day.
+/// The suite that measures a built program instead of running tests: only where it is named.
+const MEMORY_SUITE: &str = "memory";
+
+/// `tests/memory_soak.py` against a released build: statements that could take much memory, then the given number of minutes of mixed load.
+fn memory_soak(minutes: u64, seed: Option<u64>) -> Result<bool> {
+    let mut build = workspace::cargo();
+    build.args(["build", "--locked", "--release", "-p", "isomer-cli"]);
+    if !succeeds(&mut build)? {
+        return Ok(false);
+    }
+    let mut command = Command::new("python3");
+    command
+        .arg(workspace::root().join("tests/memory_soak.py"))
+        .args(["--minutes", &minutes.to_string()])
+        .args(["--seed", &seed.unwrap_or(1).to_string()])
+        .arg(workspace::target_dir().join("release").join("isomer"));
+    succeeds(&mut command)
+}
+
+/// Repeats the seeded suites until one fails or the time is over, starting at `seed`, or at the current time.
 pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> {
+    if chosen.iter().any(|name| name == MEMORY_SUITE) {
+        if chosen.len() > 1 {
+            bail!("`{MEMORY_SUITE}` runs alone: name the other suites in another run");
+        }
+        return memory_soak(minutes, seed);
+    }
     let units = SEEDED_UNITS.map(|(name, ..)| name);
-    let known = [&SEEDED[..], &units].concat();
+    let known = [&SEEDED[..], &units, &[MEMORY_SUITE]].concat();
     if let Some(unknown) = chosen.iter().find(|name| !known.contains(&name.as_str())) {
         bail!(
-            "`{unknown}` has no seeds to soak: choose from {}",
+            "`{unknown}` is not a seeded suite: choose from {}",
             known.join(", ")
         );
     }
@@ -171,30 +199,18 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
     let mut rounds = 0;
     while Instant::now() < deadline {
         let seed = first_seed + rounds;
-        for program in &programs {
-            let unit = SEEDED_UNITS.iter().find(|(_, package, target, _)| {
-                program.package == *package && program.is_target(target)
-            });
-            let is_seeded = SEEDED.iter().any(|suite| is_suite(program, suite));
-            let name = match unit {
-                Some((name, ..)) => *name,
-                None if is_seeded => &*program.target,
-                None => continue, // the library of a package whose suite was chosen
-            };
-            if !wanted(name) {
-                continue;
-            }
+        for (name, filter, program) in seeded(&programs, &wanted) {
             let mut live = Live::start(name);
             let mut tally = Tally::default();
             let mut command = program.command();
-            if let Some((.., filter)) = unit {
+            if let Some(filter) = filter {
                 command.args([filter, "--nocapture"]);
             }
             command.env("ISOMER_TEST_SEED", seed.to_string());
             command.env(PROPERTY_SEED, seed.to_string());
             let left = deadline.saturating_duration_since(Instant::now());
             command.env("ISOMER_TEST_SECONDS", left.as_secs().max(1).to_string());
-            let succeeded = process::run(
+            let ended = process::run(
                 &mut command,
                 Duration::from_secs(60 * 60),
                 &mut log,
@@ -215,13 +231,14 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
                 );
                 return Ok(true);
             }
-            if !succeeded {
-                let target = match unit {
-                    Some((_, _, build::LIBRARY, filter)) => format!("--lib {filter}"),
-                    _ => format!("--test {}", program.target),
+            if !ended.succeeded {
+                let target = match program.is_integration {
+                    true => format!("--test {}", program.target),
+                    false => build::LIBRARY.to_owned(),
                 };
+                let filter = filter.unwrap_or_default();
                 println!(
-                    "again with: ISOMER_TEST_SEED={seed} {PROPERTY_SEED}={seed} cargo test -p {} {target}\nwhole log: {}",
+                    "reproduce with: ISOMER_TEST_SEED={seed} {PROPERTY_SEED}={seed} cargo test -p {} {target} {filter}\nwhole log: {}",
                     program.package,
                     path.display()
                 );
@@ -232,4 +249,29 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
     }
     println!("{rounds} rounds, nothing failed");
     Ok(true)
+}
+
+/// What `soak` runs in each round: a name, the filter on test names of a suite `unit`'s part, and the program.
+fn seeded<'a>(
+    programs: &'a [build::TestProgram],
+    wanted: &dyn Fn(&str) -> bool,
+) -> Vec<(&'static str, Option<&'static str>, &'a build::TestProgram)> {
+    let suites = SEEDED.into_iter().flat_map(|suite| {
+        let of_suite = programs
+            .iter()
+            .filter(move |program| is_suite(program, suite));
+        of_suite.map(move |program| (suite, None, program))
+    });
+    let units = SEEDED_UNITS
+        .into_iter()
+        .flat_map(|(name, package, target, filter)| {
+            let of_unit = programs
+                .iter()
+                .filter(move |program| program.package == package && program.is_target(target));
+            of_unit.map(move |program| (name, Some(filter), program))
+        });
+    suites
+        .chain(units)
+        .filter(|(name, ..)| wanted(name))
+        .collect()
 }

@@ -1,18 +1,17 @@
-//! The console: building it, comparing what is committed with what its sources build, trying it in a browser.
+//! The console: builds it, compares the committed files with the built ones, tests it in a browser.
 
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{needs::Need, process, suites::Context, tally::Tally, workspace};
+use crate::{needs::Need, suites::Context, tally::Tally, workspace};
 
-/// Most bytes of all built files together.
+/// Maximum total size of the built files.
 const MOST_BYTES: u64 = 2 << 20;
 
 fn folder() -> PathBuf {
@@ -32,9 +31,8 @@ fn vite(out: &Path) -> Command {
     command
 }
 
-/// The suite: types, build, the same files as are committed, and the pages in a browser.
-pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
-    let mut tally = Tally::default();
+/// Types, build, and equality with the committed files.
+pub fn sources(context: &mut Context<'_>) -> Result<Tally> {
     let mut check = Command::new("npx");
     check
         .args([
@@ -45,10 +43,9 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
             "--fail-on-warnings",
         ])
         .current_dir(folder());
-    step(context, &mut tally, &mut check, 3, "types")?;
-
+    let mut tally = context.check(&mut check, 6, "types")?;
     let built = workspace::target_dir().join("xtask/console-dist");
-    step(context, &mut tally, &mut vite(&built), 3, "build")?;
+    tally = tally.and(context.check(&mut vite(&built), 6, "build")?);
     if tally.failed > 0 {
         return Ok(tally);
     }
@@ -56,45 +53,34 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
     for difference in &differences {
         context.log.line(difference);
     }
-    count(
-        &mut tally,
-        differences.is_empty(),
+    Ok(tally.and(Tally::single(
         "crates/server/console-dist is what console/ builds (cargo xtask console builds it)",
-    );
-
-    let mut build = workspace::cargo();
-    build.args(["build", "--locked", "-p", "isomer-cli"]);
-    step(context, &mut tally, &mut build, 20, "the binary builds")?;
-    if tally.failed == 0 {
-        let mut browser = Command::new("node");
-        browser
-            .arg("test/run.mjs")
-            .arg(workspace::target_dir().join("debug/isomer"))
-            .current_dir(folder());
-        context.count(&mut browser, 4, &mut tally, "browser")?;
-    }
-    Ok(tally)
+        differences.is_empty(),
+    )))
 }
 
-fn step(
-    context: &mut Context<'_>,
-    tally: &mut Tally,
-    command: &mut Command,
-    limit_minutes: u64,
-    name: &str,
-) -> Result<()> {
-    let limit = Duration::from_secs(limit_minutes * 60);
-    let succeeded = process::run(command, limit, context.log, context.live, &mut |_, _| true)?;
-    count(tally, succeeded, name);
-    Ok(())
+/// Tests of `console/test/run.mjs` that measure the time of a load.
+const TIMES: &str = "within a second";
+
+/// The pages in a browser.
+pub fn pages(context: &mut Context<'_>) -> Result<Tally> {
+    let mut browser = browser(context);
+    context.count(browser.args(["--skip", TIMES]), 10, "browser")
 }
 
-fn count(tally: &mut Tally, succeeded: bool, name: &str) {
-    if succeeded {
-        tally.passed += 1;
-    } else {
-        tally.fail(name);
-    }
+/// The measurements in a browser, which programs at work would falsify.
+pub fn times(context: &mut Context<'_>) -> Result<Tally> {
+    let mut browser = browser(context);
+    context.count(browser.args(["--only", TIMES]), 4, "browser")
+}
+
+fn browser(context: &Context<'_>) -> Command {
+    let mut command = Command::new("node");
+    command
+        .arg("test/run.mjs")
+        .arg(context.isomer())
+        .current_dir(folder());
+    command
 }
 
 fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
@@ -107,22 +93,24 @@ fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// What is not the same in two folders, in words.
+/// Describes the differences between two folders.
 fn differences(
     built: &BTreeMap<String, Vec<u8>>,
     committed: &BTreeMap<String, Vec<u8>>,
 ) -> Vec<String> {
     let names: std::collections::BTreeSet<_> = built.keys().chain(committed.keys()).collect();
-    let told = |name: &&String| match (built.get(*name), committed.get(*name)) {
+    let describe = |name: &&String| match (built.get(*name), committed.get(*name)) {
         (Some(one), Some(two)) if one == two => None,
-        (Some(_), Some(_)) => Some(format!("{name}: built otherwise than committed")),
+        (Some(_), Some(_)) => Some(format!(
+            "{name}: the built file differs from the committed one"
+        )),
         (Some(_), None) => Some(format!("{name}: built, not committed")),
-        (None, _) => Some(format!("{name}: committed, not built any more")),
+        (None, _) => Some(format!("{name}: committed, but no longer built")),
     };
-    names.iter().filter_map(told).collect()
+    names.iter().filter_map(describe).collect()
 }
 
-/// `cargo xtask console`: builds what is to be committed.
+/// `cargo xtask console`: builds the files to commit.
 pub fn build(screenshots: bool) -> Result<bool> {
     if let Err(missing) = Need::Npm("console").meet() {
         bail!("{}", missing.reason);
@@ -160,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_difference_is_told() {
+    fn every_difference_is_reported() {
         let folder = |files: &[(&str, &[u8])]| {
             let pair = |(name, bytes): &(&str, &[u8])| ((*name).to_owned(), bytes.to_vec());
             files.iter().map(pair).collect::<BTreeMap<_, _>>()

@@ -1,7 +1,6 @@
-//! The official drivers of Neo4j against a real server: the programs in `tests/drivers`.
+//! Neo4j's official drivers against a real server: the programs in `tests/drivers`.
 //!
-//! What they need is installed into `target/drivers` and found there the next time; the servers run from the binary that the other
-//! suites have built.
+//! The drivers are installed into `target/drivers` and reused; the servers run from the released binary.
 
 use std::{
     fs,
@@ -13,35 +12,34 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{commands::succeeds, suites::Context, tally::Tally, workspace};
+use crate::{commands::succeeds, suites::Context, tally::Tally, usage, workspace};
 
-/// The password of the users of these servers, who live as long as the suite.
+/// The password of the users of these servers, which exist only during the suite.
 const PASSWORD: &str = "only for tests of drivers";
-/// How long a server may take to answer.
+/// Timeout for a server to respond.
 const START: Duration = Duration::from_secs(60);
-/// The versions that are tested; those of npm and Maven stand in their own files.
+/// The tested versions; those of npm and Maven are in their own files.
 const PYTHON_PACKAGES: [&str; 3] = ["neo4j==6.4.1", "pyarrow==26.0.1", "schemathesis==4.32.5"];
 
-/// Installs the drivers, starts the servers, runs the programs.
-pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
-    let mut build = workspace::cargo();
-    build.args(["build", "--locked", "-p", "isomer-cli"]);
-    let built = context.check(&mut build, 30, "cargo build")?;
-    if built.failed > 0 {
-        return Ok(built);
-    }
-    let folder = workspace::target_dir().join("drivers");
-    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let folder = folder.canonicalize()?;
-    let mut tally = Tally::default();
-    for (name, mut command) in installations(&folder) {
-        let done = context.check(&mut command, 5, name)?;
+/// Installs the drivers.
+pub fn install(context: &mut Context<'_>) -> Result<Tally> {
+    for (name, mut command) in installations(&folder()?) {
+        let done = context.check(&mut command, 10, name)?;
         if done.failed > 0 {
             return Ok(done);
         }
     }
-    let plain = Server::start(&folder, "plain", &[])?;
+    Ok(Tally::default())
+}
+
+/// Starts the servers, runs the programs.
+pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
+    let folder = folder()?;
+    let isomer = context.isomer();
+    let mut tally = Tally::default();
+    let plain = Server::start(&isomer, &folder, "plain", &[])?;
     let secure = Server::start(
+        &isomer,
         &folder,
         "secure",
         &["--tls-certificate", "cert.pem", "--tls-key", "key.pem"],
@@ -53,22 +51,24 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
             .env("BOLT_TLS", &secure.bolt)
             .env("URL", &plain.url)
             .env("PASSWORD", PASSWORD);
-        context.count(&mut command, 3, &mut tally, name)?;
+        tally = tally.and(context.count(&mut command, 6, name)?);
     }
+    context.busy += secure.busy() + plain.busy();
     drop(secure);
-    let mut tally_of_end = Tally::single("the server stops within 10 s", plain.stop()?);
-    tally.passed += tally_of_end.passed;
-    for failure in tally_of_end.failures.drain(..) {
-        tally.fail(failure);
-    }
-    Ok(tally)
+    let stopped = plain.stop()?;
+    Ok(tally.and(Tally::single("the server stops within 10 s", stopped)))
 }
 
-/// Only what tries the interface, at length.
-pub fn interface(examples: u64, seed: u64) -> Result<bool> {
+/// Where the drivers are installed.
+fn folder() -> Result<PathBuf> {
     let folder = workspace::target_dir().join("drivers");
-    fs::create_dir_all(&folder)?;
-    let folder = folder.canonicalize()?;
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    Ok(folder.canonicalize()?)
+}
+
+/// Only the long interface test.
+pub fn interface(examples: u64, seed: u64) -> Result<bool> {
+    let folder = folder()?;
     let mut build = workspace::cargo();
     build.args(["build", "--locked", "-p", "isomer-cli"]);
     if !succeeds(&mut build)? {
@@ -79,7 +79,8 @@ pub fn interface(examples: u64, seed: u64) -> Result<bool> {
             return Ok(false);
         }
     }
-    let server = Server::start(&folder, "plain", &[])?;
+    let isomer = workspace::target_dir().join("debug/isomer");
+    let server = Server::start(&isomer, &folder, "plain", &[])?;
     let mut command = interface_program(&folder);
     command
         .env("URL", &server.url)
@@ -90,7 +91,7 @@ pub fn interface(examples: u64, seed: u64) -> Result<bool> {
     succeeds(&mut command)
 }
 
-/// Requests to every route.
+/// Sends requests to every route.
 fn interface_program(folder: &Path) -> Command {
     let mut command = Command::new(folder.join("python/bin/python"));
     command
@@ -103,7 +104,7 @@ fn sources() -> PathBuf {
     workspace::root().join("tests/drivers")
 }
 
-/// What is not installed yet, in the order in which it is installed.
+/// The missing installations, in order.
 fn installations(folder: &Path) -> Vec<(&'static str, Command)> {
     let mut all = Vec::new();
     let python = folder.join("python");
@@ -118,7 +119,7 @@ fn installations(folder: &Path) -> Vec<(&'static str, Command)> {
             .arg(&python)
             .arg(packages);
         all.push((
-            "the Python driver, what reads Arrow, and what tries the interface",
+            "the Python driver, an Arrow reader, and the interface test",
             command,
         ));
     }
@@ -139,6 +140,16 @@ fn installations(folder: &Path) -> Vec<(&'static str, Command)> {
         .arg(sources().join("java"))
         .arg(folder.join("java"));
     all.push(("the Java driver", command));
+    let mut command = Command::new("bash");
+    let script = "mkdir -p \"$2\" && cat \"$1/pom.xml\" \"$1/Spring.java\" | cmp -s - \"$2/done\" && exit; \
+                  mvn -q -f \"$1/pom.xml\" dependency:copy-dependencies -DoutputDirectory=\"$2\" && \
+                  javac -parameters -cp \"$2/*\" -d \"$2/classes\" \"$1/Spring.java\" && \
+                  cat \"$1/pom.xml\" \"$1/Spring.java\" > \"$2/done\"";
+    command
+        .args(["-c", script, "install"])
+        .arg(sources().join("spring"))
+        .arg(folder.join("spring"));
+    all.push(("Spring Data Neo4j", command));
     let mut command = Command::new("go");
     command
         .args(["build", "-o"])
@@ -162,18 +173,25 @@ fn programs(folder: &Path) -> Vec<(&'static str, Command)> {
     java.arg("-cp")
         .arg(folder.join("java/*"))
         .arg(sources().join("java/Suite.java"));
+    let mut spring = Command::new("java");
+    let of_spring = folder.join("spring");
+    spring
+        .arg("-cp")
+        .arg(format!("{0}/classes:{0}/*", of_spring.display()))
+        .arg("spring.Spring");
     let go = Command::new(folder.join("go-suite"));
     vec![
         ("python", python),
         ("arrow", arrow),
         ("javascript", javascript),
         ("java", java),
+        ("spring", spring),
         ("go", go),
         ("interface", interface_program(folder)),
     ]
 }
 
-/// A server with two databases, in a folder of its own; killed when it is dropped.
+/// A server with two databases in a temporary folder; killed on drop.
 struct Server {
     child: Child,
     url: String,
@@ -182,7 +200,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(parent: &Path, name: &str, more: &[&str]) -> Result<Self> {
+    fn start(isomer: &Path, parent: &Path, name: &str, more: &[&str]) -> Result<Self> {
         let folder = parent.join(format!("server-{name}"));
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -191,7 +209,7 @@ impl Server {
         if !more.is_empty() {
             certificate(&folder)?;
         }
-        let mut command = Command::new(workspace::target_dir().join("debug/isomer"));
+        let mut command = Command::new(isomer);
         command
             .args([
                 "--memory",
@@ -254,7 +272,7 @@ impl Server {
         )
     }
 
-    /// Makes the user `reader`, who may read `people`.
+    /// Creates the user `reader` with read access to `people`.
     fn add_reader(&self) -> Result<()> {
         let login = self.call(
             "/v1/login",
@@ -287,7 +305,12 @@ impl Server {
         serde_json::from_slice(&output.stdout).with_context(|| path.to_owned())
     }
 
-    /// Asks it to stop; whether it did in time.
+    /// Its processor time so far.
+    fn busy(&self) -> Duration {
+        usage::of_process(self.child.id()).map_or(Duration::ZERO, |usage| usage.busy)
+    }
+
+    /// Requests a shutdown; returns whether the server stopped in time.
     fn stop(mut self) -> Result<bool> {
         let began = Instant::now();
         Command::new("kill")
@@ -305,13 +328,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have stopped already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// A certificate that nobody signed.
+/// A self-signed certificate.
 fn certificate(folder: &Path) -> Result<()> {
     let output = Command::new("openssl")
         .args([

@@ -1,65 +1,115 @@
-//! The line a person watches while a suite runs.
+//! Progress: a line that a terminal rewrites in place, or a heartbeat per minute; and the status of a task that runs with others.
 
 use std::{
     io::{IsTerminal, Write},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// How often a run that is not watched on a terminal says that it is alive.
+/// Interval of the heartbeat when the output is not a terminal.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 const WIDTH: usize = 110;
 
-/// Progress of one suite: rewritten in place on a terminal, a heartbeat a minute elsewhere.
-pub struct Live {
-    name: String,
-    started: Instant,
-    terminal: bool,
-    said: Instant,
+/// The last line that a task printed, shared with the thread that shows progress.
+#[derive(Clone, Default)]
+pub struct Status(Arc<Mutex<String>>);
+
+impl Status {
+    /// Replaces the line.
+    pub fn set(&self, line: &str) {
+        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        line.trim().clone_into(&mut text);
+    }
+
+    /// The line.
+    pub fn get(&self) -> String {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Progress of a program.
+pub enum Live {
+    /// Printed.
+    Screen(Screen),
+    /// Kept for the thread that shows the progress of several tasks.
+    Status(Status),
 }
 
 impl Live {
-    /// Starts the clock.
+    /// Starts the clock of a program that runs alone.
     pub fn start(name: &str) -> Self {
+        Self::Screen(Screen::new(name))
+    }
+
+    /// Shows the current activity.
+    pub fn tick(&mut self, last_line: &str) {
+        match self {
+            Self::Screen(screen) => screen.tick(last_line),
+            Self::Status(status) => status.set(last_line),
+        }
+    }
+
+    /// Replaces the progress line by the result.
+    pub fn finish(&self, text: &str) {
+        if let Self::Screen(screen) = self {
+            screen.finish(text);
+        }
+    }
+}
+
+/// A named clock and its line on standard output.
+pub struct Screen {
+    name: String,
+    started: Instant,
+    terminal: bool,
+    printed: Instant,
+}
+
+impl Screen {
+    /// Starts the clock.
+    pub fn new(name: &str) -> Self {
         let now = Instant::now();
         Self {
             name: name.to_owned(),
             started: now,
             terminal: std::io::stdout().is_terminal(),
-            said: now,
+            printed: now,
         }
     }
 
-    /// Time since the start.
-    pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Shows what is going on.
-    pub fn tick(&mut self, last_line: &str) {
-        let seconds = self.elapsed().as_secs();
+    /// Shows the current activity.
+    pub fn tick(&mut self, activity: &str) {
+        let seconds = self.started.elapsed().as_secs();
         if self.terminal {
-            let mut text = format!("{:<10} {seconds:>5} s  {}", self.name, last_line.trim());
+            let mut text = format!("{:<10} {seconds:>5} s  {}", self.name, activity.trim());
             text.truncate(
                 text.char_indices()
                     .nth(WIDTH)
                     .map_or(text.len(), |(at, _)| at),
             );
             print!("\r\x1b[K{text}");
-        } else if self.said.elapsed() >= HEARTBEAT {
-            self.said = Instant::now();
-            println!("{:<10} {seconds:>5} s  … {}", self.name, last_line.trim());
+        } else if self.printed.elapsed() >= HEARTBEAT {
+            self.printed = Instant::now();
+            println!("{:<10} {seconds:>5} s  … {}", self.name, activity.trim());
         }
         std::io::stdout().flush().ok();
     }
 
-    /// Replaces the moving line by the result.
-    pub fn finish(&self, text: &str) {
+    /// Prints a line above the progress line.
+    pub fn print(&self, text: &str) {
         let clear = if self.terminal { "\r\x1b[K" } else { "" };
-        println!(
-            "{clear}{:<10} {:>7.1} s  {text}",
-            self.name,
-            self.elapsed().as_secs_f64()
-        );
+        println!("{clear}{text}");
         std::io::stdout().flush().ok();
+    }
+
+    fn finish(&self, text: &str) {
+        self.print(&format!(
+            "{:<10} {:>7.1} s  {text}",
+            self.name,
+            self.started.elapsed().as_secs_f64()
+        ));
     }
 }

@@ -7,16 +7,25 @@ mod chat;
 mod commands;
 mod console;
 mod drivers;
+mod durations;
+mod host;
 mod live;
 mod memory;
+mod mutants;
 mod needs;
+mod platforms;
+mod pool;
+mod portions;
 mod process;
 mod readme;
+mod sanitize;
 mod suites;
+mod table;
 mod tally;
 mod tck;
 mod test;
 mod tidy;
+mod usage;
 mod workspace;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -28,7 +37,9 @@ use clap::{Parser, Subcommand};
     name = "cargo xtask",
     about = "Tests, checks and measures IsomerDB",
     version,
-    after_help = "Not part of `cargo xtask test`, because they take from a quarter of an hour to as long as you like: `memory` (a whole network within 2 GiB), `kills` (a server under load, killed once a minute), `interface` (every route, at length), `soak`, `bench` and `bench-peers`."
+    after_help = "Not part of `cargo xtask test`, because they run for 15 minutes or longer: \
+                  `memory` (a whole network within 2 GiB), `kills` (a server under load, killed repeatedly), \
+                  `interface` (every route, many requests), `soak`, `bench` and `bench-peers`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -37,10 +48,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs every suite and ends with one line: N passed, N failed, N skipped
+    /// Runs every suite, in parallel, and ends with a table of durations and one line: N passed, N failed, N skipped
     #[command(after_help = "Example: cargo xtask test --quick --suite unit --suite golden")]
     Test(test::Options),
-    /// Checks what no compiler checks: arrows between crates, key prefixes, sizes, paths, licences, links
+    /// Checks the project's rules: arrows between crates, key prefixes, sizes, paths, licences, links, words
     Tidy,
     /// Runs openCypher TCK features against the database (release build)
     #[command(after_help = "Example: cargo xtask tck ../shared/tck/features --report tck.json")]
@@ -54,7 +65,7 @@ enum Command {
         #[arg(long)]
         list_failures: bool,
     },
-    /// Runs a workload of `isomer bench` in release and prints one JSON object a line
+    /// Runs a workload of `isomer bench` in release and prints one JSON object per line
     #[command(after_help = "Example: cargo xtask bench core --scale 0.1")]
     Bench {
         /// Name of the workload
@@ -63,56 +74,61 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
-    /// Compares this database with others on the same work, side by side, and prints one JSON object a line
+    /// Runs the same work on this database and on others, and prints one JSON object per line
     #[command(
-        after_help = "Example: cargo xtask bench-peers --scale 0.1 --systems isomer,limit,duckdb,sqlite\n\nInstalls what it compares with into bench-peers/target; needs python3, and java with mvn for the Java systems."
+        after_help = "Example: cargo xtask bench-peers --scale 0.1 --systems isomer,limit,duckdb,sqlite\n\n\
+                      Installs the other systems into bench-peers/target; needs python3, and java with mvn for the Java systems."
     )]
     BenchPeers {
         /// Passed on to bench-peers/run.py: --scale F, --systems a,b,c, --rounds N, --help for the others
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
-    /// Builds the console into crates/server/console-dist; with `--screenshots` also takes its pictures for the documentation
+    /// Builds the console into crates/server/console-dist; with `--screenshots` also takes the screenshots
+    /// for the documentation
     Console {
-        /// Takes the pictures in docs/images
+        /// Takes the screenshots in docs/images
         #[arg(long)]
         screenshots: bool,
     },
-    /// Loads a whole network and asks it, with a limit on the process's address space (release build)
+    /// Loads and queries a whole network under a limit on the process's address space (release build)
     Memory(memory::Options),
-    /// Kills a server under mixed load (kill -9) again and again: is all there that it acknowledged, and how soon is it as fast as before? (release build)
+    /// Kills a server under mixed load repeatedly (kill -9), checks that acknowledged writes survive, and
+    /// measures the recovery (release build)
     #[command(after_help = "Example: cargo xtask kills --minutes 5 --every 60")]
     Kills {
-        /// How long
+        /// Duration
         #[arg(long, default_value_t = 5.0)]
         minutes: f64,
         /// Seconds between two kills
         #[arg(long, default_value_t = 60.0)]
         every: f64,
-        /// Cargo's profile of the server
+        /// Cargo profile of the server
         #[arg(long, default_value = "release")]
         profile: String,
     },
-    /// Requests of all kinds to every route, made from the server's own description by schemathesis: none may meet a fault of the server's
+    /// Sends requests of all kinds to every route, generated from the server's own description by
+    /// schemathesis; none may cause a server error
     #[command(after_help = "Example: cargo xtask interface --examples 200 --seed 7")]
     Interface {
-        /// Requests of each kind for a route
+        /// Requests of each kind per route
         #[arg(long, default_value_t = 100)]
         examples: u64,
-        /// What they are drawn from
+        /// Random seed
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Runs the randomised suites again and again with new seeds until one fails or the time is over
+    /// Repeats the randomised suites with new seeds until one fails or the time is over
     #[command(after_help = "Example: cargo xtask soak --minutes 60 --suite isolation")]
     Soak {
-        /// How long
+        /// Duration
         #[arg(long, default_value_t = 60)]
         minutes: u64,
-        /// The first seed; the next round has the next one [default: the time]
+        /// The first seed; each round increments it [default: the time]
         #[arg(long)]
         seed: Option<u64>,
-        /// Only this suite (simdisk, isolation, crash, faults, queries); may be given several times
+        /// Only this suite (simdisk, isolation, crash, faults, queries); may be given several times. Or `memory`, alone: what a
+        /// process holds under statements and a load that could take much
         #[arg(long = "suite", value_name = "NAME")]
         suites: Vec<String>,
     },

@@ -1,7 +1,7 @@
-//! `cargo xtask memory`: a whole network is loaded and asked while the process may not have more than a few gigabytes.
+//! `cargo xtask memory`: loads and queries a whole network under a memory limit of a few gigabytes.
 //!
-//! The limit is `RLIMIT_AS`, set by a shell around each command: whoever asks for more gets an error from the system, and
-//! a program that does not keep its budget ends there.
+//! The limit is `RLIMIT_AS`, set by a shell for each command: larger allocations fail, and a program that
+//! exceeds its budget ends with an error.
 
 use std::{
     fs,
@@ -25,21 +25,21 @@ pub struct Options {
     /// Address space that each command may have
     #[arg(long, default_value_t = 2048)]
     limit_mib: u64,
-    /// The database's budget; half of the limit unless given
+    /// The database's memory budget; half of the limit unless given
     #[arg(long)]
     memory_mib: Option<u64>,
-    /// The database's engine: store or redb [default: that of `isomer`]
+    /// The database's engine: lsm or redb [default: that of `isomer`]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     /// A built `isomer`, instead of building it
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Where the files go, about 6 GB at scale 1; removed afterwards [default: target/memory]
+    /// Folder for the files, about 6 GB at scale 1; removed afterwards [default: target/memory]
     #[arg(long)]
     folder: Option<PathBuf>,
 }
 
-/// A statement and how its answer is checked: what the only number in its only row must be.
+/// A statement, and the check of the single number in its result.
 struct Question {
     case: &'static str,
     text: &'static str,
@@ -49,11 +49,11 @@ struct Question {
 enum Answer {
     People,
     Relationships,
-    /// At least so much.
+    /// A lower bound.
     AtLeast(u64),
 }
 
-/// What reads everything, sorts everything, groups by more than fits, and walks.
+/// Queries that read everything, sort everything, group by more than fits into memory, and traverse.
 const QUESTIONS: &[Question] = &[
     Question {
         case: "count_relationships",
@@ -97,7 +97,7 @@ const QUESTIONS: &[Question] = &[
     },
 ];
 
-/// Runs everything; whether all held.
+/// Runs all statements; returns whether all checks passed.
 pub fn run(options: &Options) -> Result<bool> {
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
@@ -130,10 +130,10 @@ fn run_in(options: &Options, binary: &Path, folder: &Path) -> Result<bool> {
         .arg(folder.join("files"))
         .arg("--scale")
         .arg(options.scale.to_string());
-    let told = output(&mut generate)?;
-    let numbers = numbers(&told);
+    let output = output(&mut generate)?;
+    let numbers = numbers(&output);
     let [people, relationships, ..] = numbers.as_slice() else {
-        bail!("`isomer generate` told nothing of what it wrote: {told}");
+        bail!("`isomer generate` printed no counts: {output}");
     };
     let limited = Limited {
         binary,
@@ -155,26 +155,26 @@ fn run_in(options: &Options, binary: &Path, folder: &Path) -> Result<bool> {
         let second = limited.run(&[&import_edges[..], &ends, &labels].concat())?;
         load = load.and(second);
     }
-    load.tell("import", *people + *relationships);
+    load.report("import", *people + *relationships);
     all_good &= load.succeeded;
     for question in QUESTIONS.iter().filter(|_| load.succeeded) {
         let asked = limited.run(&["query", &db, question.text, "--format", "json"])?;
-        asked.tell(question.case, 1);
-        let answer = self::numbers(&asked.told).last().copied();
+        asked.report(question.case, 1);
+        let answer = self::numbers(&asked.output).last().copied();
         let right = match question.answer {
             Answer::People => answer == Some(*people),
             Answer::Relationships => answer == Some(*relationships),
             Answer::AtLeast(least) => answer.is_some_and(|answer| answer >= least),
         };
         if !right {
-            eprintln!("{}: wrong answer: {}", question.case, asked.told.trim());
+            eprintln!("{}: wrong answer: {}", question.case, asked.output.trim());
         }
         all_good &= asked.succeeded && right;
     }
     Ok(all_good)
 }
 
-/// The whole numbers in a text; commas inside of them are left out.
+/// The whole numbers in a text; commas inside them are removed.
 fn numbers(text: &str) -> Vec<u64> {
     let is_part = |c: char| c.is_ascii_digit() || c == ',';
     text.split(|c| !is_part(c))
@@ -193,7 +193,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// How `isomer` is run.
+/// The command line of `isomer`.
 struct Limited<'a> {
     binary: &'a Path,
     limit_kib: u64,
@@ -201,14 +201,14 @@ struct Limited<'a> {
     memory: String,
 }
 
-/// How a run went.
+/// Metrics of a run.
 struct Run {
     succeeded: bool,
-    told: String,
+    output: String,
     time: Duration,
-    /// Most memory in use, of which the system knew the last time that it was asked.
+    /// Peak resident memory, sampled.
     resident_kib: u64,
-    /// Most address space, in the same way.
+    /// Peak address space, sampled.
     virtual_kib: u64,
 }
 
@@ -240,7 +240,7 @@ impl Limited<'_> {
         }
         Ok(Run {
             succeeded: output.status.success(),
-            told: String::from_utf8_lossy(&output.stdout).into_owned(),
+            output: String::from_utf8_lossy(&output.stdout).into_owned(),
             time: started.elapsed(),
             resident_kib,
             virtual_kib,
@@ -249,26 +249,26 @@ impl Limited<'_> {
 }
 
 impl Run {
-    /// This run and then that one.
+    /// Combines this run with a later one.
     fn and(self, next: Self) -> Self {
         Self {
             succeeded: self.succeeded && next.succeeded,
-            told: self.told + &next.told,
+            output: self.output + &next.output,
             time: self.time + next.time,
             resident_kib: self.resident_kib.max(next.resident_kib),
             virtual_kib: self.virtual_kib.max(next.virtual_kib),
         }
     }
 
-    fn tell(&self, case: &str, n: u64) {
-        let tell = |what: &str, value: f64, unit: &str| {
+    fn report(&self, case: &str, n: u64) {
+        let print = |what: &str, value: f64, unit: &str| {
             println!(
                 "{{\"bench\":\"memory\",\"case\":\"{case}_{what}\",\"value\":{value:.3},\"unit\":\"{unit}\",\"n\":{n}}}"
             );
         };
-        tell("s", self.time.as_secs_f64(), "s");
-        tell("peak_rss_mib", self.resident_kib as f64 / 1024.0, "MiB");
-        tell(
+        print("s", self.time.as_secs_f64(), "s");
+        print("peak_rss_mib", self.resident_kib as f64 / 1024.0, "MiB");
+        print(
             "peak_address_space_mib",
             self.virtual_kib as f64 / 1024.0,
             "MiB",
@@ -290,9 +290,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_out_of_what_is_told() {
-        let told = "wrote 1,632,803 profiles and 30,622,564 relationships to /tmp/x in 9.5 s";
-        assert_eq!(&numbers(told)[..2], [1_632_803, 30_622_564]);
+    fn numbers_are_parsed_from_output() {
+        let output = "wrote 1,632,803 profiles and 30,622,564 relationships to /tmp/x in 9.5 s";
+        assert_eq!(&numbers(output)[..2], [1_632_803, 30_622_564]);
         assert_eq!(numbers("[{\"count(f)\":30622564}]"), [30_622_564]);
         assert_eq!(field("VmPeak:\t  12 kB\nVmHWM:\t 7 kB\n", "VmHWM:"), 7);
     }

@@ -1,14 +1,14 @@
-//! What a suite needs beyond Rust, and how to get it.
+//! Prerequisites of suites beyond Rust, and how to install them.
 
 use std::{path::PathBuf, process::Command};
 
-use crate::workspace;
+use crate::{platforms::NO_STANDARD_LIBRARY, workspace};
 
-/// Something that must be there before a suite can run.
+/// A prerequisite of a suite.
 pub enum Need {
-    /// A program, and the Debian package that brings it.
+    /// A program, and the Debian package that contains it.
     Program {
-        /// Name on the path.
+        /// Name of the executable.
         name: &'static str,
         /// Package.
         apt: &'static str,
@@ -17,34 +17,34 @@ pub enum Need {
     Component {
         /// `cargo NAME`.
         command: &'static str,
-        /// Name for rustup.
+        /// Name of the rustup component.
         rustup: &'static str,
     },
-    /// A module of Python, and the package of the Python index that brings it.
+    /// A Python module, and the package of the Python index that contains it.
     Python {
         /// `import NAME`.
         module: &'static str,
         /// Package.
         pip: &'static str,
     },
-    /// The packages of a folder's `package-lock.json`, exactly those.
+    /// The exact packages of a folder's `package-lock.json`.
     Npm(&'static str),
-    /// A folder of the shared data beside the checkout.
+    /// A folder of the shared data next to the checkout.
     Shared(&'static str),
 }
 
 /// Why a suite does not run.
 pub struct Missing {
-    /// For people.
+    /// A message for display.
     pub reason: String,
-    /// Whether `--strict` lets it pass: data beside the checkout is no part of the project.
+    /// Whether `--strict` accepts it: data next to the checkout is not part of the project.
     pub tolerated: bool,
 }
 
 impl Need {
-    /// Looks, installs where that is possible, looks again.
+    /// Checks, installs if possible, checks again.
     pub fn meet(&self) -> Result<(), Missing> {
-        if self.is_there() || (self.install() && self.is_there()) {
+        if self.is_met() || (self.install() && self.is_met()) {
             return Ok(());
         }
         Err(match self {
@@ -67,13 +67,14 @@ impl Need {
                 tolerated: false,
             },
             Self::Shared(folder) => Missing {
-                reason: format!("needs {}, which is not there", shared(folder).display()),
+                reason: format!("needs {}, which does not exist", shared(folder).display()),
                 tolerated: true,
             },
         })
     }
 
-    fn is_there(&self) -> bool {
+    /// Whether it is installed.
+    pub fn is_met(&self) -> bool {
         match self {
             Self::Program { name, .. } => on_path(name),
             Self::Component { command, .. } => {
@@ -103,16 +104,24 @@ impl Need {
     }
 }
 
-/// Whether a skip with this reason is forgiven by `--strict`: the data beside the checkout is not there.
+/// Begins the reason of a skip that `--strict` accepts, because the tool exists for some toolchains only.
+pub const WHERE_INSTALLED: &str = "runs only where it is installed";
+
+/// Whether `--strict` accepts a skip with this reason: the shared data, such a tool, or another platform's standard
+/// library is missing.
 pub fn is_tolerated(reason: &str) -> bool {
     reason.to_lowercase().contains("shared")
+        || [WHERE_INSTALLED, NO_STANDARD_LIBRARY]
+            .iter()
+            .any(|tolerated| reason.starts_with(tolerated))
 }
 
 fn shared(folder: &str) -> PathBuf {
     workspace::shared_dir().join(folder)
 }
 
-fn on_path(name: &str) -> bool {
+/// Whether a program is on the path.
+pub fn on_path(name: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else {
         return false;
     };
@@ -137,7 +146,7 @@ fn apt_install(packages: &str) -> bool {
     install() || (quietly(Command::new("apt-get").arg("update")) && install())
 }
 
-/// A copy of the lock file beside the packages says for which one they were installed.
+/// A copy of the lock file next to the packages records the version that was installed.
 fn npm_mark(folder: &str) -> PathBuf {
     workspace::root()
         .join(folder)
@@ -159,6 +168,7 @@ fn npm_install(folder: &str) -> bool {
         && std::fs::copy(root.join("package-lock.json"), npm_mark(folder)).is_ok()
 }
 
-fn quietly(command: &mut Command) -> bool {
+/// Runs a command without its output; whether it succeeded.
+pub fn quietly(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }

@@ -1,10 +1,9 @@
-//! Running a program with its output in a log, a limit on its time, and a live line.
+//! Runs a program with its output in a log, a timeout, and a progress line.
 
 use std::{
     collections::VecDeque,
     fs::File,
     io::{BufRead, BufReader, Read, Write},
-    os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -15,12 +14,16 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::live::Live;
+use crate::{host, live::Live, usage};
 
 /// Lines of a failed program that are shown.
 const TAIL_LINES: usize = 60;
-/// How long output is awaited after a program ended (a child of its own may hold the pipe open).
+/// How long to wait for output after a program ended (a child process may hold the pipe open).
 const DRAIN: Duration = Duration::from_secs(5);
+/// Interval of progress and of checks whether a program ended.
+const POLL: Duration = Duration::from_millis(250);
+/// The same after a program closed its output, which it mostly does by ending.
+const POLL_AT_END: Duration = Duration::from_millis(2);
 
 /// Where a line was printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub enum Stream {
     Err,
 }
 
-/// The log of a suite: everything goes to the file, the last lines stay at hand.
+/// The log of a suite: everything goes to the file, the last lines are kept in memory.
 pub struct Log {
     file: File,
     tail: VecDeque<String>,
@@ -48,7 +51,7 @@ impl Log {
 
     /// Adds a line.
     pub fn line(&mut self, line: &str) {
-        writeln!(self.file, "{line}").ok(); // the log is a courtesy: a full disk shows in the suite itself
+        writeln!(self.file, "{line}").ok(); // the log is best effort: a full disk shows in the suite itself
         self.tail.push_back(line.to_owned());
         if self.tail.len() > TAIL_LINES {
             self.tail.pop_front();
@@ -63,56 +66,81 @@ impl Log {
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From here on Ctrl-C ends what runs, with all that it started, instead of this process alone.
+/// From here on Ctrl-C ends the running program and its children instead of this process alone.
 pub fn heed_interrupts() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst))
-        .context("Ctrl-C cannot be heeded")
+        .context("cannot install a handler for Ctrl-C")
 }
 
-/// Whether somebody pressed Ctrl-C.
+/// Whether Ctrl-C was pressed.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Runs `command` to its end, or kills it and what it started after `limit`. Every line goes to `on_line`; what that
-/// returns true for goes to the log too. Returns whether the program ended with success.
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// It exited with success, within its limit.
+    pub succeeded: bool,
+    /// Its processor time, with that of the children it waited for; `None` where the system does not say.
+    pub busy: Option<Duration>,
+}
+
+/// Runs `command` to its end, or kills it and its children after `limit`. Every line goes to `on_line`; lines
+/// for which it returns true go to the log too.
 pub fn run(
     command: &mut Command,
     limit: Duration,
     log: &mut Log,
     live: &mut Live,
     on_line: &mut dyn FnMut(Stream, &str) -> bool,
-) -> Result<bool> {
+) -> Result<Ended> {
     let program = command.get_program().to_string_lossy().into_owned();
     log.line(&format!("$ {}", shown(command)));
-    let mut child = command
+    let mut child = host::in_own_group(command)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
         .spawn()
         .with_context(|| format!("{program} does not start"))?;
     let lines = pump(&mut child);
     let started = Instant::now();
     let mut last = String::new();
+    let mut checked = started;
     let mut ended_at = None;
+    let mut busy = None;
+    let mut are_pipes_open = true;
     let mut killed = false;
     loop {
-        match lines.recv_timeout(Duration::from_millis(250)) {
+        let received = match are_pipes_open {
+            true => lines.recv_timeout(POLL),
+            false => {
+                std::thread::sleep(POLL_AT_END);
+                Err(RecvTimeoutError::Timeout)
+            }
+        };
+        match received {
             Ok((stream, line)) => {
                 if on_line(stream, &line) {
                     log.line(&line);
                     last = line;
                 }
+                if checked.elapsed() < POLL {
+                    continue;
+                }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => are_pipes_open = false,
         }
+        checked = Instant::now();
         live.tick(&last);
-        if ended_at.is_none() && child.try_wait()?.is_some() {
-            ended_at = Some(Instant::now());
+        if ended_at.is_none()
+            && let Some(time) = end(&mut child)?
+        {
+            (ended_at, busy) = (Some(Instant::now()), time);
         }
-        if ended_at.is_some_and(|at| at.elapsed() > DRAIN) {
+        let is_drained = |at: Instant| !are_pipes_open || at.elapsed() > DRAIN;
+        if ended_at.is_some_and(is_drained) {
             break;
         }
         if !killed && is_interrupted() {
@@ -133,7 +161,18 @@ pub fn run(
     if !status.success() {
         log.line(&format!("{program}: {status}"));
     }
-    Ok(status.success() && !killed)
+    Ok(Ended {
+        succeeded: status.success() && !killed,
+        busy,
+    })
+}
+
+/// Whether a child ended, and then its processor time: read before `wait`, which discards it.
+fn end(child: &mut Child) -> Result<Option<Option<Duration>>> {
+    match usage::of_process(child.id()) {
+        Some(usage) => Ok(usage.has_ended.then_some(Some(usage.busy))),
+        None => Ok(child.try_wait()?.map(|_| None)),
+    }
 }
 
 fn shown(command: &Command) -> String {

@@ -1,7 +1,7 @@
-//! The commands of the README, run as a reader would.
+//! Runs the commands of the README as a reader would.
 //!
-//! A fenced block opened by ```` ```sh run ```` is one script: run by bash in an empty folder that looks like a fresh
-//! checkout, with the shared data beside it and the release binary on the path.
+//! A fenced block opened by ```` ```sh run ```` is one script: run by bash in an empty folder that resembles
+//! a fresh checkout, with the shared data next to it and the release binary on the path.
 
 use std::{
     fs,
@@ -11,20 +11,14 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{suites::Context, tally::Tally, workspace};
+use crate::{host, suites::Context, tally::Tally, workspace};
 
 const FENCE: &str = "```";
 
-/// Runs every block; a block is one test.
+/// Runs every block; each is one test.
 pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
     let mut tally = Tally::default();
     let text = fs::read_to_string(workspace::root().join("README.md")).context("README.md")?;
-    let mut build = workspace::cargo();
-    build.args(["build", "--release", "--locked"]);
-    let built = context.check(&mut build, 40, "cargo build --release")?;
-    if built.failed > 0 {
-        return Ok(built);
-    }
     for (line, script) in blocks(&text) {
         let name = format!("README.md:{line}");
         let place = Scratch::new(line)?;
@@ -36,11 +30,7 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
             command.current_dir(workspace::root());
         }
         command.env("PATH", path_with(&workspace::target_dir().join("release"))?);
-        let ran = context.check(&mut command, 20, &name)?;
-        tally.passed += ran.passed;
-        ran.failures
-            .into_iter()
-            .for_each(|failure| tally.fail(failure));
+        tally = tally.and(context.check(&mut command, 20, &name)?);
     }
     Ok(tally)
 }
@@ -69,7 +59,7 @@ fn path_with(folder: &Path) -> Result<std::ffi::OsString> {
     std::env::join_paths(all).context("PATH")
 }
 
-/// `TEMP/repository` to work in and `TEMP/shared` beside it; removed when dropped.
+/// `TEMP/repository` as the working folder and `TEMP/shared` next to it; removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -79,7 +69,7 @@ impl Scratch {
         fs::create_dir_all(base.join("repository"))?;
         let shared = workspace::shared_dir();
         if shared.is_dir() {
-            std::os::unix::fs::symlink(shared.canonicalize()?, base.join("shared"))?;
+            host::link_folder(&shared.canonicalize()?, &base.join("shared"))?;
         }
         Ok(Self(base))
     }

@@ -1,52 +1,151 @@
-//! The suites of `cargo xtask test`, in the order in which they run: cheap and telling first.
+//! The suites of `cargo xtask test`: what each needs, builds and runs.
 
-use std::{process::Command, time::Duration};
+use std::{path::PathBuf, process::Command, time::Duration};
 
 use anyhow::Result;
 
 use crate::{
-    build::{self, TestProgram},
+    build::{Build, DEBUG_FOLDER, RELEASE_FOLDER, TestProgram},
     chat, console, drivers,
     live::Live,
+    mutants,
     needs::Need,
-    process::{self, Log},
-    readme,
+    platforms,
+    pool::Cost,
+    process::{self, Log, Stream},
+    readme, sanitize,
     tally::Tally,
     tck, tidy, workspace,
 };
 
-/// A suite: a name, what it needs, and how it runs.
+/// A suite: its name, prerequisites and parts.
 pub struct Suite {
-    /// Short, for `--suite`.
+    /// Short name, for `--suite`.
     pub name: &'static str,
-    /// One line for people.
+    /// One-line description.
     pub about: &'static str,
-    /// What must be there.
+    /// Prerequisites.
     pub needs: &'static [Need],
-    /// Whether `--quick` leaves it out.
-    pub slow: bool,
-    run: fn(&mut Context<'_>) -> Result<Tally>,
+    /// The runs that include it.
+    pub when: When,
+    /// What runs, in parallel unless a part follows another one.
+    pub parts: &'static [Part],
 }
 
-/// What suites share in one run.
+/// The runs that include a suite; `--suite` includes it in any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Every run.
+    Always,
+    /// Runs without `--quick`.
+    NotQuick,
+    /// Runs with `--full`.
+    Full,
+}
+
+/// Part of a suite.
+pub struct Part {
+    /// Short name; empty if the suite has no other part.
+    pub name: &'static str,
+    /// Builds that it uses.
+    pub builds: &'static [Build],
+    /// It starts `isomer`, see [`Context::isomer`].
+    pub starts_isomer: bool,
+    /// It starts after the part before it, unless that one failed.
+    pub follows: bool,
+    /// What it, or each of its programs, takes; a long program is split (see [`crate::portions`]).
+    pub cost: Cost,
+    /// What runs.
+    pub work: Work,
+}
+
+impl Part {
+    const USUAL: Self = Self {
+        name: "",
+        builds: &[],
+        starts_isomer: false,
+        follows: false,
+        cost: Cost::USUAL,
+        work: Work::Once(|_| Ok(Tally::default())),
+    };
+
+    /// A part that uses no build.
+    const fn once(run: fn(&mut Context<'_>) -> Result<Tally>, seconds: f64) -> Self {
+        Self {
+            cost: Cost {
+                seconds,
+                ..Cost::USUAL
+            },
+            work: Work::Once(run),
+            ..Self::USUAL
+        }
+    }
+
+    /// Test programs, each a task of the pool, or several if it is long (see [`crate::portions`]).
+    const fn programs(build: &'static [Build], pick: Pick, seconds: f64) -> Self {
+        Self {
+            builds: build,
+            cost: Cost {
+                seconds,
+                ..Cost::USUAL
+            },
+            work: Work::Programs(pick),
+            ..Self::USUAL
+        }
+    }
+
+    /// The builds that it uses in a run.
+    pub fn builds(&self, quick: bool) -> Vec<Build> {
+        let isomer = match quick {
+            true => Build::Tests,
+            false => Build::Release,
+        };
+        let own = self.builds.iter().copied();
+        own.chain(self.starts_isomer.then_some(isomer)).collect()
+    }
+}
+
+/// What a part runs.
+pub enum Work {
+    /// A function.
+    Once(fn(&mut Context<'_>) -> Result<Tally>),
+    /// The programs of its only build that are picked.
+    Programs(Pick),
+}
+
+/// Picks a test program, and says how it is run.
+pub type Pick = fn(&TestProgram) -> Option<Invocation>;
+
+/// Arguments and environment of a test program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Invocation {
+    /// Arguments.
+    pub arguments: &'static [&'static str],
+    /// Environment variables.
+    pub environment: &'static [(&'static str, &'static str)],
+}
+
+/// State of a running part.
 pub struct Context<'a> {
-    /// The suite's log.
+    /// The part's log.
     pub log: &'a mut Log,
-    /// The suite's live line.
+    /// The part's progress.
     pub live: &'a mut Live,
-    /// Test programs, once built.
-    pub programs: &'a mut Option<Vec<TestProgram>>,
-    /// Whether to run less of what is random or repeated.
+    /// The programs of the first build that the part uses.
+    pub tests: &'a [TestProgram],
+    /// Whether to reduce randomised and repeated work.
     pub quick: bool,
     /// Lines to print before the closing line.
-    pub notes: &'a mut Vec<String>,
+    pub notes: Vec<String>,
+    /// Processor time of the programs that ended.
+    pub busy: Duration,
 }
 
 const CC: Need = Need::Program {
     name: "cc",
     apt: "gcc libc6-dev",
 };
-/// Test targets that are suites of their own, and their packages; all others are `unit`.
+/// Test targets that are separate suites, and their packages; all others belong to `unit`.
 pub const OWN_SUITES: [(&str, &str); 8] = [
     ("isomer-testkit", "golden"),
     ("isomer-testkit", "isolation"),
@@ -54,9 +153,15 @@ pub const OWN_SUITES: [(&str, &str); 8] = [
     ("isomer-testkit", "crash"),
     ("isomer-testkit", "algorithms"),
     ("isomer-testkit", "queries"),
-    ("isomer-store", "simdisk"),
+    ("isomer-lsm", "simdisk"),
     ("isomer-chat", "stores"),
 ];
+
+/// For measurements that another program at work would falsify.
+const ALONE: Cost = Cost {
+    is_alone: true,
+    ..Cost::USUAL
+};
 
 /// All suites.
 pub const SUITES: &[Suite] = &[
@@ -67,15 +172,15 @@ pub const SUITES: &[Suite] = &[
             command: "fmt",
             rustup: "rustfmt",
         }],
-        slow: false,
-        run: fmt,
+        when: When::Always,
+        parts: &[Part::once(fmt, 3.0)],
     },
     Suite {
         name: "tidy",
         about: "arrows, key prefixes, sizes, paths, licences, links",
         needs: &[],
-        slow: false,
-        run: tidy_suite,
+        when: When::Always,
+        parts: &[Part::once(tidy_suite, 3.0)],
     },
     Suite {
         name: "clippy",
@@ -87,85 +192,164 @@ pub const SUITES: &[Suite] = &[
                 rustup: "clippy",
             },
         ],
-        slow: false,
-        run: clippy,
+        when: When::Always,
+        parts: &[Part {
+            cost: Cost {
+                seconds: 80.0,
+                memory_mib: 3072,
+                is_urgent: true,
+                lock: Some(DEBUG_FOLDER),
+                ..Cost::USUAL
+            },
+            work: Work::Once(clippy),
+            ..Part::USUAL
+        }],
+    },
+    Suite {
+        name: "platforms",
+        about: "type checks for ARM, macOS and Windows, where their standard libraries are installed",
+        needs: &[CC],
+        when: When::Full,
+        parts: &[Part {
+            cost: Cost {
+                seconds: 400.0,
+                memory_mib: 3072,
+                ..Cost::USUAL
+            },
+            work: Work::Once(platforms::suite),
+            ..Part::USUAL
+        }],
     },
     Suite {
         name: "unit",
         about: "unit, property and integration tests of every crate, fuzz corpora replayed",
         needs: &[CC],
-        slow: false,
-        run: unit,
+        when: When::Always,
+        parts: &[Part::programs(&[Build::Tests], unit, 20.0)],
     },
     Suite {
         name: "redb",
-        about: "the tests that open databases once more, on the engine redb",
+        about: "the tests that open databases, on the engine redb",
         needs: &[CC],
-        slow: true,
-        run: redb,
+        when: When::Full,
+        parts: &[Part::programs(&[Build::Tests], redb, 20.0)],
     },
     Suite {
         name: "traces",
-        about: "the server sends traces where the feature otel is on",
+        about: "the server sends traces, with the feature otel",
         needs: &[CC],
-        slow: false,
-        run: traces,
+        when: When::Always,
+        parts: &[Part::programs(&[Build::Tests], traces, 5.0)],
     },
     Suite {
         name: "doc",
         about: "examples in the documentation",
         needs: &[CC],
-        slow: false,
-        run: doc,
+        when: When::Always,
+        parts: &[Part {
+            builds: &[Build::Tests],
+            cost: Cost {
+                seconds: 10.0,
+                lock: Some(DEBUG_FOLDER),
+                ..Cost::USUAL
+            },
+            work: Work::Once(doc),
+            ..Part::USUAL
+        }],
     },
     Suite {
         name: "golden",
         about: "scripts in tests/golden",
         needs: &[CC],
-        slow: false,
-        run: |context| own(context, "golden"),
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "golden"),
+            5.0,
+        )],
     },
     Suite {
         name: "isolation",
         about: "recorded random histories, checked for anomalies",
         needs: &[CC],
-        slow: false,
-        run: |context| own(context, "isolation"),
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "isolation"),
+            10.0,
+        )],
     },
     Suite {
         name: "faults",
         about: "bad input, full disks, damaged files",
         needs: &[CC],
-        slow: false,
-        run: |context| own(context, "faults"),
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "faults"),
+            200.0,
+        )],
     },
     Suite {
         name: "crash",
         about: "kill -9 in the middle of commits and imports",
         needs: &[CC],
-        slow: false,
-        run: |context| own(context, "crash"),
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "crash"),
+            250.0,
+        )],
     },
     Suite {
         name: "simdisk",
         about: "the store on a simulated disk: power cuts, failing calls, flipped bits",
         needs: &[CC],
-        slow: false,
-        run: |context| own(context, "simdisk"),
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "simdisk"),
+            50.0,
+        )],
     },
     Suite {
         name: "model",
-        about: "commits, readers, flushes and merges in many orders of their steps",
+        about: "commits, readers, flushes and merges in many interleavings (model checker)",
         needs: &[CC],
-        slow: true,
-        run: model,
+        when: When::NotQuick,
+        parts: &[Part::programs(&[Build::Model], |_| with(&["model_"]), 20.0)],
     },
     Suite {
         name: "mutants",
-        about: "mistakes made on purpose in the store, each of which the simulated disk must show",
+        about: "deliberate faults in a copy of the crates, each of which a test must detect",
         needs: &[CC],
-        slow: true,
-        run: mutants,
+        when: When::NotQuick,
+        parts: &[Part {
+            builds: &[Build::Mutants],
+            cost: Cost {
+                cores_percent: 150,
+                seconds: 60.0,
+                ..Cost::USUAL
+            },
+            work: Work::Once(mutants::suite),
+            ..Part::USUAL
+        }],
+    },
+    Suite {
+        name: "sanitize",
+        about: "the memtable's tests with AddressSanitizer, and with Miri where it is installed",
+        needs: &[CC],
+        when: When::NotQuick,
+        parts: &[
+            Part {
+                name: "address",
+                ..Part::once(sanitize::address, 60.0)
+            },
+            Part {
+                name: "miri",
+                ..Part::once(sanitize::miri, 120.0)
+            },
+        ],
     },
     Suite {
         name: "algorithms",
@@ -181,26 +365,37 @@ pub const SUITES: &[Suite] = &[
                 pip: "networkx",
             },
         ],
-        slow: false,
-        run: |context| own(context, "algorithms"),
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "algorithms"),
+            30.0,
+        )],
     },
     Suite {
         name: "queries",
-        about: "random queries in all the ways they can run, compared with an interpreter that shares no code",
+        about: "random queries in all execution modes, compared with an interpreter",
         needs: &[CC],
-        slow: false,
-        run: |context| own(context, "queries"),
+        when: When::Always,
+        parts: &[Part::programs(
+            &[Build::Tests],
+            |program| own(program, "queries"),
+            280.0,
+        )],
     },
     Suite {
         name: "tck",
         about: "openCypher Technology Compatibility Kit",
         needs: &[CC, Need::Shared("tck/features")],
-        slow: false,
-        run: tck::suite,
+        when: When::Always,
+        parts: &[Part {
+            builds: &[Build::Tests],
+            ..Part::once(tck::suite, 5.0)
+        }],
     },
     Suite {
         name: "console",
-        about: "the console in a real browser, and that what is committed is what its sources build",
+        about: "the console in a real browser, and whether the committed files match its sources",
         needs: &[
             CC,
             Need::Program {
@@ -217,8 +412,25 @@ pub const SUITES: &[Suite] = &[
             },
             Need::Npm("console"),
         ],
-        slow: false,
-        run: console::suite,
+        when: When::Always,
+        parts: &[
+            Part {
+                name: "sources",
+                ..Part::once(console::sources, 30.0)
+            },
+            Part {
+                name: "pages",
+                starts_isomer: true,
+                ..Part::once(console::pages, 150.0)
+            },
+            Part {
+                name: "times",
+                starts_isomer: true,
+                cost: ALONE,
+                work: Work::Once(console::times),
+                ..Part::USUAL
+            },
+        ],
     },
     Suite {
         name: "drivers",
@@ -254,8 +466,19 @@ pub const SUITES: &[Suite] = &[
                 apt: "golang-go",
             },
         ],
-        slow: true,
-        run: drivers::suite,
+        when: When::NotQuick,
+        parts: &[
+            Part {
+                name: "install",
+                ..Part::once(drivers::install, 60.0)
+            },
+            Part {
+                name: "run",
+                starts_isomer: true,
+                follows: true,
+                ..Part::once(drivers::suite, 100.0)
+            },
+        ],
     },
     Suite {
         name: "chat",
@@ -284,73 +507,106 @@ pub const SUITES: &[Suite] = &[
             },
             Need::Npm("console"),
         ],
-        slow: true,
-        run: chat::suite,
+        when: When::NotQuick,
+        parts: &[Part {
+            builds: &[Build::Tests],
+            ..Part::once(chat::suite, 60.0)
+        }],
     },
     Suite {
         name: "readme",
         about: "the commands of the README",
         needs: &[CC],
-        slow: true,
-        run: readme::suite,
+        when: When::NotQuick,
+        parts: &[Part {
+            builds: &[Build::Release],
+            cost: Cost {
+                seconds: 30.0,
+                memory_mib: 3072,
+                lock: Some(RELEASE_FOLDER),
+                ..Cost::USUAL
+            },
+            work: Work::Once(readme::suite),
+            ..Part::USUAL
+        }],
     },
 ];
 
-/// Where the cases of property tests come from: the same ones in every run, so that what fails fails again; `soak` draws others.
+/// Environment variable with the seed of property tests: fixed in every run, so that failures are
+/// reproducible; `soak` draws others.
 pub const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
 
-impl Suite {
-    /// Runs it.
-    pub fn run(&self, context: &mut Context<'_>) -> Result<Tally> {
-        (self.run)(context)
+/// Threads of a test program: the pool runs several programs at once, and tests often wait for disks and timers.
+const TEST_THREADS: &str = "2";
+
+/// Sets the variables with which test programs run, unless they are set.
+pub fn test_environment(command: &mut Command, quick: bool) {
+    if quick {
+        command.env("ISOMER_TEST_QUICK", "1");
+    }
+    for (variable, value) in [(PROPERTY_SEED, "1"), ("RUST_TEST_THREADS", TEST_THREADS)] {
+        if std::env::var_os(variable).is_none() {
+            command.env(variable, value);
+        }
     }
 }
 
 impl Context<'_> {
-    /// Runs `command` and counts its tests. A program that fails without a failed test is one failure.
+    /// Runs a program and adds up its processor time. Every line goes to `on_line`; lines for which it returns true go to the
+    /// log too.
+    pub fn run(
+        &mut self,
+        command: &mut Command,
+        limit_minutes: u64,
+        on_line: &mut dyn FnMut(Stream, &str) -> bool,
+    ) -> Result<bool> {
+        let limit = Duration::from_secs(limit_minutes * 60);
+        let ended = process::run(command, limit, self.log, self.live, on_line)?;
+        self.busy += ended.busy.unwrap_or_default();
+        Ok(ended.succeeded)
+    }
+
+    /// Runs `command` and counts its tests. A program that fails without a failed test counts as one failure, and so does one
+    /// that prints no result or fewer results than it announced.
     pub fn count(
         &mut self,
         command: &mut Command,
         limit_minutes: u64,
-        tally: &mut Tally,
         name: &str,
-    ) -> Result<()> {
-        if self.quick {
-            command.env("ISOMER_TEST_QUICK", "1");
-        }
-        if std::env::var_os(PROPERTY_SEED).is_none() {
-            command.env(PROPERTY_SEED, "1");
-        }
-        let failed_before = tally.failed;
-        let limit = Duration::from_secs(limit_minutes * 60);
-        let succeeded = process::run(command, limit, self.log, self.live, &mut |_, line| {
+    ) -> Result<Tally> {
+        test_environment(command, self.quick);
+        let mut tally = Tally::default();
+        let succeeded = self.run(command, limit_minutes, &mut |_, line| {
             tally.read_line(line);
             true
         })?;
-        if !succeeded && tally.failed == failed_before {
+        if let Some(missing) = tally.missing_results() {
+            self.log.line(&format!("{name}: {missing}"));
+            tally.fail(format!("{name}: {missing}"));
+        } else if !succeeded && tally.failed == 0 {
             tally.fail(name);
         }
-        Ok(())
+        Ok(tally)
     }
 
-    /// Runs `command` as one check: it ends with success or not.
+    /// Runs `command` as one check: success or failure.
     pub fn check(
         &mut self,
         command: &mut Command,
         limit_minutes: u64,
         name: &str,
     ) -> Result<Tally> {
-        let limit = Duration::from_secs(limit_minutes * 60);
-        let succeeded = process::run(command, limit, self.log, self.live, &mut |_, _| true)?;
+        let succeeded = self.run(command, limit_minutes, &mut |_, _| true)?;
         Ok(Tally::single(name, succeeded))
     }
 
-    /// The built test programs; `None` where they do not build.
-    pub fn programs(&mut self) -> Result<Option<&[TestProgram]>> {
-        if self.programs.is_none() {
-            *self.programs = build::test_programs(self.log, self.live)?;
-        }
-        Ok(self.programs.as_deref())
+    /// The binary `isomer`: the released one, or with `--quick`, which makes no release build, the one that the tests start.
+    pub fn isomer(&self) -> PathBuf {
+        let folder = match self.quick {
+            true => "debug",
+            false => "release",
+        };
+        workspace::target_dir().join(folder).join("isomer")
     }
 }
 
@@ -378,100 +634,58 @@ fn tidy_suite(context: &mut Context<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
+/// With the code behind features that are off by default; the release build, in which warnings are errors too, is without.
 fn clippy(context: &mut Context<'_>) -> Result<Tally> {
     let mut command = workspace::cargo();
-    command.args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ]);
-    let usual = context.check(&mut command, 30, "clippy")?;
-    // What is built only where it is asked for.
-    let mut traces = workspace::cargo();
-    traces.args(["clippy", "--workspace", "--all-targets", "--locked"]);
-    traces.args(["--features", "isomer-server/otel", "--", "-D", "warnings"]);
-    let with_traces = context.check(&mut traces, 10, "clippy of the feature otel")?;
-    Ok(usual.and(with_traces))
-}
-
-fn traces(context: &mut Context<'_>) -> Result<Tally> {
-    let mut command = workspace::cargo();
-    command.args(["test", "--workspace", "--locked", "--test", "server"]);
-    command.args(["--features", "isomer-server/otel", "--", "traces"]);
-    let mut tally = Tally::default();
-    context.count(&mut command, 20, &mut tally, "traces")?;
-    Ok(tally)
+    command.args(["clippy", "--workspace", "--all-targets", "--locked"]);
+    command.args(["--features", "isomer-server/otel", "--", "-D", "warnings"]);
+    context.check(&mut command, 30, "clippy")
 }
 
 fn doc(context: &mut Context<'_>) -> Result<Tally> {
-    let mut tally = Tally::default();
-    context.count(
-        workspace::cargo().args(["test", "--workspace", "--locked", "--doc"]),
-        30,
-        &mut tally,
-        "doc",
-    )?;
-    Ok(tally)
-}
-
-/// Built apart: with the feature, all locks are those of the model checker.
-fn model(context: &mut Context<'_>) -> Result<Tally> {
     let mut command = workspace::cargo();
-    command.args([
-        "test",
-        "--locked",
-        "--package",
-        "isomer-storage",
-        "--package",
-        "isomer-store",
-        "--features",
-        "isomer-storage/model,isomer-store/model",
-        "--lib",
-        "--",
-        "model_",
-    ]);
-    let mut tally = Tally::default();
-    context.count(&mut command, 20, &mut tally, "model")?;
-    Ok(tally)
+    command.args(["test", "--workspace", "--locked", "--doc"]);
+    // As in the build of the tests, whose libraries it shares.
+    command.args(["--features", "isomer-server/otel"]);
+    context.count(&mut command, 30, "doc")
 }
 
-fn mutants(context: &mut Context<'_>) -> Result<Tally> {
-    let mut command = workspace::cargo();
-    command.args([
-        "test",
-        "--locked",
-        "--package",
-        "isomer-store",
-        "--features",
-        "isomer-store/mutants",
-        "--lib",
-        "--test",
-        "simdisk",
-        "--",
-        "mutants",
-    ]);
-    let mut tally = Tally::default();
-    context.count(&mut command, 20, &mut tally, "mutants")?;
-    Ok(tally)
-}
-
-fn unit(context: &mut Context<'_>) -> Result<Tally> {
-    run_programs(context, "unit", |program| {
-        !OWN_SUITES.iter().any(|(_, suite)| is_suite(program, suite))
+fn with(arguments: &'static [&'static str]) -> Option<Invocation> {
+    Some(Invocation {
+        arguments,
+        ..Invocation::default()
     })
 }
 
-fn own(context: &mut Context<'_>, target: &str) -> Result<Tally> {
-    run_programs(context, target, |program| is_suite(program, target))
+/// Tests of `isomer-server` that are the suite `traces`.
+const TRACES: &str = "traces::";
+
+fn unit(program: &TestProgram) -> Option<Invocation> {
+    if OWN_SUITES.iter().any(|(_, suite)| is_suite(program, suite)) {
+        return None;
+    }
+    match is_server(program) {
+        true => with(&["--skip", TRACES]),
+        false => with(&[]),
+    }
 }
 
-/// Packages whose tests open databases with the default engine.
-const ON_ENGINES: [&str; 6] = [
+fn traces(program: &TestProgram) -> Option<Invocation> {
+    is_server(program).then(|| with(&[TRACES]))?
+}
+
+fn is_server(program: &TestProgram) -> bool {
+    program.package == "isomer-server" && program.is_target("server")
+}
+
+fn own(program: &TestProgram, suite: &str) -> Option<Invocation> {
+    is_suite(program, suite).then(Invocation::default)
+}
+
+/// Packages with tests that open databases with the default engine.
+const ON_ENGINES: [&str; 7] = [
     "isomer-data",
+    "isomer-bulk",
     "isomer-views",
     "isomer-db",
     "isomer-bench",
@@ -479,59 +693,20 @@ const ON_ENGINES: [&str; 6] = [
     "isomer-testkit",
 ];
 
-/// What `unit` and `isolation` run on the default engine.
-fn redb(context: &mut Context<'_>) -> Result<Tally> {
-    let on_default = |program: &TestProgram| {
-        let own = OWN_SUITES.iter().any(|(_, suite)| is_suite(program, suite));
-        ON_ENGINES.contains(&&*program.package) && (!own || is_suite(program, "isolation"))
-    };
-    run_programs_with(context, "redb", on_default, &[("ISOMER_ENGINE", "redb")])
+/// The programs that `unit` and `isolation` run on the default engine.
+fn redb(program: &TestProgram) -> Option<Invocation> {
+    let is_own = OWN_SUITES.iter().any(|(_, suite)| is_suite(program, suite));
+    let is_on_default =
+        ON_ENGINES.contains(&&*program.package) && (!is_own || is_suite(program, "isolation"));
+    is_on_default.then_some(Invocation {
+        arguments: &[],
+        environment: &[("ISOMER_ENGINE", "redb")],
+    })
 }
 
-/// Whether a program is the suite of that name.
+/// Whether a program is the suite with that name.
 pub fn is_suite(program: &TestProgram, suite: &str) -> bool {
     program.is_integration
         && OWN_SUITES.contains(&(&*program.package, suite))
         && program.target == suite
-}
-
-fn run_programs(
-    context: &mut Context<'_>,
-    suite: &str,
-    chosen: impl Fn(&TestProgram) -> bool,
-) -> Result<Tally> {
-    run_programs_with(context, suite, chosen, &[])
-}
-
-fn run_programs_with(
-    context: &mut Context<'_>,
-    suite: &str,
-    chosen: impl Fn(&TestProgram) -> bool,
-    environment: &[(&str, &str)],
-) -> Result<Tally> {
-    let Some(programs) = context.programs()? else {
-        return Ok(Tally::single(&format!("{suite} (does not build)"), false));
-    };
-    let commands: Vec<(String, Command)> = programs
-        .iter()
-        .filter(|program| chosen(program))
-        .map(|program| {
-            (
-                format!("{} {}", program.package, program.target),
-                program.command(),
-            )
-        })
-        .collect();
-    if commands.is_empty() {
-        return Ok(Tally::single(
-            &format!("{suite} (no such test target)"),
-            false,
-        ));
-    }
-    let mut tally = Tally::default();
-    for (name, mut command) in commands {
-        command.envs(environment.iter().copied());
-        context.count(&mut command, 30, &mut tally, &name)?;
-    }
-    Ok(tally)
 }

@@ -1,12 +1,14 @@
-//! Counting tests from what test programs print.
+//! Counts tests by parsing the output of test programs.
 
-/// The reason of a test that is the child process of another one: not a skip.
+use std::fmt;
+
+/// The reason of a test that is the child process of another one, which is not a skip.
 const STARTED_BY_ANOTHER: &str = "started by another test";
 
-/// Lines kept of what a failed test printed: enough for its message, not for its backtrace.
+/// Lines kept of the output of a failed test: enough for its message, not for its backtrace.
 const SAID_LINES: usize = 12;
 
-/// What a suite's tests came to.
+/// Result of a suite's tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Tests that passed.
@@ -15,24 +17,28 @@ pub struct Tally {
     pub failed: u64,
     /// Names of failed tests, as far as they were printed.
     pub failures: Vec<String>,
-    /// What failed tests printed, with their names before it: the first lines of each.
+    /// Output of failed tests, preceded by their names: the first lines of each.
     pub said: Vec<String>,
-    /// Lines of the failed test that prints now which are still kept.
+    /// Remaining lines to keep of the failed test whose output is being read.
     saying: usize,
-    /// Tests that did not run: name and reason.
+    /// Skipped tests: name and reason.
     pub skips: Vec<(String, String)>,
     /// Skips that were counted but not named.
     unnamed_skips: u64,
-    /// Skips of the programs that already printed their result.
+    /// Skips of the programs whose result was already printed.
     skips_before: u64,
-    /// Tests of the program that prints now which are a part of another test, and were run by it.
+    /// Tests of the current program that are part of another test, which ran them.
     parts: u64,
     /// `test result:` lines seen.
     pub results: u64,
+    /// Tests that programs announced (`running 3 tests`).
+    announced: u64,
+    /// Tests that are in printed results, skipped ones included.
+    reported: u64,
 }
 
 impl Tally {
-    /// One check that either held or not.
+    /// One check that passed or failed.
     pub fn single(name: &str, passed: bool) -> Self {
         let mut tally = Self::default();
         if passed {
@@ -43,13 +49,39 @@ impl Tally {
         tally
     }
 
-    /// As one with the checks of another.
+    /// Merges the counts of another tally.
     pub fn and(mut self, other: Self) -> Self {
         self.passed += other.passed;
         self.failed += other.failed;
         self.failures.extend(other.failures);
         self.said.extend(other.said);
+        self.unnamed_skips += other.unnamed_skips;
+        self.skips.extend(other.skips);
         self
+    }
+
+    /// Why the output of a program that ended is incomplete, although it may have exited with success: a test that ends the
+    /// process ends all tests after it.
+    pub fn missing_results(&self) -> Option<String> {
+        if self.results == 0 {
+            return Some("no result was printed".to_owned());
+        }
+        (self.announced > self.reported).then(|| {
+            format!(
+                "{} tests were announced, {} have a result",
+                self.announced, self.reported
+            )
+        })
+    }
+
+    /// Adds a failure unless a program ran as many tests as were selected.
+    pub fn expect(&mut self, selected: u64, program: &str) {
+        if self.announced != selected {
+            let announced = self.announced;
+            self.fail(format!(
+                "{program}: {selected} tests were selected, {announced} were found"
+            ));
+        }
     }
 
     /// Adds one failure.
@@ -58,7 +90,12 @@ impl Tally {
         self.failures.push(name.into());
     }
 
-    /// Tests that did not run.
+    /// Whether it has no test.
+    pub fn is_empty(&self) -> bool {
+        self.passed + self.failed + self.skipped() == 0
+    }
+
+    /// Number of skipped tests.
     pub fn skipped(&self) -> u64 {
         self.skips.len() as u64 + self.unnamed_skips
     }
@@ -72,11 +109,17 @@ impl Tally {
             self.passed += count_before(counts, " passed");
             self.failed += count_before(counts, " failed");
             let ignored = count_before(counts, " ignored");
-            // A program prints its result after its tests: what it counts and did not name is added here.
+            self.reported += ignored
+                + count_before(counts, " passed")
+                + count_before(counts, " failed")
+                + count_before(counts, " measured");
+            // A program prints its result after its tests: add skips that it counted but did not name.
             let expected = self.skips_before + ignored - self.parts.min(ignored);
             self.unnamed_skips += expected.saturating_sub(self.skipped());
             self.parts = 0;
             self.skips_before = self.skipped();
+        } else if let Some(count) = announcement(line) {
+            self.announced += count;
         } else if let Some(test) = line.strip_prefix("test ") {
             let Some((name, outcome)) = test.rsplit_once(" ... ") else {
                 return;
@@ -101,7 +144,7 @@ impl Tally {
         }
     }
 
-    /// Keeps the beginning of what a failed test printed: its program repeats that below its tests.
+    /// Keeps the first lines of a failed test's output: its program repeats that output after its tests.
     fn hear(&mut self, line: &str) {
         if line.starts_with("---- ") && line.ends_with(" ----") {
             self.saying = SAID_LINES;
@@ -113,6 +156,25 @@ impl Tally {
             self.said.push(line.to_owned());
         }
     }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} passed, {} failed, {} skipped",
+            self.passed,
+            self.failed,
+            self.skipped()
+        )
+    }
+}
+
+/// The number of tests in `running 3 tests`.
+fn announcement(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("running ")?;
+    let (count, word) = rest.split_once(' ')?;
+    matches!(word, "test" | "tests").then(|| count.parse().ok())?
 }
 
 fn count_before(counts: &str, word: &str) -> u64 {
@@ -150,6 +212,33 @@ mod tests {
         );
         assert_eq!(tally.failures, ["order::of_values"]);
         assert_eq!(tally.skips, [("slow".to_owned(), "needs root".to_owned())]);
+    }
+
+    #[test]
+    fn a_selected_test_that_is_not_found_is_a_failure() {
+        let mut tally = Tally::default();
+        tally.read_line("running 2 tests");
+        tally.expect(2, "lsm");
+        assert_eq!(tally.failed, 0);
+        tally.expect(3, "lsm");
+        assert_eq!(tally.failures, ["lsm: 3 tests were selected, 2 were found"]);
+    }
+
+    #[test]
+    fn a_program_that_dies_has_no_complete_result() {
+        let mut tally = Tally::default();
+        assert!(tally.missing_results().is_some());
+        tally.read_line("running 2 tests");
+        tally.read_line("test one ... ok");
+        assert!(tally.missing_results().is_some());
+        tally.read_line("test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured");
+        assert_eq!(tally.missing_results(), None);
+        tally.read_line("running 1 test");
+        let missing = tally.missing_results().unwrap();
+        assert!(
+            missing.contains("3 tests were announced, 2 have a result"),
+            "{missing}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where things are: the checkout, the build folder, the shared data beside it, the tracked files.
+//! Locations: the checkout, the build folder, the shared data next to it, the tracked files.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The checkout: that of the cargo that runs us, for checkouts that share a build folder share this program, too.
+/// The checkout: that of the running cargo, because checkouts that share a build folder share this program
+/// too.
 pub fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let here = here.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -17,11 +18,11 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// The `cargo` that runs us.
+/// The running `cargo`.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // `cargo run` leaves its own package in the environment; a nested cargo must not take it for its own.
+    // `cargo run` leaves its package in the environment; a nested cargo must not inherit it.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_")
@@ -34,7 +35,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's build folder.
 pub fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
@@ -42,7 +43,12 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// Data that lies beside the checkout and is no part of it: features of the TCK, real data sets.
+/// The number of processor cores.
+pub fn core_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Data next to the checkout that is not part of the project: features of the TCK, real data sets.
 pub fn shared_dir() -> PathBuf {
     match std::env::var_os("ISOMER_SHARED") {
         Some(dir) => root().join(dir),
@@ -69,7 +75,7 @@ pub fn tracked_files() -> Result<Vec<PathBuf>> {
             String::from_utf8_lossy(&listed.stderr).trim()
         );
     }
-    let text = String::from_utf8(listed.stdout).context("a tracked file's name is no UTF-8")?;
+    let text = String::from_utf8(listed.stdout).context("a tracked file's name is not UTF-8")?;
     Ok(text
         .split('\0')
         .filter(|name| !name.is_empty())
@@ -78,7 +84,7 @@ pub fn tracked_files() -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// `cargo metadata`; with all dependencies of this platform, or of the workspace's members alone.
+/// `cargo metadata`; with all dependencies of this platform, or only the members of the workspace.
 pub fn metadata(with_dependencies: bool) -> Result<Value> {
     let mut command = cargo();
     command.args(["metadata", "--format-version", "1", "--locked"]);
@@ -97,12 +103,13 @@ pub fn metadata(with_dependencies: bool) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
 }
 
-fn host_triple() -> Result<String> {
+/// The target of programs that run on this machine, `x86_64-unknown-linux-gnu`.
+pub fn host_triple() -> Result<String> {
     let output = Command::new("rustc")
         .arg("-vV")
         .output()
         .context("rustc does not start")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc -vV names no host")
+    host.map(str::to_owned).context("rustc -vV prints no host")
 }

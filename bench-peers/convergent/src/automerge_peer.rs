@@ -116,7 +116,7 @@ impl Peer for Automerge {
             }
             match doc.get(ROOT, "n")? {
                 Some((Value::Scalar(sum), _)) => {
-                    sums.push(sum.as_i64().context("the counter is no number")?)
+                    sums.push(sum.as_i64().context("the counter is not a number")?)
                 }
                 _ => anyhow::bail!("the counter is gone"),
             }

@@ -10,29 +10,29 @@ use crate::peer::Peer;
 pub struct Loro {
     doc: LoroDoc,
     set: LoroMap,
-    told: Told,
+    last_update: LastUpdate,
     _subscription: Subscription,
 }
 
-/// What the last commit told its subscribers.
-type Told = Arc<Mutex<Vec<u8>>>;
+/// The update that the last commit sent to subscribers.
+type LastUpdate = Arc<Mutex<Vec<u8>>>;
 
-fn subscribe(doc: &LoroDoc) -> (Told, Subscription) {
-    let told = Told::default();
-    let kept = told.clone();
+fn subscribe(doc: &LoroDoc) -> (LastUpdate, Subscription) {
+    let last_update = LastUpdate::default();
+    let kept = last_update.clone();
     let subscription = doc.subscribe_local_update(Box::new(move |bytes| {
         if let Ok(mut kept) = kept.lock() {
             kept.clone_from(bytes);
         }
         true
     }));
-    (told, subscription)
+    (last_update, subscription)
 }
 
 impl Loro {
-    fn told(&self) -> Result<Vec<u8>> {
-        let mut told = self.told.lock().ok().context("a subscriber panicked")?;
-        Ok(std::mem::take(&mut told))
+    fn take_update(&self) -> Result<Vec<u8>> {
+        let mut last_update = self.last_update.lock().ok().context("a subscriber panicked")?;
+        Ok(std::mem::take(&mut last_update))
     }
 }
 
@@ -41,11 +41,11 @@ impl Peer for Loro {
         let doc = LoroDoc::new();
         let set = doc.get_map("map").insert_container("set", LoroMap::new())?;
         doc.commit();
-        let (told, subscription) = subscribe(&doc);
+        let (last_update, subscription) = subscribe(&doc);
         Ok(Self {
             doc,
             set,
-            told,
+            last_update,
             _subscription: subscription,
         })
     }
@@ -57,11 +57,11 @@ impl Peer for Loro {
         else {
             anyhow::bail!("the set is gone");
         };
-        let (told, subscription) = subscribe(&doc);
+        let (last_update, subscription) = subscribe(&doc);
         Ok(Self {
             doc,
             set,
-            told,
+            last_update,
             _subscription: subscription,
         })
     }
@@ -75,13 +75,13 @@ impl Peer for Loro {
             self.set.insert(element, true)?;
         }
         self.doc.commit();
-        self.told()
+        self.take_update()
     }
 
     fn remove(&mut self, element: &str) -> Result<Vec<u8>> {
         self.set.delete(element)?;
         self.doc.commit();
-        self.told()
+        self.take_update()
     }
 
     fn contains(&self, element: &str) -> Result<bool> {
@@ -114,13 +114,13 @@ impl Peer for Loro {
         let replicas: Vec<LoroDoc> = (0..5).map(|_| LoroDoc::new()).collect();
         let mut sent = Vec::new();
         for (at, doc) in replicas.iter().enumerate() {
-            let (told, _subscription) = subscribe(doc);
+            let (last_update, _subscription) = subscribe(doc);
             let counter = doc.get_counter("n");
             for _ in 0..each {
                 counter.increment(1.0)?;
                 doc.commit();
-                let mut told = told.lock().ok().context("a subscriber panicked")?;
-                sent.push((at, std::mem::take(&mut *told)));
+                let mut last_update = last_update.lock().ok().context("a subscriber panicked")?;
+                sent.push((at, std::mem::take(&mut *last_update)));
             }
         }
         let mut sums = Vec::new();

@@ -1,5 +1,5 @@
-//! The benchmark `convergent` on the crates that people use for such: `convergent-peers SYSTEM [--scale F] [--limit SECONDS]`.
-//! Prints JSON lines as `isomer bench convergent` does, with a `"system"` in each.
+//! The benchmark `convergent` on established CRDT crates: `convergent-peers SYSTEM [--scale F] [--limit
+//! SECONDS]`. Prints JSON lines as `isomer bench convergent` does, with a `"system"` in each.
 
 #[path = "../../../crates/bench/src/measure.rs"]
 #[allow(dead_code)]
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
             let text = arguments
                 .next()
                 .with_context(|| format!("{argument} needs a number"))?;
-            text.parse().with_context(|| format!("{text} is no number"))
+            text.parse().with_context(|| format!("{text} is not a number"))
         };
         match argument.as_str() {
             "--scale" => scale = number()?,
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
         largest: (1_000_000.0 * scale).max(100.0) as u64,
         limit: Duration::try_from_secs_f64(limit).unwrap_or(Duration::MAX),
     };
-    let mut told = Told {
+    let mut told = JsonReport {
         system: system.clone(),
     };
     match system.as_str() {
@@ -60,12 +60,12 @@ fn main() -> Result<()> {
     }
 }
 
-/// Figures on standard output, all else on standard error.
-struct Told {
+/// Metrics to standard output, all else to standard error.
+struct JsonReport {
     system: String,
 }
 
-impl Report for Told {
+impl Report for JsonReport {
     fn case(&mut self, case: Case) {
         let json = case.to_json();
         println!("{{\"system\":\"{}\",{}", self.system, &json[1..]);

@@ -1,13 +1,13 @@
-//! What the benchmark asks of a system.
+//! The operations that the benchmark needs of a system.
 
 use anyhow::Result;
 
-/// A replica, wholly in memory, with one set inside a map. What changes it gives the bytes that another replica would have to
-/// hear of it: nobody is spared the encoding.
+/// An in-memory replica with one set inside a map. A change returns the bytes that another replica would
+/// need, so that every system pays for the encoding.
 pub trait Peer: Sized {
     /// An empty replica.
     fn new() -> Result<Self>;
-    /// Another replica from the bytes of a whole one, under a name of its own.
+    /// Another replica from the bytes of a whole one, with a new replica id.
     fn load(state: &[u8]) -> Result<Self>;
     /// The whole replica as bytes.
     fn save(&mut self) -> Result<Vec<u8>>;
@@ -21,15 +21,15 @@ pub trait Peer: Sized {
     /// All elements, as values of the caller.
     fn read_all(&self) -> Result<Vec<String>>;
 
-    /// What this replica has seen, for another one to be asked for the rest.
+    /// The version vector of this replica, with which another one can request the rest.
     fn version(&mut self) -> Result<Vec<u8>>;
-    /// What somebody lacks who has seen `version`; `None` where the system keeps no log of it.
+    /// The updates that a replica at `version` lacks; `None` if the system keeps no log.
     fn news(&mut self, version: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// Applies what [`Peer::add`], [`Peer::remove`] or [`Peer::news`] gave.
+    /// Applies the result of [`Peer::add`], [`Peer::remove`] or [`Peer::news`].
     fn apply(&mut self, news: &[u8]) -> Result<()>;
     /// Merges the whole state of another replica.
     fn join(&mut self, state: &[u8]) -> Result<()>;
 
-    /// Five replicas that each count to `each` and hear of one another; the sums that they then hold. `None` without counters.
+    /// Five replicas that each count to `each` and exchange; returns their totals. `None` without counters.
     fn count(each: u64) -> Result<Option<Vec<i64>>>;
 }

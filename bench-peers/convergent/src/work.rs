@@ -1,4 +1,4 @@
-//! The steps of `isomer bench convergent`, for a system in memory.
+//! The operations of `isomer bench convergent`, for an in-memory system.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use crate::{
 
 const SIZES: [u64; 7] = [100, 1_000, 3_000, 10_000, 20_000, 100_000, 1_000_000];
 
-/// How far to go.
+/// The size of a run.
 pub struct Plan {
     /// Elements of the largest set.
     pub largest: u64,
-    /// When a system is given up.
+    /// Time limit of a system.
     pub limit: Duration,
 }
 
@@ -39,7 +39,7 @@ pub fn run<P: Peer>(plan: &Plan, report: &mut dyn Report) -> Result<()> {
         }
         if work.size < size {
             report.note(&format!(
-                "given up at {} elements: {:.0} s are over",
+                "stopped at {} elements: {:.0} s are over",
                 work.size,
                 plan.limit.as_secs_f64()
             ));
@@ -59,7 +59,7 @@ pub fn run<P: Peer>(plan: &Plan, report: &mut dyn Report) -> Result<()> {
 
 struct Work<P> {
     peer: P,
-    /// Elements in the set: the numbers from 1, as text.
+    /// Number of elements in the set: the numbers from 1, as text.
     size: u64,
     random: Random,
 }
@@ -77,7 +77,7 @@ impl<P: Peer> Work<P> {
 
     fn at_size(&mut self, report: &mut dyn Report, is_late: &dyn Fn() -> bool) -> Result<()> {
         let size = self.size;
-        let mut told = |case: &str, value: f64, unit: &'static str, n: u64| {
+        let mut record = |case: &str, value: f64, unit: &'static str, n: u64| {
             let case = format!("{case}_{size}");
             report.case(Case::new("convergent", case, value, unit, n));
         };
@@ -88,8 +88,8 @@ impl<P: Peer> Work<P> {
             sent += self.add(1)?.len();
             done += 1;
         }
-        told("add_us", micros(watch.read().1) / done as f64, "us", done);
-        told("add_bytes", sent as f64 / done as f64, "bytes", done);
+        record("add_us", micros(watch.read().1) / done as f64, "us", done);
+        record("add_bytes", sent as f64 / done as f64, "bytes", done);
 
         let watch = Stopwatch::start();
         let mut batches = 0;
@@ -98,7 +98,7 @@ impl<P: Peer> Work<P> {
             batches += 1;
         }
         let count = batches * 100;
-        told(
+        record(
             "add_of_100_us",
             micros(watch.read().1) / count as f64,
             "us",
@@ -110,7 +110,7 @@ impl<P: Peer> Work<P> {
         for number in size + 1..=size + done {
             self.peer.remove(&number.to_string())?;
         }
-        told(
+        record(
             "remove_us",
             micros(watch.read().1) / done as f64,
             "us",
@@ -130,7 +130,7 @@ impl<P: Peer> Work<P> {
         for element in &wanted {
             found += u64::from(self.peer.contains(element)?);
         }
-        told(
+        record(
             "contains_us",
             micros(watch.read().1) / LOOKS as f64,
             "us",
@@ -143,7 +143,7 @@ impl<P: Peer> Work<P> {
 
         let watch = Stopwatch::start();
         let all = self.peer.read_all()?;
-        told("read_all_ms", millis(watch.read().1), "ms", 1);
+        record("read_all_ms", millis(watch.read().1), "ms", 1);
         ensure!(
             all.len() as u64 == size,
             "{} of {size} were read",
@@ -153,17 +153,18 @@ impl<P: Peer> Work<P> {
         self.whole(report)
     }
 
-    /// What takes the whole state: saving, loading, joining, and an addition to a set that lies in a store as one object.
+    /// Operations on the whole state: saving, loading, joining, and an addition to a set stored as one
+    /// object.
     fn whole(&mut self, report: &mut dyn Report) -> Result<()> {
         let size = self.size;
-        let mut told = |case: &str, value: f64, unit: &'static str, n: u64| {
+        let mut record = |case: &str, value: f64, unit: &'static str, n: u64| {
             let case = format!("{case}_{size}");
             report.case(Case::new("convergent", case, value, unit, n));
         };
         let watch = Stopwatch::start();
         let state = self.peer.save()?;
-        told("save_ms", millis(watch.read().1), "ms", 1);
-        told(
+        record("save_ms", millis(watch.read().1), "ms", 1);
+        record(
             "bytes_per_element",
             state.len() as f64 / size as f64,
             "bytes",
@@ -172,17 +173,17 @@ impl<P: Peer> Work<P> {
         let watch = Stopwatch::start();
         let mut other = P::load(&state)?;
         let all = other.read_all()?.len() as u64;
-        told("load_and_read_all_ms", millis(watch.read().1), "ms", 1);
+        record("load_and_read_all_ms", millis(watch.read().1), "ms", 1);
         ensure!(all == size, "{all} of {size} were loaded");
 
         let watch = Stopwatch::start();
         let mut stored = P::load(&state)?;
         stored.add(&elements(size + 1, 1))?;
         stored.save()?;
-        told("add_stored_us", micros(watch.read().1), "us", 1);
+        record("add_stored_us", micros(watch.read().1), "us", 1);
         drop(stored);
 
-        // One in a hundred more here, in transactions of one each; the other one asks for it.
+        // One per cent more elements here, in transactions of one each; the other replica requests them.
         let news = (size / 100).min(10_000);
         if news > 0 {
             let version = other.version()?;
@@ -199,7 +200,7 @@ impl<P: Peer> Work<P> {
                     }
                 }
             }
-            told(
+            record(
                 "sync_us_per_op",
                 micros(watch.read().1) / news as f64,
                 "us",
@@ -215,17 +216,17 @@ impl<P: Peer> Work<P> {
                 let version = other.version()?;
                 self.peer.news(&version)?
             } {
-                told("sync_equal_bytes", bytes.len() as f64, "bytes", 1);
+                record("sync_equal_bytes", bytes.len() as f64, "bytes", 1);
             }
         }
 
-        // Each has something that the other has not, and the one takes all of the other.
+        // Each has something that the other lacks; one merges the state of the other.
         other.add(&["other".to_owned()])?;
         let watch = Stopwatch::start();
         let state = other.save()?;
         self.peer.join(&state)?;
-        told("join_ms", millis(watch.read().1), "ms", size);
-        ensure!(self.peer.contains("other")?, "what was joined is not there");
+        record("join_ms", millis(watch.read().1), "ms", size);
+        ensure!(self.peer.contains("other")?, "a joined element is missing");
         self.peer.remove("other")?;
         for number in size + 1..=size + news {
             self.peer.remove(&number.to_string())?;

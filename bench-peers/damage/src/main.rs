@@ -1,17 +1,18 @@
-//! What embedded stores make of damage: `damage-peers [--trials N] [--seed S] [--systems a,b]`.
+//! How embedded stores handle damage: `damage-peers [--trials N] [--seed S] [--systems a,b]`.
 //!
-//! A database of 4,000 keys is written, in part rewritten and in part deleted, and closed. Then, again and again, one bit of one of its files
-//! flips (where anything but zeros is written), or one file is cut; a process of its own opens the database, reads every key, keys that are
-//! not there, and all of it in order, and compares. Each file is hit as often as any other. Prints a JSON line for each outcome of each system:
+//! Each trial starts from a database of 4,000 keys, partly rewritten and partly deleted, and closed. It flips
+//! one bit of one of its files (in a non-zero area), or truncates one file; a child process opens the
+//! database, reads every key, missing keys, and all of it in order, and compares. All files are hit equally
+//! often. Prints one JSON line per outcome and system:
 //!
 //! | outcome | what |
 //! |---|---|
-//! | `refused` | opening answered an error |
-//! | `error` | some reading answered an error, and no answer was wrong |
-//! | `harmless` | every answer was right |
-//! | `wrong` | an answer was not what was written, and no error told so |
+//! | `refused` | opening returned an error |
+//! | `error` | a read returned an error, and no result was wrong |
+//! | `harmless` | every result was right |
+//! | `wrong` | a result differed from what was written, without an error |
 //! | `panic`, `killed` | the process panicked, or ended by a signal |
-//! | `hang` | it had not ended after 20 seconds |
+//! | `hang` | the process did not end within 20 seconds |
 
 mod stores;
 
@@ -27,11 +28,11 @@ use std::{
 use anyhow::{Context, Result, bail};
 use stores::{SYSTEMS, Store, open};
 
-/// Keys to begin with.
+/// Initial number of keys.
 const KEYS: u64 = 4_000;
 /// A process that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Trials with one database; the next one has other pairs.
+/// Trials per database; the next one has other pairs.
 const TRIALS_A_DATABASE: u64 = 100;
 const OUTCOMES: [&str; 7] = ["refused", "error", "harmless", "wrong", "panic", "killed", "hang"];
 
@@ -52,13 +53,13 @@ impl Random {
     }
 }
 
-/// What a database holds in the end.
+/// The final content of a database.
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// One transaction: keys with their values, or none to delete.
 pub type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// The transactions that make a database, and what it then holds.
+/// The transactions that build a database, and its final content.
 fn history(seed: u64) -> (Vec<Batch>, Pairs) {
     let mut random = Random(seed);
     let key = |number: u64| format!("key/{:016x}", Random(seed ^ number).next()).into_bytes();
@@ -77,7 +78,7 @@ fn history(seed: u64) -> (Vec<Batch>, Pairs) {
     };
     let value = |random: &mut Random| {
         let len = if random.below(50) == 0 { 3_000 } else { 20 + random.below(100) };
-        // Neither all alike nor all random: half of it can be compressed.
+        // Neither constant nor random: it compresses to about half.
         let word = random.next().to_le_bytes();
         (0..len).map(|at| if at % 16 < 8 { word[at as usize % 8] } else { random.next() as u8 }).collect::<Vec<u8>>()
     };
@@ -93,12 +94,12 @@ fn history(seed: u64) -> (Vec<Batch>, Pairs) {
     (batches, pairs)
 }
 
-/// Keys that are nowhere.
+/// Keys that do not exist.
 fn absent(seed: u64) -> Vec<Vec<u8>> {
     (0..50).map(|number| format!("key/{:016x}", Random(!seed ^ number).next()).into_bytes()).collect()
 }
 
-/// Reads all there is; `wrong` where an answer is, else `error` where a reading failed.
+/// Reads everything; `wrong` if a result is wrong, else `error` if a read failed.
 fn read(store: &dyn Store, seed: u64, pairs: &Pairs) -> &'static str {
     let mut failed = false;
     for key in pairs.keys().chain(&absent(seed)) {
@@ -116,7 +117,7 @@ fn read(store: &dyn Store, seed: u64, pairs: &Pairs) -> &'static str {
     if failed { "error" } else { "harmless" }
 }
 
-/// The process that looks at one damaged database.
+/// The child process that reads one damaged database.
 fn look(system: &str, folder: &Path, seed: u64) {
     let (_, pairs) = history(seed);
     let outcome = match open(system, folder, false) {
@@ -155,7 +156,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One flip where something is written, or one cut.
+/// One bit flip in a non-zero area, or one truncation.
 fn damage(folder: &Path, random: &mut Random) -> Result<()> {
     let files = files(folder)?;
     let path = &files[random.below(files.len() as u64) as usize];
@@ -176,7 +177,7 @@ fn damage(folder: &Path, random: &mut Random) -> Result<()> {
     Ok(fs::write(path, bytes)?)
 }
 
-/// Lets a process of its own look.
+/// Runs the child process.
 fn outcome(system: &str, folder: &Path, seed: u64) -> Result<&'static str> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--look", system, &seed.to_string()])

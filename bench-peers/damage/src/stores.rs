@@ -1,4 +1,4 @@
-//! The stores, each as it is opened by default.
+//! The stores, each opened with its defaults.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use rusqlite::OptionalExtension;
 
 use crate::Batch;
 
-/// Names of all.
+/// Names of all stores.
 pub const SYSTEMS: [&str; 5] = ["isomer", "isomer_redb", "sqlite", "lmdb", "redb"];
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// What is asked of a store.
+/// The operations that the test needs of a store.
 pub trait Store {
     /// Puts and deletes in one transaction.
     fn commit(&self, batch: &Batch) -> Result<()>;
     /// The value under a key.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// All pairs in order, or an error; what was read before it does not count.
+    /// All pairs in order, or an error, which discards what was read before it.
     fn scan(&self) -> Result<Vec<Pair>>;
-    /// Closes it in order.
+    /// Closes the store cleanly.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
@@ -31,8 +31,8 @@ pub trait Store {
 pub fn open(system: &str, folder: &Path, create: bool) -> Result<Box<dyn Store>> {
     Ok(match system {
         "isomer" => {
-            let options = isomer_store::StoreOptions { create, ..Default::default() };
-            Box::new(Isomer(Box::new(isomer_store::StoreEngine::open(folder.join("db"), options)?)))
+            let options = isomer_lsm::LsmOptions { create, ..Default::default() };
+            Box::new(Isomer(Box::new(isomer_lsm::LsmEngine::open(folder.join("db"), options)?)))
         }
         "isomer_redb" => {
             let options = isomer_storage_redb::RedbOptions { create, ..Default::default() };
@@ -82,7 +82,7 @@ impl Store for Isomer {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        // Into tables and out of the log, as the others have it in their trees.
+        // Flush into tables, as the other stores have their data in their trees.
         self.0.compact()?;
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Store for Sqlite {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        // The last connection brings the log into the file, and removes it.
+        // The last connection checkpoints the log into the file, and removes it.
         self.0.close().map_err(|(_, error)| error.into())
     }
 }
@@ -138,7 +138,7 @@ impl Lmdb {
     fn open(folder: &Path) -> Result<Self> {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(1 << 30);
-        // SAFETY: nobody else has the files open.
+        // SAFETY: no other process has the files open.
         let env = unsafe { options.open(folder)? };
         let mut transaction = env.write_txn()?;
         let pairs = env.create_database(&mut transaction, None)?;

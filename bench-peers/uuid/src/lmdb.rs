@@ -1,4 +1,4 @@
-//! LMDB by heed: MDB_NOSYNC, and a sync after each transaction that is to be on disk.
+//! LMDB through heed: MDB_NOSYNC, and an explicit sync after each transaction that must be durable.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub fn open(folder: &Path) -> Result<Box<dyn Subject>> {
     std::fs::create_dir_all(&folder)?;
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(MAP_BYTES);
-    // SAFETY: nobody else opens the files, and a crash of the machine ends the benchmark.
+    // SAFETY: no other process opens the files, and a crash of the machine ends the benchmark.
     let env = unsafe {
         options.flags(EnvFlags::NO_SYNC);
         options.open(&folder)?
@@ -51,12 +51,12 @@ impl Subject for Lmdb {
         Ok(Box::new(LmdbReader { transaction, db: self.db }))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         Ok(self.env.force_sync()?)
     }
 
     fn compact(&self) -> Result<()> {
-        Ok(()) // only a copy can be compacted
+        Ok(()) // LMDB can only compact a copy
     }
 }
 

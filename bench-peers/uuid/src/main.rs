@@ -1,5 +1,6 @@
-//! The benchmark `uuid` on other embedded stores: `uuid-peers SYSTEM FOLDER [--scale F] [--limit SECONDS]`. Prints JSON lines
-//! as `isomer bench uuid` does, with a `"system"` in each. The work is that benchmark's own source.
+//! The benchmark `uuid` on other embedded stores: `uuid-peers SYSTEM FOLDER [--scale F] [--limit SECONDS]`.
+//! Prints JSON lines as `isomer bench uuid` does, with a `"system"` in each. It compiles that benchmark's own
+//! source.
 
 #[path = "../../../crates/bench/src/measure.rs"]
 #[allow(dead_code)]
@@ -26,9 +27,9 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use report::{Case, Report};
-use uuid::work::{Open, Plan, run};
+use uuid::work::{OpenStore, Plan, run};
 
-/// What each store gets for cache and memtables together, where it has them.
+/// Memory of each store for cache and memtables together, if configurable.
 pub const BUDGET_BYTES: usize = 128 << 20;
 
 fn main() -> Result<()> {
@@ -40,7 +41,7 @@ fn main() -> Result<()> {
             let text = arguments
                 .next()
                 .with_context(|| format!("{argument} needs a number"))?;
-            text.parse().with_context(|| format!("{text} is no number"))
+            text.parse().with_context(|| format!("{text} is not a number"))
         };
         match argument.as_str() {
             "--scale" => scale = number()?,
@@ -51,7 +52,7 @@ fn main() -> Result<()> {
     let [system, folder] = positional.as_slice() else {
         bail!("usage: uuid-peers SYSTEM FOLDER [--scale F] [--limit SECONDS]");
     };
-    let open: &Open<'_> = match system.as_str() {
+    let open: &OpenStore<'_> = match system.as_str() {
         "rocksdb" => &|folder| rocks::plain(folder),
         "rocksdb_transactions" => &|folder| rocks::transactional(folder),
         "lmdb" => &|folder| lmdb::open(folder),
@@ -72,18 +73,18 @@ fn main() -> Result<()> {
         open,
         &folder,
         plan,
-        &mut Told {
+        &mut JsonReport {
             system: system.clone(),
         },
     )
 }
 
-/// Figures on standard output, all else on standard error.
-struct Told {
+/// Metrics to standard output, all else to standard error.
+struct JsonReport {
     system: String,
 }
 
-impl Report for Told {
+impl Report for JsonReport {
     fn case(&mut self, case: Case) {
         let json = case.to_json();
         println!("{{\"system\":\"{}\",{}", self.system, &json[1..]);

@@ -1,4 +1,5 @@
-//! redb by itself: `Durability::None`, and every thousandth transaction on disk so that it may free pages.
+//! redb without this project's layers: `Durability::None`, and every thousandth transaction durable so that
+//! it can free pages.
 
 use std::{
     path::Path,
@@ -68,7 +69,7 @@ impl Subject for Redb {
         Ok(Box::new(RedbReader(table)))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         self.with(|db| Ok(db.begin_write()?.commit()?))
     }
 

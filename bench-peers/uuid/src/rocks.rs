@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Small memtables suited it best here: see docs/benchmarks.md.
+/// Small memtables were the fastest here: see docs/benchmarks.md.
 const MEMTABLE_BYTES: usize = 16 << 20;
 const MEMTABLES: usize = 2;
 
@@ -76,7 +76,7 @@ impl Subject for Plain {
         Ok(Box::new(PlainReader(&self.0)))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         self.0.flush_opt(&flushing())?;
         Ok(self.0.wait_for_compact(&WaitForCompactOptions::default())?)
     }
@@ -134,7 +134,7 @@ impl Subject for Transactional {
         Ok(Box::new(TransactionalReader(&self.0)))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         Ok(self.0.flush_opt(&flushing())?)
     }
 

@@ -58,7 +58,7 @@ impl Subject for Sqlite {
         Ok(Box::new(SqliteReader(connect(&self.path)?)))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         let writer = self.writer.lock().ok().context("a writer panicked")?;
         writer.0.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(Into::into)
     }

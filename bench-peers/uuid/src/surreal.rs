@@ -63,12 +63,12 @@ impl Subject for Surreal {
         Ok(Box::new(SurrealReader(self.tree.begin_with_mode(Mode::ReadOnly)?)))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         Ok(self.tree.flush_wal(true)?)
     }
 
     fn compact(&self) -> Result<()> {
-        Ok(()) // there is nothing to ask for
+        Ok(()) // no such operation
     }
 }
 

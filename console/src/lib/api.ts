@@ -1,5 +1,5 @@
-// The server, asked from its own page. The login is in a cookie that no script can read; what is shown beside it stands
-// in this module alone.
+// Requests to the server from its own page. The login is in a cookie that scripts cannot read; the CSRF token is
+// kept only in this module.
 
 import { parse, type Json } from "./json";
 
@@ -29,7 +29,7 @@ export interface Request {
   signal?: AbortSignal;
 }
 
-/** Sends a request; an answer that is an error is thrown. */
+/** Sends a request; throws an error answer. */
 export async function send(path: string, request: Request = {}): Promise<Response> {
   const headers = new Headers(request.headers);
   if (csrf) headers.set("Isomer-Csrf", csrf);
@@ -47,7 +47,7 @@ export async function send(path: string, request: Request = {}): Promise<Respons
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "Unavailable", "the server does not answer: is it still running?");
+    throw new ApiError(0, "Unavailable", "the server does not respond: is it still running?");
   }
   if (answer.ok) return answer;
   const failure = await errorOf(answer);
@@ -57,8 +57,8 @@ export async function send(path: string, request: Request = {}): Promise<Respons
 
 async function errorOf(answer: Response): Promise<ApiError> {
   try {
-    const told = ((await answer.json()) as { error: { kind: string; message: string; code?: string } }).error;
-    return new ApiError(answer.status, told.kind, told.message, told.code);
+    const body = ((await answer.json()) as { error: { kind: string; message: string; code?: string } }).error;
+    return new ApiError(answer.status, body.kind, body.message, body.code);
   } catch {
     return new ApiError(answer.status, "Internal", `the server answered ${answer.status}`);
   }
@@ -69,7 +69,7 @@ export async function get<T = Record<string, Json>>(path: string, signal?: Abort
   return parse(await answer.text()) as T;
 }
 
-/** Sends JSON; the answer's JSON, or null where there is none. */
+/** Sends JSON; returns the answer's JSON, or null if it is empty. */
 export async function put<T = Record<string, Json>>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> {
   const text = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
   const answer = await send(path, {
@@ -77,8 +77,8 @@ export async function put<T = Record<string, Json>>(method: string, path: string
     ...(text === undefined ? {} : { body: text, type: "application/json" }),
     ...(headers ? { headers } : {}),
   });
-  const told = await answer.text();
-  return (told ? parse(told) : null) as T;
+  const received = await answer.text();
+  return (received ? parse(received) : null) as T;
 }
 
 /** A path of the interface, its parts encoded. */
@@ -89,18 +89,18 @@ export function path(parts: TemplateStringsArray, ...values: (string | number | 
 export interface Me {
   user: string;
   admin: boolean;
-  /** `error` is told to administrators of a database that is not open. */
+  /** `error`: why a database cannot be opened; for administrators only. */
   databases: { database: string; role: Role; open: boolean; error?: string }[];
   version: string;
   csrf?: string;
 }
-/** Each includes those before it. */
+/** Each role includes those before it. */
 export type Role = "reader" | "editor" | "schema" | "replica" | "admin";
 
 export async function me(): Promise<Me> {
-  const told = (await get("/v1/me")) as unknown as Me;
-  csrf = told.csrf ?? "";
-  return told;
+  const me = (await get("/v1/me")) as unknown as Me;
+  csrf = me.csrf ?? "";
+  return me;
 }
 
 export async function logIn(user: string, password: string): Promise<void> {
@@ -118,7 +118,7 @@ export async function logOut(): Promise<void> {
 
 let offered: Promise<Set<string>> | undefined;
 
-/** Whether the server has a route, `GET /v1/databases/{db}/files/{path}`: what it does not offer is not shown. */
+/** Whether the server has a route, such as `GET /v1/databases/{db}/files/{path}`: pages hide what it does not offer. */
 export async function offers(route: string): Promise<boolean> {
   offered ??= get("/v1/openapi.json").then((description) => {
     const routes = new Set<string>();

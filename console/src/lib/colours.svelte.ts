@@ -1,4 +1,4 @@
-// A colour for each label: the same one everywhere and each time, unless somebody chooses another.
+// A colour for each label: the same one everywhere and each time, unless the user chooses another.
 
 import { load, save } from "./state.svelte";
 
@@ -10,7 +10,7 @@ export interface Style {
 }
 export const styles = $state<Record<string, Style>>(load<Record<string, Style>>("styles") ?? {});
 
-// Which colour a label got, in the order in which labels were met: no two have the same one while there are enough.
+// Colours by label, in the order in which labels were first seen: unique as long as there are enough colours.
 const given = new Map<string, number>(Object.entries(load<Record<string, number>>("colours") ?? {}));
 
 function give(label: string): number {

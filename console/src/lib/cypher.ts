@@ -15,7 +15,7 @@ interface Lexer {
   comment: boolean;
   quote: string;
   after: string;
-  /** Whether the token before was a label or a type: then `|` and `&` go on with another. */
+  /** Whether the previous token was a label or a type: then `|` and `&` are followed by another. */
   typed: boolean;
 }
 
@@ -114,7 +114,7 @@ const SNIPPETS: Completion[] = [
   snippetCompletion("CREATE INDEX ${name} FOR (n:${Label}) ON (n.${property})", { label: "create index", type: "text", detail: "CREATE INDEX" }),
 ];
 
-/** Labels behind `(n:`, types behind `[r:`, properties behind `n.`, and otherwise keywords, functions and variables. */
+/** Labels after `(n:`, types after `[r:`, properties after `n.`, and otherwise keywords, functions and variables. */
 export function complete(context: CompletionContext): CompletionResult | null {
   const known = catalog.current;
   const before = context.state.sliceDoc(Math.max(0, context.pos - 400), context.pos);

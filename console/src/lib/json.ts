@@ -1,6 +1,6 @@
 // JSON as the server writes it, without losing anything: integers beyond 2^53 and the difference between 1 and 1.0.
 
-/** A float without a fraction, which JavaScript could not tell from an integer. */
+/** A float without a fraction, which JavaScript cannot distinguish from an integer. */
 export class Float {
   constructor(
     readonly value: number,
@@ -36,7 +36,7 @@ const exact: Reviver = (_key, value, context) => {
   return Number.isInteger(value) ? new Float(value, source) : value;
 };
 
-/** Reads a text exactly, as far as the browser tells how numbers were written. */
+/** Parses a text exactly, if the browser provides the source text of numbers. */
 export function parse(text: string): Json {
   return JSON.parse(text, DELICATE.test(text) ? (exact as (key: string, value: unknown) => unknown) : undefined) as Json;
 }
@@ -57,7 +57,7 @@ export function isScalar(value: Json): boolean {
   return value === null || typeof value !== "object" || value instanceof Float;
 }
 
-/** Writes a value as JSON, `indent` spaces a level; ends with … where it grows beyond `most` characters. */
+/** Writes a value as JSON, `indent` spaces a level; truncated with … at `most` characters. */
 export function stringify(value: Json, indent = 0, most = Infinity): string {
   const out: string[] = [];
   let length = 0;
@@ -107,10 +107,10 @@ export function brief(value: Json, most = 160): string {
   return stringify(value, 0, most);
 }
 
-/** Properties that tell what a record is, the best one first. */
+/** Properties that identify a record for people, the best one first. */
 export const CAPTIONS = ["name", "title", "label", "username", "_key", "id", "key"];
 
-/** What stands on a record for the whole of it. */
+/** The caption of a record. */
 export function caption(properties: Record<string, Json>, wanted?: string): string | undefined {
   for (const name of wanted ? [wanted, ...CAPTIONS] : CAPTIONS) {
     const value = Object.hasOwn(properties, name) ? properties[name] : undefined;

@@ -24,7 +24,7 @@ export function total(all: Sample[], name: string, labels: Record<string, string
   return sum;
 }
 
-/** The time below which a part of the requests between two readings was answered, in seconds; from a histogram. */
+/** A quantile of the request durations between two samples of a histogram, in seconds. */
 export function quantile(before: Sample[], now: Sample[], name: string, part: number): number | null {
   const counts = (all: Sample[]): Map<number, number> => {
     const sums = new Map<number, number>();

@@ -1,9 +1,9 @@
-// Statements: taken apart, sent, and their rows as they come.
+// Statements: splitting, sending, and streaming of rows.
 
 import { ApiError, path, send } from "./api";
 import { parse, type Json } from "./json";
 
-/** Rows of one result that are kept; what comes after them is counted, not shown. */
+/** Rows of one result that are kept; further rows are counted, not shown. */
 export const MOST_ROWS = 10_000;
 /** Characters of one result that are kept. */
 const MOST_TEXT = 64 << 20;
@@ -11,6 +11,8 @@ const MOST_TEXT = 64 << 20;
 export interface PlanNode {
   operator: string;
   details?: string;
+  /** Role of its rows for the parent operator; absent for the input of a chain. */
+  role?: string;
   rows?: number;
   actual_rows?: number;
   time_ms?: number;
@@ -25,9 +27,9 @@ export interface Result {
   text: string;
   columns: string[];
   rows: Json[][];
-  /** How many there were, those that are not kept included. */
+  /** Number of rows, including those that are not kept. */
   count: number;
-  /** Whether it was left before its end, because nothing more would be shown. */
+  /** Whether it was cancelled early because no more rows would be shown. */
   cut: boolean;
   class: string;
   counters: Record<string, number>;
@@ -37,7 +39,7 @@ export interface Result {
   tookMs: number;
 }
 
-/** The statements of a text, which `;` separates outside of texts, names and comments, with their places. */
+/** The statements of a text, separated by `;` outside of strings, names and comments, with their positions. */
 export function statements(text: string): { from: number; to: number; text: string }[] {
   const found: { from: number; to: number; text: string }[] = [];
   let from = 0;
@@ -74,12 +76,12 @@ export function statements(text: string): { from: number; to: number; text: stri
   return found;
 }
 
-/** Whether a statement asks for its plan. */
+/** Whether a statement is EXPLAIN or PROFILE. */
 export function asksForPlan(text: string): boolean {
   return /^\s*(?:(?:\/\*[\s\S]*?\*\/|\/\/[^\n]*\n)\s*)*(?:EXPLAIN|PROFILE)\b/i.test(text);
 }
 
-/** Runs a statement. `parameters` is the text of a JSON object, which goes over the wire as it was written. */
+/** Runs a statement. `parameters` is the text of a JSON object, which is sent unchanged. */
 export async function run(
   database: string,
   text: string,
@@ -92,7 +94,7 @@ export async function run(
   try {
     known = JSON.parse(given);
   } catch (error) {
-    throw new ApiError(0, "Invalid", `the parameters are no JSON: ${(error as Error).message}`);
+    throw new ApiError(0, "Invalid", `the parameters are not valid JSON: ${(error as Error).message}`);
   }
   if (typeof known !== "object" || known === null || Array.isArray(known))
     throw new ApiError(0, "Invalid", 'the parameters are a JSON object: {"name": "value"}');
@@ -132,17 +134,17 @@ function empty(text: string): Result {
   return { text, columns: [], rows: [], count: 0, cut: false, class: "read", counters: {}, notices: [], tookMs: 0 };
 }
 
-function gathered(told: Gathered, text: string): Result {
+function gathered(answer: Gathered, text: string): Result {
   return {
     ...empty(text),
-    columns: told.columns,
-    rows: told.rows.slice(0, MOST_ROWS),
-    count: told.rows.length,
-    class: told.class,
-    counters: told.counters,
-    notices: told.notices,
-    ...(told.plan === undefined ? {} : { plan: told.plan }),
-    ...(told.plan_tree === undefined ? {} : { planTree: told.plan_tree.plan }),
+    columns: answer.columns,
+    rows: answer.rows.slice(0, MOST_ROWS),
+    count: answer.rows.length,
+    class: answer.class,
+    counters: answer.counters,
+    notices: answer.notices,
+    ...(answer.plan === undefined ? {} : { plan: answer.plan }),
+    ...(answer.plan_tree === undefined ? {} : { planTree: answer.plan_tree.plan }),
   };
 }
 
@@ -150,7 +152,7 @@ async function streamed(answer: Response, text: string, stop: AbortController, o
   const result = empty(text);
   let kept = 0;
   let ended = false;
-  let told = performance.now();
+  let shown = performance.now();
   const line = (one: string): void => {
     if (one === "") return;
     if (one.startsWith("[")) {
@@ -186,11 +188,11 @@ async function streamed(answer: Response, text: string, stop: AbortController, o
       from = to + 1;
     }
     rest = rest.slice(from);
-    if (performance.now() - told > 200) {
-      told = performance.now();
+    if (performance.now() - shown > 200) {
+      shown = performance.now();
       onProgress?.(result.count);
     }
-    // What only reads need not go on; what writes is committed when its end has come.
+    // A reading statement can be cancelled; a writing one is committed only at its end.
     if (result.class === "read" && (result.rows.length < result.count || kept >= MOST_TEXT)) {
       result.cut = true;
       stop.abort();
@@ -199,11 +201,11 @@ async function streamed(answer: Response, text: string, stop: AbortController, o
     }
   }
   line(rest);
-  if (!ended) throw new ApiError(0, "OutcomeUnknown", "the answer broke off: look first whether what was to be written is there");
+  if (!ended) throw new ApiError(0, "OutcomeUnknown", "the answer broke off: check whether its changes were committed");
   return result;
 }
 
-/** A name as it stands in a statement. */
+/** A name, quoted for a statement. */
 export function quoted(name: string): string {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) ? name : "`" + name.replaceAll("`", "``") + "`";
 }

@@ -1,4 +1,4 @@
-// What all pages share: who is logged in, which database is looked at, what it has, and how the page looks.
+// State shared by all pages: the user, the selected database, its catalog, and the theme.
 
 import * as api from "./api";
 import { isMap, type Json } from "./json";
@@ -6,11 +6,11 @@ import { run } from "./query";
 
 export type PageName = "query" | "browse" | "schema" | "import" | "monitor" | "access";
 export const PAGES: { name: PageName; title: string; icon: string; about: string }[] = [
-  { name: "query", title: "Query", icon: "terminal", about: "Ask and change in openCypher" },
+  { name: "query", title: "Query", icon: "terminal", about: "Query and update in openCypher" },
   { name: "browse", title: "Data", icon: "layers", about: "Documents, nodes, keys and files" },
   { name: "schema", title: "Schema", icon: "shape", about: "Labels, types, indexes, constraints" },
   { name: "import", title: "Import", icon: "upload", about: "CSV and JSON into the graph" },
-  { name: "monitor", title: "Monitor", icon: "pulse", about: "Running queries, live figures, changes" },
+  { name: "monitor", title: "Monitor", icon: "pulse", about: "Running queries, live metrics, changes" },
   { name: "access", title: "Access", icon: "key", about: "Users, tokens, databases" },
 ];
 
@@ -62,7 +62,7 @@ class LiveCatalog {
   current = $state<Catalog>(NOTHING);
   private asked = 0;
 
-  /** Reads the catalog anew. What the principal may not read stays empty. */
+  /** Reloads the catalog. Parts that the user may not read stay empty. */
   async refresh(): Promise<void> {
     const asked = ++this.asked;
     const database = session.database;
@@ -93,7 +93,7 @@ class LiveCatalog {
 }
 export const catalog = new LiveCatalog();
 
-// ── Where one is: #/query, #/browse/label/Person ──
+// ── The current page: #/query, #/browse/label/Person ──
 
 class Place {
   parts = $state<string[]>([]);
@@ -115,9 +115,9 @@ class Place {
 }
 export const place = new Place();
 
-// ── What stays in this browser: taste, history, favourites; never a password or a token ──
+// ── Stored in this browser: preferences, history, favourites; never a password or a token ──
 //
-// What somebody has typed is kept under his name, for nobody else, and goes when he logs out; favourites stay, under his name too.
+// The history is stored per user and deleted at the logout; favourites are stored per user and stay.
 
 const mine = (name: string): string => `${name}.${session.me?.user ?? ""}`;
 export const loadMine = <T>(name: string): T | null => load<T>(mine(name));
@@ -126,10 +126,10 @@ export function forgetMine(user: string): void {
   for (const name of ["history", "draft"]) {
     try {
       localStorage.removeItem(`isomer.${name}.${user}`);
-      // Kept by earlier versions for whoever came next.
+      // Stored by earlier versions without a user.
       localStorage.removeItem(`isomer.${name}`);
     } catch {
-      // The browser keeps nothing.
+      // The browser does not allow storage.
     }
   }
 }
@@ -146,13 +146,18 @@ export function save(name: string, value: unknown): void {
   try {
     localStorage.setItem("isomer." + name, JSON.stringify(value));
   } catch {
-    // The browser keeps nothing: then nothing is kept.
+    // The browser does not allow storage: nothing is stored.
   }
 }
 
 export type Theme = "auto" | "light" | "dark";
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
 class Look {
   theme = $state<Theme>(load<Theme>("theme") ?? "auto");
+  private system = $state(systemDark.matches);
+  constructor() {
+    systemDark.addEventListener("change", () => (this.system = systemDark.matches));
+  }
   apply(): void {
     document.documentElement.dataset.theme = this.theme;
   }
@@ -162,12 +167,12 @@ class Look {
     this.apply();
   }
   get dark(): boolean {
-    return this.theme === "dark" || (this.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+    return this.theme === "dark" || (this.theme === "auto" && this.system);
   }
 }
 export const look = new Look();
 
-/** What the query page shows next, set by other pages. */
+/** The next statement of the query page, set by other pages. */
 export const handover = $state({ text: "", run: false });
 
 export interface Toast {

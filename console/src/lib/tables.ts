@@ -1,4 +1,4 @@
-// Tables that people bring: CSV, TSV, JSON, JSON lines, as records.
+// Parsing of imported tables: CSV, TSV, JSON, JSON lines.
 
 import { parse, stringify, type Json } from "./json";
 
@@ -7,11 +7,11 @@ export interface Table {
   format: "csv" | "tsv" | "json" | "jsonl";
   columns: string[];
   rows: Row[];
-  /** What was wrong, with line numbers; such rows are left out. */
+  /** Errors with line numbers; such rows are left out. */
   problems: string[];
 }
 
-/** Fields of delimited text, as RFC 4180 says, with the line where each record begins. */
+/** Fields of delimited text (RFC 4180), with the line where each record begins. */
 export function* records(text: string, delimiter: string): Generator<{ line: number; fields: string[]; open: boolean }> {
   let at = text.charCodeAt(0) === 0xfeff ? 1 : 0;
   let line = 1;
@@ -54,14 +54,14 @@ export function* records(text: string, delimiter: string): Generator<{ line: num
   }
 }
 
-/** The delimiter that divides the first line into most fields. */
+/** The delimiter that splits the first line into most fields. */
 export function guessDelimiter(text: string): string {
   const first = text.slice(0, 20_000).split(/\r?\n/, 1)[0] ?? "";
   const counted = [",", "\t", ";", "|"].map((one) => ({ one, count: first.split(one).length }));
   return counted.reduce((best, next) => (next.count > best.count ? next : best)).one;
 }
 
-/** A cell as a value: numbers and truths as such, an empty one as nothing. */
+/** A cell as a value: numbers and booleans as such, an empty one as absent. */
 export function typed(cell: string): Json | undefined {
   if (cell === "") return undefined;
   if (cell === "true" || cell === "false") return cell === "true";
@@ -70,7 +70,7 @@ export function typed(cell: string): Json | undefined {
     if (number >= -(2n ** 63n) && number < 2n ** 63n) return Number.isSafeInteger(Number(cell)) ? Number(cell) : number;
     return cell;
   }
-  // What would not come back as it was written (a telephone number, a long decimal, -0) stays a text.
+  // Texts that would not round-trip (a telephone number, a long decimal, -0) stay texts.
   if (/^-?(?:0|[1-9]\d{0,14})\.\d{1,15}$/.test(cell)) return parse(cell);
   return cell;
 }
@@ -125,7 +125,7 @@ function delimited(text: string, asText: boolean, delimiter: string): Table {
     if (!header) {
       header = fields.map((name, at) => name.trim() || `column${at + 1}`);
       const twice = header.find((name, at) => header!.indexOf(name) !== at);
-      if (twice !== undefined) problems.push(`line ${line}: the column “${twice}” stands there twice; the last one counts`);
+      if (twice !== undefined) problems.push(`line ${line}: the column “${twice}” is repeated; the last one is used`);
       continue;
     }
     if (open) continue;

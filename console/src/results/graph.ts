@@ -1,15 +1,15 @@
-// What of a result is a graph: its nodes and relationships, each once, up to a stated number.
+// The graph in a result: its nodes and relationships, each once, up to a limit.
 
 import { isMap, isNode, isPath, isRelationship, type Json, type NodeValue, type RelValue } from "../lib/json";
 
-/** Nodes and relationships that are drawn at most. */
+/** Most nodes and relationships that are drawn. */
 export const MOST_NODES = 2_000;
 export const MOST_RELATIONSHIPS = 5_000;
 
 export interface Drawn {
   nodes: Map<string, NodeValue>;
   relationships: Map<string, RelValue>;
-  /** Whether something was left out. */
+  /** Whether the limit was reached. */
   cut: boolean;
 }
 
@@ -17,7 +17,7 @@ export function nothing(): Drawn {
   return { nodes: new Map(), relationships: new Map(), cut: false };
 }
 
-/** Adds what is found in values, wherever it stands in them. */
+/** Adds nodes and relationships at any depth of the values. */
 export function gather(values: Json[], into: Drawn): void {
   const open: Json[] = [...values].reverse();
   while (open.length) {

@@ -1,15 +1,16 @@
-//! The creations of `isomer bench guanciale` alone, for a profile of the processor:
-//! `cargo run --profile quick -p isomer-bench --example create -- 100 20` (relationships of each of the 1,000 people, operations).
+//! The creations of `isomer bench guanciale` alone, for CPU profiling:
+//! `cargo run --profile quick -p isomer-bench --example create -- 100 20` (relationships of each of the 1,000
+//! people, operations).
 
 use std::time::Duration;
 
 use anyhow::Result;
 use isomer_bench::{
-    guanciale::graph::{Creator, Place},
+    guanciale::graph::{Creator, Location},
     measure::Stopwatch,
 };
 
-/// As in the program.
+/// As in the released binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -21,7 +22,7 @@ fn main() -> Result<()> {
     let [each, operations] = numbers[..] else {
         anyhow::bail!("RELATIONSHIPS_EACH OPERATIONS");
     };
-    let mut creation = Creator::open(&Place::Memory, each, 1.0)?;
+    let mut creation = Creator::open(&Location::Memory, each, 1.0)?;
     let watch = Stopwatch::start();
     for _ in 0..operations {
         creation.create()?;

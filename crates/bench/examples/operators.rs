@@ -1,4 +1,4 @@
-//! Times of single operators and of point reads, for whoever works on them:
+//! Micro-benchmarks of single operators and of point reads:
 //! `cargo run --release -p isomer-bench --example operators -- CASE… [--scale F]`.
 
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ fn point(engine: &str, db: &Database) -> Result<()> {
         .map(|_| Network::key(random.below(PEOPLE as usize) as u32))
         .collect();
     let n = keys.len();
-    // What the storage needs for it: begin, the node under the key, its record.
+    // The storage work behind it: begin, look up the node by key, read its record.
     let store = db.store()?;
     let label = store
         .begin(isomer_db::data::Access::Read)?

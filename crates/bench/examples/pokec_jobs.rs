@@ -1,7 +1,8 @@
-//! Single jobs of `isomer bench pokec`, again and again on one database, for a profile of the processor:
-//! `cargo run --profile quick -p isomer-bench --example pokec_jobs -- 0.1 FOLDER single_reads neighbors2_profiles`.
+//! Single jobs of `isomer bench pokec`, repeated on one database, for CPU profiling:
+//! `cargo run --profile quick -p isomer-bench --example pokec_jobs -- 0.1 FOLDER single_reads
+//! neighbors2_profiles`.
 //!
-//! The first run loads the network into the folder; later ones open it. Answers are not checked here.
+//! The first run loads the network into the folder; later ones open it. Results are not checked here.
 
 use std::{fs, path::PathBuf};
 
@@ -17,7 +18,7 @@ use isomer_bench::{
 };
 use isomer_db::EngineKind;
 
-/// As in the program.
+/// As in the released binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -42,7 +43,7 @@ fn main() -> Result<()> {
     let (mut graph, questions);
     if people.exists() {
         questions = Questions::read(&folder)?;
-        graph = Graph::new(&folder, EngineKind::Store, Source::Files(folder.clone()));
+        graph = Graph::new(&folder, EngineKind::Lsm, Source::Files(folder.clone()));
         graph.reopen()?;
     } else {
         let mut network = Network::at_scale(scale, network::DEFAULT_SEED);
@@ -50,7 +51,7 @@ fn main() -> Result<()> {
         let edges = EdgeFile::write(&folder.join("edges.bin"), network.take_edges())?;
         let count = network.people();
         let source = Source::Generated { network, edges };
-        graph = Graph::new(&folder, EngineKind::Store, source);
+        graph = Graph::new(&folder, EngineKind::Lsm, source);
         let measured = graph.run(Job::Load, &questions, &mut Print)?;
         println!("import {:?}", measured.timed.wall);
         questions.write(&folder)?;

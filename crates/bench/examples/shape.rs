@@ -1,4 +1,4 @@
-//! Prints the figures of the generated network: `cargo run --release -p isomer-bench --example shape -- 0.1`.
+//! Prints the metrics of the generated network: `cargo run --release -p isomer-bench --example shape -- 0.1`.
 
 use std::time::Instant;
 

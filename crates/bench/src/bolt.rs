@@ -1,8 +1,8 @@
-//! The part of `isomer bench server` that goes over Bolt: single documents read and written over 25 connections, as a driver
-//! does it (`RUN` and `PULL` in one go).
+//! The Bolt part of `isomer bench server`: single documents read and written over 25 connections, as a driver
+//! does it (`RUN` and `PULL` pipelined).
 //!
-//! The client knows no more of the protocol than that takes: it writes texts, small dictionaries and integers, and of what comes
-//! back it looks at the tag of each message.
+//! The client implements only the subset of the protocol that this needs: it writes strings, small
+//! dictionaries and integers, and looks at the tag of each response message.
 
 use std::{
     io::{Read, Write},
@@ -17,7 +17,7 @@ use crate::{
     report::{Case, Report},
 };
 
-/// Connections at work at once.
+/// Concurrent connections.
 const CONNECTIONS: u64 = 25;
 /// Operations at scale 1.
 const OPERATIONS: f64 = 100_000.0;
@@ -41,8 +41,7 @@ pub fn run(address: SocketAddr, scale: f64, documents: u64, report: &mut dyn Rep
     ));
     report.stage(&format!("writing {all} documents over Bolt"));
     let written = timed(address, each, |connection, worker, number| {
-        let query =
-            "CREATE (:Written {_key: $key, age: 36, name: 'somebody who was written over Bolt'})";
+        let query = "CREATE (:Written {_key: $key, age: 36, name: 'a person written over Bolt'})";
         connection.run(query, &format!("W{worker}-{number}"))
     })?;
     report.case(Case::new(
@@ -55,7 +54,7 @@ pub fn run(address: SocketAddr, scale: f64, documents: u64, report: &mut dyn Rep
     Ok(())
 }
 
-/// How long all connections take for `each` operations.
+/// Time until all connections have run `each` operations.
 fn timed(
     address: SocketAddr,
     each: u64,
@@ -124,7 +123,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Runs a query with one parameter and takes all of its rows.
+    /// Runs a query with one parameter and consumes all rows.
     fn run(&mut self, query: &str, key: &str) -> Result<()> {
         let mut messages = Vec::with_capacity(256);
         message(&mut messages, |bytes| {
@@ -143,7 +142,7 @@ impl Connection {
         self.ask(&messages, 2)
     }
 
-    /// Sends messages and waits until so many of them are answered with success.
+    /// Sends messages and waits for `count` success responses.
     fn ask(&mut self, messages: &[u8], mut answers: usize) -> Result<()> {
         self.stream.write_all(messages)?;
         while answers > 0 {
@@ -156,7 +155,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The tag of the next message.
+    /// The tag of the next response message.
     fn tag(&mut self) -> Result<u8> {
         let mut tag = None;
         loop {
@@ -177,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Reads until so many bytes are there.
+    /// Reads until `count` bytes are buffered.
     fn fill(&mut self, count: usize) -> Result<()> {
         while self.received.len() < self.at + count {
             if self.at > 16 << 10 {
@@ -193,7 +192,7 @@ impl Connection {
     }
 }
 
-/// Adds a message of one chunk.
+/// Appends a message of one chunk.
 fn message(to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = to.len();
     to.extend([0, 0]);
@@ -203,7 +202,7 @@ fn message(to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     to.extend([0, 0]);
 }
 
-/// Adds a text of less than 256 bytes.
+/// Appends a string of less than 256 bytes.
 fn text(to: &mut Vec<u8>, text: &str) {
     to.extend([0xd0, text.len() as u8]);
     to.extend_from_slice(text.as_bytes());

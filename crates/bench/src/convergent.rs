@@ -1,5 +1,5 @@
-//! The benchmark `convergent`: elements are added one at a time to a set inside a map, as the founding document on Riak's data types
-//! did, up to a million of them; and looked at, read, removed.
+//! The benchmark `convergent`: elements are added one at a time to a set inside a map, as in the founding
+//! document on Riak's data types, up to a million of them; then looked up, read and removed.
 
 use std::{ops::Bound, path::Path};
 
@@ -17,9 +17,9 @@ use crate::{
     report::{Case, Report},
 };
 
-/// The sizes at which it is measured.
+/// The set sizes measured.
 const SIZES: [u64; 7] = [100, 1_000, 3_000, 10_000, 20_000, 100_000, 1_000_000];
-/// The set in the map.
+/// The name of the set in the map.
 const SET: [&str; 2] = ["map", "set"];
 
 /// Runs every case on a database in `folder`; `scale` 1 is a set of a million elements.
@@ -39,7 +39,7 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
         size: 0,
         random: Random::new(5),
     };
-    // The names, the numbers and the sums of a database that had such a set stay: they are of no element.
+    // The names, counters and totals that remain of a database with such a set; they belong to no element.
     bench.add(1, Durability::Synced)?;
     bench.commit(Durability::Synced, |tx| {
         Ok(tx.converge(bench.owner, &SET[..1], &ConvergentOp::Clear, None)?)
@@ -62,7 +62,7 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
 struct Bench<'d> {
     db: &'d Database,
     owner: ConvergentOwner,
-    /// Elements in the set: the numbers from 1, as text.
+    /// Number of elements in the set: the numbers from 1, as strings.
     size: u64,
     random: Random,
 }
@@ -97,13 +97,13 @@ impl Bench<'_> {
             report.progress(self.size, Some(size));
         }
         self.db.sync()?;
-        // What is measured next pays for its own merges of files, and not for those of growing.
+        // Finish the compactions caused by growing, so that the next measurement pays only for its own.
         Ok(self.db.store()?.engine().settle()?)
     }
 
-    /// What operations cost at this size. The elements added meanwhile are removed again.
+    /// Measures operations at this size. Elements added by a measurement are removed again.
     fn at_size(&mut self, size: u64, report: &mut dyn Report) -> Result<()> {
-        let mut told = |case: &str, value: f64, unit: &'static str, n: u64| {
+        let mut record = |case: &str, value: f64, unit: &'static str, n: u64| {
             report.case(Case::new(
                 "convergent",
                 format!("{case}_{size}"),
@@ -118,8 +118,8 @@ impl Bench<'_> {
             self.add(1, Durability::Buffered)?;
         }
         let (wall, cpu) = watch.read();
-        told("add_us", micros(cpu) / SINGLE as f64, "us", SINGLE);
-        told("add_wall_us", micros(wall) / SINGLE as f64, "us", SINGLE);
+        record("add_us", micros(cpu) / SINGLE as f64, "us", SINGLE);
+        record("add_wall_us", micros(wall) / SINGLE as f64, "us", SINGLE);
 
         const BATCHES: u64 = 20;
         let watch = Stopwatch::start();
@@ -127,7 +127,7 @@ impl Bench<'_> {
             self.add(100, Durability::Buffered)?;
         }
         let count = BATCHES * 100;
-        told(
+        record(
             "add_of_100_us",
             micros(watch.read().1) / count as f64,
             "us",
@@ -139,7 +139,7 @@ impl Bench<'_> {
         for _ in 0..SYNCED {
             self.add(1, Durability::Synced)?;
         }
-        told(
+        record(
             "add_synced_us",
             micros(watch.read().0) / SYNCED as f64,
             "us",
@@ -155,7 +155,7 @@ impl Bench<'_> {
                 Ok(tx.converge(owner, &SET, &remove, None)?)
             })?;
         }
-        told(
+        record(
             "remove_us",
             micros(watch.read().1) / SINGLE as f64,
             "us",
@@ -183,7 +183,7 @@ impl Bench<'_> {
         for value in &wanted {
             found += u64::from(data.convergent_contains(owner, &SET, value)? == Some(true));
         }
-        told(
+        record(
             "contains_us",
             micros(watch.read().1) / LOOKS as f64,
             "us",
@@ -200,7 +200,7 @@ impl Bench<'_> {
             let page = data.convergent_page(owner, &SET, Bound::Included(value), 100)?;
             ensure!(page.is_some(), "the set is gone");
         }
-        told(
+        record(
             "page_of_100_us",
             micros(watch.read().1) / PAGES as f64,
             "us",
@@ -220,36 +220,36 @@ impl Bench<'_> {
             ensure!(count as u64 == size, "{count} of {size} elements were read");
         }
         times.sort_unstable();
-        told("read_all_ms", millis(times[times.len() / 2]), "ms", rounds);
+        record("read_all_ms", millis(times[times.len() / 2]), "ms", rounds);
         let watch = Stopwatch::start();
         let counted = data.convergent_size(owner, &SET)?;
-        told("size_ms", millis(watch.read().1), "ms", 1);
+        record("size_ms", millis(watch.read().1), "ms", 1);
         ensure!(counted == Some(size), "{counted:?} elements were counted");
         Ok(())
     }
 
-    /// Bytes on disk of an element, and what is left when all are removed at once.
+    /// Bytes on disk per element, and the bytes left after all are removed at once.
     fn space(&mut self, empty: u64, report: &mut dyn Report) -> Result<()> {
-        let mut told = |case: &'static str, value: f64, unit: &'static str, n: u64| {
+        let mut record = |case: &'static str, value: f64, unit: &'static str, n: u64| {
             report.case(Case::new("convergent", case, value, unit, n));
         };
         let full = self.stored()?;
         let each = full.saturating_sub(empty) as f64 / self.size as f64;
-        told("bytes_per_element", each, "bytes", self.size);
+        record("bytes_per_element", each, "bytes", self.size);
         let owner = self.owner;
         let watch = Stopwatch::start();
         self.commit(Durability::Synced, |tx| {
             Ok(tx.converge(owner, &SET[..1], &ConvergentOp::Clear, None)?)
         })?;
-        told("remove_all_ms", millis(watch.read().0), "ms", self.size);
+        record("remove_all_ms", millis(watch.read().0), "ms", self.size);
         let left = self.stored()?.saturating_sub(empty) as f64 / self.size as f64;
-        told("bytes_left_per_element", left, "bytes", self.size);
-        told("bytes_left", left * self.size as f64, "bytes", self.size);
+        record("bytes_left_per_element", left, "bytes", self.size);
+        record("bytes_left", left * self.size as f64, "bytes", self.size);
         self.size = 0;
         Ok(())
     }
 
-    /// Bytes on disk with nothing that could be spared.
+    /// Bytes on disk after everything reclaimable was reclaimed.
     fn stored(&self) -> Result<u64> {
         let store = self.db.store()?;
         store.sum_up_numbers()?;
@@ -314,7 +314,7 @@ impl Bench<'_> {
     }
 }
 
-/// Five replicas count at once, and exchange in a ring until all have the sum.
+/// Five replicas increment concurrently, and exchange in a ring until all have the total.
 fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Report) -> Result<()> {
     const REPLICAS: usize = 5;
     report.stage("a counter in five replicas");
@@ -354,7 +354,7 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
         }
     }
     let total = each * REPLICAS as u64;
-    let mut told = |case: &'static str, value: f64, unit: &'static str, n: u64| {
+    let mut record = |case: &'static str, value: f64, unit: &'static str, n: u64| {
         report.case(Case::new("convergent", case, value, unit, n));
     };
     let mut received = 0;
@@ -370,13 +370,13 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
         received == wanted,
         "{received} of {wanted} transactions came"
     );
-    told(
+    record(
         "counter_5_sync_cpu_us_per_op",
         micros(cpu) / wanted as f64,
         "us",
         wanted,
     );
-    told("counter_5_sync_ms", millis(wall), "ms", wanted);
+    record("counter_5_sync_ms", millis(wall), "ms", wanted);
     const READS: u64 = 100;
     let watch = Stopwatch::start();
     for db in &databases {
@@ -387,7 +387,7 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
         }
     }
     let reads = READS * REPLICAS as u64;
-    told(
+    record(
         "counter_of_5_read_us",
         micros(watch.read().1) / reads as f64,
         "us",
@@ -396,8 +396,8 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
     Ok(())
 }
 
-/// How long replicas take: the whole state of one joined by another, one in a hundred elements added since and exchanged, in transactions
-/// of one operation each, and an exchange between two that have the same.
+/// Replication times: joining the whole state of another replica; exchanging one per cent of new elements, in
+/// transactions of one operation each; and an exchange between two equal replicas.
 fn replicas(
     folder: &Path,
     engine: EngineKind,
@@ -512,7 +512,7 @@ fn replicas(
     Ok(())
 }
 
-/// The elements of the founding document's benchmark: numbers as text.
+/// The elements of the original benchmark: numbers as strings.
 fn element(number: u64) -> Value {
     Value::from(number.to_string().as_str())
 }

@@ -1,5 +1,5 @@
-//! The benchmark `core`: load, point reads, neighbours, an aggregate, single writes. Times of single things are medians;
-//! means, high percentiles and worst times go to the notes.
+//! The benchmark `core`: load, point reads, neighbours, an aggregate, single writes. Latencies are medians;
+//! means, high percentiles and maxima go to the notes.
 
 use std::{
     path::Path,
@@ -26,13 +26,13 @@ const NAME: &str = "core";
 const POINT_READS: usize = 50_000;
 const NEIGHBOURS: usize = 500;
 const AGGREGATES: usize = 7;
-/// How long single writes are measured; less where the scale is that of a test.
+/// Duration of the single-write measurement; shorter at the scale of a test.
 const WRITING_TIME: Duration = Duration::from_secs(3);
 const SHORT_WRITING_TIME: Duration = Duration::from_millis(300);
 const TEST_SCALE: f64 = 0.005;
 const WRITERS: usize = 20;
 
-/// Runs every case on a database in `folder`, which is made for it.
+/// Runs every case on a new database in `folder`.
 pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
     report.stage("making the network");
     let network = Network::at_scale(scale, DEFAULT_SEED);
@@ -69,7 +69,7 @@ fn import(db: &Database, network: &Network, report: &mut dyn Report) -> Result<(
         time - people_time
     ));
     let n = relationships + people;
-    // The time of both loads, as a user waits for both.
+    // The time of both loads together, as a user experiences it.
     report.case(Case {
         bench: NAME,
         case: "import_relationships_per_s".into(),
@@ -78,7 +78,7 @@ fn import(db: &Database, network: &Network, report: &mut dyn Report) -> Result<(
         n,
     });
     let peak_bytes =
-        peak_memory().context("the peak of memory is not told by /proc/self/status here")?;
+        peak_memory().context("/proc/self/status does not report the peak memory here")?;
     report.case(Case {
         bench: NAME,
         case: "import_peak_rss_mib".into(),
@@ -89,7 +89,7 @@ fn import(db: &Database, network: &Network, report: &mut dyn Report) -> Result<(
     Ok(())
 }
 
-/// Whole documents by key, through the language, prepared.
+/// Whole documents by key, through a prepared query.
 fn point_reads(db: &Database, network: &Network, report: &mut dyn Report) -> Result<()> {
     report.stage("reading single documents");
     let read = db.prepare("MATCH (p:Person {_key: $key}) RETURN p")?;
@@ -118,7 +118,7 @@ fn point_reads(db: &Database, network: &Network, report: &mut dyn Report) -> Res
     Ok(())
 }
 
-/// The distinct ids two steps from one person.
+/// The distinct ids two hops from one person.
 fn neighbours(db: &Database, network: &Network, report: &mut dyn Report) -> Result<()> {
     report.stage("neighbours of neighbours");
     let query = db.prepare(
@@ -152,7 +152,7 @@ fn neighbours(db: &Database, network: &Network, report: &mut dyn Report) -> Resu
     Ok(())
 }
 
-/// How many people there are of each age.
+/// The number of people per age.
 fn aggregate(db: &Database, network: &Network, report: &mut dyn Report) -> Result<()> {
     report.stage("counting ages");
     let query = db.prepare("MATCH (p:Person) RETURN p.AGE AS age, count(*) AS people")?;
@@ -185,7 +185,7 @@ fn aggregate(db: &Database, network: &Network, report: &mut dyn Report) -> Resul
     Ok(())
 }
 
-/// One small document a transaction, each on disk when its commit returns.
+/// One small document per transaction, durable when its commit returns.
 fn synced_writes(
     db: &Database,
     writers: usize,
@@ -252,13 +252,13 @@ fn mean(times: &[Duration]) -> Duration {
     times.iter().sum::<Duration>() / times.len().max(1) as u32
 }
 
-/// The one in the middle of sorted times: what other work on the machine does not move.
+/// The median of sorted times, which other load on the machine hardly affects.
 fn median(times: &[Duration]) -> Duration {
     debug_assert!(times.is_sorted(), "the median of times that are not sorted");
     times[times.len() / 2]
 }
 
-/// Sorts the times and says how they spread.
+/// Sorts the times and describes their distribution.
 fn spread(what: &str, times: &mut [Duration]) -> String {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];

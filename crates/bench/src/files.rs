@@ -10,11 +10,11 @@ use crate::{network::Network, profile::write_json, random::Random};
 
 /// Number of keys in `keys.txt`.
 pub const KEY_QUERIES: usize = 100_000;
-/// Number of connected pairs in `pairs.tsv`; one without a path follows.
+/// Number of connected pairs in `pairs.tsv`; one unconnected pair follows.
 pub const PAIR_QUERIES: usize = 19;
 
-/// Writes into `folder`, which must exist:
-/// - `profiles.jsonl`: one profile a line, key in `_key`;
+/// Writes into the existing `folder`:
+/// - `profiles.jsonl`: one profile per line, key in `_key`;
 /// - `edges.tsv`: a `#` line, then source key, tab, target key, ordered by source;
 /// - `keys.txt`: [`KEY_QUERIES`] keys to read, with repetitions;
 /// - `pairs.tsv`: source key, target key, and their distance along the relationships: [`PAIR_QUERIES`] connected
@@ -81,18 +81,18 @@ pub fn write_edges(network: &Network, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A question for the length of the shortest path.
+/// A query for the length of the shortest path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathQuery {
-    /// Where it starts.
+    /// The start.
     pub source: u32,
-    /// Where it ends.
+    /// The end.
     pub target: u32,
-    /// The answer; `None` where there is no path.
+    /// The expected length; `None` if there is no path.
     pub distance: Option<u32>,
 }
 
-/// `connected` random pairs that are joined by a path, then one that is not (where the network has one).
+/// `connected` random pairs joined by a path, then one without a path (if the network has one).
 pub fn path_queries(network: &Network, connected: usize) -> Vec<PathQuery> {
     let rows = network.rows();
     let mut random = Random::for_item(network.seed(), 4, 0);
@@ -111,7 +111,7 @@ pub fn path_queries(network: &Network, connected: usize) -> Vec<PathQuery> {
             .iter()
             .filter(|&&distance| distance != u32::MAX)
             .count();
-        // A search from somebody who reaches nobody would end at once: ask the hard question.
+        // A search from a person without outgoing relationships ends at once: choose a hard unconnected pair.
         if source == target || reached * 2 < distances.len() {
             continue;
         }

@@ -1,15 +1,18 @@
-//! The benchmark `language`: what the language costs on top of the storage below it, and what planning costs.
+//! The benchmark `language`: the overhead of the query language over the storage below it, and the cost of
+//! planning.
 //!
-//! **Overhead.** The same records are read in three ways on the same engine in the same run: by the storage's own `get`
-//! (a snapshot and one lookup of the record's bytes), by a prepared query, and by a text whose literal differs each time,
-//! so that its plan comes from the cache. The ways alternate read by read, each with keys of its own drawn from the same
-//! records, so that neither a warmer cache nor a quieter moment favours one; the figure is the difference of the medians.
+//! **Overhead.** The same records are read in three ways on the same engine in the same run: by the storage's
+//! own `get` (a snapshot and one lookup of the record's bytes), by a prepared query, and by a text with a
+//! different literal each time, whose plan comes from the cache. The ways alternate read by read, each with
+//! separate keys drawn from the same records, so that neither a warmer cache nor a quieter moment favours
+//! one; the metric is the difference of the medians.
 //!
-//! **Planning.** Patterns of ten relationships (a chain, a star, a clique of five nodes) are prepared under texts that were
-//! never seen before: parsing, binding, ordering, all of it.
+//! **Planning.** Patterns of ten relationships (a chain, a star, a clique of five nodes) are prepared with
+//! texts that the cache has not seen: parsing, binding and join ordering included.
 //!
-//! **Plan quality.** Two queries whose best order only statistics tell run on two databases with the same data, one that
-//! plans by statistics and one that plans by the numbers of nodes and relationships alone (`…_plain_ms`), alternating.
+//! **Plan quality.** Two queries whose best join order depends on statistics run on two databases with the
+//! same data, one that plans with statistics and one that plans with counts of nodes and relationships alone
+//! (`…_plain_ms`), alternating.
 
 use std::{
     fmt::Write as _,
@@ -29,11 +32,11 @@ use crate::{
 const NAME: &str = "language";
 /// Records at scale 1.
 const RECORDS: f64 = 1_000_000.0;
-/// Reads in each way.
+/// Reads per way.
 const READS: usize = 40_000;
-/// Reads in each way that are not counted.
+/// Warm-up reads per way.
 const WARM_UP: usize = 4_000;
-/// Plans made of each pattern.
+/// Plans per pattern.
 const PLANS: usize = 200;
 
 /// Runs every case; the durable database is made in `folder`.
@@ -94,7 +97,7 @@ fn document(at: usize) -> Value {
     Value::from(map)
 }
 
-/// The three ways to read, alternating.
+/// The three ways of reading, alternating.
 fn overhead(
     db: &Database,
     records: usize,
@@ -117,7 +120,7 @@ fn overhead(
     for round in 0..warm_up + reads {
         let picks: [usize; 3] = std::array::from_fn(|_| random.below(records));
         let mut times = [Duration::ZERO; 3];
-        // Who goes first changes from round to round.
+        // The order rotates from round to round.
         for turn in 0..3 {
             let way = (turn + round) % 3;
             let at = picks[way];
@@ -178,7 +181,7 @@ fn by_key(prepared: &Prepared, key: &str) -> Result<Duration> {
     Ok(time)
 }
 
-/// Sorts the times, notes how they spread, and gives the median in microseconds.
+/// Sorts the times, notes their distribution, and returns the median in microseconds.
 fn spread(what: &str, times: &mut [Duration], report: &mut dyn Report) -> f64 {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
@@ -220,10 +223,10 @@ fn clique() -> String {
     edges.join(", ")
 }
 
-/// How long it takes to plan patterns of ten relationships.
+/// Measures planning of patterns of ten relationships.
 fn planning(db: &Database, plans: usize, report: &mut dyn Report) -> Result<()> {
     report.stage("planning patterns of ten relationships");
-    // Links, so that the planner has something to weigh.
+    // Relationships, so that the planner has counts to compare.
     db.query(
         "MATCH (a:Document) WHERE a.size < 100 MATCH (b:Document {_key: 'd0000000'}) CREATE (a)-[:LINK]->(b)",
         (),
@@ -237,7 +240,7 @@ fn planning(db: &Database, plans: usize, report: &mut dyn Report) -> Result<()> 
     for (case, shape) in shapes {
         let mut times = Vec::with_capacity(plans);
         for round in 0..=plans {
-            // Another name each time: nothing comes from the cache.
+            // A new name each time, so that the plan cache misses.
             let text = format!("MATCH {} RETURN count(*) AS c{round}", shape());
             let start = Instant::now();
             db.prepare(&text)?;
@@ -258,15 +261,17 @@ fn planning(db: &Database, plans: usize, report: &mut dyn Report) -> Result<()> 
     Ok(())
 }
 
-/// What runs for each figure of plan quality: name with statistics, name without, query.
+/// Per metric of plan quality: name with statistics, name without, query.
 const QUALITY: [(&str, &str, &str); 2] = [
-    // Nearly all accounts are open, few are of grade 7: the same to who does not know.
+    // Nearly all accounts are open, few are of grade 7: without statistics both predicates look equally
+    // selective.
     (
         "skewed_values_ms",
         "skewed_values_plain_ms",
         "MATCH (a:Account {state: 'open'})-[:KNOWS]->(b:Account {grade: 7}) RETURN count(*) AS n",
     ),
-    // One type stands between several labels: nearly all of it leads to shops, little from shops to cities.
+    // One type connects several pairs of labels: nearly all of its relationships lead to shops, few from
+    // shops to cities.
     (
         "mixed_ends_ms",
         "mixed_ends_plain_ms",
@@ -275,7 +280,7 @@ const QUALITY: [(&str, &str, &str); 2] = [
 ];
 const QUALITY_ROUNDS: usize = 15;
 
-/// The same queries planned with statistics and without.
+/// The same queries, planned with statistics and without.
 fn quality(accounts: usize, report: &mut dyn Report) -> Result<()> {
     report.stage("plans with statistics and without");
     let databases = [true, false].map(|statistics| -> Result<Database> {
@@ -321,7 +326,7 @@ fn quality(accounts: usize, report: &mut dyn Report) -> Result<()> {
     Ok(())
 }
 
-/// Accounts that know one another and are in shops, shops in cities, a mayor for each city.
+/// Accounts that know each other and are in shops, shops in cities, a mayor for each city.
 fn make_bank(db: &Database, accounts: i64) -> Result<()> {
     let shops = (accounts / 50).max(10);
     for (text, count) in [

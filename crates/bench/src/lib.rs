@@ -1,11 +1,12 @@
-//! Workloads: the data that demonstrations, tests and benchmarks run on, and the benchmarks themselves.
+//! Workloads: the data for demonstrations, tests and benchmarks, and the benchmarks themselves.
 //!
-//! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: its people's documents;
-//!   [`files`]: both as files; [`shape`]: its measured figures; [`load`]: both into a database.
-//! - [`mod@core`], [`language`], [`pokec`], [`guanciale`], [`uuid`], [`convergent`], [`server`]: the benchmarks of these names; [`measure`]: clocks and
-//!   gauges; [`report`]: who is told of their figures.
+//! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: the
+//!   documents of its people; [`files`]: both as files; [`shape`]: its measured metrics; [`load`]: both into
+//!   a database.
+//! - [`mod@core`], [`language`], [`pokec`], [`guanciale`], [`uuid`], [`convergent`], [`server`]: the
+//!   benchmarks of these names; [`measure`]: clocks and gauges; [`report`]: the sink for metrics.
 //!
-//! Everything is made in memory from a seed and streams from there: nothing is downloaded.
+//! All data is generated in memory from a seed and streamed from there: nothing is downloaded.
 
 mod bolt;
 pub mod convergent;

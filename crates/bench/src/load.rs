@@ -5,7 +5,11 @@ use std::io;
 use anyhow::Result;
 use isomer_db::{
     Database, Error, Value,
-    data::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, BulkWatch, DataError},
+    bulk::{
+        BulkEnds, BulkNode, BulkOptions, BulkRelationship, BulkWatch, load_nodes,
+        load_relationships,
+    },
+    data::DataError,
 };
 
 use crate::{Network, profile::to_map};
@@ -15,7 +19,7 @@ pub const PERSON: &str = "Person";
 /// The type of their relationships.
 pub const FRIEND: &str = "FRIEND";
 
-/// Loads all profiles as nodes `:Person`, keys in `_key`.
+/// Loads all profiles as nodes `:Person`, with keys in `_key`.
 pub fn load_people(db: &Database, network: &Network, watch: &mut dyn BulkWatch) -> Result<u64> {
     let mut rows = (0..network.people()).map(|person| {
         Ok::<_, DataError>(BulkNode {
@@ -23,10 +27,14 @@ pub fn load_people(db: &Database, network: &Network, watch: &mut dyn BulkWatch) 
             properties: to_map(&network.profile(person)),
         })
     });
-    let outcome = db
-        .store()?
-        .bulk_nodes(PERSON, &BulkOptions::default(), &mut rows, watch)
-        .map_err(Error::from)?;
+    let outcome = load_nodes(
+        &db.store()?,
+        PERSON,
+        &BulkOptions::default(),
+        &mut rows,
+        watch,
+    )
+    .map_err(Error::from)?;
     Ok(outcome.loaded)
 }
 
@@ -62,9 +70,13 @@ pub fn load_edges(
         from: PERSON,
         to: PERSON,
     };
-    let outcome = db
-        .store()?
-        .bulk_relationships(ends, &BulkOptions::default(), &mut rows, watch)
-        .map_err(Error::from)?;
+    let outcome = load_relationships(
+        &db.store()?,
+        ends,
+        &BulkOptions::default(),
+        &mut rows,
+        watch,
+    )
+    .map_err(Error::from)?;
     Ok(outcome.loaded)
 }

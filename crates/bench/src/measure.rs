@@ -7,20 +7,21 @@ use std::{
 };
 
 use anyhow::Result;
+use isomer_vfs::{Disk, RealDisk};
 
-/// The times of single things, and what all of them took.
+/// Latencies of single operations, and totals.
 #[derive(Clone, Debug, Default)]
 pub struct Timed {
-    /// Each thing, in the order of its happening.
+    /// The latency of each operation, in order.
     pub times: Vec<Duration>,
-    /// From the first one's beginning to the last one's end.
+    /// From the start of the first operation to the end of the last.
     pub wall: Duration,
-    /// Processor time of the whole process in between.
+    /// Processor time of the whole process in that period.
     pub cpu: Duration,
 }
 
 impl Timed {
-    /// One thing that took so long.
+    /// A single operation with this latency.
     pub fn one(wall: Duration, cpu: Duration) -> Self {
         Self {
             times: vec![wall],
@@ -29,7 +30,7 @@ impl Timed {
         }
     }
 
-    /// The time that `share` of the things did not exceed: 0.5 is the median. Zero where nothing was timed.
+    /// The latency at this quantile: 0.5 is the median. Zero if nothing was timed.
     pub fn percentile(&self, share: f64) -> Duration {
         let mut sorted = self.times.clone();
         sorted.sort_unstable();
@@ -40,13 +41,13 @@ impl Timed {
             .unwrap_or_default()
     }
 
-    /// Number of things.
+    /// Number of operations.
     pub fn count(&self) -> u64 {
         self.times.len() as u64
     }
 }
 
-/// Runs from when it is made.
+/// A stopwatch.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     wall: Instant,
@@ -68,7 +69,7 @@ impl Stopwatch {
         (wall, cpu_time().saturating_sub(self.cpu))
     }
 
-    /// What passed since then as one thing.
+    /// The time since then as one operation.
     pub fn timed(&self) -> Timed {
         let (wall, cpu) = self.read();
         Timed::one(wall, cpu)
@@ -92,15 +93,15 @@ pub fn time_each<T>(
     Ok(Timed { times, wall, cpu })
 }
 
-/// Processor time of all threads of this process, in the kernel and outside.
+/// Processor time of all threads of this process, in the kernel and outside; zero where it is unknown.
 pub fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    isomer_vfs::process::cpu_time().unwrap_or_default()
 }
 
-/// Lets the kernel forget the peak of this process's memory so far, where it can.
+/// Resets the kernel's peak-memory counter of this process, if possible.
 pub fn reset_peak_memory() {
-    let _ = fs::write("/proc/self/clear_refs", "5"); // refused in some containers: then the peak counts from the start
+    // Refused in some containers: then the peak counts from the start of the process.
+    let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
 /// The peak of this process's resident memory in bytes.
@@ -124,9 +125,8 @@ fn status_bytes(name: &str) -> Option<u64> {
         .map(|kib| kib * 1024)
 }
 
-/// Bytes that a folder's files take on disk (blocks, not lengths), folders inside it included.
+/// Allocated disk space of a folder's files, including subfolders.
 pub fn disk_bytes(folder: &Path) -> Result<u64> {
-    use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -134,16 +134,15 @@ pub fn disk_bytes(folder: &Path) -> Result<u64> {
         bytes += if about.is_dir() {
             disk_bytes(&entry.path())?
         } else {
-            about.blocks() * 512
+            isomer_vfs::stored_bytes(&about)
         };
     }
     Ok(bytes)
 }
 
-/// Bytes that may still be written into the file system of a folder.
+/// Free bytes on the file system of a folder; no limit where they are unknown.
 pub fn free_bytes(folder: &Path) -> Result<u64> {
-    let about = rustix::fs::statvfs(folder)?;
-    Ok(about.f_bavail.saturating_mul(about.f_frsize))
+    Ok(RealDisk.free_bytes(folder)?.unwrap_or(u64::MAX))
 }
 
 /// `bytes` in MiB.

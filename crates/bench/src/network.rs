@@ -1,11 +1,11 @@
-//! A social network shaped like SNAP's soc-Pokec, made from a seed.
+//! A social network shaped like SNAP's soc-Pokec, generated from a seed.
 //!
-//! The model: people live in regions and meet in *circles* (a school class, a team: small groups in which almost
-//! half of the pairs know each other), which gives clustering; the rest of their contacts are *acquaintances*, mostly
-//! from the same region. How many contacts a person has is log-normal with a Pareto tail. Part of the contacts are
-//! mutual, the others point one way. Some people only receive (no relationship leaves them), some only send,
-//! some hang in chains off the crowd, and a few live on islands that nobody points to, so that there are
-//! pairs without a path and the search has a depth to it.
+//! The model: people live in regions and meet in *circles* (a school class, a team: small groups in which
+//! almost half of the pairs know each other), which gives clustering; the rest of their contacts are
+//! *acquaintances*, mostly from the same region. The number of contacts per person is log-normal with a
+//! Pareto tail. Some of the contacts are mutual, the others point one way. Some people only receive (no
+//! relationship leaves them), some only send, some form chains attached to the core, and a few are on islands
+//! without incoming relationships, so that there are pairs without a path and searches have some depth.
 
 use crate::random::Random;
 
@@ -18,7 +18,7 @@ pub const DEFAULT_SEED: u64 = 20_150_604;
 
 /// Number of regions in a whole network; smaller ones have fewer.
 pub const REGIONS: usize = 187;
-/// Share of the relationships that get one in the other direction; chance adds a little, to 0.54.
+/// Share of the relationships that get one in the other direction; chance raises it to 0.54.
 const RECIPROCITY: f64 = 0.533;
 /// Share of the contacts that come from circles.
 const CIRCLE_SHARE: f64 = 0.58;
@@ -26,14 +26,14 @@ const CIRCLE_SHARE: f64 = 0.58;
 const CIRCLE_DENSITY: f64 = 0.46;
 /// Sizes of circles.
 const CIRCLE_SIZES: std::ops::Range<usize> = 7..24;
-/// Most circles of one person; whoever knows more people meets them as acquaintances.
+/// Maximum number of circles per person; further contacts are acquaintances.
 const MAX_CIRCLES: usize = 12;
 /// Share of the acquaintances that live in the same region.
 const SAME_REGION: f64 = 0.66;
-/// Share of the contacts that the first pass makes; the rest is filled up to the exact number.
+/// Share of the contacts that the first pass creates; the rest is filled up to the exact number.
 const FIRST_PASS: f64 = 0.98;
 
-/// What part a person plays in the direction of relationships.
+/// A person's role in the direction of relationships.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// Sends and receives.
@@ -42,13 +42,13 @@ enum Part {
     Listener,
     /// Only sends.
     Caller,
-    /// Knows one or two people: a chain of them hangs off the crowd.
+    /// Knows one or two people: part of a chain attached to the core.
     Chain,
-    /// Sends to the mainland, receives from the island only.
+    /// Sends to the mainland, receives only from the island.
     Islander,
 }
 
-/// People `0..people` and who points to whom.
+/// People `0..people` and their relationships.
 #[derive(Clone, Debug)]
 pub struct Network {
     seed: u64,
@@ -66,9 +66,9 @@ impl Network {
         Self::of_people(people as u32, seed)
     }
 
-    /// The network of `people` (at least 50), with 18.755 relationships a head on average.
+    /// The network of `people` (at least 50), with 18.755 relationships per person on average.
     ///
-    /// Takes about 10 bytes of memory a relationship while it is made, 8 afterwards.
+    /// Takes about 10 bytes of memory per relationship during generation, 8 afterwards.
     pub fn of_people(people: u32, seed: u64) -> Self {
         let people = people.max(50);
         let wanted = (u128::from(people) * u128::from(FULL_RELATIONSHIPS) / u128::from(FULL_PEOPLE))
@@ -95,17 +95,17 @@ impl Network {
         self.people
     }
 
-    /// The seed it was made from.
+    /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Relationships as (source, target), ascending, each once, none from a person to itself.
+    /// Relationships as (source, target), ascending, without duplicates and self loops.
     pub fn edges(&self) -> &[(u32, u32)] {
         &self.edges
     }
 
-    /// Takes the relationships out, where the profiles alone are still wanted.
+    /// Takes the relationships out, when only the profiles are needed.
     pub fn take_edges(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.edges)
     }
@@ -115,7 +115,7 @@ impl Network {
         self.regions[person as usize]
     }
 
-    /// A person's key in a database: `P1` for person 0, as in the data that it is shaped after.
+    /// A person's key in a database: `P1` for person 0, as in soc-Pokec.
     pub fn key(person: u32) -> String {
         format!("P{}", u64::from(person) + 1)
     }
@@ -126,7 +126,7 @@ impl Network {
     }
 }
 
-/// Targets of every person: those of `p` are `targets[offsets[p]..offsets[p + 1]]`, ascending.
+/// Targets of all people: those of `p` are `targets[offsets[p]..offsets[p + 1]]`, ascending.
 #[derive(Clone, Debug)]
 pub struct Rows {
     offsets: Vec<u32>,
@@ -153,7 +153,7 @@ impl Rows {
         }
     }
 
-    /// The same edges the other way round: who points to a person.
+    /// The transposed edges.
     pub fn reversed(people: u32, edges: &[(u32, u32)]) -> Self {
         let mut offsets = vec![0u32; people as usize + 1];
         for &(_, target) in edges {
@@ -179,7 +179,7 @@ impl Rows {
         &self.targets
     }
 
-    /// Whom `person` points to.
+    /// The targets of `person`.
     pub fn of(&self, person: u32) -> &[u32] {
         &self.targets
             [self.offsets[person as usize] as usize..self.offsets[person as usize + 1] as usize]
@@ -190,7 +190,7 @@ impl Rows {
         (self.offsets.len() - 1) as u32
     }
 
-    /// Distance from `start` to everybody along the relationships; `u32::MAX` where there is no path.
+    /// Distances from `start` along the relationships; `u32::MAX` if there is no path.
     pub fn distances(&self, start: u32) -> Vec<u32> {
         let mut distances = vec![u32::MAX; self.people() as usize];
         distances[start as usize] = 0;
@@ -226,13 +226,13 @@ struct Maker {
     people: u32,
     parts: Vec<Part>,
     regions: Vec<u8>,
-    /// Everybody, by region, in random order inside.
+    /// All people, by region, in random order within a region.
     by_region: Vec<u32>,
     /// Where each region starts in `by_region`.
     region_starts: Vec<usize>,
-    /// Share of a person in all contacts.
+    /// Each person's share of all contacts.
     weights: Vec<f32>,
-    /// The crowd, each person once.
+    /// The core, each person once.
     crowd: Vec<u32>,
 }
 
@@ -242,7 +242,8 @@ impl Maker {
         let parts: Vec<Part> = (0..people).map(|_| draw_part(&mut random)).collect();
         let regions = draw_regions(&mut random, people);
         let (by_region, region_starts) = group_by_region(&mut random, &regions);
-        // The tail grows with the network: the best known of 1.6 million people knows more than that of a thousand.
+        // The tail grows with the network: the most popular of 1.6 million people has more contacts than that
+        // of a thousand.
         let most = 820.0 * (f64::from(people) / f64::from(FULL_PEOPLE)).powf(0.42);
         let weights = parts
             .iter()
@@ -266,7 +267,7 @@ impl Maker {
         }
     }
 
-    /// Pairs that know each other, each once as (lower, higher), unsorted; no islanders, no chains.
+    /// Pairs that know each other, each once as (lower, higher), unsorted; without islands and chains.
     fn contacts(&mut self, wanted_edges: usize) -> Vec<u64> {
         let wanted = wanted_edges as f64 * (1.0 - RECIPROCITY / 2.0);
         let sum: f64 = self.weights.iter().map(|&weight| f64::from(weight)).sum();
@@ -287,11 +288,12 @@ impl Maker {
         pairs
     }
 
-    /// How often everybody appears in circles of their region, among acquaintances there, and among all others.
+    /// Expected contacts of each person: in circles of the region, among acquaintances there, and among all
+    /// others.
     fn draw_slots(&mut self, contacts_per_weight: f64) -> (Vec<Vec<u32>>, Vec<Vec<u32>>, Vec<u32>) {
         let mean_size = (CIRCLE_SIZES.start + CIRCLE_SIZES.end - 1) as f64 / 2.0;
         let spread = (CIRCLE_SIZES.end - CIRCLE_SIZES.start) as f64;
-        // A slot is likelier in a large circle: the mean number of others is E[s²]/E[s] - 1.
+        // A slot is likelier to be in a large circle: the mean number of others is E[s²]/E[s] - 1.
         let others = mean_size + spread * spread / 12.0 / mean_size - 1.0;
         let per_circle = others * CIRCLE_DENSITY;
         let mut circles = vec![Vec::new(); REGIONS];
@@ -305,7 +307,8 @@ impl Maker {
                 .round(contacts * CIRCLE_SHARE / per_circle)
                 .min(MAX_CIRCLES);
             circles[region].extend(std::iter::repeat_n(person, joined));
-            // Rounding a weak tie up to a whole circle must not make everybody popular: what circles give is taken off.
+            // Rounding a small share up to a whole circle must not inflate the contacts: subtract what
+            // circles contribute.
             let rest = if joined == MAX_CIRCLES {
                 contacts - joined as f64 * per_circle
             } else {
@@ -347,7 +350,7 @@ impl Maker {
         }
     }
 
-    /// Keeps the pairs that can become a relationship: two listeners never can, nor two callers.
+    /// Keeps the pairs that can become a relationship: not two receivers, not two senders.
     fn push_pair(&self, one: u32, other: u32, pairs: &mut Vec<u64>) {
         let (a, b) = (self.parts[one as usize], self.parts[other as usize]);
         if one != other && (a != b || a == Part::Crowd) {
@@ -355,7 +358,7 @@ impl Maker {
         }
     }
 
-    /// Turns contacts into relationships: mutual ones up to the reciprocity, the others one way.
+    /// Turns contacts into relationships: mutual ones up to the reciprocity, the others in one direction.
     fn directed(&mut self, pairs: &mut [u64], wanted: usize) -> Vec<u64> {
         let in_crowd = |pair: u64| {
             let (one, other) = unpack(pair);
@@ -384,7 +387,8 @@ impl Maker {
         edges
     }
 
-    /// Islands: groups of 5 to 40 who know one another and call the mainland. Chains: up to four people in a row.
+    /// Islands: groups of 5 to 40 who know each other and point to the mainland. Chains: up to four people in
+    /// a row.
     fn islands_and_chains(&mut self, edges: &mut Vec<u64>) {
         let (islanders, chained) = (self.playing(Part::Islander), self.playing(Part::Chain));
         let mut rest = islanders.as_slice();
@@ -415,7 +419,7 @@ impl Maker {
         }
     }
 
-    /// Everybody of a part, by region.
+    /// All people with a role, by region.
     fn playing(&self, part: Part) -> Vec<u32> {
         self.by_region
             .iter()
@@ -424,7 +428,8 @@ impl Maker {
             .collect()
     }
 
-    /// Joins every component to the largest one, whichever way its people's parts allow. Keeps `edges` sorted.
+    /// Connects every component to the largest one, in a direction that the roles allow. Keeps `edges`
+    /// sorted.
     fn connect(&mut self, edges: &mut Vec<u64>) {
         let mut groups = Groups::new(self.people);
         for &edge in edges.iter() {
@@ -458,7 +463,7 @@ impl Maker {
         sort_unique(edges);
     }
 
-    /// Adds one-way relationships inside regions until there are `wanted`. Keeps `edges` sorted.
+    /// Adds one-way relationships within regions until there are `wanted`. Keeps `edges` sorted.
     fn fill(&mut self, edges: &mut Vec<u64>, wanted: usize) {
         for _round in 0..100 {
             let missing = wanted.saturating_sub(edges.len());
@@ -476,7 +481,7 @@ impl Maker {
                 let edge = pack(source, target);
                 let open = matches!(self.parts[target as usize], Part::Crowd | Part::Listener);
                 if source == target || !open || edges.binary_search(&edge).is_ok() {
-                    // A region may be full: then anybody will do.
+                    // A region may be full: then pick anyone.
                     let anybody = *self.random.pick(&self.crowd);
                     if anybody != source && edges.binary_search(&pack(source, anybody)).is_err() {
                         more.push(pack(source, anybody));
@@ -501,8 +506,8 @@ fn draw_part(random: &mut Random) -> Part {
     }
 }
 
-/// Regions by Zipf's law with exponent 0.8. A smaller network has fewer of them, lest they be villages where everybody
-/// knows everybody.
+/// Regions by Zipf's law with exponent 0.8. A smaller network has fewer of them, so that regions do not
+/// become cliques.
 fn draw_regions(random: &mut Random, people: u32) -> Vec<u8> {
     let count = (REGIONS as f64 * (f64::from(people) / f64::from(FULL_PEOPLE)).sqrt())
         .round()
@@ -524,7 +529,7 @@ fn draw_regions(random: &mut Random, people: u32) -> Vec<u8> {
 fn group_by_region(random: &mut Random, regions: &[u8]) -> (Vec<u32>, Vec<usize>) {
     let mut by_region: Vec<u32> = (0..regions.len() as u32).collect();
     random.shuffle(&mut by_region);
-    by_region.sort_by_key(|&person| regions[person as usize]); // stable: the random order stays inside a region
+    by_region.sort_by_key(|&person| regions[person as usize]); // stable: keeps the random order within a region
     let mut starts = vec![0; REGIONS + 1];
     for &region in regions {
         starts[region as usize + 1] += 1;
@@ -535,7 +540,7 @@ fn group_by_region(random: &mut Random, regions: &[u8]) -> (Vec<u32>, Vec<usize>
     (by_region, starts)
 }
 
-/// A log-normal body, a Pareto tail; whoever only receives or only sends is less well known.
+/// A log-normal body, a Pareto tail; people who only receive or only send have fewer contacts.
 fn draw_weight(random: &mut Random, part: Part, most: f64) -> f64 {
     let body = (1.05 * random.normal()).exp();
     let tail = if random.chance(0.004) {
@@ -551,7 +556,7 @@ fn draw_weight(random: &mut Random, part: Part, most: f64) -> f64 {
     scale * (body * tail).min(most)
 }
 
-/// Disjoint groups with path halving.
+/// Union-find with path halving.
 struct Groups {
     parents: Vec<u32>,
 }

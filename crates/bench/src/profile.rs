@@ -6,22 +6,22 @@ use isomer_value::{Map, Value};
 
 use crate::{network::Network, random::Random};
 
-/// A value in a profile. Texts hold nothing that JSON would have to escape.
+/// A value in a profile. Strings hold no characters that JSON must escape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
     /// An integer.
     Int(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A text.
+    /// A string.
     Text(String),
-    /// Texts in order.
+    /// A list of strings.
     List(Vec<&'static str>),
     /// A nested document.
     Part(Vec<(&'static str, Field)>),
 }
 
-/// Fields in the order in which they are written.
+/// Fields in the order of writing.
 pub type Profile = Vec<(&'static str, Field)>;
 
 const PROFILE_STREAM: u64 = 1;
@@ -146,11 +146,12 @@ const BOOKS: [&str; 6] = [
 ];
 
 impl Network {
-    /// The profile of `person`; depends on the seed and the person alone, so that profiles can be made in any order.
+    /// The profile of `person`; depends on the seed and the person alone, so that profiles can be generated
+    /// in any order.
     pub fn profile(&self, person: u32) -> Profile {
         let mut random = Random::for_item(self.seed(), PROFILE_STREAM, u64::from(person));
         let random = &mut random;
-        // Four in ten never filled in their profile; the others did so more or less.
+        // Four in ten never filled in their profile; the others did to varying degrees.
         let zeal = if random.chance(0.38) {
             0.0
         } else {
@@ -239,7 +240,7 @@ impl Network {
     }
 }
 
-/// The profile as a line of JSON, without the line's end.
+/// The profile as a line of JSON, without the line break.
 pub fn write_json(profile: &Profile, out: &mut String) {
     out.push('{');
     for (at, (name, field)) in profile.iter().enumerate() {
@@ -296,7 +297,7 @@ fn one_of(random: &mut Random, choices: &[&'static str]) -> Field {
     Field::Text((*random.pick(choices)).into())
 }
 
-/// Up to `most` different choices, at least one.
+/// At least one and up to `most` distinct choices.
 fn some_of(random: &mut Random, choices: &[&'static str], most: usize) -> Field {
     let count = 1 + random.below(most);
     let mut chosen: Vec<&'static str> = Vec::with_capacity(count);
@@ -321,7 +322,7 @@ fn looks(random: &mut Random) -> Field {
     Field::Part(looks)
 }
 
-/// A few words about oneself.
+/// A short self-description.
 fn about(random: &mut Random) -> Field {
     let hobbies: Vec<&str> = (0..2 + random.below(8))
         .map(|_| *random.pick(&HOBBIES))

@@ -1,4 +1,4 @@
-//! A small deterministic source of numbers: the same seed gives the same network on every machine.
+//! A small deterministic pseudo-random generator: the same seed yields the same network on every machine.
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): 64 bits of state, every output equally likely.
 #[derive(Clone, Debug)]
@@ -7,12 +7,13 @@ pub struct Random {
 }
 
 impl Random {
-    /// A source that depends on `seed` alone.
+    /// A generator that depends on `seed` alone.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// A source of its own for item `item` of stream `stream`, so that items can be made in any order.
+    /// An independent generator for item `item` of stream `stream`, so that items can be generated in any
+    /// order.
     pub fn for_item(seed: u64, stream: u64, item: u64) -> Self {
         let mut source = Self::new(seed ^ stream.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         let mixed = source.next_u64();
@@ -41,9 +42,9 @@ impl Random {
     /// A number in `0..bound`.
     ///
     /// # Panics
-    /// Where `bound` is 0.
+    /// If `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        assert!(bound > 0, "a number below zero was asked for");
+        assert!(bound > 0, "the bound must be above 0");
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
 
@@ -52,19 +53,19 @@ impl Random {
         &items[self.below(items.len())]
     }
 
-    /// A number with mean 0 and deviation 1, normally distributed (Box and Muller).
+    /// A normally distributed number with mean 0 and deviation 1 (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// `x` rounded up or down so that its mean is `x`.
+    /// `x` rounded up or down at random so that the mean is `x`.
     pub fn round(&mut self, x: f64) -> usize {
         let floor = x.max(0.0).floor();
         floor as usize + usize::from(self.chance(x.max(0.0) - floor))
     }
 
-    /// Puts `items` in random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
             items.swap(at, self.below(at + 1));

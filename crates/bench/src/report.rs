@@ -1,24 +1,24 @@
-//! What a benchmark tells: its stages, its notes, its figures.
+//! The output of a benchmark: stages, notes, metrics.
 
 use std::borrow::Cow;
 
-/// One figure.
+/// One metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The benchmark.
     pub bench: &'static str,
-    /// What was measured.
+    /// The measured case.
     pub case: Cow<'static, str>,
-    /// The figure.
+    /// The value.
     pub value: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// How many things it stands for.
+    /// Number of operations behind the value.
     pub n: u64,
 }
 
 impl Case {
-    /// The figure `value` of `case`, which stands for `n` things.
+    /// The metric `value` of `case`, measured over `n` operations.
     pub fn new(
         bench: &'static str,
         case: impl Into<Cow<'static, str>>,
@@ -37,7 +37,7 @@ impl Case {
 
     /// As a line of JSON: `{"bench":"core","case":"point_read_us","value":7.25,"unit":"us","n":50000}`.
     pub fn to_json(&self) -> String {
-        // Four digits are more than any of this repeats to; a whole number of thousands needs no fraction.
+        // Four significant digits are more than any of this repeats to; whole thousands need no fraction.
         let digits = if self.value.abs() >= 1000.0 { 0 } else { 3 };
         let value = format!("{:.digits$}", self.value);
         let value = if value.contains('.') {
@@ -52,17 +52,17 @@ impl Case {
     }
 }
 
-/// Who is told.
+/// The sink for the output of a benchmark.
 pub trait Report {
-    /// A figure.
+    /// Reports a metric.
     fn case(&mut self, case: Case);
-    /// What begins now.
+    /// Announces the next stage.
     fn stage(&mut self, what: &str);
-    /// How far the stage is.
+    /// Reports progress within the stage.
     fn progress(&mut self, done: u64, total: Option<u64>) {
         let _ = (done, total);
     }
-    /// More about the figure that comes next.
+    /// Reports a note on the metric that comes next.
     fn note(&mut self, text: &str);
 }
 

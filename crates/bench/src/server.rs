@@ -1,7 +1,9 @@
-//! `isomer bench server`: what a server answers over HTTP and Bolt, on this machine, the client included.
+//! `isomer bench server`: the throughput of a server over HTTP and Bolt, on this machine, the client
+//! included.
 //!
-//! The server runs in this process (whoever calls starts it) and listens to the loopback address; the client is a few
-//! threads with a connection each, which send the next request when the answer to the one before is there.
+//! The server runs in this process (the caller starts it) and listens on the loopback address; the client is
+//! a small number of threads with a connection each, which send a request after the response to the previous
+//! one.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -19,22 +21,24 @@ use crate::{
     report::{Case, Report},
 };
 
-/// Connections that read at once.
+/// Concurrent readers.
 const READERS: usize = 16;
-/// How long they read.
+/// Duration of reading.
 const READING: Duration = Duration::from_secs(5);
 /// Documents at scale 1.
 const DOCUMENTS: f64 = 1_000_000.0;
-/// Connections that do nothing, and for how long before the memory is looked at.
+/// Idle connections, and the time before memory is measured.
 const IDLE: usize = 10_000;
 const IDLE_TIME: Duration = Duration::from_secs(2);
-/// Connections over which a fixed number of documents is read, and written, as the multi-model benchmark's client does.
+/// Connections over which a fixed number of documents is read, and written, as the client of the multi-model
+/// benchmark does.
 const CONNECTIONS: u64 = 25;
-/// How many documents, at scale 1.
+/// Number of those documents at scale 1.
 const OPERATIONS: f64 = 100_000.0;
 
-/// Loads documents into the database `bench` of the server at `address`, which is in this process, and reads them one by one; before
-/// that `client`, another process that calls [`hold`], opens connections that do nothing, as many as a process may have.
+/// Loads documents into the database `bench` of the server at `address`, which is in this process, and reads
+/// them one by one; before that `client`, another process that calls [`hold`], opens as many idle connections
+/// as a process may have.
 pub fn run(
     address: SocketAddr,
     bolt: SocketAddr,
@@ -43,11 +47,11 @@ pub fn run(
     scale: f64,
     report: &mut dyn Report,
 ) -> Result<()> {
-    // Before there is any data: what is counted is what connections take.
+    // Before there is any data, so that only the memory of connections is counted.
     let most = IDLE.min(connections);
-    report.stage(&format!("{most} connections that do nothing"));
+    report.stage(&format!("{most} idle connections"));
     let (idle, resident) = idle(client, most)?;
-    report.note("the memory is that of the process with the server in it; the connections' other ends are in another one");
+    report.note("the memory is that of the server's process; the clients are in another process");
     report.case(Case::new(
         "server",
         "idle_connections_rss_mib",
@@ -120,7 +124,7 @@ pub fn run(
     crate::bolt::run(bolt, scale, documents, report)
 }
 
-/// A connection that stays open.
+/// A keep-alive connection.
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -136,7 +140,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads its answer, whose status must say that it was done.
+    /// Sends a request and reads the response, whose status must be a success.
     fn ask(&mut self, request: &[u8]) -> Result<()> {
         self.stream.write_all(request)?;
         let mut filled = 0;
@@ -191,11 +195,10 @@ fn read_of(key: usize) -> String {
     format!("GET /v1/databases/bench/collections/Person/P{key} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// A request that makes a document.
+/// A request that creates a document.
 fn write_of(number: u64) -> String {
-    let body = format!(
-        "{{\"_key\":\"W{number}\",\"age\":36,\"name\":\"somebody who was written over HTTP\"}}"
-    );
+    let body =
+        format!("{{\"_key\":\"W{number}\",\"age\":36,\"name\":\"a person written over HTTP\"}}");
     format!(
         "POST /v1/databases/bench/collections/WrittenHttp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
@@ -203,7 +206,7 @@ fn write_of(number: u64) -> String {
     )
 }
 
-/// How long all connections take for `each` operations, which are numbered through.
+/// Time until all connections have run `each` operations, which are numbered consecutively.
 fn timed(
     address: SocketAddr,
     each: u64,
@@ -232,7 +235,7 @@ fn timed(
     Ok(began.elapsed())
 }
 
-/// Reads documents at random until the time is over.
+/// Reads random documents until the time is over.
 fn read_for(address: SocketAddr, documents: u64, time: Duration) -> Result<Timed> {
     let over = AtomicBool::new(false);
     let began = Instant::now();
@@ -268,7 +271,8 @@ fn read_for(address: SocketAddr, documents: u64, time: Duration) -> Result<Timed
     })
 }
 
-/// Lets a client open so many connections, and gives how many it has open and what memory this process has meanwhile.
+/// Lets a client open this many connections; returns how many are open and the memory of this process at that
+/// time.
 fn idle(mut client: Command, count: usize) -> Result<(u64, u64)> {
     let mut client = client
         .stdin(Stdio::piped())
@@ -289,14 +293,14 @@ fn idle(mut client: Command, count: usize) -> Result<(u64, u64)> {
         let resident = resident_bytes().context("the memory of this process cannot be read")?;
         Ok((open, resident))
     })();
-    // It ends when nothing more can be asked.
+    // The client ends when its standard input is closed.
     drop(asked);
     client.wait()?;
     measured
 }
 
-/// The client of connections that do nothing: opens as many as the first line of `asked` says, each with a request, tells how many there
-/// are, and holds them until nothing more is asked.
+/// The client with idle connections: opens as many as the first line of `asked` says, each with one request,
+/// reports their number, and holds them until its input is closed.
 pub fn hold(address: SocketAddr, asked: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
     let mut line = String::new();
     asked.read_line(&mut line)?;

@@ -2,30 +2,30 @@
 
 use crate::{network::Network, random::Random};
 
-/// Figures of a network. Distances and clustering are measured from samples.
+/// Metrics of a network. Distances and clustering are estimated from samples.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Relationships per person.
     pub mean_out_degree: f64,
-    /// Most relationships that leave one person.
+    /// Largest out-degree.
     pub max_out_degree: u32,
-    /// Share of the relationships that have their opposite.
+    /// Share of the relationships that are reciprocated.
     pub reciprocity: f64,
-    /// Share of the people in the largest component when directions are ignored.
+    /// Share of the people in the largest weakly connected component.
     pub weak_share: f64,
-    /// Share of the people in the largest component in which everybody reaches everybody.
+    /// Share of the people in the largest strongly connected component.
     pub strong_share: f64,
-    /// Mean share of a person's contacts that know each other.
+    /// Mean local clustering coefficient.
     pub clustering: f64,
-    /// Longest distance found by searches along the relationships.
+    /// Longest distance found by the sampled searches.
     pub depth: u32,
-    /// Mean distance over the pairs that these searches reached.
+    /// Mean distance over the pairs reached by these searches.
     pub mean_distance: f64,
 }
 
 impl Shape {
-    /// Measures `network` in O(people + relationships); `samples` people stand for all in clustering, a tenth of
-    /// that number in distances.
+    /// Measures `network` in O(people + relationships); clustering is sampled from `samples` people,
+    /// distances from a tenth of that number.
     pub fn measure(network: &Network, samples: usize) -> Self {
         let people = network.people();
         let out = network.rows();
@@ -60,7 +60,8 @@ impl Shape {
                 }
             }
         }
-        // The strongly connected core is what somebody in it reaches and is reached by; the best known person is in it.
+        // The strongly connected core is the intersection of what one of its members reaches and what reaches
+        // it; the person with the highest degree is in it.
         let hub = (0..people)
             .max_by_key(|&person| out.of(person).len().min(into.of(person).len()))
             .unwrap_or(0);

@@ -19,15 +19,15 @@ use crate::{
   isomer backup people.db /backups/people --keep 14    # and forgets all but the last fourteen
   isomer backup --list /backups/people
 
-From the library a backup can be taken while a program reads and writes; here the database must not be open elsewhere.")]
+The database must not be open elsewhere; the library can take a backup while a program reads and writes.")]
 pub struct BackupOptions {
     /// The database
     #[arg(required_unless_present = "list")]
     pub db: Option<PathBuf>,
-    /// Folder of backups of this database; made where it is missing
+    /// Folder of backups of this database; created if it is missing
     #[arg(required_unless_present = "list")]
     pub target: Option<PathBuf>,
-    /// Afterwards forgets all backups in the folder but the last N
+    /// Afterwards deletes all backups in the folder except the last N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: Option<u64>,
     /// Lists the backups in a folder instead
@@ -45,17 +45,18 @@ pub struct BackupOptions {
   isomer restore /backups/people people.db --to-version 181223
   isomer restore /backups/people people.db --to-time 2026-11-20T18:30:00Z
 
-Any version or time between the oldest and the newest backup can be restored, as far as the log reaches that the backups hold
-(`isomer backup --list`). Every byte is compared with its checksum on the way.")]
+Any version or time between the oldest and the newest backup can be restored, as far as the log in the backups reaches
+(`isomer backup --list`). All checksums are verified.")]
 pub struct RestoreArguments {
     /// Folder of backups
     pub source: PathBuf,
-    /// The database to make: an empty folder, or one that is not there
+    /// The database to create: an empty or missing folder
     pub target: PathBuf,
-    /// Goes back to this version instead of the newest
+    /// Restores this version instead of the newest
     #[arg(long, value_name = "N", conflicts_with = "to_time")]
     pub to_version: Option<u64>,
-    /// Goes back to this time, such as 2026-11-20T18:30:00Z
+    /// Restores the state at this time, such as 2026-11-20T18:30:00Z. Commits after the clock was set back have the time
+    /// of the last one before that, until the clock has caught up: --to-version distinguishes them
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<Timestamp>,
     /// Shows no progress
@@ -69,8 +70,8 @@ pub struct RestoreArguments {
   openssl rand -hex 32 > new.key && chmod 600 new.key
   isomer --key-file old.key rotate-key people.db --new-key-file new.key
 
-The database must not be open. What is there stays as it is and opens with the new key; what is written from now on is
-encrypted by a new data key. Backups made before keep the key that they were made with.")]
+The database must not be open. Existing data stays as it is and opens with the new key; later writes are
+encrypted with a new data key. Earlier backups keep the key with which they were made.")]
 pub struct RotateOptions {
     /// The encrypted database
     pub db: PathBuf,
@@ -87,7 +88,7 @@ pub struct RotateOptions {
 #[command(after_help = "Example:
   isomer compact people.db
 
-The engine merges by itself what pays. This gives back what is left, after large deletions for example.")]
+The engine compacts by itself when it pays. This command frees the rest of the space, after large deletions for example.")]
 pub struct CompactOptions {
     /// The database
     pub db: PathBuf,
@@ -98,12 +99,12 @@ pub struct CompactOptions {
 #[command(after_help = "Example:
   isomer checkpoint people.db /snapshots/people-before-import
 
-The copy is a database of its own. On the same file system its tables are second names of the same files: it is made at
-once, and takes room only as the two go apart. For copies that outlive the disk, see `isomer backup`.")]
+The copy is a separate database. On the same file system its tables are hard links to the same files: it is created
+immediately, and takes disk space only as the two diverge. For copies on another disk, see `isomer backup`.")]
 pub struct CheckpointOptions {
     /// The database
     pub db: PathBuf,
-    /// The copy to make: an empty folder, or one that is not there
+    /// The copy to create: an empty or missing folder
     pub target: PathBuf,
 }
 
@@ -244,7 +245,7 @@ pub fn restore(options: &RestoreArguments) -> Result<()> {
 pub fn rotate_key(options: &RotateOptions) -> Result<()> {
     let Some(old) = open::key()? else {
         bail!(
-            "the present key is missing: give it by --key-file, or in the environment variable {}",
+            "the current key is missing: give it by --key-file, or in the environment variable {}",
             open::KEY_VARIABLE
         );
     };
@@ -269,7 +270,7 @@ fn draw_target(quiet: bool) -> ProgressDrawTarget {
     }
 }
 
-/// Shows that something is at work whose end nobody knows.
+/// A spinner for work of unknown length.
 fn spinner(what: &'static str, quiet: bool) -> Result<ProgressBar> {
     let bar = ProgressBar::with_draw_target(None, draw_target(quiet));
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}, {elapsed}")?);

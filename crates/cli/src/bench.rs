@@ -21,25 +21,26 @@ use crate::{
 #[command(after_help = "Example:
   isomer bench core --scale 0.1
 
-Prints one JSON object a line for each figure, and nothing else, on standard output:
+Prints one JSON object per line for each result, and nothing else, on standard output:
   {\"bench\":\"core\",\"case\":\"point_read_us\",\"value\":7.250,\"unit\":\"us\",\"n\":50000}")]
 pub struct BenchOptions {
     /// Which benchmark
     #[arg(value_enum)]
     pub name: BenchName,
-    /// Size of the data: 1.0 is 1,632,803 people and 30,622,564 relationships, a million documents, or what stands beside the name
+    /// Size of the data: 1.0 is 1,632,803 people and 30,622,564 relationships, a million documents, or the size given
+    /// with the name
     #[arg(long, value_name = "FACTOR", default_value_t = 0.1)]
     pub scale: f64,
-    /// Where the database is made, and removed afterwards [default: the folder for temporary files]
+    /// Folder in which the database is created, and removed afterwards [default: the folder for temporary files]
     #[arg(long, visible_alias = "dir", value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-    /// What `uuid` measures
+    /// The layer that `uuid` measures
     #[arg(long, value_enum, default_value_t)]
     pub layer: Layer,
-    /// Be this system in a comparison: take jobs from standard input, one a line, and answer each
+    /// Acts as this system in a comparison: reads jobs from standard input, one per line, and answers each
     #[arg(long, value_enum, value_name = "SYSTEM", hide = true)]
     pub worker: Option<Worker>,
-    /// Be the client of connections that do nothing, to the server at this address
+    /// Acts as the client of idle connections to the server at this address
     #[arg(long, value_name = "ADDRESS", hide = true)]
     pub hold: Option<std::net::SocketAddr>,
     /// For `--worker`: the folder that `isomer generate --questions` filled
@@ -52,9 +53,9 @@ pub struct BenchOptions {
 pub enum Layer {
     /// The storage contract alone
     Contract,
-    /// A bucket, with all layers: cases begin with bucket_
+    /// A bucket, with all layers: names of cases begin with bucket_
     Bucket,
-    /// One after the other
+    /// Both, in sequence
     #[default]
     Both,
 }
@@ -74,7 +75,7 @@ impl Layer {
 pub enum Worker {
     /// This database
     Isomer,
-    /// Bare loops over arrays
+    /// Plain loops over arrays
     Limit,
 }
 
@@ -92,17 +93,17 @@ impl From<Worker> for pokec::worker::System {
 pub enum BenchName {
     /// Load, point reads, neighbours, an aggregate, single writes
     Core,
-    /// What the language costs on top of the storage, and what planning costs
+    /// The overhead of the language over the storage, and the cost of planning
     Language,
-    /// Five questions to a social network: reads, writes, an aggregate, neighbours, shortest paths
+    /// Five queries on a social network: reads, writes, an aggregate, neighbours, shortest paths
     Pokec,
-    /// What people like who like the same; nodes and relationships created
+    /// Recommendations (items liked by people with the same likes); creation of nodes and relationships
     Guanciale,
     /// Pairs of UUIDs, 10 million at scale 1, on the storage contract and through a bucket
     Uuid,
-    /// Elements added one at a time to a set in a map, a million at scale 1; counters
+    /// Elements added one by one to a set in a map, a million at scale 1; counters
     Convergent,
-    /// Single documents read and written over HTTP and Bolt, of a million at scale 1; 10,000 connections that do nothing
+    /// Single documents read and written over HTTP and Bolt, of a million at scale 1; 10,000 idle connections
     Server,
 }
 
@@ -118,16 +119,16 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     check_scale(options.scale)?;
     let folder = match &options.folder {
         Some(folder) => tempfile::tempdir_in(folder)
-            .with_context(|| format!("no folder can be made in {}", folder.display()))?,
-        None => tempfile::tempdir().context("no temporary folder can be made")?,
+            .with_context(|| format!("cannot create a folder in {}", folder.display()))?,
+        None => tempfile::tempdir().context("cannot create a temporary folder")?,
     };
     if cfg!(debug_assertions) {
-        eprintln!("note: this build is not optimised: its figures say little");
+        report!("note: this build is not optimised: its figures say little");
     }
     if let Some(worker) = options.worker {
         return work(options, worker.into(), folder.path());
     }
-    let mut report = Told::new();
+    let mut report = BenchReport::new();
     let (folder, scale) = (folder.path(), options.scale);
     let outcome = match options.name {
         BenchName::Language => language::run(folder, scale, &mut report),
@@ -150,11 +151,11 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     outcome
 }
 
-/// Connections that the server takes.
+/// Maximum connections of the server.
 const CONNECTIONS: usize = 20_000;
 
 /// Starts a server in this process and measures it.
-fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> {
+fn serve(folder: &std::path::Path, scale: f64, report: &mut BenchReport) -> Result<()> {
     use isomer_server::{ServeOptions, config::Layers};
     let mut layers = Layers::new();
     for (key, value) in [
@@ -163,11 +164,12 @@ fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> 
         ("without_authentication", "true"),
         ("log.audit", "off"),
         ("limits.connections", &CONNECTIONS.to_string()),
+        ("limits.connections_per_address", &CONNECTIONS.to_string()),
         ("limits.import", "1TiB"),
     ] {
         layers.add_flag(key, value)?;
     }
-    // Those that this process starts may have as many.
+    // Child processes inherit the limit.
     let connections = isomer_server::files::room_for_connections(CONNECTIONS);
     let mut options = ServeOptions::new(layers.config()?);
     options.builder = open::shared_builder();
@@ -199,7 +201,7 @@ fn work(
         | BenchName::Uuid
         | BenchName::Convergent
         | BenchName::Server => {
-            bail!("only pokec and guanciale are compared with other systems")
+            bail!("only pokec and guanciale can be compared with other systems")
         }
         BenchName::Guanciale => guanciale::worker::serve(system, &mut jobs, &mut out),
         BenchName::Pokec => {
@@ -218,12 +220,12 @@ fn check_scale(scale: f64) -> Result<()> {
     Ok(())
 }
 
-/// Figures on standard output, all else on standard error.
-struct Told {
+/// Results on standard output, everything else on standard error.
+struct BenchReport {
     bar: ProgressBar,
 }
 
-impl Told {
+impl BenchReport {
     fn new() -> Self {
         let target = if std::io::stderr().is_terminal() {
             ProgressDrawTarget::stderr()
@@ -239,11 +241,11 @@ impl Told {
     }
 }
 
-impl Report for Told {
+impl Report for BenchReport {
     fn case(&mut self, case: Case) {
         self.bar.suspend(|| {
             if let Err(error) = line(&case.to_json()) {
-                eprintln!("error: standard output cannot be written: {error}");
+                report!("error: cannot write standard output: {error}");
             }
         });
     }
@@ -261,12 +263,12 @@ impl Report for Told {
         self.bar.unset_length();
         self.bar.set_message(format!("{what} …"));
         if self.bar.is_hidden() {
-            eprintln!("{what} …");
+            report!("{what} …");
         }
     }
 
     fn note(&mut self, text: &str) {
-        self.bar.suspend(|| eprintln!("  {text}"));
+        self.bar.suspend(|| report!("  {text}"));
     }
 }
 
@@ -280,15 +282,15 @@ impl Report for Told {
 Writes profiles.jsonl, edges.tsv, keys.txt (keys to read) and pairs.tsv (pairs with the length of their shortest path).
 The same scale and seed give the same files everywhere.")]
 pub struct GenerateOptions {
-    /// Where the files go; made where nothing is
+    /// The target folder; created if it is missing
     pub folder: PathBuf,
     /// Size: 1.0 is 1,632,803 people and 30,622,564 relationships
     #[arg(long, value_name = "FACTOR", default_value_t = 0.1)]
     pub scale: f64,
-    /// Another seed gives another network
+    /// Seed of the generator: another seed gives another network
     #[arg(long, value_name = "N", default_value_t = network::DEFAULT_SEED)]
     pub seed: u64,
-    /// Writes the questions of `isomer bench` and their right answers too, for comparisons with other systems
+    /// Also writes the queries of `isomer bench` and their correct results, for comparisons with other systems
     #[arg(long)]
     pub questions: bool,
 }
@@ -298,14 +300,10 @@ pub fn generate(options: &GenerateOptions) -> Result<()> {
     check_scale(options.scale)?;
     let start = Instant::now();
     std::fs::create_dir_all(&options.folder)
-        .with_context(|| format!("{} cannot be made", options.folder.display()))?;
+        .with_context(|| format!("cannot create {}", options.folder.display()))?;
     let network = Network::at_scale(options.scale, options.seed);
-    files::write_files(&network, &options.folder).with_context(|| {
-        format!(
-            "the files in {} cannot be written",
-            options.folder.display()
-        )
-    })?;
+    files::write_files(&network, &options.folder)
+        .with_context(|| format!("cannot write the files in {}", options.folder.display()))?;
     if options.questions {
         questions(&network, options)
             .with_context(|| format!("the questions in {}", options.folder.display()))?;
@@ -323,7 +321,7 @@ pub fn generate(options: &GenerateOptions) -> Result<()> {
     Ok(())
 }
 
-/// The questions of `pokec` and `guanciale`, with their answers.
+/// The queries of `pokec` and `guanciale`, with their results.
 fn questions(network: &Network, options: &GenerateOptions) -> Result<()> {
     use guanciale::likes::{Likes, Shape};
     use pokec::{

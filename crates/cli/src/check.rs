@@ -17,8 +17,8 @@ use crate::{
 #[command(after_help = "Example:
   isomer check people.db && echo all is well
 
-Reads everything that is stored, compares checksums, and compares keys, indexes, adjacency, counts and read views with the
-records that they are made from. Nothing is changed. Exit code 1 where something is damaged.")]
+Reads all stored data, verifies checksums, and compares keys, indexes, adjacency, counts and read views with the
+records from which they are derived. Nothing is changed. Exit code 1 if something is damaged.")]
 pub struct CheckOptions {
     /// The database
     pub db: PathBuf,
@@ -49,7 +49,7 @@ pub fn command(options: &CheckOptions) -> Result<()> {
         bar.set_style(ProgressStyle::with_template(
             "{spinner} {msg}  {human_pos} records",
         )?);
-        damage = store.check(&mut |what, done| {
+        damage = isomer_check::check(&store, &mut |what, done| {
             bar.set_message(what);
             bar.set_position(done);
             Verdict::Continue
@@ -75,7 +75,7 @@ pub fn command(options: &CheckOptions) -> Result<()> {
     }
     if records_are_sound {
         bail!(
-            "{} in {}: the records are sound, and the views are made again from them when they are asked for",
+            "{} in {}: the records are sound, and the views are rebuilt from them on demand",
             counted(damage.len() as u64, "damaged read view"),
             options.db.display()
         );
@@ -87,7 +87,7 @@ pub fn command(options: &CheckOptions) -> Result<()> {
     )
 }
 
-/// Read views, and their files, against the records. They are derived: what is wrong is dropped and made again.
+/// Compares read views, and their files, with the records. They are derived: wrong ones are dropped and rebuilt.
 fn views(db: &Database) -> Result<Vec<String>> {
     let catalog = db.store()?.catalog();
     let found = db.views().check(&mut |_| {});

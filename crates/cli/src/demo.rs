@@ -1,4 +1,4 @@
-//! `isomer demo`: a database is made, filled and asked, with every query, its first rows and its time.
+//! `isomer demo`: creates and fills a database, and shows queries with their first rows and times.
 
 use std::{
     io::IsTerminal,
@@ -27,18 +27,18 @@ use crate::{
 #[command(after_help = "Example:
   isomer demo
 
-Nothing is kept: the database is made in a temporary folder and removed afterwards.")]
+The database is created in a temporary folder and removed afterwards.")]
 pub struct DemoOptions {
-    /// How many people the network has
+    /// Number of people in the network
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
     pub people: u32,
 }
 
-/// Columns of a terminal that a result takes at most.
+/// Maximum width of a result.
 const TABLE_WIDTH: u16 = 116;
-/// Rows that are shown of each result.
+/// Rows shown of each result.
 const SHOWN_ROWS: usize = 5;
-/// Single reads and writes that are timed together.
+/// Single reads and writes per measurement.
 const READS: usize = 1_000;
 const WRITES: usize = 20;
 /// Sessions in the bucket.
@@ -49,11 +49,11 @@ pub fn command(options: &DemoOptions) -> Result<()> {
     let folder = tempfile::Builder::new()
         .prefix("isomer-demo-")
         .tempdir()
-        .context("no temporary folder can be made")?;
+        .context("cannot create a temporary folder")?;
     let outcome = run(&folder.path().join("people"), options);
     folder
         .close()
-        .context("the temporary folder cannot be removed")?;
+        .context("cannot remove the temporary folder")?;
     outcome
 }
 
@@ -66,16 +66,16 @@ struct Demo {
 
 fn run(path: &Path, options: &DemoOptions) -> Result<()> {
     let style = Style::stdout();
-    println!(
-        "{} A database in {}, a social network made from a seed.\n",
+    say!(
+        "{} A database in {}, a social network generated from a seed.\n",
         style.heading("IsomerDB demonstration."),
         path.display()
     );
     if cfg!(debug_assertions) {
-        println!("(This build is not optimised: run it with --release to see real times.)\n");
+        say!("(This build is not optimised: run it with --release to see real times.)\n");
     }
-    let network = step(
-        "Making the network",
+    let network = run_step(
+        "Generating the network",
         || Ok(Network::of_people(options.people, DEFAULT_SEED)),
         |network| {
             format!(
@@ -85,18 +85,18 @@ fn run(path: &Path, options: &DemoOptions) -> Result<()> {
             )
         },
     )?;
-    let db = step(
+    let db = run_step(
         "Opening the database",
         || crate::open::open(path),
-        |_| "an empty folder became a database".into(),
+        |_| "created a database in an empty folder".into(),
     )?;
     let start = Instant::now();
-    step(
+    run_step(
         "Loading the profiles",
         || load_people(&db, &network, &mut ()),
         |loaded| format!("{} JSON documents", count(*loaded)),
     )?;
-    step(
+    run_step(
         "Loading the friendships",
         || load_friendships(&db, &network, &mut ()),
         |loaded| format!("{} relationships", count(*loaded)),
@@ -108,14 +108,14 @@ fn run(path: &Path, options: &DemoOptions) -> Result<()> {
         style,
         number: 0,
     };
-    step(
+    run_step(
         "Opening sessions",
         || demo.open_sessions(),
         |opened| format!("{} keys in the bucket `sessions`", count(*opened)),
     )?;
     let rows = demo.network.edges().len() as u64 + u64::from(demo.network.people());
     let size = demo.db.store()?.engine().statistics()?.stored_bytes;
-    println!(
+    say!(
         "\n{} rows a second while loading, {} on disk, every commit durable.",
         rate(rows, loading),
         bytes(size)
@@ -128,18 +128,18 @@ fn run(path: &Path, options: &DemoOptions) -> Result<()> {
     demo.recommendation()?;
     demo.all_models()?;
     demo.db.close()?;
-    println!(
-        "\n{} `isomer shell` opens an empty database to play with; `isomer --help` lists the rest.",
-        style.heading("That was it.")
+    say!(
+        "\n{} `isomer shell` opens an empty database to try things; `isomer --help` lists all commands.",
+        style.heading("End of the demonstration.")
     );
     Ok(())
 }
 
-/// Does one thing, and says what came of it and how long it took.
-fn step<T>(
+/// Runs one step, and prints its result and its time.
+fn run_step<T>(
     what: &str,
     work: impl FnOnce() -> Result<T>,
-    told: impl FnOnce(&T) -> String,
+    summary: impl FnOnce(&T) -> String,
 ) -> Result<T> {
     let target = if std::io::stdout().is_terminal() {
         ProgressDrawTarget::stdout()
@@ -152,23 +152,23 @@ fn step<T>(
     let start = Instant::now();
     let made = work();
     bar.finish_and_clear();
-    let made = made.with_context(|| format!("{}: that went wrong", what.to_lowercase()))?;
-    println!(
+    let made = made.with_context(|| format!("{}: failed", what.to_lowercase()))?;
+    say!(
         "  {what:<24} {:>9}  {}",
         duration(start.elapsed()),
-        told(&made)
+        summary(&made)
     );
     Ok(made)
 }
 
 impl Demo {
-    /// The person that most friendships leave: everything about them has rows.
+    /// The person with the most friendships: every query about them has rows.
     fn hub(&self) -> String {
         let mut counts = vec![0u32; self.network.people() as usize];
         for &(source, _) in self.network.edges() {
             counts[source as usize] += 1;
         }
-        // Well known, not the very best known: whose friends still fit a screen.
+        // Well connected, but not the most connected person: the friends of a friend must fit on a screen.
         let chosen = (0..self.network.people())
             .filter(|&person| counts[person as usize] <= 40)
             .max_by_key(|&person| counts[person as usize])
@@ -177,13 +177,13 @@ impl Demo {
     }
 
     fn open_sessions(&self) -> Result<u64> {
-        let step = (self.network.people() / SESSIONS).max(1);
+        let stride = (self.network.people() / SESSIONS).max(1);
         let sessions: Vec<Value> = (0..SESSIONS)
             .map(|session| {
                 let user = if session == 0 {
                     self.hub()
                 } else {
-                    Network::key((session * step) % self.network.people())
+                    Network::key((session * stride) % self.network.people())
                 };
                 params! { "id" => format!("session-{session:04}"), "user" => user }.into()
             })
@@ -195,43 +195,45 @@ impl Demo {
         Ok(u64::from(SESSIONS))
     }
 
-    fn title(&mut self, text: &str) {
+    fn title(&mut self, text: &str) -> Result<()> {
         self.number += 1;
-        println!(
+        say!(
             "\n{}",
             self.style.heading(&format!("{}. {text}", self.number))
         );
+        Ok(())
     }
 
-    fn show_query(&self, text: &str, params: &Map) {
+    fn show_query(&self, text: &str, params: &Map) -> Result<()> {
         for line in text.lines() {
-            println!("   {}", self.style.bold(line));
+            say!("   {}", self.style.bold(line));
         }
-        self.show_params(params);
+        self.show_params(params)
     }
 
-    fn show_params(&self, params: &Map) {
+    fn show_params(&self, params: &Map) -> Result<()> {
         if !params.is_empty() {
             let given: Vec<String> = params
                 .iter()
                 .map(|(name, value)| format!("${name} = {}", quoted(value)))
                 .collect();
-            println!(
+            say!(
                 "   {}",
                 self.style.dim(&format!("with {}", given.join(", ")))
             );
         }
+        Ok(())
     }
 
     /// Prints a query, runs it twice and prints its first rows and the second time.
     fn ask(&self, text: &str, params: Map) -> Result<QueryResult> {
-        self.show_query(text, &Map::new());
+        self.show_query(text, &Map::new())?;
         self.answer(text, params)
     }
 
     /// Prints a query's parameters, its first rows and its time.
     fn answer(&self, text: &str, params: Map) -> Result<QueryResult> {
-        self.show_params(&params);
+        self.show_params(&params)?;
         let query = self.db.prepare(text)?;
         let first = Instant::now();
         query.query(&params)?;
@@ -239,8 +241,8 @@ impl Demo {
         let again = Instant::now();
         let result = query.query(&params)?;
         let again = again.elapsed();
-        self.show_rows(&result);
-        println!(
+        self.show_rows(&result)?;
+        say!(
             "   {}",
             self.style.dim(&format!(
                 "{} in {} (the first time {})",
@@ -252,34 +254,35 @@ impl Demo {
         Ok(result)
     }
 
-    fn show_rows(&self, result: &QueryResult) {
+    fn show_rows(&self, result: &QueryResult) -> Result<()> {
         let rows: Vec<Row> = result.iter().take(SHOWN_ROWS).cloned().collect();
         if rows.is_empty() {
-            println!("   (no rows)");
-            return;
+            say!("   (no rows)");
+            return Ok(());
         }
         for line in table(result.columns(), &rows, Some(TABLE_WIDTH)).lines() {
-            println!("   {line}");
+            say!("   {line}");
         }
         if result.len() > rows.len() {
-            println!("   … {} more", count((result.len() - rows.len()) as u64));
+            say!("   … {} more", count((result.len() - rows.len()) as u64));
         }
+        Ok(())
     }
 
     fn single_reads(&mut self) -> Result<()> {
-        self.title("Single reads: one document by its key");
+        self.title("Single reads: one document by its key")?;
         let text = "MATCH (p:Person {_key: $key}) RETURN p";
         let result = self.db.query(text, [("key", "P1")])?;
-        self.show_query(text, &params! { "key" => "P1" });
-        self.show_rows(&result);
+        self.show_query(text, &params! { "key" => "P1" })?;
+        self.show_rows(&result)?;
         let query = self.db.prepare(text)?;
-        let step = (self.network.people() as usize / READS).max(1);
+        let stride = (self.network.people() as usize / READS).max(1);
         let start = Instant::now();
-        for person in (0..self.network.people()).step_by(step).take(READS) {
+        for person in (0..self.network.people()).step_by(stride).take(READS) {
             query.query([("key", Network::key(person))])?;
         }
         let time = start.elapsed();
-        println!(
+        say!(
             "   {}",
             self.style.dim(&format!(
                 "{} reads, prepared: {} each",
@@ -291,16 +294,16 @@ impl Demo {
     }
 
     fn single_writes(&mut self) -> Result<()> {
-        self.title("Single writes: one document a transaction, on disk when it returns");
+        self.title("Single writes: one document a transaction, on disk when it returns")?;
         let text = "CREATE (v:Visit {_key: $key, person: $person, page: '/home'})";
-        self.show_query(text, &params! { "key" => "V0", "person" => "P1" });
+        self.show_query(text, &params! { "key" => "V0", "person" => "P1" })?;
         let query = self.db.prepare(text)?;
         let start = Instant::now();
         for number in 0..WRITES {
             query.query(params! { "key" => format!("V{number}"), "person" => "P1" })?;
         }
         let time = start.elapsed();
-        println!(
+        say!(
             "   {}",
             self.style.dim(&format!(
                 "{WRITES} durable writes: {} each",
@@ -311,7 +314,7 @@ impl Demo {
     }
 
     fn aggregate(&mut self) -> Result<()> {
-        self.title("An aggregate over every document: how many people there are of each age");
+        self.title("An aggregate over every document: how many people there are of each age")?;
         self.ask(
             "MATCH (p:Person) RETURN p.AGE AS age, count(*) AS people ORDER BY people DESC",
             Map::new(),
@@ -320,16 +323,16 @@ impl Demo {
     }
 
     fn neighbours(&mut self) -> Result<()> {
-        self.title("Neighbours of neighbours: whom my friends know");
+        self.title("Neighbours of neighbours: friends of my friends")?;
         self.ask("MATCH (:Person {_key: $key})-[:FRIEND]->()-[:FRIEND]->(f)\nRETURN DISTINCT f._key AS person, f.home.town AS town", params! { "key" => self.hub() })?;
         Ok(())
     }
 
     fn paths(&mut self) -> Result<()> {
-        self.title("Shortest paths: over how many people two strangers know each other");
+        self.title("Shortest paths: the number of people between two strangers")?;
         let text = "MATCH (a:Person {_key: $from}), (b:Person {_key: $to})\nMATCH p = shortestPath((a)-[:FRIEND*]->(b))\nRETURN length(p) AS steps, [n IN nodes(p) | n._key] AS over";
         let queries = path_queries(&self.network, 2);
-        self.show_query(text, &Map::new());
+        self.show_query(text, &Map::new())?;
         for PathQuery {
             source,
             target,
@@ -341,10 +344,10 @@ impl Demo {
                 params! { "from" => Network::key(source), "to" => Network::key(target) },
             )?;
             if distance.is_none() && result.is_empty() {
-                println!(
+                say!(
                     "   {}",
                     self.style
-                        .dim("no path leads there, and that is the right answer")
+                        .dim("there is no path, which is the correct result")
                 );
             }
         }
@@ -352,7 +355,7 @@ impl Demo {
     }
 
     fn recommendation(&mut self) -> Result<()> {
-        self.title("A recommendation: whom most of my friends know and I do not");
+        self.title("A recommendation: the people whom most of my friends know and I do not")?;
         self.ask(
             "MATCH (me:Person {_key: $key})-[:FRIEND]->(friend)-[:FRIEND]->(other)\nWHERE other <> me AND NOT (me)-[:FRIEND]->(other)\nRETURN other._key AS person, count(*) AS friends, other.home.town AS town\nORDER BY friends DESC, person LIMIT 10",
             params! { "key" => self.hub() },
@@ -361,7 +364,7 @@ impl Demo {
     }
 
     fn all_models(&mut self) -> Result<()> {
-        self.title("All three models in one query: a session from a bucket, its user's document, friends of friends by a nested property");
+        self.title("All three models in one query: a session from a bucket, its user's document, friends of friends by a nested property")?;
         self.ask(
             "MATCH (me:Person {_key: kv.get('sessions', $session)})-[:FRIEND]->()-[:FRIEND]->(other)\nWHERE other.looks.eyes = 'green' AND other.home.province = me.home.province\nRETURN DISTINCT other._key AS person, other.home.town AS town, other.looks.hair AS hair\nORDER BY person LIMIT 10",
             params! { "session" => "session-0000" },

@@ -27,19 +27,19 @@ pub struct FilesOptions {
     pub action: Action,
 }
 
-/// What is done with files.
+/// Actions on files.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Action {
-    /// Lists a folder, or says what a file is
+    /// Lists a folder, or shows a file's metadata
     Ls {
         /// The path
         #[arg(default_value = "/")]
         path: String,
-        /// As JSON, one object a line
+        /// As JSON, one object per line
         #[arg(long)]
         json: bool,
     },
-    /// Copies a file or folder into the database; a file takes the place of one that is there
+    /// Copies a file or folder into the database, replacing existing files
     Put {
         /// The file or folder; - for standard input
         from: PathBuf,
@@ -50,7 +50,7 @@ pub enum Action {
     Get {
         /// Its path in the database
         from: String,
-        /// Where it goes; into that folder, if it is one; - for standard output
+        /// The target; into that folder, if it is one; - for standard output
         to: PathBuf,
     },
     /// Writes a file to standard output
@@ -58,7 +58,7 @@ pub enum Action {
         /// Its path in the database
         path: String,
     },
-    /// Makes a folder, and those that it is in
+    /// Creates a folder and its missing parents
     Mkdir {
         /// Its path in the database
         path: String,
@@ -74,7 +74,7 @@ pub enum Action {
     Rm {
         /// Its path in the database
         path: String,
-        /// A folder with all that is in it, too
+        /// Removes a folder with its content, too
         #[arg(short, long)]
         recursive: bool,
     },
@@ -117,7 +117,7 @@ pub fn command(options: &FilesOptions) -> Result<()> {
             recursive: true,
         } => {
             let removed = db.transact(|tx| tx.files().remove_all(path))?;
-            eprintln!("{} files and folders removed", count(removed));
+            report!("{} files and folders removed", count(removed));
         }
     }
     Ok(db.close()?)
@@ -129,13 +129,13 @@ fn list(db: &Database, path: &str, json: bool) -> Result<()> {
         bail!("there is no file or folder `{path}`");
     };
     if about.kind == PathKind::File {
-        return tell(last_name(path), about, json);
+        return print_metadata(last_name(path), about, json);
     }
     let mut after: Option<String> = None;
     loop {
         let page = tx.files().list_page(path, after.as_deref(), 1000)?;
         for (name, about) in &page {
-            tell(name, *about, json)?;
+            print_metadata(name, *about, json)?;
         }
         match page.into_iter().next_back() {
             Some((name, _)) => after = Some(name),
@@ -144,17 +144,17 @@ fn list(db: &Database, path: &str, json: bool) -> Result<()> {
     }
 }
 
-fn tell(name: &str, about: FileAbout, json: bool) -> Result<()> {
+fn print_metadata(name: &str, about: FileAbout, json: bool) -> Result<()> {
     let folder = about.kind == PathKind::Folder;
     if json {
-        let told: Value = to_value(&serde_json::json!({
+        let metadata: Value = to_value(&serde_json::json!({
             "name": name,
             "kind": if folder { "folder" } else { "file" },
             "bytes": about.bytes,
             "created": time_text(about.created_ms)?,
             "modified": time_text(about.modified_ms)?,
         }))?;
-        return Ok(line(&isomer_db::json::to_string(&told)?)?);
+        return Ok(line(&isomer_db::json::to_string(&metadata)?)?);
     }
     let size = if folder {
         "folder".to_owned()
@@ -168,8 +168,8 @@ fn tell(name: &str, about: FileAbout, json: bool) -> Result<()> {
     ))?)
 }
 
-/// A time, always with three decimals, so that columns stand in line. (A folder that is there for what is in it alone was made by
-/// nobody, at no time.)
+/// A time, always with three decimals, so that columns are aligned. (A folder that exists only because of its content
+/// has no creation time.)
 fn time_text(ms: u64) -> Result<Option<String>> {
     let stamp = jiff::Timestamp::from_millisecond(i64::try_from(ms)?)?;
     Ok((ms > 0).then(|| format!("{stamp:.3}")))
@@ -181,19 +181,18 @@ fn put(db: &Database, from: &Path, to: &str) -> Result<()> {
             bail!("`{to}` is a folder: give standard input the path of a file");
         }
         let mut file = db.create_file(to)?;
-        io::copy(&mut io::stdin().lock(), &mut file).context("standard input cannot be copied")?;
+        io::copy(&mut io::stdin().lock(), &mut file).context("cannot copy standard input")?;
         file.finish()?;
         return Ok(());
     }
     let to = if to.ends_with('/') {
         let name = from.file_name().and_then(|name| name.to_str());
-        let name =
-            name.with_context(|| format!("{} has no name that a path could hold", from.display()))?;
+        let name = name.with_context(|| format!("{} has no valid file name", from.display()))?;
         inside(to, name)
     } else {
         to.to_owned()
     };
-    told(db.import_folder(from, &to)?);
+    print_summary(db.import_folder(from, &to)?);
     Ok(())
 }
 
@@ -202,20 +201,20 @@ fn get(db: &Database, from: &str, to: &Path) -> Result<()> {
     let to = if into {
         let path = to.join(last_name(from));
         if path.is_symlink() {
-            // Whoever named the folder around it did not name this.
+            // The caller named the parent folder, not this one.
             return Err(FolderError::InTheWay { path, what: "link" }.into());
         }
         path
     } else {
         to.to_owned()
     };
-    told(db.export_folder(from, to)?);
+    print_summary(db.export_folder(from, to)?);
     Ok(())
 }
 
-fn told(copied: Copied) {
+fn print_summary(copied: Copied) {
     if io::stderr().is_terminal() {
-        eprintln!(
+        report!(
             "{} files in {} folders, {}",
             count(copied.files),
             count(copied.folders),
@@ -248,13 +247,13 @@ mod tests {
 
     #[test]
     fn times_are_all_of_one_width() {
-        let told = [0, 1, 1_000, 1_480].map(|ms| time_text(ms).expect("a time"));
+        let texts = [0, 1, 1_000, 1_480].map(|ms| time_text(ms).expect("a time"));
         let expected = [
             None,
             Some("1970-01-01T00:00:00.001Z"),
             Some("1970-01-01T00:00:01.000Z"),
             Some("1970-01-01T00:00:01.480Z"),
         ];
-        assert_eq!(told.each_ref().map(Option::as_deref), expected);
+        assert_eq!(texts.each_ref().map(Option::as_deref), expected);
     }
 }

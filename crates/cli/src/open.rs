@@ -6,85 +6,86 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use isomer_db::{Builder, Database, EngineKind, MasterKey, Memory};
 
-/// The memory that the command line gives; all databases that a command opens share it.
+/// The memory budget given on the command line; all databases of a command share it.
 static MEMORY: OnceLock<Memory> = OnceLock::new();
 
-/// Lets all databases that are opened from here on share so many bytes.
+/// Sets the shared memory budget of all databases that are opened from here on.
 pub fn set_memory(bytes: usize) {
-    // Only the command line sets it, once.
+    // Set at most once, from the command line.
     let _ = MEMORY.set(Memory::new(bytes));
 }
 
-/// The folder that queries may read files from, where the command line gives one.
+/// The folder that queries may read files from, if the command line gives one.
 static CSV_FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
 /// Lets the queries of all databases that are opened from here on read files of a folder.
 pub fn set_csv_folder(folder: PathBuf) {
-    // Only the command line sets it, once.
+    // Set at most once, from the command line.
     let _ = CSV_FOLDER.set(folder);
 }
 
-/// How much of the changes is kept for slow readers, where the command line says it.
+/// The limit on retained changes, if the command line gives one.
 static HOLD_CHANGES: OnceLock<u64> = OnceLock::new();
 
-/// A slow reader is waited for no longer than this.
+/// Maximum time for which changes are retained for a slow reader.
 const HOLD_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Lets all databases that are opened from here on keep so many bytes of changes for slow readers.
+/// Sets the limit on retained changes of all databases that are opened from here on.
 pub fn set_hold_changes(bytes: u64) {
-    // Only the command line sets it, once.
+    // Set at most once, from the command line.
     let _ = HOLD_CHANGES.set(bytes);
 }
 
 /// The engine that the command line gives.
 static ENGINE: OnceLock<EngineKind> = OnceLock::new();
 
-/// Engines that the command line can name.
+/// Storage engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// Our own log-structured engine
-    Store,
+    /// The LSM engine (in version 0.1.0: store)
+    #[value(alias = "store")]
+    Lsm,
     /// redb
     Redb,
-    /// In memory: nothing is kept
+    /// In memory: nothing is stored on disk
     Memory,
 }
 
 impl From<Engine> for EngineKind {
     fn from(engine: Engine) -> Self {
         match engine {
-            Engine::Store => Self::Store,
+            Engine::Lsm => Self::Lsm,
             Engine::Redb => Self::Redb,
             Engine::Memory => Self::Memory,
         }
     }
 }
 
-/// Lets all databases that are opened from here on be of an engine.
+/// Sets the engine of all databases that are opened from here on.
 pub fn set_engine(engine: EngineKind) {
-    // Only the command line sets it, once.
+    // Set at most once, from the command line.
     let _ = ENGINE.set(engine);
 }
 
-/// How long versions are kept, where the command line says it.
+/// Retention time of versions, if the command line gives one.
 static KEEP_VERSIONS: OnceLock<Duration> = OnceLock::new();
 
-/// Lets all databases that are opened from here on keep versions for so long.
+/// Sets the retention time of versions of all databases that are opened from here on.
 pub fn set_keep_versions(time: Duration) {
-    // Only the command line sets it, once.
+    // Set at most once, from the command line.
     let _ = KEEP_VERSIONS.set(time);
 }
 
-/// How fast work in the background may write, where the command line says it.
+/// Limit on background writes, if the command line gives one.
 static BACKGROUND_RATE: OnceLock<u64> = OnceLock::new();
 
-/// Lets all databases that are opened from here on write in the background at most so many bytes per second.
+/// Limits the background writes of all databases that are opened from here on, in bytes per second.
 pub fn set_background_rate(bytes_per_second: u64) {
-    // Only the command line sets it, once.
+    // Set at most once, from the command line.
     let _ = BACKGROUND_RATE.set(bytes_per_second);
 }
 
@@ -96,17 +97,17 @@ pub fn engine() -> EngineKind {
 /// The environment variable that may hold the key of encrypted databases.
 pub const KEY_VARIABLE: &str = "ISOMER_KEY";
 
-/// The file that the command line names for the key.
+/// The key file given on the command line.
 static KEY_FILE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Lets all databases that are opened from here on be encrypted with the key in a file.
+/// Sets the key file of all databases that are opened from here on.
 pub fn set_key_file(file: PathBuf) {
-    // Only the command line sets it, once.
+    // Set at most once, from the command line.
     let _ = KEY_FILE.set(file);
 }
 
-/// The key of encrypted databases, where one is given: in a file, else in the environment. Never an argument: others on
-/// the machine can read those.
+/// The key of encrypted databases, if one is given: in a file, otherwise in the environment. Never an argument, because
+/// other users of the machine can read arguments.
 pub fn key() -> Result<Option<MasterKey>> {
     match KEY_FILE.get() {
         Some(file) => Ok(Some(MasterKey::from_file(file)?)),
@@ -117,7 +118,7 @@ pub fn key() -> Result<Option<MasterKey>> {
     }
 }
 
-/// How databases in directories are opened here.
+/// A builder with the options of the command line.
 pub fn keyed_builder() -> Result<Builder> {
     let builder = builder();
     Ok(match key()? {
@@ -126,7 +127,7 @@ pub fn keyed_builder() -> Result<Builder> {
     })
 }
 
-/// How databases are opened here, but for their key.
+/// Like [`builder`], but without the key.
 pub fn builder() -> Builder {
     let builder = match MEMORY.get() {
         Some(memory) => Database::builder().shared_memory(memory),
@@ -154,7 +155,7 @@ pub fn builder() -> Builder {
     }
 }
 
-/// How databases are opened that share one budget, also where the command line gives none.
+/// A builder for databases that share one budget, even if the command line gives none.
 pub fn shared_builder() -> Builder {
     match MEMORY.get() {
         Some(_) => builder(),
@@ -162,14 +163,30 @@ pub fn shared_builder() -> Builder {
     }
 }
 
-/// Opens a database, or makes it.
+/// Opens a database; creates it if there is none.
 pub fn open(path: &Path) -> Result<Database> {
     Ok(keyed_builder()?.open(path)?)
 }
 
-/// Opens a database that must be there.
+/// Opens an existing database.
 pub fn open_existing(path: &Path) -> Result<Database> {
-    Ok(keyed_builder()?.create(false).open(path)?)
+    let opened = keyed_builder()?.create(false).open(path);
+    opened.map_err(|error| match path.try_exists() {
+        Ok(false) => missing(path),
+        _ => error.into(),
+    })
+}
+
+/// The error for a path without a database: unlike the library's it names the commands that create one.
+fn missing(path: &Path) -> anyhow::Error {
+    let (path, argument) = (
+        path.display(),
+        crate::export::quoted(&path.display().to_string()),
+    );
+    anyhow!(
+        "there is no database at `{path}`: check the path, or create it with \
+         `isomer shell {argument}` or `isomer import {argument} …`"
+    )
 }
 
 /// Opens an empty database in memory.
@@ -179,7 +196,7 @@ pub fn open_in_memory() -> Result<Database> {
 
 /// A number of bytes: `64MiB`, `1.5 GiB`, `500MB`, `1073741824`.
 pub fn parse_bytes(text: &str) -> Result<usize, String> {
-    let wrong = || format!("`{text}` is no size: write 512MiB, 2GiB, 500MB or a number of bytes");
+    let wrong = || format!("invalid size `{text}`: write 512MiB, 2GiB, 500MB or a number of bytes");
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -197,7 +214,7 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
         _ => return Err(wrong()),
     };
     let bytes = number * unit as f64;
-    // Exact far beyond any memory.
+    // Exact far beyond any memory size.
     if bytes < 1.0 || bytes > (1_u64 << 52) as f64 {
         return Err(wrong());
     }

@@ -1,6 +1,10 @@
 //! Results as tables, JSON, JSON lines and CSV.
 
-use std::{io::Write, sync::Arc};
+use std::{
+    io::Write,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -10,7 +14,7 @@ use isomer_db::{Counters, Node, Relationship, Row, Value, json, temporal};
 
 use crate::style::{colours, counted};
 
-/// How results are printed.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// A table for people.
@@ -23,17 +27,48 @@ pub enum Mode {
     Csv,
 }
 
-/// Rows that a table shows at most before it says that there are more.
+/// Maximum number of rows that a table shows.
 pub const TABLE_ROWS: usize = 1_000;
+/// Bytes of the texts in it: it is laid out in memory, several times as large.
+const TABLE_BYTES: usize = 2 << 20;
+/// Bytes of one text in it; a longer one is cut.
+const CELL_BYTES: usize = 256 << 10;
 
-/// Prints rows as they come; a table gathers its rows first.
+/// Prints rows as they arrive; a table buffers its rows first.
 pub struct Printer<'w> {
     out: &'w mut dyn Write,
     mode: Mode,
     columns: Vec<Arc<str>>,
-    table: Vec<Row>,
+    table: Grid,
     max_rows: usize,
     rows: u64,
+}
+
+/// The texts of a table.
+#[derive(Default)]
+struct Grid {
+    rows: Vec<Vec<String>>,
+    bytes: usize,
+    /// Columns in which something is neither a number nor null.
+    texts: Vec<bool>,
+}
+
+impl Grid {
+    fn push(&mut self, values: &[Value]) {
+        self.texts.resize(values.len(), false);
+        let cells = values.iter().zip(&mut self.texts);
+        let cells = cells.map(|(value, is_text)| {
+            *is_text |= !value.is_number() && !value.is_null();
+            cell(value)
+        });
+        let cells: Vec<String> = cells.collect();
+        self.bytes += cells.iter().map(String::len).sum::<usize>();
+        self.rows.push(cells);
+    }
+
+    fn is_full(&self, max_rows: usize) -> bool {
+        self.rows.len() >= max_rows || self.bytes >= TABLE_BYTES
+    }
 }
 
 impl<'w> Printer<'w> {
@@ -48,7 +83,7 @@ impl<'w> Printer<'w> {
             out,
             mode,
             columns: columns.to_vec(),
-            table: Vec::new(),
+            table: Grid::default(),
             max_rows,
             rows: 0,
         };
@@ -68,7 +103,7 @@ impl<'w> Printer<'w> {
     pub fn row(&mut self, row: Row) -> Result<()> {
         self.rows += 1;
         match self.mode {
-            Mode::Table if self.table.len() < self.max_rows => self.table.push(row),
+            Mode::Table if !self.table.is_full(self.max_rows) => self.table.push(row.values()),
             Mode::Table => {}
             Mode::Json => {
                 let comma = if self.rows == 1 { "\n " } else { ",\n " };
@@ -90,12 +125,13 @@ impl<'w> Printer<'w> {
                 writeln!(self.out, "(no rows)")?;
             }
             Mode::Table if !self.columns.is_empty() => {
-                writeln!(self.out, "{}", table(&self.columns, &self.table, None))?;
-                if self.rows > self.table.len() as u64 {
+                let shown = self.table.rows.len() as u64;
+                writeln!(self.out, "{}", laid_out(&self.columns, self.table, None))?;
+                if self.rows > shown {
                     writeln!(
                         self.out,
                         "{} more: add LIMIT, or use another --format",
-                        counted(self.rows - self.table.len() as u64, "row")
+                        counted(self.rows - shown, "row")
                     )?;
                 }
             }
@@ -108,7 +144,7 @@ impl<'w> Printer<'w> {
     }
 }
 
-/// What a query changed, for people; `None` where it changed nothing.
+/// The changes of a query, for display; `None` if there are none.
 pub fn changes(counters: &Counters) -> Option<String> {
     let changes: Vec<String> = counters
         .changes()
@@ -142,8 +178,15 @@ fn change(what: &str, number: u64) -> String {
     }
 }
 
-/// A table as wide as the terminal, or at most `max_width`, with rules for people who look and plain ASCII for those who redirect.
+/// A table as wide as the terminal, or at most `max_width`, with box-drawing characters on a terminal and plain ASCII
+/// in redirected output.
 pub fn table(columns: &[Arc<str>], rows: &[Row], max_width: Option<u16>) -> String {
+    let mut grid = Grid::default();
+    rows.iter().for_each(|row| grid.push(row.values()));
+    laid_out(columns, grid, max_width)
+}
+
+fn laid_out(columns: &[Arc<str>], grid: Grid, max_width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(if colours() {
         presets::UTF8_FULL_CONDENSED
@@ -157,19 +200,11 @@ pub fn table(columns: &[Arc<str>], rows: &[Row], max_width: Option<u16>) -> Stri
             .set_width(width);
     }
     table.set_header(columns.iter().map(|name| name.to_string()));
-    for row in rows {
-        table.add_row(row.values().iter().map(text));
+    for row in grid.rows {
+        table.add_row(row);
     }
-    for at in 0..columns.len() {
-        let numbers = rows.iter().all(|row| {
-            row.values()
-                .get(at)
-                .is_some_and(|value| value.is_number() || value.is_null())
-        });
-        if numbers
-            && !rows.is_empty()
-            && let Some(column) = table.column_mut(at)
-        {
+    for (at, is_text) in grid.texts.iter().enumerate() {
+        if !is_text && let Some(column) = table.column_mut(at) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -177,36 +212,84 @@ pub fn table(columns: &[Arc<str>], rows: &[Row], max_width: Option<u16>) -> Stri
 }
 
 fn terminal_width() -> Option<u16> {
-    use std::io::IsTerminal;
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    rustix::termios::tcgetwinsize(std::io::stdout())
-        .ok()
-        .map(|size| size.ws_col)
+    terminal_size::terminal_size_of(std::io::stdout())
+        .map(|(width, _)| width.0)
         .filter(|width| *width >= 20)
 }
 
-/// A value as the language writes it, for people.
+/// A value in the syntax of the query language, for display.
 pub fn text(value: &Value) -> String {
-    let mut out = String::new();
+    let mut out = Shown {
+        text: String::new(),
+        most: usize::MAX,
+    };
     write_text(value, true, &mut out);
-    out
+    out.text
 }
 
-/// `outer` strings stand without quotes.
-fn write_text(value: &Value, outer: bool, out: &mut String) {
+/// The same for a table, where a long text is cut.
+fn cell(value: &Value) -> String {
+    let mut out = Shown {
+        text: String::new(),
+        most: CELL_BYTES,
+    };
+    write_text(value, true, &mut out);
+    if out.is_full() {
+        let end = out.text.floor_char_boundary(CELL_BYTES);
+        out.text.truncate(end);
+        out.text
+            .push_str("… (cut: use another --format for all of it)");
+    }
+    out.text
+}
+
+/// A text that is written until it is as long as it may be, about.
+struct Shown {
+    text: String,
+    most: usize,
+}
+
+impl Shown {
+    fn is_full(&self) -> bool {
+        self.text.len() > self.most
+    }
+}
+
+impl Deref for Shown {
+    type Target = String;
+
+    fn deref(&self) -> &String {
+        &self.text
+    }
+}
+
+impl DerefMut for Shown {
+    fn deref_mut(&mut self) -> &mut String {
+        &mut self.text
+    }
+}
+
+/// `outer` strings are not quoted.
+fn write_text(value: &Value, outer: bool, out: &mut Shown) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
         Value::Int(number) => out.push_str(&number.to_string()),
         Value::Float(number) => out.push_str(&format!("{number:?}")),
-        Value::String(text) if outer => text
-            .chars()
-            .for_each(|character| push_shown(character, out)),
+        Value::String(text) if outer => {
+            for character in text.chars() {
+                if out.is_full() {
+                    break;
+                }
+                push_shown(character, out);
+            }
+        }
         Value::String(text) => {
             out.push('\'');
             for character in text.chars() {
+                if out.is_full() {
+                    break;
+                }
                 match character {
                     '\'' => out.push_str("\\'"),
                     '\\' => out.push_str("\\\\"),
@@ -228,6 +311,9 @@ fn write_text(value: &Value, outer: bool, out: &mut String) {
         Value::List(items) => {
             out.push('[');
             for (at, item) in items.iter().enumerate() {
+                if out.is_full() {
+                    break;
+                }
                 if at > 0 {
                     out.push_str(", ");
                 }
@@ -241,6 +327,9 @@ fn write_text(value: &Value, outer: bool, out: &mut String) {
         Value::Path(path) => {
             write_node(&path.nodes[0], out);
             for (at, relationship) in path.relationships.iter().enumerate() {
+                if out.is_full() {
+                    break;
+                }
                 let forth = relationship.source == path.nodes[at].id;
                 out.push_str(if forth { "-" } else { "<-" });
                 write_relationship(relationship, out);
@@ -263,7 +352,7 @@ fn write_text(value: &Value, outer: bool, out: &mut String) {
     }
 }
 
-/// Characters that would move the cursor of a terminal are shown by their number.
+/// Control characters are escaped, because they would move the terminal's cursor.
 fn push_shown(character: char, out: &mut String) {
     match character {
         '\n' | '\t' => out.push(character),
@@ -274,9 +363,12 @@ fn push_shown(character: char, out: &mut String) {
     }
 }
 
-fn write_map(map: &isomer_db::Map, out: &mut String) {
+fn write_map(map: &isomer_db::Map, out: &mut Shown) {
     out.push('{');
     for (at, (name, value)) in map.iter().enumerate() {
+        if out.is_full() {
+            break;
+        }
         if at > 0 {
             out.push_str(", ");
         }
@@ -287,7 +379,7 @@ fn write_map(map: &isomer_db::Map, out: &mut String) {
     out.push('}');
 }
 
-fn write_node(node: &Node, out: &mut String) {
+fn write_node(node: &Node, out: &mut Shown) {
     out.push('(');
     if let Some(content) = &node.content {
         for label in content.labels.iter() {
@@ -306,7 +398,7 @@ fn write_node(node: &Node, out: &mut String) {
     out.push(')');
 }
 
-fn write_relationship(relationship: &Relationship, out: &mut String) {
+fn write_relationship(relationship: &Relationship, out: &mut Shown) {
     out.push('[');
     if let Some(content) = &relationship.content {
         out.push(':');
@@ -336,7 +428,7 @@ pub fn object(row: &Row) -> Result<String> {
     Ok(out)
 }
 
-/// A value as a cell of CSV: nothing for null, quotes around an empty text, JSON for what is nested.
+/// A value as a CSV cell: empty for null, quotes around an empty string, JSON for nested values.
 pub fn csv_value(value: &Value) -> Result<String> {
     Ok(match value {
         Value::Null => String::new(),
@@ -350,10 +442,10 @@ pub fn csv_value(value: &Value) -> Result<String> {
     })
 }
 
-/// Quotes a text where CSV needs it.
+/// Quotes a text if CSV requires it.
 pub fn csv_cell(text: &str) -> String {
     let needs_quotes = text.contains([',', '"', '\n', '\r'])
-        || text.starts_with(['#', ' '])
+        || text.starts_with(['#', ' ', '\u{feff}'])
         || text.ends_with(' ');
     if needs_quotes {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -377,6 +469,18 @@ mod tests {
         );
         assert_eq!(text(&"a\u{1b}[31m".into()), "a\\u{1b}[31m");
         assert_eq!(text(&vec![1u8, 255].into()), "0x01ff");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_in_a_table_only() {
+        let long = Value::from("ä".repeat(CELL_BYTES));
+        assert_eq!(text(&long).len(), 2 * CELL_BYTES);
+        let nested: Value = vec![long.clone(); 8].into();
+        for value in [long, nested] {
+            let cell = cell(&value);
+            assert!(cell.ends_with("use another --format for all of it)"));
+            assert!(cell.len() < CELL_BYTES + 64);
+        }
     }
 
     #[test]

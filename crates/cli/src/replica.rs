@@ -1,17 +1,19 @@
 //! `isomer replica` and `isomer sync`.
 
 use std::{
-    collections::BTreeSet,
     io::IsTerminal,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::data::{REPLICATION_RANGES, ReplicatedSpace};
-use isomer_db::{Database, jiff::Timestamp};
-use isomer_sync::{PeerInfo, add_peer, connect, peers, remove_peer, scrub, sync_once};
+use isomer_db::data::{DataStore, REPLICATION_RANGES, ReplicatedSpace};
+use isomer_db::{Database, Value, jiff::Timestamp, json};
+use isomer_sync::{
+    Exchanged, NO_REPLICA, PeerInfo, accept_clock, accepted_text, add_peer, connect, kept_text,
+    peers, remove_peer, report, scrub, space_text, sync_once,
+};
 
 use crate::{
     open,
@@ -38,14 +40,14 @@ pub struct ReplicaOptions {
 enum ReplicaCommand {
     /// Adds a peer to exchange transactions with
     Add {
-        /// The database; made where it is not there
+        /// The database; created if it is missing
         db: PathBuf,
-        /// Folder or URL of the other one
+        /// Folder or URL of the peer
         peer: String,
-        /// File with the token that the server is shown; else ISOMER_PEER_TOKEN
+        /// File with the token for the peer's server; default: ISOMER_PEER_TOKEN
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
-        /// Certificates that are trusted, PEM
+        /// Trusted certificates, PEM
         #[arg(long, value_name = "FILE")]
         certificates: Option<PathBuf>,
     },
@@ -54,65 +56,101 @@ enum ReplicaCommand {
         /// The database
         db: PathBuf,
     },
-    /// Forgets a peer; what was exchanged stays
+    /// Removes a peer; exchanged data stays
     Remove {
         /// The database
         db: PathBuf,
         /// Folder or URL
         peer: String,
     },
-    /// Stops waiting for a replica that never comes back: it is not let in any more
+    /// Removes a replica that never comes back: the log is not kept for it, and it is not admitted any more
     Evict {
         /// The database
         db: PathBuf,
-        /// Its id, as `status` shows it
+        /// Its id, as shown by `status`
         id: String,
     },
-    /// Says how long transactions are kept for a replica that does not come; one that stays away longer comes back by a snapshot
+    /// Sets how long transactions are kept for an absent replica; one that stays away longer is sent a snapshot
     Retain {
         /// The database
         db: PathBuf,
-        /// For so many days; 0 for ever
+        /// Number of days; 0 for no limit
         days: u64,
     },
-    /// Lets relationships of a type that are made here from now on keep their ends, whoever deletes them elsewhere meanwhile
+    /// Lets new relationships of a type keep their ends even if another replica deletes these concurrently
     Keep {
         /// The database
         db: PathBuf,
         /// The type
         #[arg(value_name = "TYPE")]
         rel_type: String,
-        /// Lets them not keep their ends any more
+        /// Ends this rule
         #[arg(long)]
         off: bool,
     },
-    /// Says that only a part of a database is replicated, before it has a peer; without options, which part that is
+    /// Restricts replication to a part of a database, before it has a peer; without options, shows that part
     #[command(after_help = "Example:
   isomer replica space laptop.db --name team --label Task --label Person --bucket settings
 
-Nodes that are made with one of the labels are in the space, relationships between them (of the types that are named, or of all), and
-the buckets. All replicas declare the same; an empty one takes the space of whomever it hears of first.")]
+The space contains nodes that are created with one of the labels, relationships between them (of the named types, or of all types), and
+the buckets. All replicas must declare the same space; an empty one adopts the space of its first peer.")]
     Space {
-        /// The database; made where it is not there
+        /// The database; created if it is missing
         db: PathBuf,
-        /// What it is called
+        /// Name of the part
         #[arg(long)]
         name: Option<String>,
         /// A label
         #[arg(long = "label", value_name = "LABEL", requires = "name")]
         labels: Vec<String>,
-        /// A type of relationships; all where none is named
+        /// A relationship type; all types if none is named
         #[arg(long = "type", value_name = "TYPE", requires = "name")]
         rel_types: Vec<String>,
         /// A bucket
         #[arg(long = "bucket", value_name = "BUCKET", requires = "name")]
         buckets: Vec<String>,
     },
-    /// Says who this replica is and how its peers are
+    /// Accepts transactions that another replica stamped with a clock that was ahead, and exchanges with it
+    #[command(after_help = "Examples:
+  isomer replica accept-clock laptop.db /backup/disk/people.db
+  isomer replica accept-clock laptop.db --until 2026-12-01T00:00:00Z
+
+A transaction that is stamped more than five minutes ahead of this database's clock is held back, with all that follows it, until the
+clock has caught up. This command applies the peer's transactions immediately; stamps do not change. Each replica accepts separately.
+See docs/convergence.md.")]
+    AcceptClock(AcceptOptions),
+    /// Shows this replica's name and its peers, why one does not advance, and what to do
     Status {
         /// The database
         db: PathBuf,
+        /// Output format
+        #[arg(long, value_enum, default_value_t = StatusFormat::Text)]
+        format: StatusFormat,
     },
+}
+
+/// Options of `isomer replica accept-clock`.
+#[derive(Clone, Debug, Args)]
+struct AcceptOptions {
+    /// The database that holds back transactions
+    db: PathBuf,
+    /// Folder or URL of one of its peers; all if none is named
+    peer: Option<String>,
+    /// Accepts stamps up to this time, without an exchange
+    #[arg(long, value_name = "TIME", conflicts_with = "peer")]
+    until: Option<Timestamp>,
+    /// Accepts no stamps ahead of the clock any more; applied transactions stay
+    #[arg(long, conflicts_with_all = ["peer", "until"])]
+    none: bool,
+}
+
+/// Output format of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StatusFormat {
+    /// Text
+    Text,
+    /// One JSON object for programs; null for a database that is not a replica
+    Json,
 }
 
 /// Options of `isomer sync`.
@@ -137,7 +175,7 @@ enum SyncCommand {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Compares all that a database and its peers hold, and brings back what one of them has lost
+    /// Compares all data of a database and its peers, and restores what one of them has lost
     Scrub {
         /// The database
         db: PathBuf,
@@ -164,7 +202,7 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
                 certificates.as_deref(),
             )?;
             db.close()?;
-            line(&format!("{} is a peer now", peer.name))?;
+            line(&format!("added the peer {}", peer.name))?;
         }
         ReplicaCommand::List { db } => {
             let db = open::open_existing(db)?;
@@ -178,9 +216,9 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
             let was = remove_peer(&db.store()?, peer)?;
             db.close()?;
             if !was {
-                bail!("{peer} is no peer: see `isomer replica list`");
+                bail!("{peer} is not a peer: see `isomer replica list`");
             }
-            line(&format!("{peer} is no peer any more"))?;
+            line(&format!("removed the peer {peer}"))?;
         }
         ReplicaCommand::Evict { db, id } => {
             let db = open::open_existing(db)?;
@@ -192,13 +230,15 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
             };
             store.evict_member(&member.id)?;
             db.close()?;
-            line(&format!("nobody waits for {id} any more"))?;
+            line(&format!(
+                "removed the replica {id}: the log is not kept for it any more"
+            ))?;
         }
         ReplicaCommand::Retain { db, days } => {
             let db = open::open_existing(db)?;
             db.store()?.keep_log(days.saturating_mul(DAY_MS))?;
             db.close()?;
-            line(&kept(days.saturating_mul(DAY_MS)))?;
+            line(&kept_text(days.saturating_mul(DAY_MS)))?;
         }
         ReplicaCommand::Keep { db, rel_type, off } => {
             let db = open::open_existing(db)?;
@@ -227,13 +267,14 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
                     buckets: buckets.iter().cloned().collect(),
                 })?;
             }
-            let told = told_space(store.replicated_space().as_ref());
+            let text = space_text(store.replicated_space().as_ref());
             db.close()?;
-            line(&told)?;
+            line(&text)?;
         }
-        ReplicaCommand::Status { db } => {
+        ReplicaCommand::AcceptClock(options) => accept(options)?,
+        ReplicaCommand::Status { db, format } => {
             let db = open::open_existing(db)?;
-            status(&db)?;
+            status(&db, *format)?;
             db.close()?;
         }
     }
@@ -245,120 +286,66 @@ fn is_same(db: &Path, peer: &str) -> bool {
     one.is_ok() && one.ok() == other.ok()
 }
 
-fn status(db: &Database) -> Result<()> {
-    let store = db.store()?;
-    if !store.is_replicated() {
-        line("this database is no replica: `isomer replica add` makes it one")?;
-        return Ok(());
-    }
-    let status = store.replication_status()?;
-    line(&format!("replica {}", status.name))?;
-    line(&format!(
-        "{} in the log, {} waiting to be resolved",
-        counted(status.log_entries, "transaction"),
-        counted(status.conflicts, "conflict")
-    ))?;
-    if status.space.is_some() {
-        line(&told_space(status.space.as_ref()))?;
-    }
-    line(&kept(store.log_kept_ms()))?;
-    if status.names * 4 > status.most_names * 3 {
-        line(&format!(
-            "{} of {} names of replicas are used (each crash that is followed by a write takes one): when none is left, whoever needs a new one is refused; export and import begin a replication anew",
-            status.names, status.most_names
-        ))?;
-    }
-    if status.joins_served > 0 {
-        line(&format!(
-            "{} this one's state, the first for {} s: what they read is not cleaned up meanwhile",
-            match status.joins_served {
-                1 => "1 replica is joining".to_owned(),
-                many => format!("{many} replicas are joining"),
-            },
-            status.served_ms / 1000
-        ))?;
-    }
-    for keeper in store.endpoint_keepers() {
-        line(&format!(
-            "new relationships {} keep their ends",
-            keeper.rel_type
-        ))?;
-    }
-    for peer in peers(&store)? {
-        line(&format!("{}: {}", peer.name, told(&peer)))?;
-    }
-    for member in store.replica_members()? {
-        let state = match (member.is_evicted, member.lacks) {
-            (true, _) => "evicted".to_owned(),
-            (false, lacks) if member.is_away => format!(
-                "away, as it lacked {} for too long (it comes back by a snapshot)",
-                counted(lacks, "transaction")
-            ),
-            (false, 0) => "had everything".to_owned(),
-            (false, lacks) => format!("lacked {}", counted(lacks, "transaction")),
-        };
-        line(&format!(
-            "member {}: {state} when it was heard of {}",
-            hex(&member.id),
-            at(member.heard_ms)
-        ))?;
+fn status(db: &Database, format: StatusFormat) -> Result<()> {
+    let found = report(&db.store()?)?;
+    match (found, format) {
+        (None, StatusFormat::Text) => {
+            line(NO_REPLICA)?;
+        }
+        (Some(report), StatusFormat::Text) => {
+            report.lines().iter().try_for_each(|text| line(text))?;
+        }
+        (found, StatusFormat::Json) => {
+            let value = found.map_or(Value::Null, |report| report.value());
+            line(&json::to_string(&value)?)?;
+        }
     }
     Ok(())
 }
 
-/// What is replicated, in words.
-fn told_space(space: Option<&ReplicatedSpace>) -> String {
-    let Some(space) = space else {
-        return "all of the database is replicated".to_owned();
+/// The limit on stamps ahead of the clock, from the options of `accept-clock`.
+fn accept(options: &AcceptOptions) -> Result<()> {
+    let db = open::open_existing(&options.db)?;
+    let store = db.store()?;
+    let until_ms = match &options.until {
+        Some(time) => Some(time.as_millisecond().max(0).unsigned_abs()),
+        None => options.none.then_some(0),
     };
-    let listed = |what: &str, names: &BTreeSet<String>| match names.is_empty() {
-        true => String::new(),
-        false => {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            format!(", {what} {}", names.join(" "))
+    if let Some(until_ms) = until_ms {
+        store.accept_clock(until_ms)?;
+        db.close()?;
+        line(&accepted(until_ms))?;
+        return Ok(());
+    }
+    let builder = open::keyed_builder()?;
+    let mut failed = Vec::new();
+    for peer in chosen(&store, options.peer.as_deref())? {
+        match accept_clock(&store, &peer, &builder, &mut |_| ()) {
+            Ok((done, latest_ms)) => {
+                exchanged(&peer, &done)?;
+                match latest_ms {
+                    Some(latest_ms) => line(&accepted(latest_ms))?,
+                    None => line("no transaction was stamped ahead of the clock")?,
+                }
+                failed.extend(done.held_text());
+            }
+            Err(error) => failed.push(error.to_string()),
         }
-    };
-    format!(
-        "the space {} is replicated{}{}{}",
-        space.name,
-        listed("labels", &space.labels),
-        listed("types", &space.rel_types),
-        listed("buckets", &space.buckets)
-    )
+    }
+    db.close()?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!("{}", failed.join("; ")),
+    }
 }
 
-/// How long the log is kept, in words.
-fn kept(ms: u64) -> String {
-    match ms / DAY_MS {
-        0 if ms == 0 => "transactions are kept until every member has them".to_owned(),
-        days => format!(
-            "transactions are kept {} for a member that does not come",
-            counted(days, "day")
-        ),
-    }
+fn accepted(until_ms: u64) -> String {
+    let text = accepted_text(until_ms);
+    text.unwrap_or_else(|| "no transactions stamped ahead of the clock are accepted".to_owned())
 }
 
 fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn at(ms: u64) -> String {
-    match Timestamp::from_millisecond(ms as i64) {
-        Ok(time) if ms > 0 => format!("at {time:.0}"),
-        _ => "from others".to_owned(),
-    }
-}
-
-fn told(peer: &PeerInfo) -> String {
-    let when = match peer.state.exchanged_ms {
-        0 => "never exchanged".to_owned(),
-        ms => format!("last exchanged {}", at(ms)),
-    };
-    match (&peer.state.error, peer.state.is_quarantined) {
-        (None, _) => when,
-        (Some(error), false) => format!("{when}; then: {error}"),
-        (Some(error), true) => format!("{when}; QUARANTINED: {error}"),
-    }
 }
 
 /// Runs `isomer sync`.
@@ -369,17 +356,7 @@ pub fn sync(options: &SyncOptions) -> Result<()> {
     };
     let db = open::open_existing(db)?;
     let store = db.store()?;
-    let mut all = peers(&store)?;
-    if let Some(only) = peer {
-        let absolute = std::path::absolute(only).unwrap_or_else(|_| only.into());
-        all.retain(|peer| peer.name == *only || Path::new(&peer.name) == absolute);
-        if all.is_empty() {
-            bail!("{only} is no peer: see `isomer replica list`");
-        }
-    }
-    if all.is_empty() {
-        bail!("there is no peer: add one with `isomer replica add`");
-    }
+    let all = chosen(&store, peer.as_deref())?;
     let builder = open::keyed_builder()?;
     let mut failed = 0;
     for peer in &all {
@@ -395,29 +372,55 @@ pub fn sync(options: &SyncOptions) -> Result<()> {
         });
         bar.finish_and_clear();
         match done {
-            Ok(done) => line(&format!(
-                "{}: {} received, {} sent, {}, {}",
-                peer.name,
-                counted(done.received, "transaction"),
-                count(done.sent),
-                bytes(done.bytes),
-                duration(done.time)
-            ))?,
+            Ok(done) => {
+                exchanged(peer, &done)?;
+                if let Some(held) = done.held_text() {
+                    failed += 1;
+                    report!("error: {}: {held}", peer.name);
+                }
+            }
             Err(error) => {
                 failed += 1;
-                eprintln!("error: {error}");
+                report!("error: {error}");
             }
         }
     }
     db.close()?;
     if failed > 0 {
         bail!(
-            "{} of {} could not be exchanged with",
+            "the exchange with {} of {} is incomplete: `isomer replica status` says what to do",
             failed,
             counted(all.len() as u64, "peer")
         );
     }
     Ok(())
+}
+
+/// All peers of a database, or the named one.
+fn chosen(store: &DataStore, only: Option<&str>) -> Result<Vec<PeerInfo>> {
+    let mut all = peers(store)?;
+    if let Some(only) = only {
+        let absolute = std::path::absolute(only).unwrap_or_else(|_| only.into());
+        all.retain(|peer| peer.name == *only || Path::new(&peer.name) == absolute);
+        if all.is_empty() {
+            bail!("{only} is not a peer: see `isomer replica list`");
+        }
+    }
+    if all.is_empty() {
+        bail!("there is no peer: add one with `isomer replica add`");
+    }
+    Ok(all)
+}
+
+fn exchanged(peer: &PeerInfo, done: &Exchanged) -> std::io::Result<()> {
+    line(&format!(
+        "{}: {} received, {} sent, {}, {}",
+        peer.name,
+        counted(done.received, "transaction"),
+        count(done.sent),
+        bytes(done.bytes),
+        duration(done.time)
+    ))
 }
 
 fn scrub_all(db: &Path) -> Result<()> {
@@ -431,9 +434,9 @@ fn scrub_all(db: &Path) -> Result<()> {
             "{}: {}",
             peer.name,
             match repaired {
-                0 => "holds the same".to_owned(),
+                0 => "identical".to_owned(),
                 repaired => format!(
-                    "{repaired} of {REPLICATION_RANGES} ranges differed; both hold the same now"
+                    "{repaired} of {REPLICATION_RANGES} ranges differed; both are identical now"
                 ),
             }
         ))?;

@@ -27,26 +27,26 @@ pub struct ServeOptions {
     /// Databases, each under the name of its folder, or as NAME=FOLDER
     #[arg(value_name = "DB")]
     pub databases: Vec<String>,
-    /// Makes the databases that are not there
+    /// Creates databases that are missing
     #[arg(long)]
     pub create: bool,
     #[command(flatten)]
     pub settings: SettingOptions,
 }
 
-/// Where settings come from.
+/// Sources of settings.
 #[derive(Clone, Debug, Args)]
 pub struct SettingOptions {
-    /// A file with settings [default: the one that ISOMER_CONFIG names, or none]
+    /// A file with settings [default: the one named by ISOMER_CONFIG, or none]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Address and port to listen on; beyond this machine only with users and TLS
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// Address and port for Neo4j's drivers (Bolt), such as 127.0.0.1:7687; nowhere unless given
+    /// Address and port for Neo4j's drivers (Bolt), such as 127.0.0.1:7687; disabled by default
     #[arg(long, value_name = "ADDRESS")]
     pub bolt: Option<String>,
-    /// Folder of users and tokens [default: `isomer-system` beside the first database]
+    /// Folder of users and tokens [default: `isomer-system` next to the first database]
     #[arg(long, value_name = "DIR")]
     pub system: Option<String>,
     /// Certificate chain, PEM
@@ -55,13 +55,13 @@ pub struct SettingOptions {
     /// Private key, PEM
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<String>,
-    /// Everybody who reaches the server may do everything
+    /// Disables authentication: every client may do everything
     #[arg(long)]
     pub without_authentication: bool,
-    /// Listen beyond this machine even without users or TLS
+    /// Listens beyond this machine even without users or TLS
     #[arg(long)]
     pub expose_without_protection: bool,
-    /// Any setting, several times
+    /// Any setting; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
@@ -72,7 +72,7 @@ impl SettingOptions {
         let named = std::env::var_os("ISOMER_CONFIG").map(PathBuf::from);
         if let Some(path) = self.config.clone().or(named) {
             let text = std::fs::read_to_string(&path)
-                .with_context(|| format!("{} cannot be read", path.display()))?;
+                .with_context(|| format!("cannot read {}", path.display()))?;
             layers.add_file(&path, &text)?;
         }
         layers.add_environment(std::env::vars_os().filter_map(|(name, value)| {
@@ -123,12 +123,12 @@ pub fn command(options: &ServeOptions) -> Result<()> {
         .iter()
         .map(|given| database(given))
         .collect();
-    // A variable is not seen by others in the list of processes, as an argument would be.
+    // Unlike arguments, variables are not visible to others in the list of processes.
     served.admin_password = std::env::var("ISOMER_ADMIN_PASSWORD").ok();
     Ok(run(served)?)
 }
 
-/// A database as it stands on the command line: its name, where that is said, and its folder.
+/// A database on the command line: its name, if given, and its folder.
 fn database(given: &str) -> (Option<String>, PathBuf) {
     match given.split_once('=') {
         Some((name, path)) if !name.contains('/') => (Some(name.to_owned()), path.into()),
@@ -147,18 +147,18 @@ pub struct ConfigOptions {
     pub what: ConfigCommand,
 }
 
-/// What is done with settings.
+/// Actions on settings.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Prints all settings as a configuration file
     Print {
-        /// Says where each comes from
+        /// Shows the source of each setting
         #[arg(long)]
         origin: bool,
         #[command(flatten)]
         settings: SettingOptions,
     },
-    /// Says whether the settings are understood
+    /// Checks whether the settings are valid
     Check {
         #[command(flatten)]
         settings: SettingOptions,
@@ -171,18 +171,18 @@ pub fn config(options: &ConfigOptions) -> Result<()> {
         ConfigCommand::Print { origin, settings } => {
             let layers = settings.layers()?;
             print(&layers, *origin)?;
-            // What is printed shows where a wrong value comes from; the server would refuse it.
+            // Printing shows the source of an invalid value, which the server would refuse.
             layers.config()?;
             Ok(())
         }
         ConfigCommand::Check { settings } => {
             settings.layers()?.config()?;
-            Ok(style::line("the settings are understood")?)
+            Ok(style::line("the settings are valid")?)
         }
     }
 }
 
-/// All settings as a file that can be read again, each with what it is for.
+/// All settings as a file that can be read again, each with its description.
 fn print(layers: &Layers, with_origin: bool) -> Result<()> {
     let mut table = "";
     for (setting, value, origin) in layers.all() {

@@ -5,8 +5,8 @@ use std::{fmt::Write as _, path::PathBuf};
 use anyhow::Result;
 use clap::Args;
 use isomer_db::{
-    Database, MemoryKind,
-    data::{Access, Catalog, ConstraintKind, GraphRead, IndexState},
+    Database, MemoryKind, ProcessMemory,
+    data::{Access, Catalog, ConstraintKind, GraphRead, IndexState, ValueType},
 };
 
 use crate::{
@@ -41,7 +41,11 @@ pub fn command(options: &StatsOptions) -> Result<()> {
             count(statistics.stream_entries),
         ),
     ];
-    lines.extend(statistics.details.into_iter().map(told));
+    let details = statistics
+        .details
+        .into_iter()
+        .filter(|(_, value)| says_something(value));
+    lines.extend(details.map(displayed));
     write_lines(&mut text, &lines);
     let views = views(&db)?;
     if !views.is_empty() {
@@ -54,8 +58,13 @@ pub fn command(options: &StatsOptions) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// A figure of the engine, for people: sizes in units, no underscores.
-fn told((name, value): (String, String)) -> (String, String) {
+/// Whether a metric of the engine is worth a line: not zero, and not a level without runs.
+fn says_something(value: &str) -> bool {
+    value != "0" && !value.starts_with("0 ")
+}
+
+/// A metric of the engine, for display: sizes in units, no underscores.
+fn displayed((name, value): (String, String)) -> (String, String) {
     let number = value.parse().ok();
     match (name.strip_suffix("_bytes"), number) {
         (Some(of), Some(size)) => (of.replace('_', " "), bytes(size)),
@@ -64,7 +73,7 @@ fn told((name, value): (String, String)) -> (String, String) {
     }
 }
 
-/// The read views that have files, or stand.
+/// The read views that have files, or are in memory.
 fn views(db: &Database) -> Result<Vec<(String, String)>> {
     let catalog = db.store()?.catalog();
     let mut lines = Vec::new();
@@ -72,7 +81,7 @@ fn views(db: &Database) -> Result<Vec<(String, String)>> {
         let mut parts = Vec::new();
         if let Some(version) = view.stored_version {
             let size = bytes(view.stored_bytes);
-            parts.push(format!("{size} on disk, as of version {}", count(version)));
+            parts.push(format!("{size} on disk, version {}", count(version)));
         }
         if view.bytes > 0 {
             parts.push(format!("{} in memory", bytes(view.bytes)));
@@ -84,12 +93,13 @@ fn views(db: &Database) -> Result<Vec<(String, String)>> {
     Ok(lines)
 }
 
-/// Who holds how much of the budget.
+/// Memory use by kind; kinds that have used nothing are left out.
 fn memory(db: &Database) -> Result<Vec<(String, String)>> {
     let memory = db.memory()?;
     let size = |size: usize| bytes(size as u64);
     let mut lines = vec![("budget".to_owned(), size(memory.total_bytes()))];
-    for usage in MemoryKind::ALL.map(|kind| memory.usage(kind)) {
+    let usages = MemoryKind::ALL.map(|kind| memory.usage(kind));
+    for usage in usages.into_iter().filter(|usage| usage.peak_bytes > 0) {
         let most = if usage.ceiling_bytes < memory.total_bytes() {
             format!(", at most {}", size(usage.ceiling_bytes))
         } else {
@@ -105,6 +115,15 @@ fn memory(db: &Database) -> Result<Vec<(String, String)>> {
         ));
     }
     lines.push(("free".to_owned(), size(memory.free_bytes())));
+    if let Some(process) = ProcessMemory::now() {
+        lines.push((
+            "process".to_owned(),
+            format!("{} resident", size(process.resident_bytes)),
+        ));
+        let parts = process.parts(&memory);
+        let lines_of_parts = parts.into_iter().filter(|part| part.bytes > 0);
+        lines.extend(lines_of_parts.map(|part| (format!("  {}", part.name), size(part.bytes))));
+    }
     Ok(lines)
 }
 
@@ -198,7 +217,7 @@ fn write_lines(text: &mut String, lines: &[(String, String)]) {
     }
 }
 
-/// Names with commas between, in lines of at most 100 characters.
+/// Names separated by commas, in lines of at most 100 characters.
 fn wrapped(names: &[String]) -> String {
     let mut out = String::from(" ");
     let mut width = 1;
@@ -223,17 +242,7 @@ fn label_name(catalog: &Catalog, id: isomer_value::LabelId) -> String {
 
 fn indexes(catalog: &Catalog) -> Vec<(String, String)> {
     let index = |index: &isomer_db::data::IndexDef| {
-        let fields: Vec<String> = index
-            .fields
-            .iter()
-            .map(|field| {
-                if field.each {
-                    format!("each {}", field.path)
-                } else {
-                    field.path.to_string()
-                }
-            })
-            .collect();
+        let fields: Vec<String> = index.fields.iter().map(ToString::to_string).collect();
         let unique = if index.unique { ", unique" } else { "" };
         let building = if index.state == IndexState::Building {
             ", still being built"
@@ -252,37 +261,28 @@ fn indexes(catalog: &Catalog) -> Vec<(String, String)> {
     catalog.indexes().iter().map(index).collect()
 }
 
+/// Constraints, in the words of `CREATE CONSTRAINT` where it can declare them.
 fn constraints(catalog: &Catalog) -> Vec<(String, String)> {
+    let fields = |index| {
+        let fields = catalog.index(index).map_or(&[][..], |index| &index.fields);
+        let paths = fields.iter().map(|field| field.path.to_string());
+        paths.collect::<Vec<_>>().join(", ")
+    };
     let constraint = |constraint: &isomer_db::data::Constraint| {
         let what = match &constraint.kind {
-            ConstraintKind::Unique { index } => match catalog.index(*index) {
-                Some(index) => format!(
-                    "unique ({})",
-                    index
-                        .fields
-                        .iter()
-                        .map(|field| field.path.to_string())
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                ),
-                None => "unique".into(),
-            },
-            ConstraintKind::Required { path } => format!("{path} is required"),
-            ConstraintKind::Type { path, types } => format!(
-                "{path} is {}",
-                types
-                    .iter()
-                    .map(|one| format!("{one:?}").to_lowercase())
-                    .collect::<Vec<_>>()
-                    .join(" or ")
-            ),
+            ConstraintKind::Unique { index } => format!("({}) IS UNIQUE", fields(*index)),
+            ConstraintKind::Key { index } => format!("({}) IS NODE KEY", fields(*index)),
+            ConstraintKind::Required { path } => format!("{path} IS NOT NULL"),
+            ConstraintKind::Type { path, types } => {
+                format!("{path} IS :: {}", ValueType::declaration(types))
+            }
             ConstraintKind::Check { checks } => {
                 let paths: Vec<_> = checks.iter().map(|check| check.path.to_string()).collect();
                 format!("{} is checked", paths.join(", "))
             }
             ConstraintKind::Closed { names } => format!("only {}", names.join(", ")),
             ConstraintKind::Convergent { path, kind } => {
-                format!("{path} is a convergent {}", kind.name().to_lowercase())
+                format!("{path} IS CONVERGENT {}", kind.name())
             }
         };
         (
@@ -298,11 +298,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_told_for_people() {
-        let of = |name: &str, value: &str| told((name.to_owned(), value.to_owned()));
+    fn metrics_are_formatted_for_display() {
+        let of = |name: &str, value: &str| displayed((name.to_owned(), value.to_owned()));
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(of("log_bytes", "8192"), pair("log", "8.0 KiB"));
         assert_eq!(of("cache_hits", "7"), pair("cache hits", "7"));
-        assert_eq!(of("level_0", "0 runs"), pair("level 0", "0 runs"));
+        assert_eq!(of("level_0", "2 runs"), pair("level 0", "2 runs"));
+    }
+
+    #[test]
+    fn zeros_are_hidden() {
+        for hidden in ["0", "0 runs, 0 tables, 0 bytes, 0 entries"] {
+            assert!(!says_something(hidden), "{hidden}");
+        }
+        for shown in ["10", "1 runs, 0 tables", "07:00", "a compaction failed"] {
+            assert!(says_something(shown), "{shown}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! How numbers and times are shown to people.
+//! Formatting of numbers and times for display.
 
 use std::{
     io::{IsTerminal, Write},
@@ -29,7 +29,7 @@ pub fn counted(number: u64, noun: &str) -> String {
     }
 }
 
-/// How many a second, rounded to three digits.
+/// The rate per second, rounded to three digits.
 pub fn rate(number: u64, time: Duration) -> String {
     let rate = number as f64 / time.as_secs_f64().max(1e-9);
     let unit = 10f64.powf((rate.max(1.0).log10().floor() - 2.0).max(0.0));
@@ -86,12 +86,12 @@ impl Style {
         Self { on: colours() }
     }
 
-    /// Text that stands out.
+    /// Bold text.
     pub fn bold(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
-    /// Text that stands back.
+    /// Dimmed text.
     pub fn dim(self, text: &str) -> String {
         self.wrap("2", text)
     }
@@ -110,7 +110,7 @@ impl Style {
     }
 }
 
-/// Writes a line to standard output. A reader that went away (`| head`) is told apart from other errors by the caller.
+/// Writes a line to standard output. The caller handles a closed pipe (`| head`) separately from other errors.
 pub fn line(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;

@@ -1,22 +1,28 @@
-//! A message under the line of text it is about, with a caret: for every front end and every phase.
+//! Renders a message under the source line it refers to, with a caret; every front end and every phase uses
+//! it.
 
 use std::fmt::Write as _;
 
-use crate::Span;
+use crate::{Span, lexer::is_line_end};
 
-/// Columns of the text shown at most; longer lines are cut around the caret.
+/// Maximum number of columns of source shown; longer lines are cut around the caret.
 const WINDOW: usize = 100;
-/// A tab is shown as so many spaces.
+/// Columns that a tab is expanded to.
 const TAB: &str = "    ";
 
-/// Line and column of a byte, both from 1; the column counts characters.
+/// Line and column of a byte, both from 1; the column counts characters. Lines end with LF, CRLF or CR alone.
 pub fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..floor_char_boundary(text, at)];
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line_ends = before.matches(is_line_end).count() - before.matches("\r\n").count();
     (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
+        line_ends + 1,
+        before[line_start(before)..].chars().count() + 1,
     )
+}
+
+/// Start of the last line of a text.
+fn line_start(text: &str) -> usize {
+    text.rfind(is_line_end).map_or(0, |end| end + 1)
 }
 
 /// The message, then the line at `span` with carets under it, then the hint:
@@ -33,9 +39,9 @@ pub fn render(text: &str, span: Span, message: &str, hint: Option<&str>) -> Stri
     let start = floor_char_boundary(text, span.start as usize);
     let end = floor_char_boundary(text, span.end as usize).max(start);
     let (line, column) = line_and_column(text, start);
-    let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let line_start = line_start(&text[..start]);
     let line_end = text[start..]
-        .find(['\n', '\r'])
+        .find(is_line_end)
         .map_or(text.len(), |length| start + length);
 
     let (before, is_cut) = last_columns(&text[line_start..start], WINDOW * 2 / 3);
@@ -68,7 +74,7 @@ fn floor_char_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// The text as it is shown, cut after `columns`.
+/// The source line as displayed, cut after `columns`.
 fn shown(text: &str, columns: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
@@ -86,7 +92,7 @@ fn shown(text: &str, columns: usize) -> String {
     out
 }
 
-/// The end of the text as it is shown, at most `columns` wide, and whether something before it was cut.
+/// The end of the line as displayed, at most `columns` wide, and whether something before it was cut.
 fn last_columns(text: &str, columns: usize) -> (String, bool) {
     let mut used = 0;
     let mut from = text.len();
@@ -107,7 +113,7 @@ fn last_columns(text: &str, columns: usize) -> (String, bool) {
 fn push_shown(out: &mut String, character: char) {
     match character {
         '\t' => out.push_str(TAB),
-        // Other controls would move the cursor of a terminal.
+        // Other control characters would move the terminal's cursor.
         control if control.is_control() => out.push('\u{fffd}'),
         other => out.push(other),
     }
@@ -117,7 +123,8 @@ fn width(shown: &str) -> usize {
     shown.chars().map(char_width).sum()
 }
 
-/// Columns of a character in a terminal: 2 for the wide ones of East Asia and emoji, 0 for combining marks.
+/// Display width of a character in a terminal: 2 for wide East Asian characters and emoji, 0 for combining
+/// marks.
 fn char_width(character: char) -> usize {
     match u32::from(character) {
         0x300..=0x36f
@@ -153,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_the_place() {
+    fn the_caret_is_below_the_span() {
         let text = "MATCH (n)\n\tRETRUN n";
         let shown = render(
             text,
@@ -165,6 +172,18 @@ mod tests {
             shown,
             "found `RETRUN`\n --> line 2, column 2\n  |\n2 |     RETRUN n\n  |     ^^^^^^\n  = hint: did you mean RETURN?"
         );
+    }
+
+    #[test]
+    fn a_carriage_return_ends_a_line() {
+        for end in ["\n", "\r\n", "\r"] {
+            let text = ["MATCH (n)", "", "RETRUN n", "x"].join(end);
+            let shown = render(&text, at(&text, "RETRUN"), "m", None);
+            assert_eq!(
+                shown, "m\n --> line 3, column 1\n  |\n3 | RETRUN n\n  | ^^^^^^",
+                "{end:?}"
+            );
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! What a shell or an editor asks of a text that is still being written: its colours, whether it is finished, and what could
-//! stand at the cursor.
+//! Services for shells and editors on text that is still being typed: syntax highlighting, completeness of
+//! the input, and completion at the cursor.
 
 use crate::Span;
 use crate::lexer::{Lexer, quoted_name_value, tokenize};
 use crate::token::{InvalidToken, Keyword, Symbol, Token, TokenKind};
 
-/// How a piece of text is coloured.
+/// Highlighting class of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A keyword where it is one.
+    /// A reserved word in keyword position.
     Keyword,
     /// A variable, property or function.
     Name,
@@ -16,19 +16,19 @@ pub enum Class {
     Label,
     /// A number.
     Number,
-    /// A string, finished or not.
+    /// A string, terminated or not.
     String,
     /// A parameter.
     Parameter,
     /// An operator or punctuation.
     Symbol,
-    /// A comment, finished or not.
+    /// A comment, terminated or not.
     Comment,
-    /// Something that is no token.
+    /// Text that is not a valid token.
     Invalid,
 }
 
-/// The coloured pieces of a text in order; blanks are in none.
+/// The highlighted pieces of a text in order; white space belongs to none.
 pub fn classify(text: &str) -> Vec<(Class, Span)> {
     let mut lexer = Lexer::new(text);
     let mut tokens = Vec::new();
@@ -73,25 +73,25 @@ fn class(tokens: &[Token], at: usize) -> Class {
     }
 }
 
-/// Whether the name at this token stands behind a colon that is not a map's, or goes on such a chain.
+/// Whether the name at this token follows a colon that does not belong to a map, or continues such a chain.
 fn is_label(tokens: &[Token], at: usize) -> bool {
     label_place(&tokens[..at]).is_some()
 }
 
-/// Whether a text is finished.
+/// Completeness of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
-    /// Nothing but blanks and comments.
+    /// Only white space and comments.
     Empty,
-    /// The last statement ends with a semicolon and nothing is open.
+    /// The last statement ends with a semicolon and no bracket is open.
     Complete,
-    /// Nothing is open, but there is no semicolon.
+    /// No bracket is open, but there is no semicolon.
     Unterminated,
     /// A bracket, quote or comment opened here is not closed.
     Open(Span),
 }
 
-/// Whether a text is finished; a shell goes on to the next line as long as it is not.
+/// Classifies the completeness of a text; a shell prompts for another line until it is complete.
 pub fn completeness(text: &str) -> Completeness {
     let tokens = tokenize(text);
     let mut open: Vec<Span> = Vec::new();
@@ -118,14 +118,14 @@ pub fn completeness(text: &str) -> Completeness {
     }
     match (last, open.last()) {
         (TokenKind::End, _) => Completeness::Empty,
-        // A semicolon ends what was forgotten to be closed: the parser will say so.
+        // A semicolon also ends a statement with an unclosed bracket: the parser reports that error.
         (TokenKind::Symbol(Symbol::Semicolon), _) => Completeness::Complete,
         (_, Some(span)) => Completeness::Open(*span),
         (_, None) => Completeness::Unterminated,
     }
 }
 
-/// The statements of a script, without the semicolons between them; empty ones are left out.
+/// The statements of a script, without the semicolons between them; empty statements are omitted.
 pub fn statements(text: &str) -> Vec<Span> {
     let mut statements = Vec::new();
     let mut current: Option<Span> = None;
@@ -140,7 +140,7 @@ pub fn statements(text: &str) -> Vec<Span> {
     statements
 }
 
-/// What could be written at a cursor.
+/// What can be completed at a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A keyword, variable or function.
@@ -149,28 +149,28 @@ pub enum Place {
     Label,
     /// A relationship type.
     RelationshipType,
-    /// A property of what stands before the dot.
+    /// A property of the expression before the dot.
     Property,
     /// A parameter's name.
     Parameter,
-    /// A procedure's name, of which this much stands already, with its dot.
+    /// The name of a procedure; the text typed so far, dot included.
     Procedure(String),
     /// Nothing: inside a string, comment or number.
     Nothing,
 }
 
-/// The cursor in a text.
+/// Completion context of a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// What is to be replaced: the word up to the cursor.
+    /// The range to replace: the word up to the cursor.
     pub span: Span,
     /// The word up to the cursor, without backquotes or `$`.
     pub prefix: String,
-    /// What could be written there.
+    /// What can be completed there.
     pub place: Place,
 }
 
-/// What could be written at this byte of a text.
+/// Completion context at a byte offset of a text.
 pub fn cursor(text: &str, at: usize) -> Cursor {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -285,10 +285,10 @@ fn procedure_prefix(before: &[Token], text: &str) -> Option<String> {
     })
 }
 
-/// Whether a label or type may follow these tokens: behind `:`, or behind `|`, `&`, `!` in such a chain.
+/// Whether a label or type may follow these tokens: after `:`, or after `|`, `&`, `!` in a label expression.
 fn label_place(before: &[Token]) -> Option<Place> {
     let mut rest = before;
-    // Back along the chain to its colon.
+    // Walk back along the label expression to its colon.
     loop {
         let (last, earlier) = rest.split_last()?;
         match last.kind {
@@ -313,7 +313,7 @@ fn label_place(before: &[Token]) -> Option<Place> {
         )
     }) {
         Some((TokenKind::Symbol(Symbol::LeftBrace), before)) => {
-            // A map's key, unless the brace opened a subquery.
+            // A map key, unless the brace opened a subquery.
             let is_subquery = matches!(
                 before,
                 Some(TokenKind::Keyword(
@@ -348,7 +348,8 @@ fn innermost_bracket(tokens: &[Token]) -> Option<usize> {
     None
 }
 
-/// Names that look like variables of the text: behind an opening bracket, `AS`, a comma or at a path's start. In order, each once.
+/// Names that look like variables of the text: after an opening bracket, `AS`, a comma or at the start of a
+/// path. In order, without duplicates.
 pub fn variables(text: &str) -> Vec<String> {
     let tokens = tokenize(text);
     let mut names: Vec<String> = Vec::new();

@@ -1,20 +1,20 @@
-//! What is wrong with a text.
+//! Syntax errors.
 
 use thiserror::Error;
 
 use crate::{Span, diagnostic};
 
-/// A text that is no statement: where, why, and what to do.
+/// A syntax error: its position, its cause, and a hint.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{message}")]
 pub struct ParseError {
-    /// The class of the error, by the names of openCypher's conformance suite.
+    /// Error class, by the names of openCypher's conformance suite.
     pub detail: Detail,
-    /// Where it is.
+    /// Source span of the error.
     pub span: Span,
     /// What was found and what was expected, in one line.
     pub message: String,
-    /// What to do about it.
+    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
@@ -35,54 +35,54 @@ impl ParseError {
         self
     }
 
-    /// The error under the line of `text` it is about, with a caret; see [`diagnostic::render`].
+    /// Renders the error under the source line it refers to, with a caret; see [`diagnostic::render`].
     pub fn render(&self, text: &str) -> String {
         diagnostic::render(text, self.span, &self.message, self.hint.as_deref())
     }
 }
 
-/// Classes of syntax errors that a parser can tell, by the names of openCypher's conformance suite.
-/// Those that need scopes and types belong to the binder.
+/// Classes of syntax errors that the parser can distinguish, by the names of openCypher's conformance suite.
+/// The binder reports those that need scopes and types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Detail {
     /// Anything else that the grammar does not allow.
     UnexpectedSyntax,
-    /// A number with characters that do not belong to it.
+    /// A number with invalid characters.
     InvalidNumberLiteral,
     /// An integer outside 64 bits.
     IntegerOverflow,
-    /// A float beyond the greatest double.
+    /// A float above the largest finite double.
     FloatingPointOverflow,
-    /// `\u` without a character's digits.
+    /// `\u` without the hexadecimal digits of a character.
     InvalidUnicodeLiteral,
-    /// A character that looks like an operator and is none.
+    /// A character that resembles an operator but is not one.
     InvalidUnicodeCharacter,
-    /// Clauses in an order, or mixed, as they may not be.
+    /// Clauses in an invalid order or combination.
     InvalidClauseComposition,
-    /// A relationship pattern whose length is written wrongly.
+    /// A relationship pattern with an invalid length.
     InvalidRelationshipPattern,
-    /// A parameter in place of a pattern's properties where they are matched.
+    /// A parameter in place of the property map of a matched pattern.
     InvalidParameterUse,
-    /// A relationship is created without exactly one type.
+    /// A created relationship without exactly one type.
     NoSingleRelationshipType,
-    /// A relationship is created without a direction.
+    /// A created relationship without a direction.
     RequiresDirectedRelationship,
-    /// A relationship of variable length is created.
+    /// A created relationship of variable length.
     CreatingVarLength,
     /// `DELETE` of a label.
     InvalidDelete,
-    /// `SKIP` or `LIMIT` of less than nothing.
+    /// A negative `SKIP` or `LIMIT`.
     NegativeIntegerArgument,
-    /// `SKIP` or `LIMIT` of something that is no integer.
+    /// A `SKIP` or `LIMIT` that is not an integer.
     InvalidArgumentType,
-    /// A procedure without its arguments inside a query.
+    /// A procedure call without arguments inside a query.
     InvalidArgumentPassingMode,
     /// The text is longer, or nested deeper, than the limits allow.
     LimitExceeded,
 }
 
 impl Detail {
-    /// The name in the conformance suite.
+    /// The class's name in the conformance suite.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnexpectedSyntax => "UnexpectedSyntax",

@@ -1,11 +1,11 @@
-//! Text to tokens.
+//! The lexer: text to tokens.
 
 use crate::Span;
 use crate::token::{InvalidToken, Keyword, Symbol, Token, TokenKind};
 
-/// All tokens of a text, the last of them [`TokenKind::End`].
+/// All tokens of a text; the last one is [`TokenKind::End`].
 ///
-/// Never fails: what is no token becomes [`TokenKind::Invalid`], and the parser says so if it gets there.
+/// Never fails: invalid text becomes [`TokenKind::Invalid`], and the parser reports it if it gets there.
 pub fn tokenize(text: &str) -> Vec<Token> {
     let mut lexer = Lexer::new(text);
     let mut tokens = Vec::with_capacity(text.len() / 4 + 2);
@@ -18,11 +18,11 @@ pub fn tokenize(text: &str) -> Vec<Token> {
     }
 }
 
-/// Reads one token after the other.
+/// Reads one token after another.
 pub(crate) struct Lexer<'t> {
     text: &'t str,
     at: usize,
-    /// Places of the comments passed, for highlighting.
+    /// Spans of the comments skipped, for highlighting.
     comments: Vec<Span>,
 }
 
@@ -35,12 +35,12 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The comments passed so far.
+    /// Spans of the comments skipped so far.
     pub(crate) fn comments(&self) -> &[Span] {
         &self.comments
     }
 
-    /// The next token; [`TokenKind::End`] again and again at the end.
+    /// The next token; [`TokenKind::End`] repeatedly at the end of the text.
     pub(crate) fn next_token(&mut self) -> Token {
         if let Err(comment_start) = self.skip_blanks() {
             self.at = self.text.len();
@@ -70,7 +70,7 @@ impl<'t> Lexer<'t> {
         self.text[self.at..].chars().next()
     }
 
-    /// The byte at a distance from here; 0 past the end.
+    /// The byte `distance` positions ahead; 0 past the end.
     fn byte(&self, distance: usize) -> u8 {
         self.text
             .as_bytes()
@@ -84,13 +84,13 @@ impl<'t> Lexer<'t> {
         self.at += rest.find(|c| !accepts(c)).unwrap_or(rest.len());
     }
 
-    /// Passes white space and comments. The error is the start of a comment that has no end.
+    /// Skips white space and comments. The error is the start offset of an unterminated comment.
     fn skip_blanks(&mut self) -> Result<(), usize> {
         loop {
             self.skip_while(is_blank);
             let start = self.at;
             match (self.byte(0), self.byte(1)) {
-                (b'/', b'/') => self.skip_while(|c| c != '\n'),
+                (b'/', b'/') => self.skip_while(|c| !is_line_end(c)),
                 (b'/', b'*') => match self.text[start + 2..].find("*/") {
                     Some(length) => self.at = start + 2 + length + 2,
                     None => return Err(start),
@@ -261,12 +261,17 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// White space as openCypher has it: Unicode's, and the information separators of ASCII.
+/// Whether a line, and a comment that ends with its line, ends here: at LF, CRLF, or CR alone.
+pub(crate) fn is_line_end(c: char) -> bool {
+    matches!(c, '\n' | '\r')
+}
+
+/// White space as openCypher defines it: Unicode's, and the information separators of ASCII.
 pub(crate) fn is_blank(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c) || c == '\u{feff}'
 }
 
-/// Whether a name without backquotes may start so.
+/// Whether an unquoted name may start with this character.
 pub(crate) fn is_name_start(c: char) -> bool {
     c == '_'
         || c.is_ascii_alphabetic()
@@ -274,7 +279,7 @@ pub(crate) fn is_name_start(c: char) -> bool {
             && (c.is_alphabetic() || matches!(c, '\u{203f}' | '\u{2040}' | '\u{2054}')))
 }
 
-/// Whether a name without backquotes may go on so.
+/// Whether an unquoted name may continue with this character.
 pub(crate) fn is_name_part(c: char) -> bool {
     is_name_start(c)
         || c.is_ascii_digit()
@@ -288,8 +293,8 @@ fn is_dash(c: char) -> bool {
     )
 }
 
-/// The character that an escape sequence stands for and the bytes it takes; `text` starts with its backslash.
-/// A pair of `\u` surrogates is one character.
+/// The character that an escape sequence denotes and its length in bytes; `text` starts with the backslash. A
+/// pair of `\u` surrogates is one character.
 fn unescape(text: &str) -> Result<(char, usize), InvalidToken> {
     let escaped = text[1..].chars().next().ok_or(InvalidToken::Escape)?;
     let plain = |c| Ok((c, 2));
@@ -334,7 +339,7 @@ fn hex(text: &str, from: usize, digits: usize) -> Result<u32, InvalidToken> {
     }
 }
 
-/// What a [`TokenKind::String`] says: without its quotes, escapes replaced.
+/// The value of a [`TokenKind::String`]: without quotes, escapes replaced.
 pub(crate) fn string_value(token_text: &str) -> String {
     let mut rest = token_text
         .get(1..token_text.len().saturating_sub(1))
@@ -353,7 +358,7 @@ pub(crate) fn string_value(token_text: &str) -> String {
     value
 }
 
-/// What a [`TokenKind::QuotedName`] says.
+/// The name in a [`TokenKind::QuotedName`].
 pub(crate) fn quoted_name_value(token_text: &str) -> String {
     token_text
         .get(1..token_text.len().saturating_sub(1))

@@ -1,8 +1,8 @@
-//! openCypher as text and as a tree: no I/O, no names resolved, nothing executed.
+//! openCypher as text and as a syntax tree: no I/O, no name resolution, no execution.
 //!
-//! [`ast`] is the whole of openCypher 2024.3 and this product's extensions; every node knows its [`Span`]
-//! in the text. What this crate keeps true: any text is answered with a tree or an error, never with a
-//! panic, and no tree is deeper than a fixed limit, so that passes over it may recurse.
+//! [`ast`] covers all of openCypher 2024.3 and this product's extensions; every node has its source [`Span`].
+//! Invariants: every input yields a tree or an error, never a panic, and no tree is deeper than a fixed
+//! limit, so that passes over it may recurse.
 
 pub mod ast;
 pub mod diagnostic;
@@ -12,6 +12,7 @@ mod lexer;
 mod normalise;
 mod parser;
 mod print;
+pub mod script;
 mod span;
 pub mod suggest;
 pub mod token;

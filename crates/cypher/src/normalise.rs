@@ -1,10 +1,11 @@
-//! The key of a query in a plan cache: its text with literals lifted out as parameters.
+//! Plan cache key of a query: its text with literals replaced by parameters.
 //!
-//! Works on tokens alone, in one pass, since it is paid on every cached query. A literal is lifted only where the plan cannot
-//! depend on it and nothing shows how it was written: not in `WITH`, `RETURN` and what belongs to them (columns are named
-//! after their text, and grouping compares expressions), not as an argument of a function (constants are folded), not as a
-//! length of a path, a subscript or a regular expression, and not in schema commands. What stays is part of the key, so that
-//! leaving a literal in place costs a second plan and never a wrong one.
+//! Works on tokens alone, in one pass, because every cached query pays for it. A literal is lifted only where
+//! the plan cannot depend on it and no output shows how it was written. Literals stay in `WITH`, `RETURN` and
+//! their subclauses (columns are named after their text, and grouping compares expressions), in arguments of
+//! functions (constants are folded), in path lengths, subscripts and regular expressions, and in schema
+//! commands. A literal that stays is part of the key: leaving one in place costs a second plan, never a wrong
+//! one.
 
 use std::sync::Arc;
 
@@ -13,24 +14,24 @@ use crate::ast::Literal;
 use crate::lexer::{Lexer, string_value};
 use crate::token::{Keyword, Symbol, Token, TokenKind};
 
-/// Lifted literals are parameters of this name and a number.
+/// Lifted literals become parameters of this name followed by a number.
 const PREFIX: &str = "__";
-/// With more literals than this the text is data, and no other query will have the same shape.
+/// A text with more literals than this holds data, and no other query will have the same shape.
 const MAX_LITERALS: usize = 256;
 
 /// A query's text without its literals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Normalised {
-    /// The text with parameters in place of the literals lifted; the text itself if there are none.
+    /// The text with parameters in place of the lifted literals; the original text if there are none.
     pub key: String,
     /// Name and value of each such parameter, in order.
     pub literals: Vec<(String, Literal)>,
-    /// Where each of them stands in the text.
+    /// Source spans of the lifted literals.
     pub places: Vec<Span>,
 }
 
 impl Normalised {
-    /// A place of the key in the text.
+    /// A position in the key.
     pub fn in_text(&self, place: Span) -> Span {
         Span {
             start: self.offset_in_text(place.start),
@@ -39,7 +40,7 @@ impl Normalised {
     }
 
     fn offset_in_text(&self, at: u32) -> u32 {
-        // By how much the key is ahead of the text, so far.
+        // Offset of the key relative to the text so far.
         let mut ahead = 0_i64;
         for ((name, _), place) in self.literals.iter().zip(&self.places) {
             let start = i64::from(place.start) + ahead;
@@ -56,8 +57,8 @@ impl Normalised {
     }
 }
 
-/// Lifts literals out of a query. Two texts with the same key have the same plan; the key parses to the tree of the
-/// text, but for the parameters. Text that is no query comes back as it is.
+/// Lifts literals out of a query. Two texts with the same key have the same plan; the key parses to the tree
+/// of the text except for the parameters. Text that is not a query is returned unchanged.
 pub fn normalise(text: &str) -> Normalised {
     lift(text).unwrap_or_else(|| Normalised {
         key: text.to_owned(),
@@ -66,8 +67,8 @@ pub fn normalise(text: &str) -> Normalised {
     })
 }
 
-/// The text of a query with `?` in place of every literal, comments left out: what may be shown where data must not be.
-/// A text that ends in no token (an open string, say) is cut there.
+/// Redacts a query: `?` in place of every literal, comments removed, for output that must not show data. A
+/// text that ends in an invalid token (such as an unterminated string) is cut there.
 ///
 /// ```
 /// let shown = isomer_cypher::redact("MATCH (p {name: 'Ada'}) RETURN p.age + 1 // Ada");
@@ -95,13 +96,13 @@ pub fn redact(text: &str) -> String {
     }
 }
 
-/// What surrounds the token at hand: the query itself, or an open bracket.
+/// The context of the current token: the query itself, or an open bracket.
 struct Frame {
     /// Literals may be lifted here.
     lifts: bool,
-    /// A clause here may turn lifting on.
+    /// A clause in this context may turn lifting on.
     may_lift: bool,
-    /// A `-[`: numbers behind `*` and `..` are lengths.
+    /// A `-[`: numbers after `*` and `..` are lengths.
     is_relationship: bool,
 }
 
@@ -171,7 +172,7 @@ fn lift(text: &str) -> Option<Normalised> {
 impl Frame {
     fn enter_clause(&mut self, keyword: Keyword, last: TokenKind) {
         match keyword {
-            // Reserved words only: no variable can bear such a name.
+            // Reserved words only: no variable can have such a name.
             Keyword::Match
             | Keyword::Where
             | Keyword::Create
@@ -222,7 +223,7 @@ impl Frame {
                         is_relationship: false,
                     }
                 }
-                // `{1,3}` behind a path.
+                // `{1,3}` after a path.
                 (_, TokenKind::Integer | TokenKind::Symbol(Symbol::Comma)) => inner.lifts = false,
                 _ => {}
             },
@@ -250,7 +251,7 @@ impl Frame {
     }
 }
 
-/// Whether a keyword here names a property, label or the like.
+/// Whether a keyword in this position names a property, label or the like.
 fn is_name_position(last: TokenKind, next: TokenKind) -> bool {
     use Symbol::{Ampersand, Bang, Bar, Colon, Dot};
     matches!(
@@ -259,7 +260,7 @@ fn is_name_position(last: TokenKind, next: TokenKind) -> bool {
     ) || next == TokenKind::Symbol(Colon)
 }
 
-/// Whether a statement that starts so is none whose plan is kept.
+/// Whether plans of statements that start with this word are never cached.
 fn is_command(first: Keyword, second: TokenKind) -> bool {
     match first {
         Keyword::Explain | Keyword::Profile | Keyword::Show | Keyword::Drop | Keyword::Kill => true,

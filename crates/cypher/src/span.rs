@@ -1,4 +1,4 @@
-//! Places in a query text.
+//! Source positions in a query text.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// A half-open range of bytes of the query text.
 ///
-/// Any two spans are equal: two trees are the same if they say the same, wherever it is written. This makes
-/// `==` on trees what passes need, for instance to find a grouping key again in `ORDER BY`.
+/// All spans compare equal: two trees are equal if they mean the same, wherever they were written. Passes
+/// rely on this for `==` on trees, for instance to find a grouping key again in `ORDER BY`.
 #[derive(Clone, Copy, Default)]
 pub struct Span {
     /// The first byte.
@@ -38,7 +38,7 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// The text at this place; empty where `text` is another one.
+    /// The text of this span; empty if the span does not fit `text`.
     pub fn slice(self, text: &str) -> &str {
         text.get(self.range()).unwrap_or("")
     }
@@ -66,7 +66,7 @@ impl fmt::Debug for Span {
     }
 }
 
-/// How something was written. Like spans, any two are equal.
+/// How something was written. As with spans, all values compare equal.
 #[derive(Clone, Default)]
 pub struct SourceText(pub Arc<str>);
 

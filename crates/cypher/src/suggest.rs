@@ -1,10 +1,10 @@
 //! "Did you mean …?"
 
-/// Words longer than this are never compared: the table stays small.
+/// Longer words are never compared, to bound the size of the distance table.
 const MAX_CHARS: usize = 32;
 
-/// The candidate nearest to `word` without regard to case, if it is near enough to be meant:
-/// one slip in words up to four characters, two in longer ones. The first of equally near ones wins.
+/// The candidate nearest to `word`, ignoring case, if it is near enough: edit distance 1 for words up to four
+/// characters, 2 for longer ones. On a tie the first candidate wins.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let word: Vec<char> = word
         .chars()
@@ -33,8 +33,7 @@ pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other
-/// (optimal string alignment).
+/// Edit distance with transpositions of neighbours (optimal string alignment).
 fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -2,23 +2,23 @@
 
 use crate::Span;
 
-/// One token and its place. White space and comments are no tokens.
+/// One token and its span. White space and comments are not tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// The kind of token.
     pub kind: TokenKind,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// The kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A name that is no keyword.
+    /// A name that is not a keyword.
     Name,
     /// A name in backquotes.
     QuotedName,
-    /// A keyword. Nearly all may also be names, depending on where they stand.
+    /// A keyword. Nearly all keywords may also be names, depending on the position.
     Keyword(Keyword),
     /// `12`, `0xff`, `0o17`
     Integer,
@@ -30,32 +30,32 @@ pub enum TokenKind {
     Parameter,
     /// Punctuation or an operator.
     Symbol(Symbol),
-    /// Something that is no token; the reason.
+    /// Invalid text, with the reason.
     Invalid(InvalidToken),
     /// The end of the text.
     End,
 }
 
-/// Why something is no token.
+/// Why text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidToken {
-    /// A string without its closing quote.
+    /// An unterminated string.
     UnclosedString,
-    /// A name without its closing backquote.
+    /// An unterminated quoted name.
     UnclosedName,
-    /// A comment without its end.
+    /// An unterminated comment.
     UnclosedComment,
-    /// A number with something that does not belong to it, such as `0x` or `12ab`.
+    /// A number with an invalid suffix, such as `0x` or `12ab`.
     Number,
     /// `\u` or `\U` not followed by the digits of a character.
     UnicodeEscape,
-    /// A backslash and a character that mean nothing together.
+    /// An unknown escape sequence.
     Escape,
     /// `$` without a name.
     Parameter,
-    /// A character outside ASCII that is part of no token.
+    /// A non-ASCII character that starts no token.
     UnicodeCharacter,
-    /// Any other character that is part of no token.
+    /// Any other character that starts no token.
     Character,
 }
 
@@ -68,7 +68,7 @@ macro_rules! symbols {
         }
 
         impl Symbol {
-            /// As it is written.
+            /// The symbol's spelling.
             pub fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -83,13 +83,13 @@ symbols! {
     Comma ",", Semicolon ";", Colon ":", DoubleColon "::", Dot ".", DotDot "..",
     Bar "|", DoubleBar "||", Ampersand "&", Bang "!", Plus "+", PlusEqual "+=", Minus "-", Star "*", Slash "/", Percent "%", Caret "^",
     Equal "=", RegexMatch "=~", NotEqual "<>", Less "<", LessOrEqual "<=", Greater ">", GreaterOrEqual ">=",
-    // Unicode's look-alikes, which patterns may use for `-`, `<` and `>`.
+    // Unicode look-alikes, which patterns may use for `-`, `<` and `>`.
     OtherDash "—", OtherLess "⟨", OtherGreater "⟩",
 }
 
 macro_rules! keywords {
     ($($name:ident $text:literal),* $(,)?) => {
-        /// Words with a meaning of their own.
+        /// Keywords.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Keyword {
             $(#[doc = concat!("`", $text, "`")] $name,)*
@@ -99,7 +99,7 @@ macro_rules! keywords {
             /// All keywords.
             pub const ALL: &[Keyword] = &[$(Self::$name),*];
 
-            /// In capitals.
+            /// The keyword in capitals.
             pub fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -119,7 +119,7 @@ macro_rules! keywords {
     };
 }
 
-// The constants that `from_capitals` matches on bear the variants' names.
+// The constants that `from_capitals` matches on have the variants' names.
 #[allow(non_upper_case_globals)]
 mod keyword {
     keywords! {
@@ -150,7 +150,7 @@ mod keyword {
     }
 
     impl Keyword {
-        /// The keyword that a word is, in capitals or not.
+        /// The keyword that a word spells, in any case.
         pub fn of(word: &str) -> Option<Self> {
             let mut capitals = [0_u8; 16];
             let capitals = capitals.get_mut(..word.len())?;
@@ -159,7 +159,8 @@ mod keyword {
             Self::from_capitals(capitals)
         }
 
-        /// Whether it cannot name a variable without backquotes. Properties, labels and types it may name.
+        /// Whether the keyword cannot name a variable without backquotes. It may name properties, labels and
+        /// types.
         pub fn is_reserved(self) -> bool {
             use Keyword::*;
             matches!(

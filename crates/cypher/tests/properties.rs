@@ -1,4 +1,4 @@
-//! Whatever the text, the parser answers; whatever the tree, its text gives the tree again.
+//! Properties: the parser answers every text, and the printed text of every tree parses to the same tree.
 
 use isomer_cypher::ast::*;
 use isomer_cypher::{Span, parse, parse_expression, tokenize};

@@ -1,4 +1,4 @@
-//! Many keys that are looked up in one round trip.
+//! Batched lookups: many keys in one round trip.
 
 use std::{mem, ops::ControlFlow};
 
@@ -6,14 +6,14 @@ use isomer_storage::Read;
 
 use crate::DataError;
 
-/// Keys of one batch, one after another in one buffer: they are many and small.
+/// The keys of a batch, concatenated in one buffer: they are many and small.
 pub(crate) struct KeyBatch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl KeyBatch {
-    /// None yet, with room for so many keys of so many bytes in all.
+    /// An empty batch, with capacity for `keys` keys of `bytes` bytes in total.
     pub(crate) fn with_room(keys: usize, bytes: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(bytes),
@@ -21,13 +21,13 @@ impl KeyBatch {
         }
     }
 
-    /// Adds the key that `append` appends.
+    /// Adds the key that `append` writes.
     pub(crate) fn push(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
         append(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// Calls `visit` with the place and the value of each key, in their order, until it breaks or fails.
+    /// Calls `visit` with the position and the value of each key, in order, until it breaks or fails.
     pub(crate) fn visit(
         &self,
         read: &dyn Read,
@@ -38,15 +38,15 @@ impl KeyBatch {
         let keys: Vec<&[u8]> = ends
             .map(|&end| &self.bytes[mem::replace(&mut start, end)..end])
             .collect();
-        let (mut place, mut told) = (0, Ok(ControlFlow::Continue(())));
+        let (mut place, mut flow) = (0, Ok(ControlFlow::Continue(())));
         read.visit_many(&keys, &mut |value| {
-            told = visit(place, value);
+            flow = visit(place, value);
             place += 1;
-            match told {
+            match flow {
                 Ok(flow) => flow,
                 Err(_) => ControlFlow::Break(()),
             }
         })?;
-        told
+        flow
     }
 }

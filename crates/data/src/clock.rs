@@ -1,4 +1,4 @@
-//! Where the time of day comes from: a test brings its own.
+//! The time of day, as a trait: tests use a clock of their choice.
 
 use std::{
     fmt::Debug,
@@ -6,12 +6,12 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// A clock, for what expires. It may be set back and forward: that moves when something expires, and nothing else.
+/// A clock, for expiry. It may be set back and forward: that changes when entries expire, and nothing else.
 pub trait Clock: Debug + Send + Sync {
     /// Milliseconds since 1970 UTC.
     fn now_ms(&self) -> u64;
 
-    /// Milliseconds that have passed since some moment of this process: no setting of the clock moves it.
+    /// Milliseconds since an arbitrary moment of this process: setting the clock does not change it.
     fn passed_ms(&self) -> u64 {
         static START: OnceLock<Instant> = OnceLock::new();
         let passed = START.get_or_init(Instant::now).elapsed();

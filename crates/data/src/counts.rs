@@ -1,31 +1,35 @@
 //! How many nodes carry each label, how many relationships have each type.
 //!
-//! Nobody writes a counter: that would make every two creations collide. Each commit's entry in the change stream says
-//! at its head how it changed the numbers, and the numbers at a version are those at an earlier one plus the entries
-//! between. Memory holds the newest and the last few changes, so that readers of slightly older versions are answered
-//! too. Now and then the numbers are stored with their version, which bounds what an opening has to read, and lets the
-//! stream forget its oldest entries.
+//! There is no stored counter that commits write: that would make every two creations conflict. The head of each
+//! commit's entry in the change stream says how it changed the counts, and the counts at a version are those at an
+//! earlier one plus the entries between. Memory holds the newest counts and the last few changes, so that readers of
+//! slightly older versions are answered too. From time to time the counts are stored with their version, which bounds
+//! what the next opening has to read, and lets the stream forget its oldest entries.
 //!
-//! The stored value: id version, then the numbers as the change stream spells changes.
+//! The counts are right only together with every entry behind their version. Where the change stream begins later (an
+//! engine may trim it), or where they are of a version that does not exist, they are recounted at opening.
+//!
+//! The stored value: id version, then the counts in the encoding of the change stream.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::ControlFlow};
 
-use isomer_storage::{Durability, Engine, Read, Version};
-use isomer_value::{LabelId, TypeId};
+use isomer_storage::{Durability, Engine, KeyRange, Order, Read, Version};
+use isomer_value::{LabelId, RelId, TypeId, record::RecordRef};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    DataError, Store,
-    keyspace::{COUNTS, push_id, take_id},
+    DataError, DataStore,
+    graph::row_of,
+    keyspace::{COUNTS, TAG_NODE, TAG_REL, push_id, take_id},
     stream::{self, Counted, Deltas},
 };
 
-/// Commits after which the numbers are stored again.
+/// Commits after which the counts are stored again.
 pub(crate) const COMMITS_BETWEEN_SAVES: u64 = 1024;
-/// Bytes of change stream after which the numbers are stored again.
+/// Bytes of change stream after which the counts are stored again.
 const BYTES_BETWEEN_SAVES: u64 = 32 << 20;
-/// How much of the change stream is read at once: where somebody waits for all of it, and where a commit does that came to be
-/// the one that stores the numbers.
+/// How much of the change stream is read at once: by a caller that needs all of it, and by a commit whose turn it is to
+/// store the counts.
 const MOST_AT_ONCE: Piece = Piece {
     entries: 1024,
     bytes: 8 << 20,
@@ -37,36 +41,36 @@ const A_LITTLE: Piece = Piece {
 /// Changes kept for readers of older versions.
 const RECENT: usize = 1024;
 
-/// The numbers as of `version`.
+/// The counts as of `version`.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     version: Version,
     numbers: Deltas,
-    /// The changes that led here, oldest first; complete for versions from `recent_from` on.
+    /// The most recent changes, oldest first; complete for versions from `recent_from` on.
     recent: VecDeque<(Version, Deltas)>,
     recent_from: Version,
 }
 
-/// A part of the change stream, at most.
+/// The largest part of the change stream to read at a time.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     entries: usize,
     bytes: usize,
 }
 
-/// What the commits since opening changed, as they are told: nobody has to read the stream for it.
+/// What the commits since opening changed, as reported by the observer: saves reading the stream.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<Tellings>);
+pub(crate) struct ReportedCounts(Mutex<Reports>);
 
 #[derive(Debug, Default)]
-struct Tellings {
-    /// The first version that is told of; `None` once something was told that did not happen, or may not have.
+struct Reports {
+    /// Commits above this version are reported; `None` once a reported commit did not happen, or may not have.
     after: Option<Version>,
     changes: VecDeque<(Version, Deltas)>,
 }
 
-impl Told {
-    /// Every commit above `version` will be told of.
+impl ReportedCounts {
+    /// Every commit above `version` will be reported.
     pub(crate) fn begin(&self, version: Version) {
         self.0.lock().after = Some(version);
     }
@@ -75,21 +79,21 @@ impl Told {
         if stream.is_empty() {
             return;
         }
-        let mut told = self.0.lock();
+        let mut reports = self.0.lock();
         match stream::counts(stream) {
             Ok(changes) if changes.is_empty() => {}
-            Ok(changes) => told.changes.push_back((version, changes)),
-            Err(_) => told.after = None,
+            Ok(changes) => reports.changes.push_back((version, changes)),
+            Err(_) => reports.after = None,
         }
     }
 
     pub(crate) fn abandoned(&self) {
-        let mut told = self.0.lock();
-        (told.after, told.changes) = (None, VecDeque::new());
+        let mut reports = self.0.lock();
+        (reports.after, reports.changes) = (None, VecDeque::new());
     }
 }
 
-/// What happened since the numbers were stored.
+/// The commits since the counts were stored.
 #[derive(Debug, Default)]
 pub(crate) struct SinceSave {
     commits: u64,
@@ -98,7 +102,42 @@ pub(crate) struct SinceSave {
 }
 
 impl Counts {
-    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+    /// The counts for the version that `read` reads: the stored ones, if the change stream has all commits since, or a
+    /// recount of all records.
+    pub(crate) fn load(engine: &dyn Engine, read: &dyn Read) -> Result<Self, DataError> {
+        let stored = Self::stored(read)?;
+        let is_available = engine.stream_trimmed()? <= stored.version;
+        match is_available && stored.version <= read.version() {
+            true => Ok(stored),
+            false => Self::count(read),
+        }
+    }
+
+    /// Counts all records: O(nodes + relationships).
+    fn count(read: &dyn Read) -> Result<Self, DataError> {
+        let mut numbers = Deltas::default();
+        each_record(read, TAG_NODE, |record| {
+            numbers.add(Counted::Nodes, 1);
+            record
+                .labels()
+                .for_each(|label| numbers.add(Counted::Label(label), 1));
+            Ok(())
+        })?;
+        each_record(read, TAG_REL, |record| {
+            let row = row_of(RelId(0), record)?;
+            numbers.add(Counted::Relationships, 1);
+            numbers.add(Counted::Type(row.type_id), 1);
+            Ok(())
+        })?;
+        Ok(Self {
+            version: read.version(),
+            numbers,
+            recent: VecDeque::new(),
+            recent_from: read.version(),
+        })
+    }
+
+    fn stored(read: &dyn Read) -> Result<Self, DataError> {
         let Some(value) = read.get(COUNTS)? else {
             return Ok(Self::default());
         };
@@ -116,29 +155,29 @@ impl Counts {
         parsed.ok_or_else(|| DataError::corrupt("the stored counts are malformed"))
     }
 
-    /// Takes what was told up to `version`, and reads the change stream for what was not.
+    /// Applies reported commits up to `version`, and reads the change stream for the others.
     fn advance(
         &mut self,
         engine: &dyn Engine,
-        told: &Told,
+        reports: &ReportedCounts,
         version: Version,
     ) -> Result<(), DataError> {
-        while !self.advance_by(engine, told, version, MOST_AT_ONCE)? {}
+        while !self.advance_by(engine, reports, version, MOST_AT_ONCE)? {}
         Ok(())
     }
 
-    /// The same, as far as one piece of the stream goes. Whether that was far enough.
+    /// The same, for at most one piece of the stream. Returns whether `version` was reached.
     fn advance_by(
         &mut self,
         engine: &dyn Engine,
-        told: &Told,
+        reports: &ReportedCounts,
         version: Version,
         piece: Piece,
     ) -> Result<bool, DataError> {
-        let told_after = told.0.lock().after;
-        let read_upto = told_after.map_or(version, |after| after.min(version));
+        let reported_after = reports.0.lock().after;
+        let read_upto = reported_after.map_or(version, |after| after.min(version));
         if self.version < read_upto {
-            // What comes behind is told, and may be much.
+            // Later commits are reported, and there may be many.
             let versions = usize::try_from(read_upto - self.version).unwrap_or(usize::MAX);
             let most = piece.entries.min(versions);
             let entries = engine.stream(self.version, most, piece.bytes, false)?;
@@ -155,12 +194,13 @@ impl Counts {
             }
             self.version = read_upto;
         }
-        let told = told.0.lock();
-        if told.after != told_after {
+        let reports = reports.0.lock();
+        // A reported commit turned out not to have happened: the caller reads the stream instead.
+        if reports.after != reported_after {
             return Ok(false);
         }
-        self.take(told, version);
-        // The commits in between change nothing that is counted.
+        self.take(reports, version);
+        // The commits in between do not change the counts.
         self.version = self.version.max(version);
         while self.recent.len() > RECENT {
             if let Some((version, _)) = self.recent.pop_front() {
@@ -170,15 +210,15 @@ impl Counts {
         Ok(true)
     }
 
-    /// What was told of versions up to `version`, except what was read.
-    fn take(&mut self, mut told: MutexGuard<'_, Tellings>, version: Version) {
-        while let Some((told_of, _)) = told.changes.front()
-            && *told_of <= version
+    /// Takes the reported commits up to `version`, except those that were read from the stream.
+    fn take(&mut self, mut reports: MutexGuard<'_, Reports>, version: Version) {
+        while let Some((reported_version, _)) = reports.changes.front()
+            && *reported_version <= version
         {
-            if let Some((told_of, changes)) = told.changes.pop_front()
-                && told_of > self.version
+            if let Some((reported_version, changes)) = reports.changes.pop_front()
+                && reported_version > self.version
             {
-                self.apply(told_of, changes);
+                self.apply(reported_version, changes);
             }
         }
     }
@@ -192,7 +232,7 @@ impl Counts {
         }
     }
 
-    /// One number at `version`; `None` where that is too long ago.
+    /// One count at `version`; `None` where that is too old.
     fn at(&self, counted: Counted, version: Version) -> Option<u64> {
         if version < self.recent_from {
             return None;
@@ -214,23 +254,23 @@ impl Counts {
     }
 }
 
-impl Store {
-    /// The number of `counted` at `version`; `None` where that is too long ago to say without counting.
+impl DataStore {
+    /// The count of `counted` at `version`; `None` where that is too old to be known without a recount.
     pub(crate) fn count_at(
         &self,
         counted: Counted,
         version: Version,
     ) -> Result<Option<u64>, DataError> {
         let mut counts = self.shared().counts.lock();
-        counts.advance(&**self.engine(), self.told(), version)?;
+        counts.advance(&**self.engine(), self.reported_counts(), version)?;
         Ok(counts.at(counted, version))
     }
 
-    /// The newest number known.
+    /// The newest known count.
     pub(crate) fn count_now(&self, counted: Counted) -> Result<u64, DataError> {
         let mut counts = self.shared().counts.lock();
         let version = self.engine().version();
-        counts.advance(&**self.engine(), self.told(), version)?;
+        counts.advance(&**self.engine(), self.reported_counts(), version)?;
         Ok(u64::try_from(counts.numbers.get(counted)).unwrap_or_default())
     }
 
@@ -246,13 +286,13 @@ impl Store {
         self.count_now(counted).unwrap_or(0)
     }
 
-    fn told(&self) -> &Told {
+    fn reported_counts(&self) -> &ReportedCounts {
         &self.shared().observers.counted
     }
 
-    /// Called after each commit with the size of its entry: stores the numbers now and then.
+    /// Called after each commit with the size of its entry: stores the numbers from time to time.
     pub(crate) fn committed(&self, entry_bytes: usize) {
-        self.shared().signal.0.tell();
+        self.shared().signal.0.notify();
         let due = {
             let mut since = self.shared().since_save.lock();
             since.commits += 1;
@@ -265,43 +305,44 @@ impl Store {
             due
         };
         if due {
-            // The numbers are derived: whoever opens next reads a longer stream if this fails, and the commit that
-            // came just before has succeeded.
+            // The counts are derived: if this fails, the next opening reads a longer stream, and the commit before it
+            // has succeeded.
             if let Ok(false) = self.save_counts_by(A_LITTLE) {
-                // What was written before this opening is still to be read: the next commit reads on.
+                // Commits before this opening are not completely read yet: the next commit continues.
                 self.shared().since_save.lock().commits = COMMITS_BETWEEN_SAVES;
             }
         }
     }
 
-    /// Stores the numbers, then trims the change stream behind what is kept.
+    /// Stores the counts, then trims the change stream up to what is retained.
     #[cfg(test)]
     pub(crate) fn save_counts(&self) -> Result<(), DataError> {
         while !self.save_counts_by(MOST_AT_ONCE)? {}
         Ok(())
     }
 
-    /// The same, where a piece of the stream is enough to tell the numbers. Whether it was.
+    /// The same, if one piece of the stream is enough to bring the counts up to date. Returns whether it was.
     fn save_counts_by(&self, piece: Piece) -> Result<bool, DataError> {
-        // One at a time: an older version must not be stored over a newer one, which the trimmed stream begins at.
+        // One at a time: an older version must not overwrite a newer one, at which the trimmed stream begins.
         let _saving = self.shared().saving.lock();
-        // Locked until the stream is trimmed: who holds a part of it afterwards sees how far it reaches.
+        // Locked until the stream is trimmed: a hold that is taken afterwards sees the trimmed stream.
         let mut holds = self.shared().stream_holds.lock();
         let (version, value) = {
             let mut counts = self.shared().counts.lock();
             let version = self.engine().version();
-            if !counts.advance_by(&**self.engine(), self.told(), version, piece)? {
+            if !counts.advance_by(&**self.engine(), self.reported_counts(), version, piece)? {
                 return Ok(false);
             }
             (counts.version, counts.value())
         };
         let total_bytes = self.shared().since_save.lock().total_bytes;
-        let upto = holds.goes_upto(version, total_bytes, self.options());
+        let upto = holds.trim_limit(version, total_bytes, self.options());
         let mut tx = self.engine().begin()?;
         tx.put(COUNTS, &value)?;
         for (key, value) in self.statistics_to_store() {
             tx.put(&key, &value)?;
         }
+        // Recorded before the stream is trimmed: after a crash in between, the next opening trims it.
         self.enter_trimmed(&mut *tx, upto)?;
         tx.commit(Durability::Buffered)?;
         if upto > 0 {
@@ -311,7 +352,30 @@ impl Store {
     }
 }
 
-/// The numbers behind their lock.
+/// Calls `visit` with each record whose key begins with `tag`.
+fn each_record(
+    read: &dyn Read,
+    tag: u8,
+    mut visit: impl FnMut(&RecordRef<'_>) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    let (start, end) = ([tag], [tag + 1]);
+    let range = KeyRange {
+        start: &start,
+        end: Some(&end),
+    };
+    let mut outcome = Ok(());
+    read.visit(range, Order::Ascending, &mut |_, value| {
+        let record = RecordRef::new(value).map_err(DataError::from);
+        outcome = record.and_then(|record| visit(&record));
+        match outcome {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    outcome
+}
+
+/// The counts behind their lock.
 pub(crate) type SharedCounts = Mutex<Counts>;
 
 #[cfg(test)]
@@ -319,12 +383,12 @@ mod tests {
     use std::sync::Arc;
 
     use isomer_storage::MemoryEngine;
-    use isomer_value::Map;
+    use isomer_value::{Map, Value};
 
     use super::*;
-    use crate::{Access, StoreOptions};
+    use crate::{Access, DataStoreOptions, GraphRead, Verdict, consistency::check};
 
-    fn create(store: &Store, count: u64) {
+    fn create(store: &DataStore, count: u64) {
         for _ in 0..count {
             let mut tx = store.begin(Access::Write).unwrap();
             tx.create_node(&[], &Map::new()).unwrap();
@@ -332,16 +396,45 @@ mod tests {
         }
     }
 
-    fn stored_version(store: &Store) -> Version {
+    fn stored_version(store: &DataStore) -> Version {
         let snapshot = store.engine().snapshot().unwrap();
-        Counts::load(&*snapshot).unwrap().version
+        Counts::stored(&*snapshot).unwrap().version
     }
 
-    /// What was told is not read, however much it is; what was written before the opening is read in pieces, while commits go on.
+    /// Saved counts are used only where the change stream continues from their version: otherwise all records are
+    /// counted.
+    #[test]
+    fn counts_without_the_stream_behind_them_are_recounted() {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+        let open = || DataStore::open(engine.clone(), DataStoreOptions::default()).unwrap();
+        let store = open();
+        create(&store, 30);
+        store.save_counts().unwrap();
+        create(&store, 20);
+        let now = engine.version();
+        drop(store);
+        engine.trim_stream(now).unwrap();
+        assert_eq!(open().node_count_now(None), 50);
+
+        // Saved at a version that does not exist: they belong to another state.
+        let mut value = Vec::new();
+        push_id(&mut value, now + 1_000);
+        Deltas::default().push(&mut value);
+        let mut tx = engine.begin().unwrap();
+        tx.put(COUNTS, &value).unwrap();
+        tx.commit(Durability::Buffered).unwrap();
+        let store = open();
+        assert_eq!(store.node_count_now(None), 50);
+        create(&store, 5);
+        assert_eq!(store.node_count_now(None), 55);
+    }
+
+    /// Reported commits are not read from the stream, however many; commits before opening are read in pieces,
+    /// concurrently with new commits.
     #[test]
     fn no_commit_reads_much_of_the_stream() {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-        let open = || Store::open(engine.clone(), StoreOptions::default()).unwrap();
+        let open = || DataStore::open(engine.clone(), DataStoreOptions::default()).unwrap();
         let one = Piece {
             entries: 1,
             bytes: 1,
@@ -362,7 +455,7 @@ mod tests {
         assert_eq!(store.node_count_now(None), 500 + pieces);
         drop(store);
 
-        // The commit at which they are to be stored, and those behind it, read what is left of them.
+        // The commit at which they are to be stored, and the next ones, read the rest of them.
         let store = open();
         create(&store, COMMITS_BETWEEN_SAVES - 1);
         drop(store);
@@ -375,5 +468,35 @@ mod tests {
         let count = store.node_count_now(None);
         drop(store);
         assert_eq!(open().node_count_now(None), count);
+    }
+    /// The stored counts and the change stream after them give the current counts.
+    #[test]
+    fn counts_survive_saving_trimming_and_reopening() {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+        let options = DataStoreOptions {
+            stream_retention: 5,
+            ..DataStoreOptions::default()
+        };
+        let store = DataStore::open(engine.clone(), options.clone()).unwrap();
+        for number in 0..COMMITS_BETWEEN_SAVES + 50 {
+            let mut tx = store.begin(Access::Write).unwrap();
+            tx.insert_document(
+                "P",
+                &[("n", Value::Int(number as i64))].into_iter().collect(),
+            )
+            .unwrap();
+            tx.commit().unwrap();
+        }
+        assert!(engine.statistics().unwrap().stream_entries < 200);
+        let reopened = DataStore::open(engine, options).unwrap();
+        let tx = reopened.begin(Access::Read).unwrap();
+        assert_eq!(
+            tx.exact_node_count(tx.catalog().label_id("P")).unwrap(),
+            COMMITS_BETWEEN_SAVES + 50
+        );
+        assert_eq!(
+            check(&reopened, &mut |_, _| Verdict::Continue).unwrap(),
+            Vec::<String>::new()
+        );
     }
 }

@@ -1,38 +1,45 @@
-//! What a transaction's own writes touched, and what it observed without reading rows.
+//! What a transaction's own writes changed, and what it observed in read views.
 //!
-//! Read views know what is committed. Whoever answers reads from them asks the rows about everything that the
-//! transaction itself has touched, and notes here what was observed in a view as reading the row would have noted it.
+//! Read views know only committed data. A reader that answers from a view reads the rows for everything that the
+//! transaction itself has changed, and records here what it observed in a view, as reading the row would have recorded
+//! it.
 
 use isomer_value::{LabelId, NodeId, TypeId};
 use rustc_hash::FxHashSet;
 
-use crate::{Direction, Transaction, keyspace::Side};
+use crate::{Direction, IdSet, Transaction, keyspace::Side};
 
-/// What a transaction's own writes touched. Only grows: what was undone stays in it, for the rows are always right.
+/// What a transaction's own writes changed. It only grows: rolled-back changes stay in it, as reading rows is always
+/// correct.
 #[derive(Clone, Debug, Default)]
 pub struct Dirty {
-    nodes: FxHashSet<NodeId>,
-    linked: FxHashSet<NodeId>,
+    nodes: IdSet,
+    linked: IdSet,
     labels: FxHashSet<LabelId>,
     types: FxHashSet<TypeId>,
-    /// Of a relationship that was created or deleted last.
+    /// The type of the relationship that was created or deleted last.
     last_type: Option<TypeId>,
     relationships: bool,
 }
 
 impl Dirty {
-    /// Whether nothing was touched.
+    /// Approximate bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.nodes.bytes() + self.linked.bytes()
+    }
+
+    /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.linked.is_empty() && !self.relationships
     }
 
     /// Nodes that were created, deleted or changed in labels or properties.
-    pub fn nodes(&self) -> &FxHashSet<NodeId> {
+    pub fn nodes(&self) -> &IdSet {
         &self.nodes
     }
 
     /// Nodes that gained or lost a relationship.
-    pub fn linked(&self) -> &FxHashSet<NodeId> {
+    pub fn linked(&self) -> &IdSet {
         &self.linked
     }
 
@@ -52,7 +59,7 @@ impl Dirty {
     }
 
     pub(crate) fn node(&mut self, id: NodeId) {
-        self.nodes.insert(id);
+        self.nodes.insert(id.0);
     }
 
     pub(crate) fn label(&mut self, label: LabelId) {
@@ -63,7 +70,7 @@ impl Dirty {
         self.relationships = true;
     }
 
-    /// A relationship was created or deleted: its ends are told to [`Dirty::link_end`].
+    /// A relationship was created or deleted; [`Dirty::link_end`] records its ends.
     pub(crate) fn link(&mut self, type_id: TypeId) {
         self.relationships = true;
         if self.last_type != Some(type_id) {
@@ -73,11 +80,11 @@ impl Dirty {
     }
 
     pub(crate) fn link_end(&mut self, end: NodeId) {
-        self.linked.insert(end);
+        self.linked.insert(end.0);
     }
 }
 
-/// The sides that a direction looks at, in the order of their rows.
+/// The sides of a direction, in the order of their rows.
 pub(crate) fn sides(direction: Direction) -> &'static [Side] {
     match direction {
         Direction::Outgoing => &[Side::Out],
@@ -86,14 +93,14 @@ pub(crate) fn sides(direction: Direction) -> &'static [Side] {
     }
 }
 
-/// For read views: noting what was observed in one. Each does what the read from rows of its name does.
+/// For read views: recording observations made in one. Each method records what the read of rows of the same name does.
 impl Transaction {
-    /// What this transaction's own writes touched.
+    /// What this transaction's own writes changed.
     pub fn dirty(&self) -> &Dirty {
         self.dirty_ref()
     }
 
-    /// Whether observations are noted at all: not in a transaction that only reads.
+    /// Whether observations are recorded at all: not in a read-only transaction.
     pub fn notes(&self) -> bool {
         self.footprint().active()
     }
@@ -114,7 +121,7 @@ impl Transaction {
         }
     }
 
-    /// It was observed which relationships of `types` (empty: all) lead from `node` to `other`, seen in `direction`.
+    /// Observed which relationships of `types` (empty: all) lead from `node` to `other`, seen in `direction`.
     pub fn note_presence(
         &self,
         node: NodeId,
@@ -140,24 +147,23 @@ impl Transaction {
         }
     }
 
-    /// It was observed which nodes carry `label`, or exist.
+    /// Observed which nodes carry `label`, or exist.
     pub fn note_members(&self, label: Option<LabelId>) {
         self.footprint().read_members(label);
     }
 
-    /// It was observed which relationships of `rel_type`, or of any type, exist.
+    /// Observed which relationships of `rel_type`, or of any type, exist.
     pub fn note_type_members(&self, rel_type: Option<TypeId>) {
         self.footprint().read_type_members(rel_type);
     }
 
-    /// Labels or properties of a node were observed; `label` is one that it carries, none where it carries none.
-    ///
-    /// Any of its labels will do: whoever changes too many nodes to name them declares all of their labels.
+    /// Labels or properties of a node were observed; `label` is any one of its labels, `None` for a node without
+    /// labels: a transaction that changes too many nodes to name them declares all of their labels.
     pub fn note_node(&self, id: NodeId, label: Option<LabelId>) {
         self.footprint().read_node(id, label);
     }
 
-    /// It was observed that a node exists; `label` as in [`Transaction::note_node`].
+    /// Observed that a node exists; `label` as in [`Transaction::note_node`].
     pub fn note_exists(&self, id: NodeId, label: Option<LabelId>) {
         self.footprint().read_exists(id, label);
     }

@@ -14,14 +14,14 @@ use crate::{
     properties::{brief, merge_deep},
 };
 
-/// A key that nobody chose: a UUIDv7 as text, greater than those made before on this machine.
+/// A generated key: a UUIDv7 as text, greater than those generated before on this machine.
 pub fn new_key() -> Value {
     Value::String(Uuid::now_v7().hyphenated().to_string().into())
 }
 
 impl Transaction {
-    /// Inserts a document: a node of the label `collection` with a `_key`, generated (UUIDv7) where `document` has none.
-    /// Returns its key.
+    /// Inserts a document: a node of the label `collection` with a `_key`, generated (UUIDv7) where `document` does not
+    /// contain one. Returns its key.
     ///
     /// # Errors
     /// [`DataError::KeyExists`] where the key is taken.
@@ -110,12 +110,12 @@ impl Transaction {
         let id = self.existing(collection, key)?;
         keep_key(patch, key)?;
         for (name, _) in patch.iter().filter(|(_, value)| value.is_null()) {
-            self.divert(ConvergentOwner::Node(id), &[name], &Value::Null)?;
+            self.route_to_convergent_field(ConvergentOwner::Node(id), &[name], &Value::Null)?;
         }
         self.update_node(id, |state| merge_deep(&mut state.properties, patch))
     }
 
-    /// Removes the document under `key`; returns whether it was there. Refused while it has relationships, unless
+    /// Removes the document under `key`; returns whether it existed. Refused while it has relationships, unless
     /// `detach`.
     pub fn remove_document(
         &mut self,
@@ -130,8 +130,8 @@ impl Transaction {
         }
     }
 
-    /// Documents in the order of their keys (integers after strings), from the bounds given, at most `limit`. A bound of
-    /// one kind reaches the end of that kind only.
+    /// Documents in the order of their keys (integers after strings), from the bounds given, at most `limit`. A bound
+    /// of one kind reaches the end of that kind only.
     pub fn scan_documents(
         &self,
         collection: &str,
@@ -169,8 +169,8 @@ impl Transaction {
         Ok(found)
     }
 
-    /// The collection's label. A transaction that writes enters a new name: had it only noted that the name is absent,
-    /// it would collide with itself when it inserts.
+    /// The collection's label. A transaction that writes adds a new name: if it only observed that the name is absent,
+    /// its own insert would conflict with that observation.
     fn collection(&self, name: &str) -> Result<Option<LabelId>, DataError> {
         match self.access() {
             Access::Read => Ok(self.find_label(name)),

@@ -1,4 +1,4 @@
-//! What can go wrong, split by what went wrong; [`DataError::kind`] says what the caller does next.
+//! Errors, split by cause; [`DataError::kind`] says what the caller does next.
 
 use isomer_storage::{OverBudget, StorageError, Version};
 use isomer_value::ValueError;
@@ -7,13 +7,13 @@ use thiserror::Error;
 /// What the caller does next. Messages may change, kinds may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Lost a race: run the transaction again.
+    /// A conflict: run the transaction again.
     Retry,
-    /// A constraint refuses it: something with this key or value exists already.
+    /// A constraint refuses it: the key or value exists already.
     Exists,
     /// The input is wrong: change it.
     Invalid,
-    /// What was asked for is not there.
+    /// It does not exist.
     NotFound,
     /// Not allowed, or not allowed in this transaction.
     Denied,
@@ -25,7 +25,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The database cannot be used now: locked, full disk, no permission.
     Unavailable,
-    /// The commit may or may not have happened: look before trying again.
+    /// The commit may or may not have happened: check before trying again.
     OutcomeUnknown,
     /// Used after it was closed.
     Closed,
@@ -56,18 +56,35 @@ impl ErrorKind {
     }
 }
 
-/// What went wrong in the data layer.
+/// What prevents a new index or constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchemaClash {
+    /// The same index or constraint, under the same name.
+    Equivalent,
+    /// The same index under another name, or an index over the properties of a new unique constraint or key.
+    Index,
+    /// A constraint that demands the same, or keeps the same index, under another name.
+    Constraint,
+    /// A unique constraint over the properties of a key, or the other way round.
+    Overlap,
+    /// Another index has the name.
+    IndexName,
+    /// Another constraint has the name.
+    ConstraintName,
+}
+
+/// Errors of the data layer.
 #[derive(Debug, Error)]
 pub enum DataError {
     /// Another transaction changed first what this one observed.
     #[error("another transaction changed {what} first (version {version}): run this one again")]
     Conflict {
-        /// What collided, as far as it is known.
+        /// The conflicting item, as far as it is known.
         what: String,
         /// The commit that changed it.
         version: Version,
     },
-    /// A key is taken.
+    /// The key exists already.
     #[error("a {label} with _key {key} exists already: choose another key or change that record")]
     KeyExists {
         /// The label.
@@ -75,19 +92,21 @@ pub enum DataError {
         /// The key as text.
         key: String,
     },
-    /// A unique index holds the value.
+    /// Two records have a value that a unique index allows once.
     #[error(
-        "{index} allows each value once and {value} is taken by {holder}: choose another value"
+        "{record} and {holder} both have {values}, {rule} allows each value once: change or delete one of them"
     )]
     NotUnique {
         /// The index or constraint.
-        index: String,
-        /// The value or values as text.
-        value: String,
-        /// Who holds it.
+        rule: String,
+        /// Fields and values as text.
+        values: String,
+        /// The record that was written.
+        record: String,
+        /// The other record.
         holder: String,
     },
-    /// Something of that name exists already.
+    /// The name exists already.
     #[error("{what} `{name}` exists already: choose another name, or say IF NOT EXISTS")]
     NameExists {
         /// Index, constraint, bucket.
@@ -95,10 +114,26 @@ pub enum DataError {
         /// Its name.
         name: String,
     },
-    /// Something is in the way.
+    /// Another index or constraint prevents a new one.
+    #[error("{message}")]
+    SchemaExists {
+        /// What it is.
+        clash: SchemaClash,
+        /// The conflict, with the name of the existing one.
+        message: String,
+    },
+    /// Existing records violate a new constraint or unique index.
+    #[error("`{name}` cannot be created, existing records break it: {cause}")]
+    SchemaBroken {
+        /// The name of the new constraint or index.
+        name: String,
+        /// The first violation.
+        cause: Box<DataError>,
+    },
+    /// The name or path exists already.
     #[error("{0}")]
     Exists(String),
-    /// Relationships still hang on a node that was to be deleted.
+    /// A node that was to be deleted still has relationships.
     #[error("node {node} still has relationships: delete them first or detach")]
     StillConnected {
         /// The node.
@@ -107,29 +142,42 @@ pub enum DataError {
     /// The input is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// The change stream does not reach so far back.
+    /// A transaction of another replica is stamped further ahead of this database's clock than clocks differ.
     #[error(
-        "the change stream no longer tells what happened after version {after}, only what happened after {since}: read the data anew, then follow from the version read"
+        "a transaction of a replica is stamped {} seconds from now, and clocks may differ by five minutes: correct the wrong clock (here or there) and exchange again, or accept such time stamps with `isomer replica accept-clock`",
+        ahead_ms / 1000
+    )]
+    ClockAhead {
+        /// The stamp, in ms since 1970.
+        time_ms: u64,
+        /// How far it is ahead, in ms.
+        ahead_ms: u64,
+    },
+    /// The change stream was trimmed beyond this version.
+    #[error(
+        "the change stream was trimmed: changes after version {after} are incomplete, those after {since} are available: read the data anew, then follow from the version read"
     )]
     Forgotten {
-        /// What was read up to here.
+        /// The version up to which the reader has read.
         after: Version,
-        /// Everything after this version is told.
+        /// Changes after this version are available.
         since: Version,
     },
     /// A record breaks its label's schema or a constraint.
-    #[error("{label}.{field} {problem} ({rule}): change the value or the rule")]
+    #[error("{record}: {label}.{field} {problem} ({rule}): change the value or the rule")]
     Violates {
         /// The label.
-        label: String,
+        label: Box<str>,
+        /// The record.
+        record: Box<str>,
         /// The field's path.
-        field: String,
+        field: Box<str>,
         /// What is wrong with the value.
-        problem: String,
+        problem: Box<str>,
         /// Name of the constraint.
-        rule: String,
+        rule: Box<str>,
     },
-    /// What was asked for is not there.
+    /// It does not exist.
     #[error("{0}")]
     NotFound(String),
     /// Not allowed in this transaction.
@@ -159,13 +207,13 @@ pub enum DataError {
     /// Used after it ended.
     #[error("{0}")]
     Closed(String),
-    /// Stored bytes are not what was written.
+    /// Stored bytes are damaged.
     #[error("{what}: run `isomer check`, and restore from a backup if it confirms")]
     Corrupt {
         /// Where and what.
         what: String,
     },
-    /// A value that cannot be stored, or a stored one that cannot be read.
+    /// A value that cannot be stored, or a stored one that cannot be decoded.
     #[error(transparent)]
     Value(#[from] ValueError),
     /// From the engine.
@@ -184,10 +232,13 @@ impl DataError {
             Self::KeyExists { .. }
             | Self::NotUnique { .. }
             | Self::NameExists { .. }
+            | Self::SchemaExists { .. }
             | Self::Exists(_) => ErrorKind::Exists,
+            Self::SchemaBroken { cause, .. } => cause.kind(),
             Self::StillConnected { .. }
             | Self::Violates { .. }
             | Self::Forgotten { .. }
+            | Self::ClockAhead { .. }
             | Self::Invalid(_) => ErrorKind::Invalid,
             Self::NotFound(_) => ErrorKind::NotFound,
             Self::Denied(_) => ErrorKind::Denied,
@@ -206,7 +257,8 @@ impl DataError {
         }
     }
 
-    pub(crate) fn corrupt(what: impl Into<String>) -> Self {
+    /// Stored bytes that do not decode.
+    pub fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
     }
 

@@ -1,12 +1,12 @@
 //! Ids: dense, never reused, handed out in extents per first label or per type.
 //!
-//! An extent is reserved in a small commit of its own before any of its ids is used, so that concurrent transactions
-//! never collide over ids. That commit is buffered: whatever uses the ids commits later, and if it is lost, so are they.
-//! Extents grow from 16 to 65,536 ids as an owner proves busy; what is left of one when the process ends is skipped,
-//! since a tail may have been used and deleted.
+//! An extent is reserved in a small separate commit before any of its ids is used, so that concurrent transactions
+//! never conflict over ids. That commit is buffered: the ids are used in later commits, and if it is lost, so are
+//! those. Extents grow from 16 to 65,536 ids as an owner proves busy; the unused rest of one when the process ends is
+//! skipped, since a tail may have been used and deleted.
 //!
-//! The extents in memory are those of now. A reader of an older version may see more of them than its version has:
-//! that adds ranges without records and costs nothing but the look.
+//! The extents in memory are the current ones. A reader of an older version may see more of them than its version has:
+//! that adds ranges without records and costs only the lookup.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -22,20 +22,20 @@ use crate::{
 
 const FIRST_EXTENT: u64 = 16;
 const LARGEST_EXTENT: u64 = 1 << 16;
-/// No id above this is ever given out: 2⁶², far enough from the end for sums.
+/// No id above this is ever assigned: 2⁶², far enough from the end to avoid overflow in sums.
 const LAST_ID: u64 = 1 << 62;
 
 /// The ids of one space.
 #[derive(Debug)]
 pub(crate) struct Extents {
     space: IdSpace,
-    open: Mutex<Open>,
+    open: Mutex<OpenExtents>,
     /// (owner, first id) → number of ids.
     list: RwLock<BTreeMap<(u32, u64), u64>>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenExtents {
     /// First id never reserved.
     next: u64,
     cursors: FxHashMap<u32, Cursor>,
@@ -57,7 +57,7 @@ impl Cursor {
 }
 
 impl Extents {
-    /// Loads what is stored.
+    /// Loads the stored extents.
     pub(crate) fn load(space: IdSpace, read: &dyn Read) -> Result<Self, DataError> {
         let next = match read.get(&keyspace::reserved(space))? {
             Some(value) => sole_id(&value, "the end of the reserved ids")?,
@@ -74,7 +74,7 @@ impl Extents {
             list.insert(key, sole_id(value, "the length of an extent")?);
             Ok(())
         })?;
-        let open = Open {
+        let open = OpenExtents {
             next,
             cursors: FxHashMap::default(),
         };
@@ -85,7 +85,7 @@ impl Extents {
         })
     }
 
-    /// All ids that were ever given out lie below it.
+    /// The upper bound of all assigned ids.
     pub(crate) fn end(&self) -> u64 {
         self.open.lock().next
     }
@@ -95,7 +95,7 @@ impl Extents {
         Ok(self.allocate_run(engine, owner, 1)?.start)
     }
 
-    /// New ids one after the other: at least one, at most `most`, which is not 0.
+    /// Consecutive new ids: at least one, at most `most`, which is not 0.
     pub(crate) fn allocate_run(
         &self,
         engine: &dyn Engine,
@@ -119,7 +119,7 @@ impl Extents {
         Ok(run)
     }
 
-    /// `count` new ids in one piece, for bulk loads.
+    /// `count` consecutive new ids, for bulk loads.
     pub(crate) fn reserve(
         &self,
         engine: &dyn Engine,
@@ -133,7 +133,7 @@ impl Extents {
     fn reserve_locked(
         &self,
         engine: &dyn Engine,
-        open: &mut Open,
+        open: &mut OpenExtents,
         owner: u32,
         count: u64,
     ) -> Result<u64, DataError> {
@@ -147,7 +147,7 @@ impl Extents {
                 max: LAST_ID.to_string(),
                 advice: "export the database and import it into a new one",
             })?;
-        // An extent that follows the owner's last one makes it longer.
+        // An extent that follows the owner's last one extends it.
         let last = self
             .list
             .read()
@@ -171,7 +171,7 @@ impl Extents {
         Ok(first)
     }
 
-    /// Who owns the extent that an id lies in.
+    /// The owner of the extent that contains an id.
     pub(crate) fn owner_of(&self, id: u64) -> Option<u32> {
         let list = self.list.read();
         let mut owners = list
@@ -180,7 +180,7 @@ impl Extents {
         owners.next().map(|((owner, _), _)| *owner)
     }
 
-    /// The ranges of ids (first, number) that an owner has, ascending.
+    /// The ranges of ids (first, number) of an owner, ascending.
     pub(crate) fn of(&self, owner: u32) -> Vec<(u64, u64)> {
         self.list
             .read()

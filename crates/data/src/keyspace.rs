@@ -15,6 +15,7 @@
 //! | `06` | – | see `counts` | counts at a version |
 //! | `07` | 1 label or 2 type, `u32` number | see `statistics::stored` | statistics |
 //! | `08` | – | see `lineage` | eras, and where the change stream begins |
+//! | `09` | – | 16 bytes, a random UUID | identity of the database, see `identity` |
 //! | `10` | `id` node | labels, properties (see `record`) | nodes |
 //! | `11` | `id` relationship | type, ends, properties (see `record`) | relationships |
 //! | `12` | `id` node, link, `id` other end, `id` relationship | – | adjacency, two entries a relationship |
@@ -25,11 +26,11 @@
 //! | `21` | `id` bucket, key | head, value (see `kv`) | entries of maps |
 //! | `22` | `id` bucket, `text` key, value | – | entries of multi-value buckets |
 //! | `23` | `id` bucket, `text` value, key | –, or time `u64` of expiry | keys of a value, in reversible buckets |
-//! | `24` | `u64` time in ms, `id` bucket, key | – | notes of expiry, some of them outdated |
+//! | `24` | `u64` time in ms, `id` bucket, key | – | expiry entries, some of them outdated |
 //! | `25` | `id` bucket, name | last number `u64` | sequences |
 //! | `28` | `id` folder (0 none, 1 the root), name | kind (1 file, 2 folder), `id` number | entries of folders |
 //! | `29` | `id` file or folder | `id` bytes, `id` created, `id` modified (ms) | files and folders |
-//! | `2a` | `id` file, `id` chunk | its bytes, without zeros that nobody wrote at its end | content of files |
+//! | `2a` | `id` file, `id` chunk | its bytes, without trailing zeros that were never written | content of files |
 //! | `2b` | – | `id` first number never given | numbers of files and folders |
 //! | `40` | owner (`00` node, `01` relationship), `id` of it, field, item, dot | see `convergent::place` | convergent entries |
 //! | `41` | `u32` number | 16 bytes, `u32` epoch | replicas |
@@ -49,23 +50,23 @@
 //! | `49` | `05` | see `replication::join` | a snapshot that is being joined |
 //! | `49` | `06`, `u32` type | the name of its constraint, or nothing for the usual one | types whose relationships keep their ends |
 //! | `49` | `07` | `id` ms, 0 for ever | how long the log is kept for a member that does not acknowledge it |
-//! | `49` | `08`, `id` index | – | indexes that were given up, as convergent fields stand there that they cannot hold |
-//! | `49` | `09` | see `replication::space` | what of the database is replicated, where that is not all |
+//! | `49` | `08`, `id` index | – | indexes that were given up, as they cannot hold fields that other replicas made |
+//! | `49` | `09` | see `replication::space` | the replicated space, where one is declared |
 //! | `4a` | `id` replica, `id` transaction | see `replication::entry` | the log |
-//! | `4c` | `00`, hash of a path | path, versions, see `replication::files` | folders that somebody made |
-//! | `4c` | `01`, hash of a path, `id` file | – | files that are called so |
-//! | `4b` | – | – | there while a copy is made, and in the copy until it is opened |
+//! | `4c` | `00`, hash of a path | path, versions, see `replication::files` | folders that were made explicitly |
+//! | `4c` | `01`, hash of a path, `id` file | – | files by path |
+//! | `4b` | – | – | exists while a copy is made, and in the copy until it is opened |
 //!
 //! **Ordered id.** The number of leading one bits of the first byte is the number of bytes that follow; the number is
 //! what remains, big endian: `0xxxxxxx` (below 2⁷), `10xxxxxx` + 1 byte (below 2¹⁴), … `11111110` + 7, `11111111` + 8.
-//! Each number has one spelling, its shortest.
+//! Each number has one encoding, its shortest.
 //!
-//! `text` is bytes of any length in the middle of a key: `00` is written as `00 ff`, and `00 00` ends it, so that the byte
-//! order of what is written is that of the bytes.
+//! `text` is bytes of any length in the middle of a key: `00` is written as `00 ff`, and `00 00` ends it, so that
+//! encoded texts sort like the texts.
 //!
-//! **Link.** Direction and type in one byte for the first 63 types, so that all outgoing relationships of a node stand
-//! before its incoming ones and each type together: bit 7 is the direction (0 out, 1 in), bits 0–6 the type's number if
-//! below 63, else 63 followed by `id` (number − 63).
+//! **Link.** Direction and type in one byte for the first 63 types, so that all outgoing relationships of a node
+//! precede its incoming ones and each type is contiguous: bit 7 is the direction (0 out, 1 in), bits 0–6 the type's
+//! number if below 63, else 63 followed by `id` (number − 63).
 
 use isomer_value::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};
 
@@ -73,7 +74,7 @@ use crate::{DataError, catalog::NameKind};
 
 /// The key of the format record. Its value: `"isomer"`, then the format number as one byte.
 pub(crate) const FORMAT: &[u8] = &[0x01];
-/// What the format record holds.
+/// The value of the format record.
 pub(crate) const FORMAT_VALUE: &[u8] = b"isomer\x01";
 /// The key of the schema version.
 pub(crate) const SCHEMA_VERSION: &[u8] = &[0x03, 0x00];
@@ -81,6 +82,8 @@ pub(crate) const SCHEMA_VERSION: &[u8] = &[0x03, 0x00];
 pub(crate) const COUNTS: &[u8] = &[0x06];
 /// The key of the eras.
 pub(crate) const LINEAGE: &[u8] = &[0x08];
+/// The key of the identity.
+pub(crate) const IDENTITY: &[u8] = &[0x09];
 
 /// The key of the next number of a file.
 pub(crate) const FILE_NUMBERS: &[u8] = &[0x2b];
@@ -90,11 +93,16 @@ pub(crate) const TAG_SCHEMA: u8 = 0x03;
 pub(crate) const TAG_EXTENT: u8 = 0x04;
 pub(crate) const TAG_RESERVED: u8 = 0x05;
 pub(crate) const TAG_STATISTICS: u8 = 0x07;
-pub(crate) const TAG_NODE: u8 = 0x10;
-pub(crate) const TAG_REL: u8 = 0x11;
-pub(crate) const TAG_ADJACENCY: u8 = 0x12;
-pub(crate) const TAG_LABEL: u8 = 0x13;
-pub(crate) const TAG_KEY: u8 = 0x14;
+/// The first byte of the keys of nodes.
+pub const TAG_NODE: u8 = 0x10;
+/// The first byte of the keys of relationships.
+pub const TAG_REL: u8 = 0x11;
+/// The first byte of the keys of adjacency.
+pub const TAG_ADJACENCY: u8 = 0x12;
+/// The first byte of the keys of label membership.
+pub const TAG_LABEL: u8 = 0x13;
+/// The first byte of the keys under which nodes are found by their `_key`.
+pub const TAG_KEY: u8 = 0x14;
 pub(crate) const TAG_INDEX: u8 = 0x15;
 
 pub(crate) const TAG_BUCKET: u8 = 0x20;
@@ -121,20 +129,20 @@ const TAG_CELL: u8 = 0x48;
 const TAG_REPLICATION: u8 = 0x49;
 const TAG_LOG: u8 = 0x4a;
 const TAG_PATH: u8 = 0x4c;
-/// All folders that somebody made, in a replica, begin with this.
+/// The prefix of all folders that were made explicitly, in a replica.
 pub(crate) const FOLDERS_MADE: &[u8] = &[TAG_PATH, 0x00];
 /// The key of the mark of a copy.
 pub(crate) const COPY: &[u8] = &[0x4b];
-/// What of a database's content begins with: nodes, buckets, entries of folders, convergent entries.
+/// The first tags of a database's content: nodes, buckets, entries of folders, convergent entries.
 pub(crate) const CONTENT: &[u8] = &[TAG_NODE, TAG_BUCKET, TAG_FILE_ENTRY, TAG_CONVERGENT];
 /// When the database became a replica.
 pub(crate) const REPLICATION: &[u8] = &[TAG_REPLICATION, 0x00];
-/// All floors, members, peers and conflicts begin with these.
+/// The prefix of all log starts, members, peers and conflicts.
 pub(crate) const FLOORS: &[u8] = &[TAG_REPLICATION, 0x01];
 pub(crate) const MEMBERS: &[u8] = &[TAG_REPLICATION, 0x02];
 pub(crate) const PEERS: &[u8] = &[TAG_REPLICATION, 0x03];
 pub(crate) const CONFLICTS: &[u8] = &[TAG_REPLICATION, 0x04];
-/// The whole log begins with this.
+/// The prefix of the whole log.
 pub(crate) const LOG: &[u8] = &[TAG_LOG];
 /// The snapshot that is being joined.
 pub(crate) const JOINING: &[u8] = &[TAG_REPLICATION, 0x05];
@@ -142,25 +150,30 @@ pub(crate) const JOINING: &[u8] = &[TAG_REPLICATION, 0x05];
 /// How long the log is kept for a member that does not acknowledge it.
 pub(crate) const LOG_KEPT: &[u8] = &[TAG_REPLICATION, 0x07];
 
-/// All indexes that were given up begin with this.
+/// The prefix of all indexes that were given up.
 pub(crate) const GIVEN_UP: &[u8] = &[TAG_REPLICATION, 0x08];
 
-/// What of the database is replicated.
+/// The time up to which stamps ahead of the clock are accepted.
+pub(crate) const CLOCK_ACCEPTED: &[u8] = &[TAG_REPLICATION, 0x0a];
+
+/// The replicated space.
 pub(crate) const SPACE: &[u8] = &[TAG_REPLICATION, 0x09];
 
-/// All types whose relationships keep their ends begin with this.
+/// The prefix of all types whose relationships keep their ends.
 pub(crate) const KEEPERS: &[u8] = &[TAG_REPLICATION, 0x06];
 
-/// What follows [`TAG_STATISTICS`] where the statistics of a label are meant, or those of a type.
+/// The byte after [`TAG_STATISTICS`] for the statistics of a label, or those of a type.
 pub(crate) const STATISTICS_OF_LABEL: u8 = 1;
 pub(crate) const STATISTICS_OF_TYPE: u8 = 2;
 
-/// The spaces of ids that records and files are told apart by.
+/// The spaces of ids of records and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum IdSpace {
+pub enum IdSpace {
+    /// The ids of nodes.
     Nodes = 0,
+    /// The ids of relationships.
     Relationships = 1,
-    /// In keys of replication alone.
+    /// The numbers of files: only in keys of replication.
     Files = 2,
 }
 
@@ -172,7 +185,7 @@ pub(crate) enum Side {
 }
 
 /// Appends an ordered id.
-pub(crate) fn push_id(key: &mut Vec<u8>, id: u64) {
+pub fn push_id(key: &mut Vec<u8>, id: u64) {
     let bits = 64 - id.leading_zeros() as usize;
     // n following bytes hold 7 * (n + 1) bits for n up to 7, and 64 for n = 8.
     let following = if bits > 56 {
@@ -187,15 +200,15 @@ pub(crate) fn push_id(key: &mut Vec<u8>, id: u64) {
         // As many ones as bytes follow, above the id's bits.
         let marker = !(0xff_u8 >> following);
         let marked = id | u64::from(marker) << (8 * following);
-        // All eight and then fewer: a copy of a length that is known costs least.
+        // All eight bytes and then truncated: copying a constant length is cheapest.
         let end = key.len() + following + 1;
         key.extend_from_slice(&(marked << (8 * (7 - following))).to_be_bytes());
         key.truncate(end);
     }
 }
 
-/// Takes an ordered id from the front of `bytes`.
-pub(crate) fn take_id(bytes: &mut &[u8]) -> Option<u64> {
+/// Decodes an ordered id from the front of `bytes`.
+pub fn take_id(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     let following = first.leading_ones() as usize;
     if rest.len() < following {
@@ -248,7 +261,7 @@ pub(crate) fn name(kind: NameKind, id: u32) -> Vec<u8> {
     key
 }
 
-/// That an index was given up.
+/// The record that an index was given up.
 pub(crate) fn given_up(id: IndexId) -> Vec<u8> {
     let mut key = GIVEN_UP.to_vec();
     push_id(&mut key, id.0.into());
@@ -280,11 +293,13 @@ pub(crate) fn statistics(of: u8, id: u32) -> Vec<u8> {
     key
 }
 
-pub(crate) fn reserved(space: IdSpace) -> Vec<u8> {
+/// The end of the reserved ids of a space.
+pub fn reserved(space: IdSpace) -> Vec<u8> {
     vec![TAG_RESERVED, space as u8]
 }
 
-pub(crate) fn node(id: NodeId) -> Vec<u8> {
+/// The record of a node.
+pub fn node(id: NodeId) -> Vec<u8> {
     tagged(TAG_NODE, id.0)
 }
 
@@ -292,7 +307,8 @@ pub(crate) fn push_node(key: &mut Vec<u8>, id: NodeId) {
     push_tagged(key, TAG_NODE, id.0);
 }
 
-pub(crate) fn relationship(id: RelId) -> Vec<u8> {
+/// The record of a relationship.
+pub fn relationship(id: RelId) -> Vec<u8> {
     tagged(TAG_REL, id.0)
 }
 
@@ -300,12 +316,12 @@ pub(crate) fn push_relationship(key: &mut Vec<u8>, id: RelId) {
     push_tagged(key, TAG_REL, id.0);
 }
 
-/// The adjacency of a node begins with this.
+/// The prefix of the adjacency of a node.
 pub(crate) fn adjacency_of(node: NodeId) -> Vec<u8> {
     tagged(TAG_ADJACENCY, node.0)
 }
 
-/// Appends direction and type, or only what all types of the direction have in common is left to the caller's range.
+/// Appends direction and type; for all types of a direction, the caller makes a range.
 pub(crate) fn push_link(key: &mut Vec<u8>, side: Side, type_id: TypeId) {
     let bit = (side as u8) << 7;
     if type_id.0 < 63 {
@@ -359,7 +375,7 @@ pub(crate) fn push_adjacency(
     push_id(key, rel.0);
 }
 
-/// What follows [`adjacency_of`] in an entry: side, type, other end, relationship.
+/// The part of an entry after [`adjacency_of`]: side, type, other end, relationship.
 pub(crate) fn take_adjacency(rest: &[u8]) -> Result<(Side, TypeId, NodeId, RelId), DataError> {
     let mut bytes = rest;
     let parsed = (|| {
@@ -377,12 +393,13 @@ pub(crate) fn take_adjacency(rest: &[u8]) -> Result<(Side, TypeId, NodeId, RelId
     }
 }
 
-/// All members of a label begin with this.
+/// The prefix of all members of a label.
 pub(crate) fn members_of(label: LabelId) -> Vec<u8> {
     tagged(TAG_LABEL, u64::from(label.0))
 }
 
-pub(crate) fn member(label: LabelId, node: NodeId) -> Vec<u8> {
+/// One member of a label.
+pub fn member(label: LabelId, node: NodeId) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
     push_member(&mut key, label, node);
     key
@@ -393,8 +410,8 @@ pub(crate) fn push_member(key: &mut Vec<u8>, label: LabelId, node: NodeId) {
     push_id(key, node.0);
 }
 
-/// All keys of a label begin with this; the encoded `_key` follows.
-pub(crate) fn keys_of(label: LabelId) -> Vec<u8> {
+/// The prefix of all keys of a label; the encoded `_key` follows.
+pub fn keys_of(label: LabelId) -> Vec<u8> {
     tagged(TAG_KEY, u64::from(label.0))
 }
 
@@ -403,13 +420,13 @@ pub(crate) fn push_key(key: &mut Vec<u8>, label: LabelId, encoded: &[u8]) {
     key.extend_from_slice(encoded);
 }
 
-/// All entries of an index begin with this; the encoded values and the node's id follow.
-pub(crate) fn entries_of(index: IndexId) -> Vec<u8> {
+/// The prefix of all entries of an index; the encoded values and the node's id follow.
+pub fn entries_of(index: IndexId) -> Vec<u8> {
     tagged(TAG_INDEX, u64::from(index.0))
 }
 
 /// The node at the end of an index entry, whose value is its length.
-pub(crate) fn entry_node(key: &[u8], value: &[u8]) -> Result<NodeId, DataError> {
+pub fn entry_node(key: &[u8], value: &[u8]) -> Result<NodeId, DataError> {
     let node = (|| {
         let length = usize::from(*value.first()?);
         let mut id = key.get(key.len().checked_sub(length)?..)?;
@@ -419,7 +436,7 @@ pub(crate) fn entry_node(key: &[u8], value: &[u8]) -> Result<NodeId, DataError> 
     node.ok_or_else(|| DataError::corrupt("an index entry is malformed"))
 }
 
-/// Appends bytes so that others can follow.
+/// Appends bytes with a terminator, so that others can follow.
 pub(crate) fn push_terminated(key: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         key.push(byte);
@@ -430,7 +447,7 @@ pub(crate) fn push_terminated(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(&[0, 0]);
 }
 
-/// Takes what [`push_terminated`] wrote from the front of `bytes`.
+/// Decodes what [`push_terminated`] wrote from the front of `bytes`.
 pub(crate) fn take_terminated(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     let mut taken = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -458,7 +475,7 @@ pub(crate) fn bucket(id: u32) -> Vec<u8> {
     tagged(TAG_BUCKET, id.into())
 }
 
-/// Everything in a bucket begins with one of these, its definition included, except notes of expiry.
+/// The prefixes of everything in a bucket, its definition included, except expiry entries.
 pub(crate) fn bucket_prefixes(id: u32) -> [Vec<u8>; 5] {
     [
         TAG_BUCKET,
@@ -475,7 +492,7 @@ pub(crate) fn bucket_entry(id: u32, key: &[u8]) -> Vec<u8> {
     bucket_entry_with_room(id, key, 0)
 }
 
-/// As [`bucket_entry`], with room for as many bytes behind it.
+/// As [`bucket_entry`], with spare capacity for as many bytes.
 pub(crate) fn bucket_entry_with_room(id: u32, key: &[u8], room: usize) -> Vec<u8> {
     let mut stored = Vec::with_capacity(key.len() + 6 + room);
     push_bucket_entry(&mut stored, id, key);
@@ -489,7 +506,7 @@ pub(crate) fn push_bucket_entry(stored: &mut Vec<u8>, id: u32, key: &[u8]) {
     stored.extend_from_slice(key);
 }
 
-/// All entries of a multi-value bucket begin with this.
+/// The prefix of all entries of a multi-value bucket.
 pub(crate) fn bucket_pairs(id: u32) -> Vec<u8> {
     tagged(TAG_BUCKET_PAIR, id.into())
 }
@@ -502,7 +519,7 @@ pub(crate) fn bucket_pair(id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// All reverse entries of a bucket begin with this.
+/// The prefix of all reverse entries of a bucket.
 pub(crate) fn bucket_reverses(id: u32) -> Vec<u8> {
     tagged(TAG_BUCKET_REVERSE, id.into())
 }
@@ -515,7 +532,7 @@ pub(crate) fn bucket_reverse(id: u32, value: &[u8], key: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// The note that an entry expires.
+/// The expiry entry of a key.
 pub(crate) fn bucket_expiry(time: u64, id: u32, key: &[u8]) -> Vec<u8> {
     let mut stored = vec![TAG_BUCKET_EXPIRY];
     stored.extend_from_slice(&time.to_be_bytes());
@@ -524,7 +541,7 @@ pub(crate) fn bucket_expiry(time: u64, id: u32, key: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// The first note of an expiry after `now`.
+/// The first expiry entry after `now`.
 pub(crate) fn bucket_expiry_after(now: u64) -> Vec<u8> {
     match now.checked_add(1) {
         Some(after) => [&[TAG_BUCKET_EXPIRY][..], &after.to_be_bytes()].concat(),
@@ -532,14 +549,14 @@ pub(crate) fn bucket_expiry_after(now: u64) -> Vec<u8> {
     }
 }
 
-/// Time, bucket and key of a note of expiry.
+/// Time, bucket and key of an expiry entry.
 pub(crate) fn take_bucket_expiry(note: &[u8]) -> Result<(u64, u32, &[u8]), DataError> {
     let parsed = (|| {
         let (time, mut rest) = note.get(1..)?.split_first_chunk::<8>()?;
         let id = u32::try_from(take_id(&mut rest)?).ok()?;
         Some((u64::from_be_bytes(*time), id, rest))
     })();
-    parsed.ok_or_else(|| DataError::corrupt("a note of expiry is malformed"))
+    parsed.ok_or_else(|| DataError::corrupt("an expiry entry is malformed"))
 }
 
 /// The last number of a sequence.
@@ -549,14 +566,14 @@ pub(crate) fn bucket_sequence(id: u32, name: &str) -> Vec<u8> {
     stored
 }
 
-/// What an entry of a folder names.
+/// The kind of an entry of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileKind {
     File = 1,
     Folder = 2,
 }
 
-/// All entries of a folder begin with this.
+/// The prefix of all entries of a folder.
 pub(crate) fn file_entries(folder: u64) -> Vec<u8> {
     tagged(TAG_FILE_ENTRY, folder)
 }
@@ -568,12 +585,12 @@ pub(crate) fn file_entry(folder: u64, name: &str) -> Vec<u8> {
     key
 }
 
-/// What an entry of a folder holds.
+/// The value of an entry of a folder.
 pub(crate) fn file_entry_value(kind: FileKind, number: u64) -> Vec<u8> {
     tagged(kind as u8, number)
 }
 
-/// Kind and number of what an entry of a folder names.
+/// Kind and number in the value of an entry of a folder.
 pub(crate) fn take_file_entry(value: &[u8]) -> Result<(FileKind, u64), DataError> {
     let kind = match value.first() {
         Some(1) => FileKind::File,
@@ -588,7 +605,7 @@ pub(crate) fn file(number: u64) -> Vec<u8> {
     tagged(TAG_FILE, number)
 }
 
-/// All chunks of a file begin with this.
+/// The prefix of all chunks of a file.
 pub(crate) fn file_chunks(number: u64) -> Vec<u8> {
     tagged(TAG_FILE_CHUNK, number)
 }
@@ -600,7 +617,7 @@ pub(crate) fn file_chunk(number: u64, chunk: u64) -> Vec<u8> {
     key
 }
 
-/// All convergent entries of a node or relationship begin with this.
+/// The prefix of all convergent entries of a node or relationship.
 pub(crate) fn convergent_owner(space: IdSpace, id: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(40);
     key.extend_from_slice(&[TAG_CONVERGENT, space as u8]);
@@ -608,7 +625,7 @@ pub(crate) fn convergent_owner(space: IdSpace, id: u64) -> Vec<u8> {
     key
 }
 
-/// How many bytes [`convergent_owner`] takes at the front of `place`.
+/// The length of [`convergent_owner`] at the front of `place`.
 pub(crate) fn convergent_owner_len(place: &[u8]) -> Result<usize, DataError> {
     let mut rest = place.get(2..).unwrap_or_default();
     match take_id(&mut rest) {
@@ -626,12 +643,12 @@ pub(crate) fn replica(number: u32) -> Vec<u8> {
     key
 }
 
-/// What was seen of a replica.
+/// The stored vector's part for a replica.
 pub(crate) fn seen(replica: u32) -> Vec<u8> {
     tagged(TAG_SEEN, replica.into())
 }
 
-/// A transaction of this replica is here.
+/// The record that a transaction of this replica was committed.
 pub(crate) fn own_number(number: u64) -> Vec<u8> {
     tagged(TAG_OWN_NUMBER, number)
 }
@@ -648,32 +665,32 @@ pub(crate) fn shadow(space: IdSpace, id: u64) -> Vec<u8> {
     key
 }
 
-/// All shadows of a space begin with this.
+/// The prefix of all shadows of a space.
 pub(crate) fn shadows(space: IdSpace) -> Vec<u8> {
     vec![TAG_SHADOW, space as u8]
 }
 
-/// What a record is called between replicas.
+/// The record id under an identity.
 pub(crate) fn identity(space: IdSpace, identity: &[u8]) -> Vec<u8> {
     [&[TAG_IDENTITY, space as u8], identity].concat()
 }
 
-/// Who wrote what stands under a key.
+/// The metadata of the row under a key.
 pub(crate) fn cell(stored: &[u8]) -> Vec<u8> {
     [&[TAG_CELL], stored].concat()
 }
 
-/// A folder that somebody made, by the hash of its path.
+/// A folder that was made explicitly, by the hash of its path.
 pub(crate) fn folder_made(path: u128) -> Vec<u8> {
     [FOLDERS_MADE, &path.to_be_bytes()].concat()
 }
 
-/// All files that are called so begin with this.
+/// The prefix of all files with this path.
 pub(crate) fn files_called(path: u128) -> Vec<u8> {
     [&[TAG_PATH, 0x01][..], &path.to_be_bytes()].concat()
 }
 
-/// A file by what it is called.
+/// A file by its path.
 pub(crate) fn file_called(path: u128, number: u64) -> Vec<u8> {
     let mut key = files_called(path);
     push_id(&mut key, number);
@@ -697,7 +714,7 @@ pub(crate) fn keeper(type_id: TypeId) -> Vec<u8> {
     [KEEPERS, &type_id.0.to_be_bytes()].concat()
 }
 
-/// Somebody to exchange transactions with.
+/// A peer to exchange transactions with.
 pub(crate) fn peer(name: &str) -> Vec<u8> {
     [PEERS, name.as_bytes()].concat()
 }
@@ -709,7 +726,7 @@ fn conflict(kind: u8, ids: &[u64]) -> Vec<u8> {
     key
 }
 
-/// Conflicts in properties of one record begin with this.
+/// The prefix of conflicts in properties of one record.
 pub(crate) fn conflicts_of(space: IdSpace, id: u64) -> Vec<u8> {
     conflict(space as u8, &[id])
 }
@@ -729,7 +746,7 @@ pub(crate) fn conflict_in_index(index: IndexId, id: NodeId) -> Vec<u8> {
     conflict(2, &[index.0.into(), id.0])
 }
 
-/// The nodes that have one key in one label begin with this.
+/// The prefix of the nodes that have one key in one label.
 pub(crate) fn conflict_of_key(label: LabelId, key: &[u8]) -> Vec<u8> {
     let mut stored = conflict(3, &[label.0.into()]);
     push_terminated(&mut stored, key);
@@ -741,24 +758,24 @@ pub(crate) fn conflict_in_schema(id: NodeId) -> Vec<u8> {
     conflict(4, &[id.0])
 }
 
-/// Several versions of what stands under a key.
+/// Several versions of the row under a key.
 pub(crate) fn conflict_in_cell(stored: &[u8]) -> Vec<u8> {
     let mut key = conflict(5, &[]);
     key.extend_from_slice(stored);
     key
 }
 
-/// A bucket that was made in two ways.
+/// A bucket that was created with different options.
 pub(crate) fn conflict_in_bucket(id: u32) -> Vec<u8> {
     conflict(6, &[id.into()])
 }
 
-/// All files that stand under another name than theirs begin with this.
+/// The prefix of all files that are shown under a substitute name.
 pub(crate) fn conflicts_in_names() -> Vec<u8> {
     conflict(7, &[])
 }
 
-/// A file that stands under another name than its own.
+/// A file that is shown under a substitute name.
 pub(crate) fn conflict_in_name(number: u64) -> Vec<u8> {
     conflict(7, &[number])
 }
@@ -770,13 +787,13 @@ pub(crate) fn log_entry(replica: u32, number: u64) -> Vec<u8> {
     key
 }
 
-/// The log of one replica's transactions begins with this.
+/// The prefix of the log of one replica's transactions.
 pub(crate) fn log_of(replica: u32) -> Vec<u8> {
     tagged(TAG_LOG, replica.into())
 }
 
-/// An id that makes up the rest of a key or a value.
-pub(crate) fn sole_id(bytes: &[u8], what: &str) -> Result<u64, DataError> {
+/// An id that is all of the rest of a key or a value.
+pub fn sole_id(bytes: &[u8], what: &str) -> Result<u64, DataError> {
     let mut rest = bytes;
     match take_id(&mut rest) {
         Some(id) if rest.is_empty() => Ok(id),

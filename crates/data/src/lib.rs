@@ -1,19 +1,26 @@
 //! Catalog, key map and transactions over key-values, documents and graphs.
 //!
-//! [`Store`] is an opened database, [`Transaction`] the only way to read and write it. What this crate keeps true:
+//! [`DataStore`] is an open database, [`Transaction`] the only way to read and write it. Invariants of this crate:
 //! - everything that one commit changes (records, keys, index entries, adjacency, change-stream entry) goes into one
 //!   storage transaction, and nothing else writes keys;
 //! - a transaction declares its *logical* footprint, so that it is serializable without false conflicts;
-//! - it knows no engine: any [`isomer_storage::Engine`] may run below.
+//! - it is independent of the engine: any [`isomer_storage::Engine`] may be below.
+
+/// The integrity check, as a part of this crate's unit tests: `isomer-check` itself is above this crate, and works with
+/// the stores of the finished library, not with those of its unit tests.
+#[cfg(test)]
+#[path = "../../check/src/consistency/mod.rs"]
+mod consistency;
+#[cfg(test)]
+extern crate self as isomer_data;
 
 mod batch;
-mod bulk;
 mod catalog;
-mod check;
 mod clock;
 mod convergent;
 mod copies;
 mod counts;
+mod deferred;
 mod dirty;
 mod document;
 mod error;
@@ -21,9 +28,12 @@ mod extents;
 mod files;
 mod footprint;
 mod graph;
+mod id_set;
 mod index;
+mod ingest;
 mod keyspace;
 mod kv;
+pub mod layout;
 mod lineage;
 mod observer;
 mod properties;
@@ -35,11 +45,8 @@ mod statistics;
 mod store;
 mod stream;
 mod transaction;
+mod verdict;
 
-pub use bulk::{
-    BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkPhase, BulkRelationship, BulkWatch, KeyTypes,
-    Verdict,
-};
 pub use catalog::{
     Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef,
     IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
@@ -47,16 +54,18 @@ pub use catalog::{
 pub use clock::{Clock, SystemClock};
 pub use convergent::{
     ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, Dot, ReplicaId, ReplicaNo,
-    SKETCH_PRECISION, SKETCH_PRECISIONS, ScalarField, Vector,
+    SKETCH_PRECISION, SKETCH_PRECISIONS, ScalarField, SketchRanks, Vector,
 };
 pub use dirty::Dirty;
 pub use document::new_key;
-pub use error::{DataError, ErrorKind};
+pub use error::{DataError, ErrorKind, SchemaClash};
 pub use files::{
     CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind,
     UNNAMED as UNNAMED_FILES,
 };
 pub use graph::NodeRecord;
+pub use id_set::IdSet;
+pub use ingest::{BlockedCommits, Ingest};
 pub use keyspace::after_prefix;
 pub use kv::{
     BucketCursor, BucketKey, BucketKind, BucketOptions, BytePair, Content, Expiry, FromBucketKey,
@@ -64,22 +73,23 @@ pub use kv::{
     MAX_PAIR_PART_BYTES, Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
 };
 pub use lineage::{EraId, Lineage};
-pub use observer::{CommitObserver, LoadSink, Loading};
+pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use replication::RANGES as REPLICATION_RANGES;
 pub use replication::{
-    Applied, Conflict, ConflictKind, EndpointKeeper, Greeted, Joining, MemberInfo, PushedPage,
-    ReplicatedSpace, ReplicationStatus, next_place,
+    Applied, Conflict, ConflictKind, EndpointKeeper, Greeted, HeldBack, Joining, JoiningStatus,
+    MemberInfo, PushedPage, ReplicatedSpace, ReplicationStatus, end_point, next_place,
 };
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };
 pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
-pub use store::{Access, Store, StoreOptions, WeakStore};
-pub use stream::{Change, ChangeSet, Counted, StreamHold};
-pub use transaction::{Committing, Mark, Transaction};
+pub use store::{Access, DataStore, DataStoreOptions, WeakDataStore};
+pub use stream::{Change, ChangeSet, Changes, Counted, StreamHold};
+pub use transaction::{DataCommit, Savepoint, Transaction};
+pub use verdict::Verdict;
 
 pub use isomer_storage::{
     Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
-    PageLimit, Reclaim, Reservation, Snapshot, Version,
+    PageLimit, ProcessMemory, Reclaim, Reservation, Snapshot, Version, count_allocations,
 };

@@ -1,12 +1,14 @@
-//! Which history a version belongs to: for what is kept outside the database and must not be taken for another's.
+//! Which history a version belongs to: for files outside the database, which must not be taken for those of another
+//! history.
 //!
-//! Version numbers come again: after a crash that lost buffered commits, and in a copy that goes on by itself. So each
-//! opening that writes begins an *era* with a name of its own, in the first commit that it makes; as commits reach the
-//! disk in their order, an era that was lost has lost everything that was done in it. A pair of era and version then names
-//! one state of the database for ever, and [`Lineage::holds`] says whether that state is in the past of what is open.
+//! Version numbers are reused: after a crash that lost buffered commits, and in a copy that is used as another
+//! database. So each opening that writes begins an *era* with a unique name, in the first commit that it makes; as
+//! commits reach the disk in order, a lost era implies that all later commits are lost. A pair of era and version then
+//! identifies one state of the database permanently, and [`Lineage::holds`] says whether that state is in the past of
+//! the open database.
 //!
-//! The record is made when something is kept outside for the first time ([`Store::begin_era`]); from then on every
-//! opening that writes enters its era. Layout, all numbers big endian:
+//! The record is created when a file outside is kept for the first time ([`DataStore::begin_era`]); from then on every
+//! opening that writes adds its era. Layout, all numbers big endian:
 //!
 //! ```text
 //! 01                  format
@@ -14,21 +16,21 @@
 //!   16 bytes          name of the era
 //!   u64 first         the version that it began with
 //!   u64 until         the last version that belongs to it, ff×8 for the newest
-//! u64 untold          the change stream was trimmed up to and including this version
+//! u64 trimmed          the change stream was trimmed up to and including this version
 //! ```
 
 use isomer_storage::{Durability, Read, Version};
 
-use crate::{DataError, Store, keyspace::LINEAGE};
+use crate::{DataError, DataStore, keyspace::LINEAGE};
 
 const FORMAT: u8 = 1;
-/// Most eras that are remembered: what was kept in an older one is made again.
+/// Most eras that are remembered: files of an older one are built again.
 const MOST_ERAS: usize = 100;
 
 /// The name of an era: random.
 pub type EraId = [u8; 16];
 
-/// A stretch of history that one opening wrote.
+/// The part of the history that one opening wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Era {
     id: EraId,
@@ -40,8 +42,8 @@ struct Era {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
     eras: Vec<Era>,
-    untold: Version,
-    /// The version of what is open.
+    trimmed: Version,
+    /// The version of the open database.
     now: Version,
 }
 
@@ -52,16 +54,16 @@ impl Lineage {
         known.is_some_and(|era| (era.first..=era.until).contains(&version) && version <= self.now)
     }
 
-    /// How many eras began after the one named; nothing where it is not known. What is kept in an old one should be made
-    /// anew before it is forgotten, which it is after a hundred.
+    /// How many eras began after the given one; nothing where it is unknown. Files of an old one should be built again
+    /// before it is forgotten, which it is after a hundred.
     pub fn age(&self, id: &EraId) -> Option<usize> {
         let newer = self.eras.iter().rev().position(|era| era.id == *id)?;
         Some(newer)
     }
 
-    /// Whether the change stream tells everything that happened after `version`.
-    pub fn tells_since(&self, version: Version) -> bool {
-        self.untold <= version
+    /// Whether the change stream has all commits after `version`.
+    pub fn has_changes_since(&self, version: Version) -> bool {
+        self.trimmed <= version
     }
 
     fn decode(mut bytes: &[u8], now: Version) -> Option<Self> {
@@ -82,8 +84,8 @@ impl Lineage {
                 until: u64::from_be_bytes(take(&mut bytes)?),
             });
         }
-        let untold = u64::from_be_bytes(take(&mut bytes)?);
-        bytes.is_empty().then_some(Self { eras, untold, now })
+        let trimmed = u64::from_be_bytes(take(&mut bytes)?);
+        bytes.is_empty().then_some(Self { eras, trimmed, now })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -93,7 +95,7 @@ impl Lineage {
             bytes.extend_from_slice(&era.first.to_be_bytes());
             bytes.extend_from_slice(&era.until.to_be_bytes());
         }
-        bytes.extend_from_slice(&self.untold.to_be_bytes());
+        bytes.extend_from_slice(&self.trimmed.to_be_bytes());
         bytes
     }
 
@@ -115,22 +117,22 @@ impl Lineage {
     }
 }
 
-/// What an opened store knows of its own era.
+/// What an open store knows of its current era.
 #[derive(Debug, Default)]
 pub(crate) struct OwnEra {
     /// The version that was opened.
     pub(crate) opened: Version,
-    /// Entered in the record.
+    /// Added to the record.
     pub(crate) id: Option<EraId>,
-    /// The record could not be changed when the store was opened: it says nothing about the present.
+    /// The record could not be changed when the store was opened: it does not describe the current history.
     pub(crate) lost: bool,
 }
 
-impl Store {
-    /// The eras in the past of what is open.
+impl DataStore {
+    /// The eras in the past of the open database.
     ///
     /// # Errors
-    /// [`DataError::Corrupt`] for a record that cannot be read.
+    /// [`DataError::Corrupt`] for an unreadable record.
     pub fn lineage(&self) -> Result<Lineage, DataError> {
         if self.shared().era.lock().lost {
             return Ok(Lineage::default());
@@ -139,8 +141,8 @@ impl Store {
         read(&*snapshot)
     }
 
-    /// The name of the era of this opening, entered now unless it was before. What is named by it and a version is durable
-    /// only once the version is ([`isomer_storage::Engine::sync`]).
+    /// The name of the era of this opening, added now unless it was before. A state that is identified by it and a
+    /// version is durable only once the version is ([`isomer_storage::Engine::sync`]).
     ///
     /// # Errors
     /// [`DataError::Denied`] in a store that only reads; those of a commit.
@@ -173,7 +175,7 @@ impl Store {
             .snapshot()
             .map_err(DataError::from)
             .and_then(|snapshot| Ok(!read(&*snapshot)?.eras.is_empty()));
-        // A full disk is no reason not to open: what was kept outside is then made again.
+        // A full disk does not prevent opening: files outside the database are then built again.
         match kept {
             Ok(false) => {}
             Ok(true) => match self.enter(own.opened) {
@@ -184,16 +186,18 @@ impl Store {
         }
     }
 
-    /// What was entered as forgotten is, also where the process ended in between, or the engine did not note so formerly.
+    /// Trims what was recorded as trimmed, also where the process ended in between, or the engine did not record it in
+    /// earlier versions.
     fn trim_as_entered(&self) {
         let outcome = (|| {
-            let untold = read(&*self.engine().snapshot()?)?.untold;
-            if self.engine().stream_trimmed()? < untold {
-                self.engine().trim_stream(untold)?;
+            let trimmed = read(&*self.engine().snapshot()?)?.trimmed;
+            if self.engine().stream_trimmed()? < trimmed {
+                self.engine().trim_stream(trimmed)?;
             }
             Ok::<_, DataError>(())
         })();
-        // Where that cannot be, more is told than need be: the entries are there, or the engine says that they are not.
+        // Where this fails, more is delivered than necessary: the entries exist, or the engine reports that they do
+        // not.
         drop(outcome);
     }
 
@@ -206,15 +210,15 @@ impl Store {
         Ok(id)
     }
 
-    /// Enters into a transaction that the change stream will be trimmed up to `version`.
+    /// Records in a transaction that the change stream will be trimmed up to `version`.
     pub(crate) fn enter_trimmed(
         &self,
-        tx: &mut dyn isomer_storage::Transaction,
+        tx: &mut dyn isomer_storage::EngineTransaction,
         version: Version,
     ) -> Result<(), DataError> {
         let mut lineage = read(tx)?;
-        if lineage.untold < version {
-            lineage.untold = version;
+        if lineage.trimmed < version {
+            lineage.trimmed = version;
             tx.put(LINEAGE, &lineage.encode())?;
         }
         Ok(())
@@ -240,9 +244,9 @@ mod tests {
     use isomer_storage::{Engine, MemoryEngine};
 
     use super::*;
-    use crate::{Access, StoreOptions};
+    use crate::{Access, DataStoreOptions};
 
-    fn commit(store: &Store) -> Version {
+    fn commit(store: &DataStore) -> Version {
         let mut tx = store.begin(Access::Write).unwrap();
         tx.create_node(&[], &isomer_value::Map::new()).unwrap();
         tx.commit().unwrap()
@@ -254,7 +258,7 @@ mod tests {
         for version in 0..2 * MOST_ERAS as u64 {
             lineage.begin(version);
         }
-        lineage.untold = 7;
+        lineage.trimmed = 7;
         assert_eq!(lineage.eras.len(), MOST_ERAS);
         let bytes = lineage.encode();
         assert_eq!(Lineage::decode(&bytes, 0), Some(lineage));
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn a_state_belongs_to_one_history_only() {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-        let open = || Store::open(engine.clone(), StoreOptions::default()).unwrap();
+        let open = || DataStore::open(engine.clone(), DataStoreOptions::default()).unwrap();
         let store = open();
         let early = commit(&store);
         let first = store.begin_era().unwrap();
@@ -275,10 +279,10 @@ mod tests {
         let lineage = store.lineage().unwrap();
         assert!(lineage.holds(&first, early) && lineage.holds(&first, late));
         assert!(!lineage.holds(&first, late + 1), "that is not yet");
-        assert!(!lineage.holds(&[0; 16], early), "nobody's era");
+        assert!(!lineage.holds(&[0; 16], early), "an unknown era");
         drop(store);
 
-        // Another opening: what was, is; versions that come now are its own.
+        // Another opening: earlier versions keep their era; new ones belong to its own.
         let store = open();
         let now = commit(&store);
         let lineage = store.lineage().unwrap();
@@ -295,11 +299,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_where_nothing_is_kept_outside() {
+    fn no_era_is_written_without_files_outside() {
         let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-        drop(Store::open(engine.clone(), StoreOptions::default()).unwrap());
+        drop(DataStore::open(engine.clone(), DataStoreOptions::default()).unwrap());
         let before = engine.version();
-        drop(Store::open(engine.clone(), StoreOptions::default()).unwrap());
+        drop(DataStore::open(engine.clone(), DataStoreOptions::default()).unwrap());
         assert_eq!(engine.version(), before);
     }
 }

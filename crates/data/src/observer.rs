@@ -1,4 +1,4 @@
-//! Who follows every commit before it becomes visible: read views.
+//! Observers follow every commit before it becomes visible: read views.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use isomer_storage::{CommitHook, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId};
 use parking_lot::RwLock;
 
-use crate::{Store, counts::Told};
+use crate::{DataStore, counts::ReportedCounts};
 
-/// Follows every commit, in the order of the versions, before anybody can see it. Runs on the thread that applies the
-/// commit: what it does delays all commits, and it must not read or write the store.
+/// Follows every commit, in the order of the versions, before it is visible to readers. Runs on the thread that applies
+/// the commit: it delays all commits, and it must not read or write the store.
 ///
-/// An observer that begins at a version it has read (say, in a transaction begun after [`Store::observe`]) and applies
-/// what it was told of later versions misses nothing and applies nothing twice.
+/// An observer that begins at a version it has read (say, in a transaction begun after [`DataStore::observe`]) and applies
+/// the reported later versions misses nothing and applies nothing twice.
 pub trait CommitObserver: Send + Sync {
     /// The commit `version` is about to become visible. `changes` is its entry in the change stream (see
-    /// [`crate::ChangeSet`]), empty where nothing that anybody can read has changed.
+    /// [`crate::ChangeSet`]), empty where the commit changed nothing that is readable.
     fn committing(&self, version: Version, changes: &[u8]);
-    /// The commits told of with a version of `from` and above did not happen; their versions may come again.
+    /// The reported commits with a version of `from` and above did not happen; their versions may be reused.
     fn abandoned(&self, from: Version) {
         let _ = from;
     }
-    /// Nobody knows whether the commits told of with a version of `from` and above happened: nothing may be said of those
-    /// versions. No others follow in this opening.
+    /// The outcome of the reported commits with a version of `from` and above is unknown: an observer must not answer
+    /// for those versions. No others follow in this opening.
     fn unsettled(&self, from: Version) {
         let _ = from;
     }
-    /// A bulk load into a label or type that seems to be empty has read its rows and is about to be written. Who wants to
-    /// make something of its records while they pass by answers with a sink. Other commits go on meanwhile; the store may
-    /// be read and written.
+    /// A bulk load into a label or type that seems to be empty has read its rows and is about to be written. An
+    /// observer that builds something from its records returns a sink for them. Other commits continue during the load;
+    /// the store may be read and written.
     fn loading(&self, load: &Loading) -> Option<Box<dyn LoadSink>> {
         let _ = load;
         None
@@ -62,8 +62,8 @@ pub enum Loading {
     },
 }
 
-/// Takes what a bulk load writes, as it is written, on the thread that writes. Dropped where the load is not made, or where
-/// its label or type was not empty after all.
+/// Receives the records of a bulk load, as they are written, on the thread that writes them. Dropped where the load
+/// fails, or where its label or type was not empty after all.
 pub trait LoadSink: Send {
     /// A node; ids ascend.
     fn node(&mut self, id: NodeId, record: &[u8]) {
@@ -78,27 +78,35 @@ pub trait LoadSink: Send {
     fn link(&mut self, node: NodeId, outgoing: bool, other: NodeId, id: RelId) {
         let _ = (node, outgoing, other, id);
     }
-    /// The label or type was not empty after all, so that what passes by is not all there is. [`LoadSink::loaded`] follows
-    /// where the load succeeds.
+    /// The label or type was not empty after all, so that the records of the load are not all of its records.
+    /// [`LoadSink::loaded`] follows where the load succeeds.
     fn not_alone(&mut self) {}
-    /// Everything is on disk as the commit `version`. Until then the label or type had no records; `first` says that there
-    /// were no nodes, or no relationships, at all.
+    /// Everything is on disk as the commit `version`. Until then the label or type had no records; `first` is true if
+    /// there were no nodes, or no relationships, at all.
     fn loaded(self: Box<Self>, version: Version, first: bool);
 }
 
 /// The sinks of one load.
 #[derive(Default)]
-pub(crate) struct Sinks(pub(crate) Vec<Box<dyn LoadSink>>);
+pub struct LoadSinks(Vec<Box<dyn LoadSink>>);
 
-impl Sinks {
-    pub(crate) fn each(&mut self, mut tell: impl FnMut(&mut dyn LoadSink)) {
-        self.0.iter_mut().for_each(|sink| tell(&mut **sink));
+impl LoadSinks {
+    /// Calls `visit` with each of them.
+    pub fn each(&mut self, mut visit: impl FnMut(&mut dyn LoadSink)) {
+        self.0.iter_mut().for_each(|sink| visit(&mut **sink));
     }
 
-    pub(crate) fn loaded(self, version: Version, first: bool) {
+    /// Ends each with [`LoadSink::loaded`].
+    pub fn loaded(self, version: Version, first: bool) {
         self.0
             .into_iter()
             .for_each(|sink| sink.loaded(version, first));
+    }
+}
+
+impl std::fmt::Debug for LoadSinks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("LoadSinks").field(&self.0.len()).finish()
     }
 }
 
@@ -106,8 +114,8 @@ impl Sinks {
 #[derive(Default)]
 pub(crate) struct Observers {
     others: RwLock<Vec<Arc<dyn CommitObserver>>>,
-    /// How the commits told of so far changed the numbers.
-    pub(crate) counted: Told,
+    /// How the commits reported so far changed the counts.
+    pub(crate) counted: ReportedCounts,
 }
 
 impl CommitHook for Observers {
@@ -136,12 +144,12 @@ impl CommitHook for Observers {
     }
 }
 
-impl Store {
-    /// Those who want to see what a load writes.
-    pub(crate) fn sinks(&self, load: &Loading) -> Sinks {
-        // Not under the lock: they may commit something of their own.
+impl DataStore {
+    /// Collects the sinks of a load.
+    pub(crate) fn sinks(&self, load: &Loading) -> LoadSinks {
+        // Not under the lock: observers may commit.
         let observers: Vec<_> = self.shared().observers.others.read().clone();
-        Sinks(
+        LoadSinks(
             observers
                 .iter()
                 .filter_map(|one| one.loading(load))
@@ -150,88 +158,9 @@ impl Store {
     }
 
     /// Lets `observer` follow every commit from now on, for as long as the store is open. Waits for commits that are
-    /// under way: each is either visible when this returns or told of.
+    /// under way: each is either visible when this returns or reported.
     pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
         let _settled = self.shared().gate.write();
         self.shared().observers.others.write().push(observer);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use isomer_storage::MemoryEngine;
-    use isomer_value::{Map, NodeId};
-    use parking_lot::Mutex;
-
-    use super::*;
-    use crate::{Access, BulkNode, BulkOptions, Change, ChangeSet, GraphRead, StoreOptions};
-
-    #[derive(Default)]
-    struct Log {
-        seen: Mutex<Vec<(Version, usize)>>,
-        store: Mutex<Option<Store>>,
-    }
-
-    impl CommitObserver for Log {
-        fn committing(&self, version: Version, changes: &[u8]) {
-            // Not visible yet.
-            if let Some(store) = &*self.store.lock() {
-                assert!(store.engine().version() < version);
-            }
-            if !changes.is_empty() {
-                let changes = ChangeSet::decode(changes).unwrap().changes;
-                self.seen.lock().push((version, changes.len()));
-            }
-        }
-    }
-
-    #[test]
-    fn an_observer_is_told_of_each_commit_before_it_is_visible() {
-        let store = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
-        let log = Arc::new(Log::default());
-        *log.store.lock() = Some(store.clone());
-        store.observe(log.clone());
-        let mut tx = store.begin(Access::Write).unwrap();
-        let label = tx.intern_label("A").unwrap();
-        tx.create_node(&[label], &Map::new()).unwrap();
-        tx.create_node(&[label], &Map::new()).unwrap();
-        let first = tx.commit().unwrap();
-        let mut tx = store.begin(Access::Write).unwrap();
-        tx.delete_node(NodeId(0), false).unwrap();
-        let second = tx.commit().unwrap();
-        let mut rows = (0..3).map(|row| {
-            Ok(BulkNode {
-                row,
-                properties: Map::new(),
-            })
-        });
-        let third = store
-            .bulk_nodes("A", &BulkOptions::default(), &mut rows, &mut ())
-            .unwrap()
-            .version;
-        assert_eq!(*log.seen.lock(), [(first, 2), (second, 1), (third, 1)]);
-
-        // What was told is what the change stream keeps.
-        let entries = store.engine().stream(0, 100, 1 << 20, false).unwrap();
-        let kept: Vec<_> = entries.iter().map(|entry| entry.version).collect();
-        assert_eq!(kept, [first, second, third]);
-        let changes = ChangeSet::decode(&entries[1].bytes).unwrap().changes;
-        assert_eq!(
-            changes,
-            [Change::NodeDeleted {
-                id: NodeId(0),
-                labels: vec![label],
-                key: b""
-            }]
-        );
-        assert_eq!(
-            store
-                .begin(Access::Read)
-                .unwrap()
-                .exact_node_count(Some(label))
-                .unwrap(),
-            4
-        );
-        *log.store.lock() = None;
     }
 }

@@ -1,4 +1,4 @@
-//! Maps of properties: reading and setting values at paths, merging, showing them in messages.
+//! Maps of properties: reading and setting values at paths, merging, formatting for messages.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use isomer_value::{Map, Value, limits::MAX_NESTING};
 
 use crate::{DataError, FieldPath};
 
-/// The value at a path; nothing where a step is missing, null or no map.
+/// The value at a path; nothing where a step is missing, null or not a map.
 pub(crate) fn at_path<'a>(properties: &'a Map, path: &FieldPath) -> Option<&'a Value> {
     let (first, rest) = path.0.split_first()?;
     let mut value = properties.get(first)?;
@@ -17,7 +17,7 @@ pub(crate) fn at_path<'a>(properties: &'a Map, path: &FieldPath) -> Option<&'a V
     (!value.is_null()).then_some(value)
 }
 
-/// Sets the value at a path; `Null` removes it. Maps on the way are made where absent, unless there is nothing to set.
+/// Sets the value at a path; `Null` removes it. Enclosing maps are created where absent, unless the value is null.
 pub(crate) fn set_path(properties: &mut Map, path: &[&str], value: Value) -> Result<(), DataError> {
     if path.len() > MAX_NESTING {
         return Err(DataError::Limit {
@@ -90,7 +90,7 @@ fn merge_at(properties: &mut Map, patch: &Map, depth_left: usize) -> Result<(), 
 }
 
 /// A value in a message: short, whatever its size.
-pub(crate) fn brief(value: &Value) -> String {
+pub fn brief(value: &Value) -> String {
     const MOST: usize = 60;
     match value {
         Value::Null => "null".into(),

@@ -1,37 +1,16 @@
-//! What queries read: batched, so that a call is one round trip however many ids it names.
+//! The reads of queries: batched, so that a call is one round trip however many ids it names.
 //!
-//! [`crate::Transaction`] fills this trait from the key-value rows; read views fill it from memory.
+//! [`crate::Transaction`] implements this trait by key-value rows; read views implement it in memory.
 
 use std::{ops::Bound, sync::Arc};
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
+pub use isomer_value::Direction;
 use isomer_value::{
     IndexId, LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
 };
 
 use crate::{Catalog, DataError, keyspace::after_prefix};
-
-/// Which relationships of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// Those that start at the node.
-    Outgoing,
-    /// Those that end at the node.
-    Incoming,
-    /// Both; a self loop appears once.
-    Both,
-}
-
-impl Direction {
-    /// The same relationships seen from their other end.
-    pub fn reversed(self) -> Self {
-        match self {
-            Self::Outgoing => Self::Incoming,
-            Self::Incoming => Self::Outgoing,
-            Self::Both => Self::Both,
-        }
-    }
-}
 
 /// A relationship without its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +36,7 @@ impl RelRow {
     }
 }
 
-/// Relationships grouped by what was asked for, in compressed sparse row form.
+/// Relationships grouped by request, in compressed sparse row form.
 ///
 /// Shape: group `i` is `rows[offsets[i]..offsets[i + 1]]`; `offsets` has one entry more than there are groups.
 #[derive(Clone, Debug)]
@@ -107,7 +86,7 @@ impl Neighbours {
         &self.rows
     }
 
-    /// Where the groups begin and end in [`Neighbours::rows`].
+    /// The offsets of the groups in [`Neighbours::rows`].
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
@@ -125,7 +104,7 @@ impl Neighbours {
     }
 }
 
-/// Labels grouped by node, in the order that the nodes were asked for; a node that does not exist has none.
+/// Labels grouped by node, in the order of the requested nodes; a missing node has an empty group.
 #[derive(Clone, Debug)]
 pub struct NodeLabels {
     offsets: Vec<u32>,
@@ -194,17 +173,17 @@ pub struct IndexSeek<'a> {
 }
 
 /// What remains of a range of keys: start, and end unless it is the last key.
-pub(crate) type Rest = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type RemainingRange = (Vec<u8>, Option<Vec<u8>>);
 
-/// Where an index seek goes on. Starts as `IndexCursor::default()`; belongs to one seek.
+/// Where an index seek continues. Starts as `IndexCursor::default()`; belongs to one seek.
 #[derive(Clone, Debug, Default)]
 pub struct IndexCursor {
-    pub(crate) rest: Option<Rest>,
+    pub(crate) rest: Option<RemainingRange>,
     pub(crate) done: bool,
 }
 
 impl IndexCursor {
-    /// Whether everything was found.
+    /// Whether the seek is exhausted.
     pub fn is_done(&self) -> bool {
         self.done
     }
@@ -212,8 +191,8 @@ impl IndexCursor {
 
 /// The graph as one transaction sees it.
 ///
-/// Results are appended in the order of the ids that were asked for, and `out` is not cleared. Ids that do not
-/// exist (never, or not any more) read as absent: no labels, `Null` properties, `None` content, no relationships.
+/// Results are appended in the order of the requested ids, and `out` is not cleared. Ids that do not exist (never, or
+/// not any more) read as absent: no labels, `Null` properties, `None` content, no relationships.
 pub trait GraphRead {
     /// Names and schema, with this transaction's own additions.
     fn catalog(&self) -> Arc<Catalog>;
@@ -263,7 +242,7 @@ pub trait GraphRead {
         types: &[TypeId],
         out: &mut Neighbours,
     ) -> Result<(), DataError>;
-    /// How many rows [`GraphRead::expand`] would give per node.
+    /// How many rows [`GraphRead::expand`] would return per node.
     fn degree(
         &self,
         nodes: &[NodeId],
@@ -313,7 +292,7 @@ pub trait GraphRead {
     /// The node that has `key` as its `_key` in `label`. Footprint: that key alone.
     fn node_by_key(&self, label: LabelId, key: &Value) -> Result<Option<NodeId>, DataError>;
     /// The next at most `limit` entries; [`IndexCursor::is_done`] says whether more follow. A node appears once per
-    /// entry: an index over list elements may give it several times. Footprint: the range that was asked for.
+    /// entry: an index over list elements may return it several times. Footprint: the requested range.
     fn index_seek(
         &self,
         seek: &IndexSeek<'_>,

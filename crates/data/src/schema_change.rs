@@ -1,21 +1,23 @@
-//! Changing the schema while reads and writes go on.
+//! Changing the schema concurrently with reads and writes.
 //!
-//! Every writing transaction has observed the schema, so a committed change refuses those that began before it: from then
-//! on every commit keeps the new index or constraint. What existed before is entered in batches, each a transaction that
-//! observes the records it reads and nothing else; a batch that loses a race runs again, smaller. When all is entered, a
-//! second small commit makes the index usable, or the constraint final. If the process ends in between, the next opening
-//! drops the unfinished one.
+//! Every writing transaction has observed the schema, so a committed change conflicts with those that began before it:
+//! from then on every commit maintains the new index or constraint. Existing records are indexed in batches, each a
+//! transaction that observes the records it reads and nothing else; a batch with a conflict runs again, smaller. When
+//! all are indexed, a second small commit makes the index usable, or the constraint final. If the process ends in
+//! between, the next opening drops the unfinished one.
+
+use std::mem::discriminant;
 
 use isomer_storage::{Durability, GuardMode, KeyRange};
 use isomer_value::{IndexId, LabelId, NodeId};
 
 use crate::{
-    Access, Constraint, ConstraintKind, ConstraintSpec, ConvergentOwner, DataError, ErrorKind,
-    FieldPath, GraphRead, IndexDef, IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome,
-    Store, Transaction,
+    Access, Constraint, ConstraintKind, ConstraintSpec, ConvergentOwner, DataError, DataStore,
+    ErrorKind, FieldPath, GraphRead, IndexDef, IndexField, IndexSpec, IndexState, SchemaChange,
+    SchemaClash, SchemaOutcome, Transaction,
     catalog::{NameKind, Schema, stored},
     footprint::{Item, Space},
-    index::{Entry, EntryChanges},
+    index::{EntryChanges, IndexEntry},
     keyspace::{self, SCHEMA_VERSION, after_prefix},
     store::check_name,
     stream::{self, Change, Deltas},
@@ -23,13 +25,13 @@ use crate::{
 
 /// Most fields of an index.
 const MAX_FIELDS: usize = 16;
-/// Records of one batch; halved after a lost race.
+/// Records of one batch; halved after a conflict.
 const BATCH: usize = 512;
 
-/// How long a schema change waits for another before it asks again whether to go on.
+/// How long a schema change waits for another one before it asks again whether to continue.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Asks whether to go on.
+/// Asks whether to continue.
 fn check(go_on: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
     if go_on() {
         Ok(())
@@ -38,17 +40,17 @@ fn check(go_on: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
     }
 }
 
-impl Store {
-    /// Changes the schema in transactions of its own; returns when the change is complete and durable.
+impl DataStore {
+    /// Changes the schema in separate transactions; returns when the change is complete and durable.
     ///
     /// # Errors
-    /// [`DataError::NameExists`], [`DataError::NotFound`]; [`DataError::NotUnique`] and [`DataError::Violates`] where
-    /// existing records do not fit, after which everything is as before.
+    /// [`DataError::SchemaExists`], [`DataError::NotFound`]; [`DataError::SchemaBroken`] where existing records do not
+    /// fit, after which everything is as before.
     pub fn change_schema(&self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
         self.change_schema_while(change, &mut || true)
     }
 
-    /// As [`Store::change_schema`], asking between any two batches of records whether to go on;
+    /// As [`DataStore::change_schema`], asking between any two batches of records whether to continue;
     /// [`DataError::Cancelled`] where not, after which everything is as before.
     pub fn change_schema_while(
         &self,
@@ -82,7 +84,8 @@ impl Store {
         }
     }
 
-    /// Drops what was being built when the process ended.
+    /// Drops unfinished indexes and constraints of an earlier process, and stores keys of version 0.1 as one constraint
+    /// each.
     pub(crate) fn drop_unfinished(&self) -> Result<(), DataError> {
         let _alone = self.shared().schema_change.lock();
         let mut schema = self.next_schema();
@@ -94,10 +97,20 @@ impl Store {
             .constraints
             .extract_if(.., |constraint| constraint.state == IndexState::Building)
             .collect();
-        if indexes.is_empty() && constraints.is_empty() {
+        let parts = std::mem::take(&mut schema.key_parts);
+        if indexes.is_empty() && constraints.is_empty() && parts.is_empty() {
             return Ok(());
         }
         let mut edit = Edit::default();
+        for part in &parts {
+            edit.removed.push(keyspace::constraint_definition(part));
+        }
+        if !parts.is_empty() {
+            let is_key = |one: &&Constraint| matches!(one.kind, ConstraintKind::Key { .. });
+            for key in schema.constraints.iter().filter(is_key) {
+                edit.put_constraint(key)?;
+            }
+        }
         for index in &indexes {
             edit.remove_index(index.id);
         }
@@ -115,23 +128,8 @@ impl Store {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         let index = self.plan_index(&spec)?;
-        let catalog = self.catalog();
-        let twin = catalog
-            .indexes()
-            .iter()
-            .find(|own| own.label == index.label && own.fields == index.fields);
-        if let Some(holder) = twin
-            .map(|twin| &twin.name)
-            .or(self.name_taken(&index.name).as_ref())
-        {
-            return if if_not_exists {
-                Ok(SchemaOutcome::default())
-            } else {
-                Err(DataError::NameExists {
-                    what: "an index or constraint named",
-                    name: holder.to_string(),
-                })
-            };
+        if let Some(clash) = self.index_clash(&index) {
+            return resolve_clash(clash, if_not_exists);
         }
         let nodes_read = self.build_index(index.clone(), None, go_on)?;
         Ok(SchemaOutcome {
@@ -151,7 +149,7 @@ impl Store {
             return absent("index", name, if_exists);
         };
         let id = schema.indexes[at].id;
-        let keeps = |constraint: &&Constraint| matches!(constraint.kind, ConstraintKind::Unique { index } if index == id);
+        let keeps = |constraint: &&Constraint| constraint.kind.index() == Some(id);
         if let Some(constraint) = schema.constraints.iter().find(keeps) {
             return Err(DataError::invalid(format!(
                 "index {name} keeps the constraint {}: drop the constraint instead",
@@ -176,22 +174,13 @@ impl Store {
     ) -> Result<SchemaOutcome, DataError> {
         check_rule(&spec)?;
         let label = LabelId(self.intern(NameKind::Label, &spec.label)?);
-        let twin = self.twin(label, &spec)?;
-        let name = match (&spec.name, twin) {
-            (Some(name), _) => name.clone(),
-            (None, Some(twin)) => twin,
-            (None, None) => self.free_name(&default_name(&spec)),
+        let name = match &spec.name {
+            Some(name) => name.clone(),
+            None => self.free_name(&default_name(&spec)),
         };
         check_name("constraint", &name)?;
-        if self.name_taken(&name).is_some() {
-            return if if_not_exists {
-                Ok(SchemaOutcome::default())
-            } else {
-                Err(DataError::NameExists {
-                    what: "an index or constraint named",
-                    name,
-                })
-            };
+        if let Some(clash) = self.constraint_clash(label, &spec, &name)? {
+            return resolve_clash(clash, if_not_exists);
         }
         let mut constraint = Constraint {
             name: name.as_str().into(),
@@ -199,7 +188,7 @@ impl Store {
             kind: spec.kind,
             state: IndexState::Building,
         };
-        let nodes_read = if let ConstraintKind::Unique { .. } = constraint.kind {
+        let nodes_read = if constraint.kind.index().is_some() {
             let spec = IndexSpec {
                 name: Some(name.clone()),
                 label: spec.label,
@@ -207,8 +196,10 @@ impl Store {
                 unique: true,
             };
             let index = self.plan_index(&spec)?;
-            constraint.kind = ConstraintKind::Unique { index: index.id };
-            constraint.state = IndexState::Ready;
+            constraint.kind = match constraint.kind {
+                ConstraintKind::Key { .. } => ConstraintKind::Key { index: index.id },
+                _ => ConstraintKind::Unique { index: index.id },
+            };
             self.build_index(index, Some(constraint), go_on)?
         } else {
             self.build_rule(constraint, go_on)?
@@ -230,15 +221,12 @@ impl Store {
         check_name("constraint", &name)?;
         let keepers = self.endpoint_keepers();
         let twin = keepers.iter().find(|own| *own.rel_type == *rel_type);
-        let taken = twin.map(|twin| twin.name.clone());
-        if let Some(holder) = taken.or_else(|| self.name_taken(&name)) {
-            return match if_not_exists {
-                true => Ok(SchemaOutcome::default()),
-                false => Err(DataError::NameExists {
-                    what: "an index or constraint named",
-                    name: holder.to_string(),
-                }),
-            };
+        let clash = match twin {
+            Some(twin) => Some(Clash::same("constraint", &name, &twin.name)),
+            None => self.name_clash("constraint", &name),
+        };
+        if let Some(clash) = clash {
+            return resolve_clash(clash, if_not_exists);
         }
         self.keep_endpoints_as(rel_type, Some(&name))?;
         Ok(SchemaOutcome {
@@ -266,7 +254,7 @@ impl Store {
         };
         let mut edit = Edit::default();
         edit.removed.push(keyspace::constraint_definition(name));
-        if let ConstraintKind::Unique { index } = schema.constraints.remove(at).kind {
+        if let Some(index) = schema.constraints.remove(at).kind.index() {
             schema.indexes.retain(|own| own.id != index);
             edit.remove_index(index);
         }
@@ -317,7 +305,7 @@ impl Store {
         })
     }
 
-    /// Enters the index, fills it and makes it usable, together with the constraint that it keeps.
+    /// Adds the index, fills it and makes it usable, together with the constraint that it enforces.
     fn build_index(
         &self,
         mut index: IndexDef,
@@ -330,9 +318,17 @@ impl Store {
         schema.indexes.push(index.clone());
         let mut edit = Edit::default();
         edit.put_index(&index)?;
+        // The per-record part of a key constraint is enforced from here on, as the index is maintained.
+        let key = constraint
+            .clone()
+            .filter(|one| matches!(one.kind, ConstraintKind::Key { .. }));
+        if let Some(key) = &key {
+            edit.put_constraint(key)?;
+            schema.constraints.push(key.clone());
+        }
         self.commit_schema(schema, edit, &name)?;
 
-        let filled = self.fill_index(&index, go_on);
+        let filled = self.fill_index(&index, key.as_ref(), go_on);
         let filled = filled.and_then(|nodes_read| match self.is_given_up(index.id) {
             false => Ok(nodes_read),
             true => Err(DataError::invalid(format!(
@@ -347,8 +343,10 @@ impl Store {
                 schema.indexes.push(index.clone());
                 let mut edit = Edit::default();
                 edit.put_index(&index)?;
-                if let Some(constraint) = constraint {
+                if let Some(mut constraint) = constraint {
+                    constraint.state = IndexState::Ready;
                     edit.put_constraint(&constraint)?;
+                    schema.constraints.retain(|own| own.name != name);
                     schema.constraints.push(constraint);
                 }
                 self.commit_schema(schema, edit, &name)?;
@@ -359,8 +357,12 @@ impl Store {
                 schema.indexes.retain(|own| own.id != index.id);
                 let mut edit = Edit::default();
                 edit.remove_index(index.id);
+                if key.is_some() {
+                    schema.constraints.retain(|own| own.name != name);
+                    edit.removed.push(keyspace::constraint_definition(&name));
+                }
                 self.commit_schema(schema, edit, &name)?;
-                Err(error)
+                Err(broken(&name, error))
             }
         }
     }
@@ -368,6 +370,7 @@ impl Store {
     fn fill_index(
         &self,
         index: &IndexDef,
+        key: Option<&Constraint>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let (mut after, mut size, mut nodes_read) = (None, BATCH, 0);
@@ -380,7 +383,7 @@ impl Store {
                 return Ok(nodes_read);
             };
             for &id in &ids {
-                tx.enter(index, id)?;
+                tx.enter(index, key, id)?;
             }
             match tx.commit_with(Durability::Buffered) {
                 Ok(_) => {
@@ -394,7 +397,7 @@ impl Store {
         }
     }
 
-    /// Enters a rule, checks the existing records, makes it final.
+    /// Adds a rule, checks the existing records, makes it final.
     fn build_rule(
         &self,
         mut constraint: Constraint,
@@ -422,12 +425,12 @@ impl Store {
                 let mut edit = Edit::default();
                 edit.removed.push(keyspace::constraint_definition(&name));
                 self.commit_schema(schema, edit, &name)?;
-                Err(error)
+                Err(broken(&name, error))
             }
         }
     }
 
-    /// One snapshot is enough: what is committed after it keeps the rule.
+    /// One snapshot is enough: later commits enforce the rule.
     fn check_rule_on_all(
         &self,
         constraint: &Constraint,
@@ -450,7 +453,7 @@ impl Store {
                         }
                         rule => !rule.rules_plain(field),
                     })?;
-                    constraint.check(&tx.catalog(), &node)?;
+                    constraint.check(&tx.catalog(), Some(id), &node)?;
                 }
             }
             nodes_read += ids.len() as u64;
@@ -458,15 +461,43 @@ impl Store {
         }
     }
 
-    /// The present schema under its next version number. The caller holds the lock of schema changes.
+    /// The current schema under its next version number. The caller holds the lock of schema changes.
     fn next_schema(&self) -> Schema {
         let mut schema = (*self.catalog().schema).clone();
         schema.version += 1;
         schema
     }
 
-    /// The name of the constraint that demands the same of the same label.
-    fn twin(&self, label: LabelId, spec: &ConstraintSpec) -> Result<Option<String>, DataError> {
+    /// What prevents a new index.
+    fn index_clash(&self, index: &IndexDef) -> Option<Clash> {
+        let catalog = self.catalog();
+        let is_twin = |own: &&IndexDef| own.label == index.label && own.fields == index.fields;
+        let mut twins = catalog.indexes().iter().filter(is_twin);
+        // A plain index does not enforce uniqueness.
+        let Some(twin) = twins.find(|twin| twin.unique || !index.unique) else {
+            return self.name_clash("index", &index.name);
+        };
+        let keeps = |one: &&Constraint| one.kind.index() == Some(twin.id);
+        Some(match catalog.constraints().iter().find(keeps) {
+            Some(constraint) => Clash {
+                clash: SchemaClash::Constraint,
+                allowed: true,
+                message: format!(
+                    "the constraint `{}` already has an index over the same properties: no other one is needed",
+                    constraint.name
+                ),
+            },
+            None => Clash::same("index", &index.name, &twin.name),
+        })
+    }
+
+    /// What prevents a new constraint.
+    fn constraint_clash(
+        &self,
+        label: LabelId,
+        spec: &ConstraintSpec,
+        name: &str,
+    ) -> Result<Option<Clash>, DataError> {
         let catalog = self.catalog();
         let nameless = |kind: ConstraintKind| {
             stored::constraint_value(&Constraint {
@@ -477,25 +508,79 @@ impl Store {
             })
         };
         let wanted = nameless(spec.kind.clone())?;
-        for own in catalog
-            .constraints()
-            .iter()
-            .filter(|own| own.label == label)
-        {
-            let same = match (&own.kind, &spec.kind) {
-                (ConstraintKind::Unique { index }, ConstraintKind::Unique { .. }) => catalog
-                    .index(*index)
-                    .is_some_and(|index| index.fields == spec.unique_fields),
+        let mut other = None;
+        let constraints = catalog.constraints().iter();
+        for own in constraints.filter(|own| own.label == label) {
+            let same = match (own.kind.index(), spec.kind.index()) {
+                (Some(index), Some(_)) => {
+                    let index = catalog.index(index);
+                    let same = index.is_some_and(|index| index.fields == spec.unique_fields);
+                    // A key and a unique constraint.
+                    if same && discriminant(&own.kind) != discriminant(&spec.kind) {
+                        other = Some(own);
+                        continue;
+                    }
+                    same
+                }
                 _ => nameless(own.kind.clone())? == wanted,
             };
             if same {
-                return Ok(Some(own.name.to_string()));
+                let given = spec.name.as_deref().unwrap_or(&own.name);
+                return Ok(Some(Clash::same("constraint", given, &own.name)));
             }
         }
-        Ok(None)
+        if let Some(clash) = self.name_clash("constraint", name) {
+            return Ok(Some(clash));
+        }
+        let overlap = other.map(|own| Clash {
+            clash: SchemaClash::Overlap,
+            allowed: false,
+            message: format!(
+                "the constraint `{}` covers the same properties: drop it first",
+                own.name
+            ),
+        });
+        Ok(overlap.or_else(|| self.plain_index_clash(label, spec)))
     }
 
-    /// `name`, or with a number behind it if it is taken.
+    /// The index over the properties of a new unique constraint or key, which would be there twice.
+    fn plain_index_clash(&self, label: LabelId, spec: &ConstraintSpec) -> Option<Clash> {
+        spec.kind.index()?;
+        let catalog = self.catalog();
+        let is_twin = |own: &&IndexDef| own.label == label && own.fields == spec.unique_fields;
+        let twin = catalog.indexes().iter().find(is_twin)?;
+        Some(Clash {
+            clash: SchemaClash::Index,
+            allowed: false,
+            message: format!(
+                "the index `{}` covers the same properties, and a constraint has its own index: drop the index first",
+                twin.name
+            ),
+        })
+    }
+
+    /// The holder of the name of a new index or constraint.
+    fn name_clash(&self, what: &'static str, name: &str) -> Option<Clash> {
+        let holder = self.name_taken(name)?;
+        let catalog = self.catalog();
+        // The index that enforces a constraint has its name.
+        let has_index = catalog.indexes().iter().any(|index| index.name == holder);
+        let keeps = catalog.constraints().iter().any(|one| one.name == holder);
+        let (clash, of) = match has_index && !keeps {
+            true => (SchemaClash::IndexName, "index"),
+            false => (SchemaClash::ConstraintName, "constraint"),
+        };
+        Some(Clash {
+            clash,
+            allowed: match what {
+                "index" => has_index,
+                _ => of == "constraint",
+            },
+            message: format!("another {of} named `{holder}` exists already: choose another name"),
+        })
+    }
+
+    /// `name`, or `name` with a number appended if it exists already.
     fn free_name(&self, name: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}_{number}"));
         std::iter::once(name.to_owned())
@@ -549,12 +634,60 @@ impl Store {
     }
 }
 
+/// What prevents a new index or constraint.
+struct Clash {
+    clash: SchemaClash,
+    message: String,
+    /// Whether `IF NOT EXISTS` accepts it.
+    allowed: bool,
+}
+
+impl Clash {
+    /// The same exists already under the name `holder`.
+    fn same(what: &'static str, name: &str, holder: &str) -> Self {
+        let clash = match what {
+            _ if name == holder => SchemaClash::Equivalent,
+            "index" => SchemaClash::Index,
+            _ => SchemaClash::Constraint,
+        };
+        Self {
+            clash,
+            message: format!(
+                "the same {what} exists already as `{holder}`: use it or drop it first, or say IF NOT EXISTS"
+            ),
+            allowed: true,
+        }
+    }
+}
+
+/// The outcome where something prevents the change.
+fn resolve_clash(clash: Clash, if_not_exists: bool) -> Result<SchemaOutcome, DataError> {
+    if clash.allowed && if_not_exists {
+        return Ok(SchemaOutcome::default());
+    }
+    Err(DataError::SchemaExists {
+        clash: clash.clash,
+        message: clash.message,
+    })
+}
+
+/// The error of a constraint that existing records violate.
+fn broken(name: &str, error: DataError) -> DataError {
+    match error {
+        DataError::Violates { .. } | DataError::NotUnique { .. } => DataError::SchemaBroken {
+            name: name.to_owned(),
+            cause: Box::new(error),
+        },
+        other => other,
+    }
+}
+
 /// What a schema change writes.
 #[derive(Default)]
 struct Edit {
     put: Vec<(Vec<u8>, Vec<u8>)>,
     removed: Vec<Vec<u8>>,
-    /// Prefixes under which everything goes.
+    /// Prefixes under which all keys are deleted.
     erased: Vec<Vec<u8>>,
 }
 
@@ -583,7 +716,8 @@ impl Edit {
 }
 
 impl Transaction {
-    /// Members of a label, unobserved: whoever joins the label meanwhile keeps the index being built himself.
+    /// Members of a label, without an observation: a transaction that adds the label concurrently maintains the index
+    /// being built itself.
     fn members_after(
         &self,
         label: LabelId,
@@ -605,11 +739,19 @@ impl Transaction {
         })
     }
 
-    /// Enters one node into an index that is being built.
-    fn enter(&mut self, index: &IndexDef, id: NodeId) -> Result<(), DataError> {
+    /// Adds one node to an index that is being built, with its key.
+    fn enter(
+        &mut self,
+        index: &IndexDef,
+        key: Option<&Constraint>,
+        id: NodeId,
+    ) -> Result<(), DataError> {
         let Some(node) = self.load_node(id)? else {
             return Ok(());
         };
+        if let Some(key) = key {
+            key.check(self.catalog_ref(), Some(id), &node)?;
+        }
         if index.unique {
             self.check_fields(id, |field, _| {
                 !index.fields.iter().any(|one| *one.path.0[0] == *field)
@@ -625,11 +767,15 @@ impl Transaction {
             removed: Vec::new(),
             added: self.entries_or_refuse(index, id, &node)?,
         };
-        self.check_entries_free(id, &changes)?;
+        for entry in changes.added.iter().filter(|entry| entry.unique) {
+            if let Some(holder) = self.observed_holder(entry, id)? {
+                return Err(self.not_unique(index, entry, id, holder));
+            }
+        }
         for entry in &changes.added {
             self.footprint_mut()
                 .change_entry(Space::Index(index.id.0), &entry.values, &entry.ends);
-            self.put(&entry.key(id), &Entry::value(id))?;
+            self.put(&entry.key(id), &IndexEntry::value(id))?;
         }
         Ok(())
     }
@@ -658,7 +804,7 @@ fn check_path(path: &FieldPath) -> Result<(), DataError> {
 
 fn check_rule(spec: &ConstraintSpec) -> Result<(), DataError> {
     match &spec.kind {
-        ConstraintKind::Unique { .. } => Ok(()),
+        ConstraintKind::Unique { .. } | ConstraintKind::Key { .. } => Ok(()),
         ConstraintKind::Required { path } | ConstraintKind::Convergent { path, .. } => {
             check_path(path)
         }
@@ -687,7 +833,7 @@ fn index_name(label: &str, fields: &[IndexField]) -> String {
     format!("{label}_{}", fields.join("_"))
 }
 
-/// What the constraint is called by which a type's relationships keep their ends, where nobody says.
+/// The default name of the constraint by which a type's relationships keep their ends.
 pub(crate) fn default_keeper(rel_type: &str) -> String {
     format!("{rel_type}_keep_endpoints")
 }
@@ -698,6 +844,7 @@ fn default_name(spec: &ConstraintSpec) -> String {
         ConstraintKind::Unique { .. } => {
             format!("{}_unique", index_name(label, &spec.unique_fields))
         }
+        ConstraintKind::Key { .. } => format!("{}_key", index_name(label, &spec.unique_fields)),
         ConstraintKind::Convergent { path, .. } => {
             format!("{label}_{}_convergent", path.0.join("_"))
         }
@@ -720,19 +867,19 @@ mod tests {
     use isomer_value::Map;
 
     use super::*;
-    use crate::StoreOptions;
+    use crate::DataStoreOptions;
 
-    fn open(path: &Path, read_only: bool) -> Store {
+    fn open(path: &Path, read_only: bool) -> DataStore {
         let options = RedbOptions {
             read_only,
             ..RedbOptions::default()
         };
         let engine = RedbEngine::open(path, options).unwrap();
-        let options = StoreOptions {
+        let options = DataStoreOptions {
             read_only,
-            ..StoreOptions::default()
+            ..DataStoreOptions::default()
         };
-        Store::open(Arc::new(engine), options).unwrap()
+        DataStore::open(Arc::new(engine), options).unwrap()
     }
 
     fn spec() -> IndexSpec {
@@ -747,7 +894,7 @@ mod tests {
         }
     }
 
-    fn add(store: &Store) {
+    fn add(store: &DataStore) {
         let mut tx = store.begin(Access::Write).unwrap();
         let label = tx.intern_label("P").unwrap();
         let properties: Map = [("age", isomer_value::Value::Int(7))].into_iter().collect();
@@ -755,10 +902,10 @@ mod tests {
         tx.commit().unwrap();
     }
 
-    /// An index whose making broke off with the process is gone with all its entries after the next opening, and can be
-    /// made again; opened to read, the database has it and nobody uses it.
+    /// An index whose creation was interrupted with the process is removed with all its entries at the next opening,
+    /// and can be created again; opened read-only, the database has it and no query uses it.
     #[test]
-    fn what_broke_off_is_dropped_at_the_next_opening() {
+    fn interrupted_schema_changes_are_dropped_at_the_next_opening() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let store = open(&path, false);
@@ -773,7 +920,7 @@ mod tests {
         add(&store);
         drop(store);
 
-        let entries = |store: &Store| {
+        let entries = |store: &DataStore| {
             let tx = store.begin(Access::Read).unwrap();
             let (start, mut count) = (keyspace::entries_of(index.id), 0);
             tx.each_pair(
@@ -800,5 +947,70 @@ mod tests {
         };
         assert_eq!(store.change_schema(change).unwrap().nodes_read, 2);
         assert_eq!(store.catalog().usable_indexes(index.label).count(), 1);
+    }
+
+    /// Version 0.1 stored a key as a unique constraint and one required field for each property: they are opened, shown
+    /// and dropped as one constraint.
+    #[test]
+    fn a_key_in_parts_is_one_constraint() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let store = open(&path, false);
+        let create = |name: &str, kind: ConstraintKind, fields: &[&str]| {
+            let field = |name: &&str| IndexField {
+                path: FieldPath::top(name),
+                each: false,
+            };
+            SchemaChange::CreateConstraint {
+                spec: ConstraintSpec {
+                    name: Some(name.into()),
+                    label: "B".into(),
+                    kind,
+                    unique_fields: fields.iter().map(field).collect(),
+                },
+                if_not_exists: false,
+            }
+        };
+        let required = |name: &str| ConstraintKind::Required {
+            path: FieldPath::top(name),
+        };
+        let unique = ConstraintKind::Unique { index: IndexId(0) };
+        for change in [
+            create("c9", unique.clone(), &["x", "y"]),
+            create("c9_2", required("x"), &[]),
+            create("c9_3", required("y"), &[]),
+            // Not a key: the second field is a different one.
+            create("u", unique, &["z"]),
+            create("u_2", required("x"), &[]),
+        ] {
+            // `u_2` has the same meaning as `c9_2`.
+            let _ = store.change_schema(change);
+        }
+        drop(store);
+        for read_only in [true, false, false] {
+            let store = open(&path, read_only);
+            let catalog = store.catalog();
+            let shown = catalog.constraints().iter().map(|one| {
+                let is_key = matches!(one.kind, ConstraintKind::Key { .. });
+                (one.name.to_string(), is_key)
+            });
+            let shown: Vec<_> = shown.collect();
+            assert_eq!(shown, [("c9".to_owned(), true), ("u".to_owned(), false)]);
+        }
+        let store = open(&path, false);
+        let mut tx = store.begin(Access::Write).unwrap();
+        let label = tx.intern_label("B").unwrap();
+        let refused = tx.create_node(&[label], &Map::new()).unwrap_err();
+        assert!(refused.to_string().contains("(c9)"), "{refused}");
+        drop(tx);
+        let change = SchemaChange::DropConstraint {
+            name: "c9".into(),
+            if_exists: false,
+        };
+        store.change_schema(change).unwrap();
+        drop(store);
+        let store = open(&path, false);
+        assert_eq!(store.catalog().constraints().len(), 1);
+        assert_eq!(store.catalog().indexes().len(), 1);
     }
 }

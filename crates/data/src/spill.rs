@@ -1,8 +1,8 @@
-//! What does not fit into memory: files that nobody else sees, that are gone when they are closed, and that are read
-//! back as they were written or not at all.
+//! Spilling to disk: files without a name, that are deleted when they are closed, and that are read back as they were
+//! written or not at all.
 //!
-//! A file holds *runs*, each written once from its start to its end and then read, from any thread, any number of times.
-//! A run is a stream of bytes in blocks of up to [`BLOCK_BYTES`]:
+//! A file holds *runs*, each written once from its start to its end and then read, from any thread, any number of
+//! times. A run is a stream of bytes in blocks of up to [`BLOCK_BYTES`]:
 //!
 //! ```text
 //! u32 bytes of the payload, little-endian
@@ -13,9 +13,8 @@
 //! Where the database is encrypted, the payload is sealed by a key that was drawn for this opening and is kept nowhere.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -24,23 +23,23 @@ use std::{
 };
 
 use isomer_storage::StorageError;
-use isomer_vfs::{Place, Seal};
+use isomer_vfs::{DiskFile, Place, RealDisk, Seal, private_file, private_folder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::DataError;
 
-/// Bytes of payload in a full block: what a writer or a reader of one run holds.
+/// Bytes of payload in a full block: the buffer of a writer or a reader of one run.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
 const HEADER_BYTES: usize = 12;
 
-/// The prefix of the names that spill files have for the moment between being made and losing their name.
+/// The prefix of the names that spill files have between their creation and the removal of the name.
 const FILE_NAME_START: &str = "isomer-spill-";
 
-/// A folder for spill files; made when the first one is.
+/// A folder for spill files; created with the first one.
 ///
-/// A file loses its name as soon as it is open: it takes its space until it is closed, also by a crash, and no longer.
-/// A crash in between leaves an empty file, which [`SpillFolder::clean`] takes away.
+/// The name of a file is removed as soon as it is open: it uses its space until it is closed, also by a crash, and no
+/// longer. A crash in between leaves an empty file, which [`SpillFolder::clean`] removes.
 #[derive(Debug)]
 pub struct SpillFolder {
     path: PathBuf,
@@ -50,26 +49,26 @@ pub struct SpillFolder {
     seal: Seal,
 }
 
-/// What tests let go wrong.
+/// Faults that tests inject.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SpillFault {
     /// Nothing.
     None,
-    /// A bit of each block read is another than was written.
+    /// One bit of each block read is flipped.
     Damage,
     /// The disk is full.
     Full,
 }
 
 impl SpillFolder {
-    /// The folder `path`; nothing is made yet.
+    /// The folder `path`; it is not created yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self::sealed(path, Seal::plain())
     }
 
-    /// The folder `path`, for files whose content `seal` hides.
+    /// The folder `path`, for files that `seal` encrypts.
     pub fn sealed(path: impl Into<PathBuf>, seal: Seal) -> Self {
         Self {
             seal,
@@ -80,22 +79,22 @@ impl SpillFolder {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Files that are in use now.
+    /// Files in use.
     pub fn open_files(&self) -> usize {
         self.open_files.load(Ordering::Relaxed)
     }
 
-    /// Bytes written so far, to all files together.
+    /// Bytes written so far, in all files.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// Lets something go wrong, for tests.
+    /// Injects a fault, for tests.
     #[doc(hidden)]
     pub fn set_fault(&self, fault: SpillFault) {
         self.fault.store(fault as u8, Ordering::Relaxed);
@@ -108,19 +107,13 @@ impl SpillFolder {
     /// A new, empty file.
     pub fn file(self: &Arc<Self>) -> io::Result<SpillFile> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)?;
+        private_folder().recursive(true).create(&self.path)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{FILE_NAME_START}{}-{number}", std::process::id());
         let path = self.path.join(name);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let file = RealDisk::file(private_file(&mut options).open(&path)?);
         fs::remove_file(&path)?;
         self.open_files.fetch_add(1, Ordering::Relaxed);
         Ok(SpillFile {
@@ -133,7 +126,7 @@ impl SpillFolder {
         })
     }
 
-    /// Removes what a crash left behind. For whoever has the folder to himself.
+    /// Removes what a crash left behind. The caller must own the folder exclusively.
     pub fn clean(&self) -> io::Result<()> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -152,7 +145,7 @@ impl SpillFolder {
         Ok(())
     }
 
-    /// An error on one of its files: a full disk, damage, or something else about the folder.
+    /// Explains an error of one of its files: a full disk, damage, or another problem with the folder.
     pub fn explain(&self, error: &io::Error) -> StorageError {
         let place = self.path.display();
         match error.kind() {
@@ -180,8 +173,8 @@ impl SpillFolder {
 
 #[derive(Debug)]
 struct Shared {
-    file: File,
-    /// Tells it from all others of the process.
+    file: Arc<dyn DiskFile>,
+    /// Distinguishes it from all others of the process.
     number: u64,
     folder: Arc<SpillFolder>,
 }
@@ -201,7 +194,7 @@ impl Drop for Shared {
     }
 }
 
-/// A spill file: runs one after the other. Its space is free when it and its last run are dropped.
+/// A spill file: consecutive runs. Its space is free when it and its last run are dropped.
 #[derive(Debug)]
 pub struct SpillFile {
     shared: Arc<Shared>,
@@ -209,7 +202,7 @@ pub struct SpillFile {
 }
 
 impl SpillFile {
-    /// Begins a run at the file's end.
+    /// Begins a run at the end of the file.
     pub fn writer(&mut self) -> SpillWriter<'_> {
         let start = self.end;
         SpillWriter {
@@ -244,10 +237,10 @@ impl SpillFile {
         self.end
     }
 
-    /// The handle below, for tests that damage it.
+    /// The underlying handle, for tests that damage it.
     #[doc(hidden)]
-    pub fn raw(&self) -> &File {
-        &self.shared.file
+    pub fn raw(&self) -> &dyn DiskFile {
+        &*self.shared.file
     }
 }
 
@@ -259,7 +252,7 @@ pub struct SpillWriter<'f> {
 }
 
 impl SpillWriter<'_> {
-    /// Writes what is left.
+    /// Writes the rest.
     pub fn finish(mut self) -> io::Result<SpillRun> {
         self.flush()?;
         Ok(SpillRun {
@@ -293,7 +286,7 @@ impl Write for SpillWriter<'_> {
     }
 }
 
-/// Several runs that grow side by side in one file: partitions.
+/// Several runs that are written concurrently into one file: partitions.
 #[derive(Debug)]
 pub struct SpillParts {
     file: SpillFile,
@@ -340,7 +333,7 @@ impl SpillParts {
         Ok(())
     }
 
-    /// The runs, in their order.
+    /// The runs, in order.
     pub fn finish(mut self) -> io::Result<Vec<SpillRun>> {
         let mut runs = Vec::with_capacity(self.parts.len());
         for Part {
@@ -361,7 +354,7 @@ impl SpillParts {
     }
 }
 
-/// A run that was written whole.
+/// A completely written run.
 #[derive(Clone, Debug)]
 pub struct SpillRun {
     shared: Arc<Shared>,
@@ -370,14 +363,14 @@ pub struct SpillRun {
 
 #[derive(Clone, Debug)]
 enum Blocks {
-    /// One after the other.
+    /// Consecutive blocks.
     Range(std::ops::Range<u64>),
-    /// At these offsets.
+    /// Blocks at these offsets.
     List(Arc<[u64]>),
 }
 
 impl SpillRun {
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         match &self.blocks {
             Blocks::Range(range) => range.is_empty(),
@@ -399,7 +392,7 @@ impl SpillRun {
     }
 }
 
-/// Reads one run. An error of kind `InvalidData` or `UnexpectedEof` says that it is not what was written.
+/// Reads one run. An error of kind `InvalidData` or `UnexpectedEof` says that the file is damaged.
 #[derive(Debug)]
 pub struct SpillReader {
     run: SpillRun,
@@ -516,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_grow_side_by_side() {
+    fn runs_are_written_concurrently() {
         let (_outer, folder) = folder();
         let mut parts = SpillParts::new(folder.file().unwrap(), 3);
         let mut expected = vec![Vec::new(); 3];
@@ -532,7 +525,7 @@ mod tests {
         assert!(runs[2].is_empty());
     }
 
-    /// Whichever byte changes, and wherever a file is cut: an error, never other bytes.
+    /// Any changed byte, and any truncation of a file, is an error, never other bytes.
     #[test]
     fn damage_is_an_error() {
         let (_outer, folder) = folder();
@@ -557,7 +550,7 @@ mod tests {
         assert!(matches!(folder.explain(&error), StorageError::Corrupt(_)));
     }
 
-    /// What is on the disk of an encrypted database tells nothing, and is read back all the same.
+    /// The files of an encrypted database reveal nothing, and are read back all the same.
     #[test]
     fn sealed_files_hide_their_content() {
         let outer = tempfile::tempdir().unwrap();
@@ -577,7 +570,7 @@ mod tests {
         let mut parts = SpillParts::new(folder.file().unwrap(), 2);
         parts.write(1, &text).unwrap();
         assert_eq!(read_all(&parts.finish().unwrap()[1]).unwrap(), text);
-        // A block does not pass for another one either, however its checksum is made to match.
+        // A block is not accepted for another one either, even with a matching checksum.
         let mut other = file.writer();
         other.write_all(&text[..100]).unwrap();
         let other = other.finish().unwrap();
@@ -593,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_as_such() {
+    fn a_full_disk_is_reported_as_such() {
         let (_outer, folder) = folder();
         folder.set_fault(SpillFault::Full);
         let mut file = folder.file().unwrap();
@@ -608,7 +601,7 @@ mod tests {
         let (_outer, folder) = folder();
         drop(folder.file().unwrap());
         fs::write(folder.path().join("isomer-spill-1-1"), b"left").unwrap();
-        fs::write(folder.path().join("somebody's"), b"kept").unwrap();
+        fs::write(folder.path().join("foreign"), b"kept").unwrap();
         folder.clean().unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -1,4 +1,4 @@
-//! An opened database.
+//! An open database.
 
 use std::{
     path::PathBuf,
@@ -9,7 +9,7 @@ use isomer_storage::{
     Durability, Engine, GuardMode, KeyRange, Memory, Order, Page, PageLimit, Read, StorageError,
     Version,
 };
-use isomer_value::{Interner, LabelId, NodeId, PropId, ValueError};
+use isomer_value::{DatabaseId, Interner, LabelId, NodeId, PropId, ValueError};
 use isomer_vfs::Seal;
 use parking_lot::{Mutex, RwLock};
 
@@ -24,8 +24,8 @@ use crate::{
     files::FileNumbers,
     footprint::{Item, NONE},
     graph::KeyHints,
-    keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
-    kv::{Sequences, SettledBuckets, Signals},
+    keyspace::{self, FORMAT, FORMAT_VALUE, IDENTITY, IdSpace},
+    kv::{BucketCache, Sequences, Signals},
     observer::Observers,
     replication::Replication,
     spill::SpillFolder,
@@ -48,31 +48,31 @@ pub enum Access {
 /// How a store is opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct StoreOptions {
+pub struct DataStoreOptions {
     /// Change-stream entries kept behind what the store itself needs.
     pub stream_retention: u64,
     /// About how many bytes of them, at most.
     pub stream_retention_bytes: u64,
-    /// Where a reader of the change stream is behind by more than about so many bytes of entries (counted since the
-    /// opening), they are kept for it no longer, and it is told [`DataError::Forgotten`].
+    /// When a reader of the change stream is behind by more than about this number of bytes of entries (counted since
+    /// the opening), they are no longer kept for it, and it gets [`DataError::Forgotten`].
     pub stream_hold_bytes: u64,
-    /// The same, where what it has not read is older than so many milliseconds.
+    /// The same, where entries that it has not read are older than this number of milliseconds.
     pub stream_hold_ms: u64,
     /// Things of one sort that a transaction names in its footprint; beyond, it declares whole labels and types.
     pub footprint_limit: usize,
     /// The clock by which entries expire.
     pub clock: Arc<dyn Clock>,
-    /// Whether the engine takes no writes: an index whose making broke off is then left, unused, where it is.
+    /// Whether the engine accepts no writes: unfinished indexes then stay, unused.
     pub read_only: bool,
     /// The budget of views, queries and bulk loads.
     pub memory: Memory,
-    /// Folder for what does not fit into memory.
+    /// Folder for spill files.
     pub spill_folder: PathBuf,
-    /// What hides the files of views; where it does, those for what does not fit into memory are hidden, too.
+    /// Encrypts the files of views; if set, spill files are encrypted, too.
     pub seal: Seal,
 }
 
-impl Default for StoreOptions {
+impl Default for DataStoreOptions {
     fn default() -> Self {
         Self {
             stream_retention: 10_000,
@@ -91,60 +91,61 @@ impl Default for StoreOptions {
 
 /// An opened database. Clones share it.
 #[derive(Clone)]
-pub struct Store {
+pub struct DataStore {
     shared: Arc<Shared>,
 }
 
-impl std::fmt::Debug for WeakStore {
+impl std::fmt::Debug for WeakDataStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WeakStore").finish_non_exhaustive()
+        f.debug_struct("WeakDataStore").finish_non_exhaustive()
     }
 }
 
-/// A store that may be closed meanwhile: for whoever must not keep it open.
+/// A weak handle: does not keep the store open.
 #[derive(Clone)]
-pub struct WeakStore {
+pub struct WeakDataStore {
     shared: Weak<Shared>,
 }
 
-impl WeakStore {
+impl WeakDataStore {
     /// The store, unless it is closed.
-    pub fn upgrade(&self) -> Option<Store> {
+    pub fn upgrade(&self) -> Option<DataStore> {
         let shared = self.shared.upgrade()?;
-        Some(Store { shared })
+        Some(DataStore { shared })
     }
 }
 
 pub(crate) struct Shared {
     engine: Arc<dyn Engine>,
-    options: StoreOptions,
+    options: DataStoreOptions,
+    identity: DatabaseId,
     names: Arc<Names>,
-    /// Held by whoever enters a new name.
+    /// Held while a new name is added.
     interning: Mutex<()>,
     schema: RwLock<CurrentSchema>,
-    /// Held by whoever changes the schema, for as long as that takes.
+    /// Held during a change of the schema.
     pub(crate) schema_change: Mutex<()>,
     pub(crate) nodes: Extents,
     pub(crate) relationships: Extents,
     pub(crate) counts: SharedCounts,
-    /// Who still needs a part of the change stream.
+    /// The readers that retain a part of the change stream.
     pub(crate) stream_holds: Mutex<Holds>,
-    /// What outside names present states by.
+    /// The eras, by which files outside identify states.
     pub(crate) era: Mutex<crate::lineage::OwnEra>,
     pub(crate) observers: Arc<Observers>,
-    /// Held shared by every commit, alone by a bulk load while it writes.
+    /// Held shared by every commit, exclusively by a bulk load while it writes.
     pub(crate) gate: Arc<RwLock<()>>,
     pub(crate) since_save: Mutex<SinceSave>,
-    /// Held by whoever stores the counts.
+    /// Held while the counts are stored.
     pub(crate) saving: Mutex<()>,
     pub(crate) copies: Copies,
     pub(crate) sequences: Sequences,
-    pub(crate) settled_buckets: SettledBuckets,
+    pub(crate) bucket_cache: BucketCache,
     pub(crate) files: FileNumbers,
-    /// Told of each commit that others can see.
+    /// Notified of each commit that is visible to others.
     pub(crate) signal: Signals,
     spill: Arc<SpillFolder>,
-    /// Which nodes keys led to.
+    /// A cache of the nodes that keys led to.
     pub(crate) key_hints: KeyHints,
     pub(crate) statistics: Statistics,
     /// Its name and numbers as a replica.
@@ -160,22 +161,23 @@ impl Drop for Shared {
     }
 }
 
-/// The newest schema known, and when it holds.
+/// The newest known schema, and the versions for which it holds.
 struct CurrentSchema {
     catalog: Arc<Catalog>,
     /// The commit that made it.
     since: Version,
-    /// Whether a change is being committed: what is newest cannot be said, so whoever begins looks into its snapshot.
+    /// Whether a change is being committed: the newest state is unknown, so a beginning transaction reads its snapshot.
     changing: bool,
 }
 
-impl Store {
+impl DataStore {
     /// Opens what is in `engine`: loads names, schema, extents and counts. An empty engine becomes an empty database.
     ///
     /// # Errors
-    /// [`DataError::Unsupported`] for another format, [`DataError::Corrupt`] for what is no database.
-    pub fn open(engine: Arc<dyn Engine>, options: StoreOptions) -> Result<Self, DataError> {
-        claim(&*engine)?;
+    /// [`DataError::Unsupported`] for another format, [`DataError::Corrupt`] where `engine` does not contain an
+    /// IsomerDB database.
+    pub fn open(engine: Arc<dyn Engine>, options: DataStoreOptions) -> Result<Self, DataError> {
+        let identity = claim(&*engine, options.read_only)?;
         let observers = Arc::new(Observers::default());
         engine.set_hook(observers.clone());
         let snapshot = engine.snapshot()?;
@@ -185,7 +187,7 @@ impl Store {
         let schema = Arc::new(Schema::load(read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
-        let counts = Counts::load(read)?;
+        let counts = Counts::load(&*engine, read)?;
         let statistics = Statistics::load(read)?;
         let own_replica = OwnReplica::load(read)?;
         let replication = Replication::load(read)?;
@@ -206,6 +208,7 @@ impl Store {
             shared: Arc::new(Shared {
                 engine,
                 options,
+                identity,
                 names,
                 interning: Mutex::new(()),
                 schema: RwLock::new(CurrentSchema {
@@ -225,7 +228,7 @@ impl Store {
                 saving: Mutex::new(()),
                 copies: Copies::default(),
                 sequences: Sequences::default(),
-                settled_buckets: SettledBuckets::new(since),
+                bucket_cache: BucketCache::new(since),
                 files: FileNumbers::default(),
                 signal: Signals::default(),
                 spill,
@@ -237,7 +240,7 @@ impl Store {
         };
         store.open_era();
         if !store.options().read_only {
-            store.settle_copy()?;
+            store.begin_epoch_of_copy()?;
             store.drop_unfinished()?;
         }
         Ok(store)
@@ -255,15 +258,15 @@ impl Store {
                 return Err(crate::replication::joining_error());
             }
             let tx = Transaction::begin(self.clone(), access)?;
-            // A join that began in between may have left a part of a state in what was taken.
+            // A join that began in between may have left a part of a state in the snapshot.
             if replication.joins_begun() == joins {
                 return Ok(tx);
             }
         }
     }
 
-    /// A transaction that reads an earlier version, from [`isomer_storage::Engine::oldest_version`] on; its present is `now_ms`, where
-    /// given: entries that expire are there as they were then.
+    /// A transaction that reads an earlier version, from [`isomer_storage::Engine::oldest_version`] on; its timestamp
+    /// is `now_ms`, where given: entries that expire exist as they did then.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for versions that the engine does not keep.
@@ -276,7 +279,7 @@ impl Store {
             return Err(crate::replication::joining_error());
         }
         let tx = Transaction::begin_at(self.clone(), version, now_ms)?;
-        // That version may be one at which a state was joined in part.
+        // At that version a state may have been joined partly.
         match tx.read().get(crate::keyspace::JOINING)? {
             Some(_) => Err(crate::replication::joining_error()),
             None => Ok(tx),
@@ -293,8 +296,14 @@ impl Store {
         self.shared.schema.read().catalog.clone()
     }
 
-    /// How it was opened.
-    pub fn options(&self) -> &StoreOptions {
+    /// The identity of the database, which its element ids name. It is created with the database, and kept by copies,
+    /// backups and restored databases.
+    pub fn identity(&self) -> DatabaseId {
+        self.shared.identity
+    }
+
+    /// The options with which it was opened.
+    pub fn options(&self) -> &DataStoreOptions {
         &self.shared.options
     }
 
@@ -304,24 +313,24 @@ impl Store {
         keyspace::node(node)
     }
 
-    /// The budget of memory that whatever runs on this store shares.
+    /// The budget of memory that everything on this store shares.
     pub fn memory(&self) -> &Memory {
         &self.shared.options.memory
     }
 
-    /// Where what does not fit into memory goes.
+    /// The folder for spill files.
     pub fn spill_folder(&self) -> &Arc<SpillFolder> {
         &self.shared.spill
     }
 
     /// A handle that does not keep the store open.
-    pub fn downgrade(&self) -> WeakStore {
-        WeakStore {
+    pub fn downgrade(&self) -> WeakDataStore {
+        WeakDataStore {
             shared: Arc::downgrade(&self.shared),
         }
     }
 
-    /// The label that a node with this id was first given, where one was: a hint, for its labels may have changed.
+    /// The first label that a node with this id got, if any: a hint, for its labels may have changed.
     pub fn home_label(&self, id: NodeId) -> Option<LabelId> {
         let owner = self.shared.nodes.owner_of(id.0)?;
         (owner != NONE).then_some(LabelId(owner))
@@ -369,7 +378,7 @@ impl Store {
                 current.changing = false;
                 Ok(())
             }
-            // The commit may have happened: whoever begins goes on looking into its snapshot.
+            // The commit may have happened: beginning transactions continue to read their snapshots.
             Err(error) if error.kind() == crate::ErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 current.changing = false;
@@ -378,13 +387,13 @@ impl Store {
         }
     }
 
-    /// Looks a name up that was not there, after whoever is entering a name just now.
-    pub(crate) fn find_settled(&self, kind: NameKind, name: &str) -> Option<u32> {
+    /// Looks up a missing name again, after a concurrent addition of a name has ended.
+    pub(crate) fn find_after_interning(&self, kind: NameKind, name: &str) -> Option<u32> {
         let _interning = self.shared.interning.lock();
         self.shared.names.find(kind, name)
     }
 
-    /// The number of a name; a new one is stored at once, in a commit of its own.
+    /// The number of a name; a new one is stored immediately, in a separate commit.
     pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
         if let Some(id) = self.shared.names.find(kind, name) {
             return Ok(id);
@@ -398,7 +407,7 @@ impl Store {
         let mut tx = self.shared.engine.begin()?;
         tx.put(&keyspace::name(kind, id), name.as_bytes())?;
         tx.guard(Item::name(kind, name).granule(), GuardMode::Add);
-        tx.commit(Durability::Buffered)?; // whatever uses the name commits later
+        tx.commit(Durability::Buffered)?; // transactions that use the name commit later
         self.shared.names.enter(kind, id, name);
         Ok(id)
     }
@@ -417,11 +426,11 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Makes sure that the engine holds a database of this format; writes the format into an empty one.
-fn claim(engine: &dyn Engine) -> Result<(), DataError> {
+/// Checks that the engine holds a database of this format, and returns its identity; writes both into an empty one.
+fn claim(engine: &dyn Engine, read_only: bool) -> Result<DatabaseId, DataError> {
     let mut tx = engine.begin()?;
     match tx.get(FORMAT)? {
-        Some(value) if value == FORMAT_VALUE => return Ok(()),
+        Some(value) if value == FORMAT_VALUE => return identity(tx, read_only),
         Some(value) if value.starts_with(&FORMAT_VALUE[..6]) => {
             let found = value.get(6).copied().unwrap_or_default();
             return Err(DataError::Unsupported(format!(
@@ -444,22 +453,46 @@ fn claim(engine: &dyn Engine) -> Result<(), DataError> {
     )?;
     if !page.is_empty() {
         return Err(DataError::corrupt(
-            "this is no IsomerDB database: it holds keys but no format record",
+            "this is not an IsomerDB database: it holds keys but no format record",
         ));
     }
+    let id = DatabaseId::random();
     tx.put(FORMAT, FORMAT_VALUE)?;
+    tx.put(IDENTITY, &id.0)?;
     tx.commit(Durability::Synced)?;
-    Ok(())
+    Ok(id)
+}
+
+/// The identity of an existing database. Version 0.1.0 created databases without one: they get it at the first opening
+/// for writing, and have the one of all zeros until then, and on a disk that takes no commit.
+fn identity(
+    mut tx: Box<dyn isomer_storage::EngineTransaction>,
+    read_only: bool,
+) -> Result<DatabaseId, DataError> {
+    if let Some(bytes) = tx.get(IDENTITY)? {
+        let bytes = <[u8; 16]>::try_from(bytes.as_slice());
+        let id = bytes.map_err(|_| DataError::corrupt("the identity record is malformed"))?;
+        return Ok(DatabaseId(id));
+    }
+    if read_only {
+        return Ok(DatabaseId::default());
+    }
+    let id = DatabaseId::random();
+    tx.put(IDENTITY, &id.0)?;
+    Ok(match tx.commit(Durability::Buffered) {
+        Ok(_) => id,
+        Err(_) => DatabaseId::default(),
+    })
 }
 
 /// Interns property names for the record codec, and keeps the error that the codec cannot carry.
 pub(crate) struct PropNames<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) store: &'a DataStore,
     pub(crate) error: Option<DataError>,
 }
 
 impl<'a> PropNames<'a> {
-    pub(crate) fn new(store: &'a Store) -> Self {
+    pub(crate) fn new(store: &'a DataStore) -> Self {
         Self { store, error: None }
     }
 
@@ -478,7 +511,7 @@ impl Interner for PropNames<'_> {
                 self.error = Some(error);
                 ValueError::Fields {
                     what: "record",
-                    reason: "its property names cannot be entered into the catalog".into(),
+                    reason: "its property names cannot be added to the catalog".into(),
                 }
             })
     }

@@ -1,6 +1,7 @@
 //! Transactions: one version of the database and, on top, the transaction's own changes.
 
 mod commit;
+mod covered;
 
 use std::{
     cell::{OnceCell, RefCell, RefMut},
@@ -10,26 +11,28 @@ use std::{
     },
 };
 
-use isomer_storage::{Read, Savepoint, Snapshot, StorageError, Version};
-use isomer_value::{LabelId, NodeId, PropId, TypeId};
-use rustc_hash::FxHashSet;
+use isomer_storage::{EngineSavepoint, Read, Snapshot, StorageError, Version};
+use isomer_value::{LabelId, PropId, TypeId};
 
 use crate::{
-    Access, Catalog, DataError, Dirty, SchemaChange, SchemaOutcome, Store,
+    Access, Catalog, DataError, DataStore, Dirty, IdSet, SchemaChange, SchemaOutcome,
     catalog::NameKind,
     convergent::Ongoing,
+    deferred::Deferred,
     footprint::Footprint,
-    kv::{KnownBuckets, SettledBuckets},
-    replication::Noted,
+    kv::{BucketCache, KnownBuckets},
+    replication::ReplicationNotes,
     statistics::Changed,
     stream::{Change, Deltas},
 };
 
-pub use self::commit::Committing;
+use self::covered::{Covered, covers_small};
 
-/// A mark inside a transaction, to undo a failed statement alone.
+pub use self::commit::DataCommit;
+
+/// A savepoint inside a transaction, to roll a failed statement back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(usize);
+pub struct Savepoint(usize);
 
 /// A transaction: one version of the database and, on top, its own changes. Owned and `Send`; dropping it without a
 /// commit leaves no trace.
@@ -38,43 +41,47 @@ pub struct Mark(usize);
 /// refused changes nothing. A write that the *engine* fails half-way (full disk, write set over its limit) breaks the
 /// transaction: it can be rolled back, to a mark or whole, but not committed.
 pub struct Transaction {
-    store: Store,
+    store: DataStore,
     catalog: Arc<Catalog>,
     state: State,
     footprint: RefCell<Footprint>,
     /// The change stream's operations so far.
     operations: Vec<u8>,
     deltas: Deltas,
-    /// Word for the statistics, roughly: what is undone stays in it.
+    /// Approximate input of the statistics: rolled-back changes stay in it.
     changed: Changed,
-    marks: Vec<Marked>,
-    /// Most bytes that writes and operations may hold.
+    marks: Vec<SavepointState>,
+    /// Most bytes of writes and operations.
     max_bytes: usize,
+    /// The reserved part of the memory budget.
+    covered: Covered,
     /// Whether any key was written, also outside the change stream.
     wrote: bool,
     broken: bool,
-    /// When it first looked at the clock, in ms: one present for the whole transaction.
+    /// Transaction timestamp (ms), fixed at first use.
     now: OnceCell<u64>,
-    /// Buckets that were looked up, by number; nothing where there is none.
+    /// Buckets that were looked up, by number; nothing for one that does not exist.
     buckets: RefCell<KnownBuckets>,
     dropped_buckets: Vec<String>,
-    /// Whether it made, dropped or changed a bucket.
+    /// Whether it created, dropped or changed a bucket.
     changed_buckets: bool,
     dirty: Dirty,
-    /// Nodes that were found to exist, as ends of relationships; forgotten where one may be gone.
-    ends: FxHashSet<NodeId>,
-    /// Room for keys and records in the making.
+    /// Checks that are due at the end of the current statement.
+    deferred: Deferred,
+    /// Nodes that were found to exist, as ends of relationships; cleared where one may be deleted.
+    ends: IdSet,
+    /// Buffers for keys and records.
     scratch: Vec<Vec<u8>>,
     stamp: Stamp,
-    /// Its number and what it has seen, once it made a convergent operation.
+    /// Its number and its vector, after its first convergent operation.
     pub(crate) converging: Option<Box<Ongoing>>,
-    /// For its end, where it is told to other replicas.
-    pub(crate) noted: Noted,
-    /// Buckets whose names begin so are not written.
+    /// Recorded for the commit, where it is sent to other replicas.
+    pub(crate) noted: ReplicationNotes,
+    /// Buckets whose names begin with this are read-only.
     reserved: Option<&'static str>,
 }
 
-/// A state of a transaction: no two states have the same one, neither of one transaction nor of two.
+/// A state of a transaction: unique among all states of all transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     transaction: u64,
@@ -93,23 +100,23 @@ impl Stamp {
 
 enum State {
     Reading(Arc<dyn Snapshot>),
-    Writing(Box<dyn isomer_storage::Transaction>),
+    Writing(Box<dyn isomer_storage::EngineTransaction>),
 }
 
-struct Marked {
-    savepoint: Savepoint,
+struct SavepointState {
+    savepoint: EngineSavepoint,
     operations: usize,
-    /// How many notes of files there were.
+    /// The number of file notes.
     files: usize,
     deltas: Deltas,
 }
 
 impl Transaction {
-    pub(crate) fn begin(store: Store, access: Access) -> Result<Self, DataError> {
+    pub(crate) fn begin(store: DataStore, access: Access) -> Result<Self, DataError> {
         let state = match access {
             Access::Read => State::Reading(store.engine().snapshot()?),
             Access::Write => {
-                store.settle_last_epoch()?;
+                store.store_last_epoch()?;
                 State::Writing(store.engine().begin()?)
             }
         };
@@ -117,25 +124,28 @@ impl Transaction {
     }
 
     pub(crate) fn begin_at(
-        store: Store,
+        store: DataStore,
         version: Version,
         now_ms: Option<u64>,
     ) -> Result<Self, DataError> {
         let snapshot = store.engine().snapshot_at(version)?;
         let begun = Self::with_state(store, State::Reading(snapshot))?;
         if let Some(now) = now_ms {
-            // Nobody has looked at the clock yet.
+            // The clock was not read before.
             let _ = begun.now.set(now);
         }
         Ok(begun)
     }
 
-    /// A reader of a version that is held.
-    pub(crate) fn begin_of(store: Store, snapshot: Arc<dyn Snapshot>) -> Result<Self, DataError> {
+    /// A reader of a held version.
+    pub(crate) fn begin_of(
+        store: DataStore,
+        snapshot: Arc<dyn Snapshot>,
+    ) -> Result<Self, DataError> {
         Self::with_state(store, State::Reading(snapshot))
     }
 
-    fn with_state(store: Store, state: State) -> Result<Self, DataError> {
+    fn with_state(store: DataStore, state: State) -> Result<Self, DataError> {
         let writes = matches!(state, State::Writing(_));
         let catalog = store.catalog_at(state.read())?;
         let mut footprint = Footprint::new(writes, store.options().footprint_limit);
@@ -143,10 +153,11 @@ impl Transaction {
         Ok(Self::made(store, catalog, state, footprint))
     }
 
-    fn made(store: Store, catalog: Arc<Catalog>, state: State, footprint: Footprint) -> Self {
+    fn made(store: DataStore, catalog: Arc<Catalog>, state: State, footprint: Footprint) -> Self {
         let max_bytes = store.engine().capabilities().max_transaction_bytes;
         Self {
             max_bytes,
+            covered: Covered::default(),
             store,
             catalog,
             state,
@@ -162,17 +173,18 @@ impl Transaction {
             dropped_buckets: Vec::new(),
             changed_buckets: false,
             dirty: Dirty::default(),
-            ends: FxHashSet::default(),
+            deferred: Deferred::default(),
+            ends: IdSet::default(),
             scratch: Vec::new(),
             stamp: Stamp::new(),
             converging: None,
-            noted: Noted::default(),
+            noted: ReplicationNotes::default(),
             reserved: None,
         }
     }
 
-    /// Another reader of the same version, for another thread. None of a transaction that may write: what it writes and
-    /// observes is its own.
+    /// Another reader of the same version, for another thread. None for a writing transaction, whose writes and
+    /// observations are private.
     pub fn fork(&self) -> Option<Self> {
         let State::Reading(snapshot) = &self.state else {
             return None;
@@ -187,7 +199,7 @@ impl Transaction {
     }
 
     /// The store it belongs to.
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &DataStore {
         &self.store
     }
 
@@ -224,8 +236,8 @@ impl Transaction {
         self.intern(NameKind::Prop, name).map(PropId)
     }
 
-    /// The label's number where it has one. That it has none is an observation: no node can carry it, and a transaction
-    /// that writes is refused if another one has used the label meanwhile.
+    /// The label's number where it has one. A missing number is an observation: no node can have the label, and a
+    /// transaction that writes conflicts if another one has used the label concurrently.
     pub fn find_label(&self, name: &str) -> Option<LabelId> {
         self.find(NameKind::Label, name).map(LabelId)
     }
@@ -244,9 +256,10 @@ impl Transaction {
         if let Some(id) = self.catalog.names.find(kind, name) {
             return Some(id);
         }
-        // Noted before the second look: a name entered in between is then found, one entered later collides.
+        // Observed before the second lookup: a name added in between is then found, one added later conflicts.
         let news = self.footprint().read_absent_name(kind, name);
-        news.then(|| self.store.find_settled(kind, name)).flatten()
+        news.then(|| self.store.find_after_interning(kind, name))
+            .flatten()
     }
 
     pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
@@ -269,31 +282,34 @@ impl Transaction {
         !self.operations.is_empty()
     }
 
-    /// Bytes that the transaction's changes hold in memory.
+    /// Bytes of memory of the transaction's changes.
     pub fn write_bytes(&self) -> usize {
         match &self.state {
             State::Reading(_) => 0,
-            State::Writing(tx) => tx.write_bytes() + self.operations.len(),
+            State::Writing(tx) => {
+                tx.write_bytes() + self.operations.capacity() + self.deferred.bytes()
+            }
         }
     }
 
-    /// Refuses writes from now on that would take [`Transaction::write_bytes`] over `bytes`, or over what the engine takes. A
-    /// transaction that was refused can only be rolled back.
+    /// Refuses writes from now on that would take [`Transaction::write_bytes`] over `bytes`, or over the limit of the
+    /// engine. A transaction with a refused write can only be rolled back.
     pub fn limit_writes(&mut self, bytes: usize) {
         let most = self.store.engine().capabilities().max_transaction_bytes;
         self.max_bytes = most.min(bytes);
     }
 
-    /// Changes the schema; only in a transaction that has neither read nor written. Runs in transactions of its own, after which
-    /// this transaction goes on at the new version.
+    /// Changes the schema; only in a transaction that has neither read nor written. Runs in separate transactions,
+    /// after which this transaction continues at the new version.
     ///
     /// # Errors
-    /// Those of [`Store::change_schema`]; [`DataError::Denied`] after a read or write or in a reading transaction.
+    /// Those of [`DataStore::change_schema`]; [`DataError::Denied`] after a read or write or in a reading transaction.
     pub fn change_schema(&mut self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
         self.change_schema_while(change, &mut || true)
     }
 
-    /// As [`Transaction::change_schema`], asking now and then whether to go on: see [`Store::change_schema_while`].
+    /// As [`Transaction::change_schema`], asking from time to time whether to continue: see
+    /// [`DataStore::change_schema_while`].
     pub fn change_schema_while(
         &mut self,
         change: SchemaChange,
@@ -314,49 +330,52 @@ impl Transaction {
         Ok(outcome)
     }
 
-    /// Marks the present state.
-    pub fn mark(&mut self) -> Mark {
+    /// Sets a savepoint.
+    pub fn savepoint(&mut self) -> Savepoint {
         let State::Writing(tx) = &mut self.state else {
-            return Mark(0);
+            return Savepoint(0);
         };
         let savepoint = tx.savepoint();
-        self.marks.push(Marked {
+        self.marks.push(SavepointState {
             savepoint,
             operations: self.operations.len(),
             files: self.noted.files.len(),
             deltas: self.deltas.clone(),
         });
-        Mark(self.marks.len() - 1)
+        Savepoint(self.marks.len() - 1)
     }
 
-    /// Undoes all writes since `mark`, which may be used again. What was observed since stays observed.
+    /// Rolls all writes back to `mark`, which may be used again. Observations are kept; checks are no longer deferred.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a mark that was released or undone.
-    pub fn rollback_to(&mut self, mark: Mark) -> Result<(), DataError> {
+    /// [`DataError::Invalid`] for a mark that was released or rolled back.
+    pub fn rollback_to(&mut self, mark: Savepoint) -> Result<(), DataError> {
         let State::Writing(tx) = &mut self.state else {
             return Ok(());
         };
         let Some(marked) = self.marks.get(mark.0) else {
             return Err(DataError::invalid(
-                "this mark is no longer set: it was released or undone",
+                "this savepoint no longer exists: it was released or rolled back",
             ));
         };
         tx.rollback_to(marked.savepoint);
         self.stamp.writes += 1;
         self.operations.truncate(marked.operations);
+        self.covered
+            .shrink(tx.write_bytes() + self.operations.capacity());
         self.noted.files.truncate(marked.files);
         self.deltas = marked.deltas.clone();
         self.marks.truncate(mark.0 + 1);
         self.broken = false;
         *self.buckets.get_mut() = KnownBuckets::default();
         self.forget_checked();
+        self.deferred = Deferred::default();
         self.ends.clear();
         Ok(())
     }
 
-    /// Forgets `mark` and those set after it, and keeps the writes.
-    pub fn release(&mut self, mark: Mark) {
+    /// Releases `mark` and those set after it, and keeps the writes.
+    pub fn release(&mut self, mark: Savepoint) {
         let State::Writing(tx) = &mut self.state else {
             return;
         };
@@ -379,7 +398,7 @@ impl Transaction {
         &self.catalog
     }
 
-    /// Its present state.
+    /// Its current state.
     pub(crate) fn stamp(&self) -> Stamp {
         self.stamp
     }
@@ -392,6 +411,14 @@ impl Transaction {
         self.footprint.get_mut()
     }
 
+    pub(crate) fn deferred_ref(&self) -> &Deferred {
+        &self.deferred
+    }
+
+    pub(crate) fn deferred_mut(&mut self) -> &mut Deferred {
+        &mut self.deferred
+    }
+
     pub(crate) fn dirty_ref(&self) -> &Dirty {
         &self.dirty
     }
@@ -401,11 +428,11 @@ impl Transaction {
     }
 
     /// Nodes that are known to exist, as ends of relationships of this transaction.
-    pub(crate) fn ends_mut(&mut self) -> &mut FxHashSet<NodeId> {
+    pub(crate) fn ends_mut(&mut self) -> &mut IdSet {
         &mut self.ends
     }
 
-    /// Empty room for a key or a record, to be given back with [`Transaction::keep_scratch`].
+    /// An empty buffer for a key or a record, to be returned by [`Transaction::keep_scratch`].
     pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
         self.scratch.pop().unwrap_or_default()
     }
@@ -430,7 +457,7 @@ impl Transaction {
         &mut self.changed
     }
 
-    /// The present, in ms: the same for the whole transaction.
+    /// The timestamp of the whole transaction, in ms.
     pub(crate) fn now_ms(&self) -> u64 {
         *self.now.get_or_init(|| self.store.options().clock.now_ms())
     }
@@ -443,16 +470,16 @@ impl Transaction {
         self.changed_buckets = true;
     }
 
-    /// What is known of buckets, where this transaction has not changed one itself.
-    pub(crate) fn settled_buckets(&self) -> Option<&SettledBuckets> {
-        (!self.changed_buckets).then(|| &self.store.shared().settled_buckets)
+    /// The known buckets, where this transaction has not changed one itself.
+    pub(crate) fn bucket_cache(&self) -> Option<&BucketCache> {
+        (!self.changed_buckets).then(|| &self.store.shared().bucket_cache)
     }
 
     pub(crate) fn note_dropped_bucket(&mut self, name: &str) {
         self.dropped_buckets.push(name.to_owned());
     }
 
-    /// Notes an operation for the change stream.
+    /// Appends an operation for the change stream.
     pub(crate) fn log(&mut self, change: &Change<'_>) {
         change.push(&mut self.operations);
     }
@@ -466,7 +493,7 @@ impl Transaction {
         self.operations.extend_from_slice(operation);
     }
 
-    /// Refuses a write where only reads are allowed, and in a broken transaction.
+    /// Refuses a write in a read-only or broken transaction.
     pub(crate) fn check_writable(&self) -> Result<(), DataError> {
         match self.state {
             State::Reading(_) => Err(reads_only()),
@@ -483,31 +510,47 @@ impl Transaction {
         match self.reserved.filter(|prefix| name.starts_with(prefix)) {
             None => Ok(()),
             Some(prefix) => Err(DataError::Denied(format!(
-                "the bucket `{name}` is not written from outside, as no bucket is whose name begins with `{prefix}`: choose another name"
+                "the bucket `{name}` is reserved, as are all names that begin with `{prefix}`: choose another name"
             ))),
         }
     }
 
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), DataError> {
-        self.write(|tx| tx.put(key, value))
+        self.write(key.len() + value.len(), |tx| tx.put(key, value))
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<(), DataError> {
-        self.write(|tx| tx.delete(key))
+        self.write(key.len(), |tx| tx.delete(key))
     }
 
+    /// Announces a write of about this many bytes.
     pub(crate) fn write(
         &mut self,
-        write: impl FnOnce(&mut dyn isomer_storage::Transaction) -> Result<(), StorageError>,
+        bytes: usize,
+        write: impl FnOnce(&mut dyn isomer_storage::EngineTransaction) -> Result<(), StorageError>,
     ) -> Result<(), DataError> {
         let State::Writing(tx) = &mut self.state else {
             return Err(reads_only());
         };
         self.wrote = true;
         self.stamp.writes += 1;
-        let written = write(&mut **tx).and_then(|()| {
-            // The engine counts what it holds; the operations come to it at the commit.
-            let (size, max) = (tx.write_bytes() + self.operations.len(), self.max_bytes);
+        let memory = self.store.memory();
+        let (covered, operations) = (&mut self.covered, &mut self.operations);
+        let prepared = match covers_small(bytes, operations) {
+            true => Ok(()),
+            false => covered.prepare(memory, tx.write_bytes(), bytes, operations),
+        };
+        let written = prepared.and_then(|()| write(&mut **tx)).and_then(|()| {
+            // The engine counts its write set; it receives the operations at the commit.
+            let deferred = self.deferred.bytes();
+            let size = tx.write_bytes() + operations.capacity() + deferred;
+            if size > covered.bytes() {
+                covered.grow(memory, size + self.dirty.bytes())?;
+            }
+            let (size, max) = (
+                tx.write_bytes() + operations.len() + deferred,
+                self.max_bytes,
+            );
             if size <= max {
                 return Ok(());
             }

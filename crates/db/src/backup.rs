@@ -1,12 +1,12 @@
-//! Backups of a database, and databases made out of them.
+//! Backups of a database, and restoring them.
 
 use std::{path::Path, sync::Arc};
 
-use isomer_storage::{Engine, StorageError};
-use isomer_store::{
-    StoreOptions,
+use isomer_lsm::{
+    LsmOptions,
     backup::{self, Restoring, Taken},
 };
+use isomer_storage::{Engine, StorageError};
 use isomer_vfs::{
     Disk, LockError, LockMode, RealDisk,
     keys::{self, MasterKey},
@@ -14,9 +14,9 @@ use isomer_vfs::{
 
 use crate::{Database, Error, ErrorKind, Result, Version};
 
-pub use isomer_store::backup::{Point as RestorePoint, Restored};
+pub use isomer_lsm::backup::{Point as RestorePoint, Restored};
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backup {
@@ -26,7 +26,7 @@ pub struct Backup {
     pub version: Version,
     /// Bytes that were copied.
     pub copied_bytes: u64,
-    /// Bytes that an earlier backup in the folder had already.
+    /// Bytes that an earlier backup in the folder already had.
     pub shared_bytes: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct BackupInfo {
     pub version: Version,
     /// When it was made, in milliseconds since 1970.
     pub time_ms: u64,
-    /// Bytes of a database made out of it.
+    /// Bytes of a database restored from it.
     pub bytes: u64,
 }
 
@@ -48,9 +48,9 @@ pub struct BackupInfo {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RestoreOptions {
-    /// The state; the newest unless said otherwise.
+    /// The state to restore; the newest by default.
     pub point: RestorePoint,
-    /// The key that an encrypted database was backed up with; others need none, and do not look at it.
+    /// The key with which an encrypted database was backed up; ignored for others.
     pub key: Option<MasterKey>,
 }
 
@@ -60,7 +60,7 @@ impl RestoreOptions {
         Self::default()
     }
 
-    /// Another state than the newest one.
+    /// A state other than the newest one.
     pub fn point(mut self, point: RestorePoint) -> Self {
         self.point = point;
         self
@@ -73,7 +73,7 @@ impl RestoreOptions {
     }
 }
 
-/// Folders and points in time are given by the caller: what the engine refuses of them is no fault of ours.
+/// Folders and points in time are given by the caller: errors about them are of the kind `Invalid`.
 pub(crate) fn asked_wrongly(error: StorageError) -> Error {
     match error {
         StorageError::Invalid(message) => Error::new(ErrorKind::Invalid, message),
@@ -82,16 +82,17 @@ pub(crate) fn asked_wrongly(error: StorageError) -> Error {
 }
 
 impl Database {
-    /// Puts a backup into the folder `target`, beside earlier ones of the same database, while reads and writes go on. What
-    /// an earlier one has is not copied again. Each is whole in itself: see [`Database::restore`]. An encrypted database
-    /// has encrypted backups. Needs the engine [`Store`](crate::EngineKind::Store), open for writing.
+    /// Adds a backup to the folder `target`, which may contain earlier ones of the same database, concurrently with
+    /// reads and writes. Files that an earlier backup has are not copied again. Each backup is complete: see
+    /// [`Database::restore`]. An encrypted database has encrypted backups. Needs the engine
+    /// [`Lsm`](crate::EngineKind::Lsm), open for writing.
     ///
     /// ```
     /// use isomer_db::{Database, EngineKind, RestoreOptions, RestorePoint};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let (path, backups, again) = (folder.path().join("db"), folder.path().join("backups"), folder.path().join("again"));
-    /// let db = Database::builder().engine(EngineKind::Store).open(&path)?;
+    /// let db = Database::builder().engine(EngineKind::Lsm).open(&path)?;
     /// db.query("CREATE (:Note {text: 'first'})", ())?;
     /// let first = db.backup(&backups)?;
     /// db.query("CREATE (:Note {text: 'second'})", ())?;
@@ -108,13 +109,13 @@ impl Database {
         self.backup_with(target, &mut |_, _| {})
     }
 
-    /// As [`Database::backup`]; `progress` is told how many bytes of how many are done.
+    /// Like [`Database::backup`]; `progress` is called with the bytes done and the total.
     pub fn backup_with(
         &self,
         target: impl AsRef<Path>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Backup> {
-        let engine = self.store_engine()?;
+        let engine = self.lsm_engine()?;
         let taken: Taken = engine
             .backup(&RealDisk, target.as_ref(), progress)
             .map_err(asked_wrongly)?;
@@ -140,15 +141,15 @@ impl Database {
             .collect())
     }
 
-    /// Forgets all backups in a folder but the last `count` (at least one), and gives back the space that only they took.
-    /// Answers how many went.
+    /// Deletes all backups in a folder except the last `count` (at least one), and the files that only they used.
+    /// Returns how many backups were deleted.
     pub fn keep_backups(folder: impl AsRef<Path>, count: usize) -> Result<usize> {
         backup::keep_last(&RealDisk, folder.as_ref(), count).map_err(asked_wrongly)
     }
 
-    /// Makes a database in the folder `target`, which must be empty or not there, out of the backups in `source`: the
-    /// newest, or the state at any version or time between the oldest and the newest, as far as their log reaches. A
-    /// bulk load cannot be gone back into: only to a backup made after it, or to before it.
+    /// Restores a database into the folder `target`, which must be empty or missing, from the backups in `source`: the
+    /// newest backup, or the state at any version or time between the oldest and the newest, as far as their log
+    /// reaches. A state within a bulk load cannot be restored: only one before it, or a backup made after it.
     pub fn restore(
         source: impl AsRef<Path>,
         target: impl AsRef<Path>,
@@ -157,7 +158,7 @@ impl Database {
         Self::restore_with(source, target, options, &mut |_, _| {})
     }
 
-    /// As [`Database::restore`]; `progress` is told how many bytes of how many are done.
+    /// Like [`Database::restore`]; `progress` is called with the bytes done and the total.
     pub fn restore_with(
         source: impl AsRef<Path>,
         target: impl AsRef<Path>,
@@ -171,14 +172,14 @@ impl Database {
             target,
             options.point,
             options.key.as_ref(),
-            &StoreOptions::default(),
+            &LsmOptions::default(),
             progress,
         )
         .map_err(asked_wrongly)?;
-        // What was written after the backup may live on elsewhere: operations are numbered apart from now on. Until that is on
-        // disk it does not open.
+        // Writes made after the backup may exist on other replicas: operations get a new epoch from now on. Until that
+        // is on disk the database cannot be opened.
         let engine = Arc::new(restoring.open()?);
-        let store = isomer_data::Store::open(engine.clone(), Default::default())?;
+        let store = isomer_data::DataStore::open(engine.clone(), Default::default())?;
         store.begin_epoch()?;
         drop(store);
         engine.sync()?;
@@ -186,34 +187,35 @@ impl Database {
         Ok(restoring.end()?)
     }
 
-    /// Merges all tables into one run, and gives back the space of what nobody can read any more. Reads and writes go on;
-    /// the engine merges by itself what pays, so that this is for after large deletions, or before files are copied.
+    /// Merges all tables into one run, and frees the space of versions that are not readable any more, concurrently
+    /// with reads and writes. The engine compacts by itself when it pays; this is for large deletions, or before files
+    /// are copied.
     ///
     /// ```
     /// use isomer_db::{Database, EngineKind};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
-    /// let db = Database::builder().engine(EngineKind::Store).open(&path)?;
+    /// let db = Database::builder().engine(EngineKind::Lsm).open(&path)?;
     /// db.query("UNWIND range(1, 1000) AS n CREATE (:Note {n: n})", ())?;
     /// db.query("MATCH (n:Note) DELETE n", ())?;
     /// db.compact()?;
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
     pub fn compact(&self) -> Result<()> {
-        let engine = self.store_engine()?;
+        let engine = self.lsm_engine()?;
         self.store()?.sum_up_numbers()?;
         Ok(engine.compact_all()?)
     }
 
-    /// Whether the database in `path` is encrypted, and so opens with its key only.
+    /// Whether the database in `path` is encrypted, and so needs its key to open.
     pub fn is_encrypted(path: impl AsRef<Path>) -> Result<bool> {
         Ok(keys::is_encrypted(&RealDisk, path.as_ref())?)
     }
 
-    /// Puts the encrypted database in `path`, which must not be open, under another key: the data keys are wrapped again,
-    /// and what is written from now on gets a new one. Takes no longer for a large database. Backups made before keep the
-    /// key that they were made with.
+    /// Changes the master key of the encrypted database in `path`, which must not be open: the data keys are wrapped
+    /// with the new key, and later writes use a new data key. The time does not depend on the size of the database.
+    /// Earlier backups keep the key with which they were made.
     ///
     /// ```
     /// use isomer_db::{Database, EngineKind, MasterKey};
@@ -221,7 +223,7 @@ impl Database {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
     /// let (old, new) = (MasterKey::generate()?, MasterKey::generate()?);
-    /// Database::builder().engine(EngineKind::Store).key(old.clone()).open(&path)?.close()?;
+    /// Database::builder().engine(EngineKind::Lsm).key(old.clone()).open(&path)?.close()?;
     /// Database::rotate_key(&path, &old, &new)?;
     /// assert!(Database::builder().key(old.clone()).open(&path).is_err());
     /// Database::builder().key(new.clone()).open(&path)?;

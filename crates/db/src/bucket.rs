@@ -10,7 +10,7 @@ use isomer_value::Value;
 use crate::{Cursor, Error, Result, Transaction};
 
 /// A bucket of keys and values: see [`Transaction::bucket`]. Keys are bytes, ordered as bytes; values are of any type
-/// that can be stored. A bucket comes into being with its first key.
+/// that can be stored. The first write creates the bucket.
 ///
 /// ```
 /// use isomer_db::{Database, Expiry, Value};
@@ -33,11 +33,11 @@ use crate::{Cursor, Error, Result, Transaction};
 pub struct Bucket<'t> {
     transaction: &'t mut Transaction,
     name: String,
-    /// Whether it is written although it is reserved.
+    /// Whether it can be written although it is reserved.
     is_open: bool,
 }
 
-/// What a scan reads at once.
+/// Pairs per read of a scan.
 const PAGE_BYTES: usize = 1 << 20;
 
 impl<'t> Bucket<'t> {
@@ -56,8 +56,8 @@ impl<'t> Bucket<'t> {
         }
     }
 
-    /// Makes the bucket with options of its own: several values a key, or reversible (the keys of a value can be asked
-    /// for). `Exists` where it exists.
+    /// Creates the bucket with options: several values per key, or reversible (the keys of a value can be looked up).
+    /// `Exists` if it exists.
     ///
     /// ```
     /// use isomer_db::{BucketOptions, Database};
@@ -76,12 +76,12 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.create_bucket(name, options))
     }
 
-    /// How it was made; none where there is no such bucket.
+    /// Its options; none if there is no such bucket.
     pub fn options(&mut self) -> Result<Option<BucketOptions>> {
         self.run(|data, name| data.bucket_options(name))
     }
 
-    /// Drops the bucket with all that is in it; false where there is none.
+    /// Drops the bucket with its content; false if there is none.
     pub fn drop_bucket(&mut self) -> Result<bool> {
         self.run(|data, name| data.drop_bucket(name))
     }
@@ -93,12 +93,12 @@ impl<'t> Bucket<'t> {
         Ok(Some(value).filter(|value| !value.is_null()))
     }
 
-    /// Puts `value` under `key`; null takes the key out.
+    /// Writes `value` under `key`; null deletes the key.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Value>) -> Result<()> {
         self.put_until(key, value, Expiry::Never)
     }
 
-    /// Puts `value` under `key` until it expires.
+    /// Writes `value` under `key` with an expiry.
     pub fn put_until(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -109,22 +109,22 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.kv_put_value(name, &key, &value, expiry))
     }
 
-    /// The bytes under `key`, whatever their type is: those of [`Bucket::put_bytes`], or of a text.
+    /// The bytes under `key`, of any type: those of [`Bucket::put_bytes`], or of a text.
     pub fn get_bytes(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.run(|data, name| data.kv_get(name, key.as_ref()))
     }
 
-    /// Puts bytes under `key`: as [`Bucket::put`], without making a value of them first.
+    /// Writes bytes under `key`: like [`Bucket::put`], without creating a value.
     pub fn put_bytes(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.run(|data, name| data.kv_put(name, key.as_ref(), value.as_ref()))
     }
 
-    /// Takes `key` out; no error where it is not there.
+    /// Deletes `key`; not an error if it does not exist.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.run(|data, name| data.kv_delete(name, key.as_ref()))
     }
 
-    /// Takes every key from `from` (inclusive) to `to` (exclusive; none for the end) out.
+    /// Deletes every key from `from` (inclusive) to `to` (exclusive; none for the end).
     pub fn delete_range(&mut self, from: impl AsRef<[u8]>, to: Option<&[u8]>) -> Result<()> {
         self.run(|data, name| {
             data.kv_delete_range(
@@ -137,14 +137,15 @@ impl<'t> Bucket<'t> {
         })
     }
 
-    /// Takes out all pairs whose keys begin with `prefix`.
+    /// Deletes all pairs whose keys begin with `prefix`.
     pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<()> {
         let start = prefix.as_ref();
         let end = after_prefix(start);
         self.delete_range(start, end.as_deref())
     }
 
-    /// Puts `new` (`None` deletes) if the bytes under `key` are `expected` (`None`: there is no key). Answers whether.
+    /// Compare-and-set: writes `new` (`None` deletes) if the bytes under `key` are `expected` (`None`: the key does not
+    /// exist). Returns whether it did.
     pub fn compare_and_set(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -154,7 +155,7 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.kv_compare_and_set(name, key.as_ref(), expected, new))
     }
 
-    /// Changes when `key` expires; false where it is not there.
+    /// Changes when `key` expires; false if it does not exist.
     pub fn expire(&mut self, key: impl AsRef<[u8]>, expiry: Expiry) -> Result<bool> {
         self.run(|data, name| data.kv_expire(name, key.as_ref(), expiry))
     }
@@ -181,8 +182,8 @@ impl<'t> Bucket<'t> {
             .collect())
     }
 
-    /// The bytes under `keys`, in their order, in one batch: as [`Bucket::get_bytes`] of each, in less time where many are
-    /// asked for.
+    /// The bytes under `keys`, in their order, in one batch: like [`Bucket::get_bytes`] of each, but faster for many
+    /// keys.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -199,8 +200,8 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.kv_get_many(name, &keys))
     }
 
-    /// As [`Bucket::get_many_bytes`], but calls `visit` with the place of each key that has a value, and the value where it
-    /// lies. Where this fails, it may have been called for some.
+    /// Like [`Bucket::get_many_bytes`], but calls `visit` with the index of each key that has a value, and with the
+    /// value borrowed in place. If this fails, it may have been called for some keys.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -300,7 +301,7 @@ impl<'t> Bucket<'t> {
     }
 
     /// Visits the pairs with keys from `from` (inclusive) to `to` (exclusive; none for the end), in either order, as
-    /// bytes, until `visit` answers false. Nothing is gathered.
+    /// bytes, until `visit` returns false. Nothing is buffered.
     ///
     /// ```
     /// use isomer_db::{Database, Order};
@@ -342,12 +343,12 @@ impl<'t> Bucket<'t> {
         })
     }
 
-    /// The keys under which `value` stands, ascending, at most `limit`. `Invalid` where the bucket is not reversible.
+    /// The keys with the value `value`, ascending, at most `limit`. `Invalid` if the bucket is not reversible.
     pub fn keys_of(&mut self, value: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
         self.run(|data, name| data.kv_keys_of(name, value.as_ref(), None, limit))
     }
 
-    /// Adds `value` to the values of `key`, in a bucket of several values a key.
+    /// Adds `value` to the values of `key`, in a bucket with several values per key.
     ///
     /// ```
     /// use isomer_db::{BucketOptions, Database};
@@ -369,32 +370,32 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.kv_add(name, key.as_ref(), value.as_ref()))
     }
 
-    /// Takes `value` out of the values of `key`; no error where it is not there.
+    /// Removes `value` from the values of `key`; not an error if it is missing.
     pub fn remove(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.run(|data, name| data.kv_remove(name, key.as_ref(), value.as_ref()))
     }
 
-    /// Takes all values of `key` out; answers how many there were.
+    /// Removes all values of `key`; returns how many there were.
     pub fn remove_all(&mut self, key: impl AsRef<[u8]>) -> Result<u64> {
         self.run(|data, name| data.kv_remove_all(name, key.as_ref()))
     }
 
-    /// Whether `value` is one of the values of `key`, in a bucket of several values a key.
+    /// Whether `value` is one of the values of `key`, in a bucket with several values per key.
     pub fn has(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.run(|data, name| data.kv_has(name, key.as_ref(), value.as_ref()))
     }
 
-    /// How many values `key` has, in a bucket of several values a key.
+    /// The number of values of `key`, in a bucket with several values per key.
     pub fn count(&mut self, key: impl AsRef<[u8]>) -> Result<u64> {
         self.run(|data, name| data.kv_count(name, key.as_ref()))
     }
 
-    /// The values of `key` in a bucket of several values a key, ascending, at most `limit`.
+    /// The values of `key` in a bucket with several values per key, ascending, at most `limit`.
     pub fn values(&mut self, key: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
         self.run(|data, name| data.kv_values(name, key.as_ref(), None, limit))
     }
 
-    /// The next number of a gapless sequence of this bucket: one more than the last that was committed, 1 at first.
+    /// The next number of a gapless sequence of this bucket: one more than the last committed one, starting at 1.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -406,7 +407,7 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.sequence_next(name, sequence))
     }
 
-    /// The last number of a gapless sequence that was given; 0 where none was.
+    /// The last number issued by a gapless sequence; 0 if there was none.
     pub fn last_number(&mut self, sequence: &str) -> Result<u64> {
         self.run(|data, name| data.sequence_last(name, sequence))
     }

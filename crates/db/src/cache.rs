@@ -1,4 +1,4 @@
-//! Plans that were made before, by the text they were made from.
+//! The plan cache, by query text.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use rustc_hash::FxHashMap;
 
 use crate::point::Point;
 
-/// A text that is ready to run.
+/// An entry of the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     pub(crate) plan: Arc<Plan>,
-    /// Values of the literals that were lifted out of the text at hand; the cache keeps none.
+    /// Values of the literals that were extracted from the current text; the cache stores none.
     pub(crate) lifted: Arc<Map>,
-    /// How many nodes and relationships there were when the plan was made: it ages when they multiply.
+    /// Number of nodes and relationships when the plan was made: it is outdated when they multiply.
     pub(crate) planned_for: u64,
     /// The names of the result's columns.
     pub(crate) columns: Arc<[Arc<str>]>,
-    /// What it reads, where it is no more than a read of one record.
+    /// What it reads, if it only reads a single record.
     pub(crate) point: Option<Arc<Point>>,
 }
 
@@ -35,9 +35,9 @@ impl Ready {
     }
 }
 
-/// Keeps the plans used last. Two maps, young and old: what is found in the old one moves to the young one, and when
-/// the young one is full it becomes the old one. So a lookup costs one lock and a hash, and nothing used within the
-/// last `capacity` different texts is lost.
+/// Keeps recently used plans in two generations: a hit in the old map moves to the young one, and when the young one is
+/// full it becomes the old one. A lookup costs one lock and a hash, and no entry used within the last `capacity`
+/// different texts is evicted.
 #[derive(Debug)]
 pub(crate) struct PlanCache {
     generations: Mutex<Generations>,
@@ -50,7 +50,7 @@ struct Generations {
     old: FxHashMap<Arc<str>, Ready>,
 }
 
-/// Texts longer than this are not kept: the cache is for queries that come again.
+/// Longer texts are not cached: the cache is for queries that are repeated.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
 impl PlanCache {
@@ -71,8 +71,8 @@ impl PlanCache {
         Some(ready)
     }
 
-    /// Keeps the plan, without the literals of the text that it was made for: the same plan serves others, among them
-    /// one that was written with parameters of these names.
+    /// Caches the plan without the literals of its text: it serves other texts as well, among them one that was written
+    /// with parameters of these names.
     pub(crate) fn put(&self, text: &str, mut ready: Ready) {
         ready.lifted = Arc::default();
         if text.len() <= MAX_TEXT_BYTES && self.capacity > 0 {

@@ -1,24 +1,26 @@
-//! The planner's catalog, filled from a transaction's.
+//! The planner's catalog, implemented on a transaction's catalog.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use isomer_data::{ConstraintKind, GraphRead, LabelStatistics, Transaction, TypeStatistics};
-use isomer_exec::Registry;
+use isomer_data::{
+    ConstraintKind, GraphRead, IndexState, LabelStatistics, Transaction, TypeStatistics,
+};
+use isomer_exec::{Registry, is_component};
 use isomer_plan::catalog::{
     Catalog, FunctionSignature, IndexFacts, IndexInfo, ProcedureSignature, ValueFacts,
 };
 use isomer_value::{IndexId, LabelId, PropId, TypeId};
 use rustc_hash::FxHashMap;
 
-/// What one transaction knows, in the planner's words.
+/// The catalog and statistics as seen by one transaction.
 pub(crate) struct PlanCatalog<'t> {
     transaction: &'t Transaction,
     catalog: Arc<isomer_data::Catalog>,
     registry: &'t Registry,
-    /// Whether the planner is told how values and labels are spread, or numbers alone.
+    /// Whether the planner uses statistics on values and labels, or counts alone.
     statistics: bool,
-    /// What was looked up: one plan is made by one state of the statistics.
+    /// Cached lookups: one plan uses one state of the statistics.
     labels: RefCell<FxHashMap<LabelId, Option<Arc<LabelStatistics>>>>,
     types: RefCell<FxHashMap<TypeId, Option<Arc<TypeStatistics>>>>,
 }
@@ -39,7 +41,7 @@ impl<'t> PlanCatalog<'t> {
         }
     }
 
-    /// What is known of a label; nothing where it cannot be read: a plan made without it is still right.
+    /// Statistics of a label; none if they cannot be read: a plan without them is still correct.
     fn label_statistics(&self, label: LabelId) -> Option<Arc<LabelStatistics>> {
         if !self.statistics {
             return None;
@@ -65,8 +67,8 @@ impl<'t> PlanCatalog<'t> {
     }
 }
 
-/// Changes with the schema, with every property that becomes a convergent field, and with every index given up: other plans are
-/// better then, or right.
+/// Changes with the schema, with every property that becomes a convergent field, and with every index that is
+/// abandoned: then other plans are better, or cached plans are no longer correct.
 pub(crate) fn planned_version(transaction: &isomer_data::Transaction) -> u64 {
     let store = transaction.store();
     let convergent = (store.convergent_properties() + store.indexes_given_up()) as u64;
@@ -98,7 +100,7 @@ impl Catalog for PlanCatalog<'_> {
     }
 
     fn node_count(&self, label: Option<LabelId>) -> u64 {
-        // An estimate: a plan made without it is still right.
+        // An estimate: a plan without it is still correct.
         self.transaction.node_count(label).unwrap_or(0)
     }
 
@@ -154,9 +156,21 @@ impl Catalog for PlanCatalog<'_> {
     }
 
     fn is_required(&self, label: LabelId, path: &[Arc<str>]) -> bool {
+        // Merging replicas may leave records that violate a constraint: they are recorded as conflicts.
+        if self.transaction.store().is_replicated() {
+            return false;
+        }
         self.catalog.constraints().iter().any(|constraint| {
             constraint.label == label
-                && matches!(&constraint.kind, ConstraintKind::Required { path: known } if known.0 == path)
+                && constraint.state == IndexState::Ready
+                && match &constraint.kind {
+                    ConstraintKind::Required { path: known } => known.0 == path,
+                    ConstraintKind::Key { index } => {
+                        let fields = self.catalog.index(*index).map(|index| &index.fields);
+                        fields.is_some_and(|all| all.iter().any(|field| field.path.0 == path))
+                    }
+                    _ => false,
+                }
         })
     }
 
@@ -173,13 +187,20 @@ impl Catalog for PlanCatalog<'_> {
         self.catalog
             .usable_indexes(label)
             .filter(|index| index.fields.len() == 1 || index.fields.iter().all(|field| !field.each))
-            // Where a replica made convergent fields elsewhere that the index cannot hold, records are looked at.
+            // If another replica created convergent fields that the index cannot contain, records must be read.
             .filter(|index| {
                 let mut fields = index.fields.iter();
                 let store = self.transaction.store();
                 let lacks =
                     index.unique && fields.any(|field| self.is_convergent(&field.path.0[0]));
                 !lacks && !store.is_given_up(index.id)
+            })
+            // A date has a `year`, as a map may, and is not in an index over `born.year`.
+            .filter(|index| {
+                let component = |names: &[Arc<str>]| {
+                    names.len() > 1 && names.last().is_some_and(|last| is_component(last))
+                };
+                !index.fields.iter().any(|field| component(&field.path.0))
             })
             .map(|index| IndexInfo {
                 id: index.id,

@@ -1,16 +1,17 @@
-//! Whether a database is sound, and how large it is.
+//! Integrity check and statistics of a database.
 
 use isomer_storage::Statistics;
 
 use crate::{Database, Error, ErrorKind, Result, Verdict};
 
-/// What of the engine's check is told to the caller.
+/// Label of the progress reports about stored bytes.
 const STORED: &str = "stored bytes";
 
 impl Database {
-    /// Reads everything that is stored, compares every checksum, and holds what is derived (indexes, adjacency, counts, read
-    /// views, reverse entries) against its source, while reads and writes go on. Answers what is wrong, at most 100 findings:
-    /// none means that all is well. A read view that is wrong is dropped and made again when it is needed.
+    /// Reads all stored data, verifies every checksum, and compares derived data (indexes, adjacency, counts, read
+    /// views, reverse entries) with its source, concurrently with reads and writes. Returns the problems found, at most
+    /// 100; an empty list means that the database is sound. A read view that is wrong is dropped and rebuilt when it is
+    /// needed.
     ///
     /// ```
     /// use isomer_db::Database;
@@ -26,7 +27,8 @@ impl Database {
         self.check_with(&mut |_, _| Verdict::Continue)
     }
 
-    /// As [`Database::check`]; `progress` is told what is read and how much of it was, and may stop it: `Cancelled`.
+    /// Like [`Database::check`]; `progress` is called with what is being read and the part done, and may stop the
+    /// check: `Cancelled`.
     pub fn check_with(
         &self,
         progress: &mut dyn FnMut(&'static str, u64) -> Verdict,
@@ -44,7 +46,7 @@ impl Database {
         if !damaged.is_empty() {
             return Ok(damaged);
         }
-        let found = store.check(progress)?;
+        let found = isomer_check::check(&store, progress)?;
         if !found.is_empty() {
             return Ok(found);
         }
@@ -61,7 +63,7 @@ impl Database {
         Ok(wrong.chain(damaged).collect())
     }
 
-    /// How much is stored, and what the engine did since the opening: see [`Database::memory`] for what it holds in memory.
+    /// How much is stored, and counters of the engine since the opening: see [`Database::memory`] for its memory.
     pub fn statistics(&self) -> Result<Statistics> {
         Ok(self.store()?.engine().statistics()?)
     }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::{Field, Result, Transaction, from_value};
 
 /// The documents of one label: see [`Transaction::collection`]. A document is a node of that label with a `_key`, a
-/// string or an integer that occurs once in the label.
+/// string or an integer that is unique in the label.
 ///
 /// ```
 /// use isomer_db::{Database, params};
@@ -40,7 +40,7 @@ impl<'t> Collection<'t> {
         }
     }
 
-    /// Inserts a document and returns its key: that under `_key`, or a new UUIDv7. `Exists` where the key is taken.
+    /// Inserts a document and returns its key: that under `_key`, or a new UUIDv7. `Exists` if the key is taken.
     pub fn insert(&mut self, document: &Map) -> Result<Value> {
         let label = &self.label;
         self.transaction
@@ -61,14 +61,14 @@ impl<'t> Collection<'t> {
             .transpose()
     }
 
-    /// Replaces the document under `key`. `NotFound` where there is none.
+    /// Replaces the document under `key`. `NotFound` if there is none.
     pub fn replace(&mut self, key: impl Into<Value>, document: &Map) -> Result<()> {
         let (label, key) = (&self.label, key.into());
         self.transaction
             .below(|data| data.replace_document(label, &key, document))
     }
 
-    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` where there is
+    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if there is
     /// none.
     pub fn field<'f>(&'f mut self, key: impl Into<Value>, path: &[&str]) -> Result<Field<'f>> {
         let (label, key) = (&self.label, key.into());
@@ -82,14 +82,15 @@ impl<'t> Collection<'t> {
         Ok(self.transaction.field(ConvergentOwner::Node(node), path))
     }
 
-    /// Merges `patch` into the document under `key`, nested maps too; a null removes. `NotFound` where there is none.
+    /// Merges `patch` into the document under `key`, nested maps too; a null removes a property. `NotFound` if there is
+    /// none.
     pub fn patch(&mut self, key: impl Into<Value>, patch: &Map) -> Result<()> {
         let (label, key) = (&self.label, key.into());
         self.transaction
             .below(|data| data.patch_document(label, &key, patch))
     }
 
-    /// Removes the document under `key`; false where there is none. `Invalid` where it has relationships: see
+    /// Removes the document under `key`; false if there is none. `Invalid` if it has relationships: see
     /// [`Collection::remove_detached`].
     pub fn remove(&mut self, key: impl Into<Value>) -> Result<bool> {
         let (label, key) = (&self.label, key.into());
@@ -97,14 +98,14 @@ impl<'t> Collection<'t> {
             .below(|data| data.remove_document(label, &key, false))
     }
 
-    /// Removes the document under `key` and its relationships; false where there is none.
+    /// Removes the document under `key` and its relationships; false if there is none.
     pub fn remove_detached(&mut self, key: impl Into<Value>) -> Result<bool> {
         let (label, key) = (&self.label, key.into());
         self.transaction
             .below(|data| data.remove_document(label, &key, true))
     }
 
-    /// Documents in the order of their keys, from the bounds given, at most `limit`.
+    /// Documents in key order, within the given bounds, at most `limit`.
     ///
     /// ```
     /// use std::ops::Bound;

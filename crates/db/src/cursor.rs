@@ -5,11 +5,11 @@ use isomer_value::Value;
 
 use crate::{Result, Transaction};
 
-/// A place between two pairs of a bucket: see [`crate::Bucket::cursor`]. [`Cursor::next`] gives the pair behind it and steps over
-/// it, [`Cursor::previous`] the one in front of it.
+/// A position between two pairs of a bucket: see [`crate::Bucket::cursor`]. [`Cursor::next`] returns the pair after it
+/// and moves past it, [`Cursor::previous`] the pair before it.
 ///
-/// It belongs to no transaction: each step is given one and sees what that one sees, its own writes since the last step included,
-/// so that a walk may change what it walks over. Pairs are read ahead, at most 256 KiB of them.
+/// It belongs to no transaction: each step is given one and sees its data, including writes since the last step, so
+/// that a bucket may be changed while it is traversed. Pairs are read ahead, at most 256 KiB of them.
 ///
 /// ```
 /// use isomer_db::Database;
@@ -39,37 +39,37 @@ impl Cursor {
         Self(cursor)
     }
 
-    /// Goes before the first pair.
+    /// Moves before the first pair.
     pub fn to_start(&mut self) {
         self.0.to_start();
     }
 
-    /// Goes behind the last pair.
+    /// Moves after the last pair.
     pub fn to_end(&mut self) {
         self.0.to_end();
     }
 
-    /// Goes before the first pair whose key is `key` or a later one.
+    /// Moves before the first pair whose key is `key` or greater.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         self.0.seek(key.as_ref());
     }
 
-    /// The next pair; nothing at the end, where it stays.
+    /// The next pair; none at the end, where it stays.
     pub fn next(&mut self, tx: &mut Transaction) -> Result<Option<(Vec<u8>, Value)>> {
         tx.below(|data| self.0.next_value(data))
     }
 
-    /// The pair before; nothing at the start, where it stays.
+    /// The previous pair; none at the start, where it stays.
     pub fn previous(&mut self, tx: &mut Transaction) -> Result<Option<(Vec<u8>, Value)>> {
         tx.below(|data| self.0.previous_value(data))
     }
 
-    /// As [`Cursor::next`], as bytes: a bucket of several values a key gives one pair for each.
+    /// Like [`Cursor::next`], as bytes: a bucket with several values per key returns one pair per value.
     pub fn next_bytes(&mut self, tx: &mut Transaction) -> Result<Option<BytePair>> {
         tx.below(|data| self.0.next(data))
     }
 
-    /// As [`Cursor::previous`], as bytes.
+    /// Like [`Cursor::previous`], as bytes.
     pub fn previous_bytes(&mut self, tx: &mut Transaction) -> Result<Option<BytePair>> {
         tx.below(|data| self.0.previous(data))
     }

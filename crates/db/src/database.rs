@@ -7,10 +7,12 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{Access, Durability, Memory, Reservation, Store, StoreOptions, Sweeper, Version};
+use isomer_data::{
+    Access, DataStore, DataStoreOptions, Durability, Memory, Reservation, Sweeper, Version,
+};
 use isomer_exec::Registry;
+use isomer_lsm::LsmEngine;
 use isomer_storage::Engine;
-use isomer_store::StoreEngine;
 use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
@@ -39,18 +41,18 @@ use crate::{
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,
-    /// Buckets whose names begin so are not written through this handle.
+    /// Buckets with this prefix cannot be written through this handle.
     reserved: Option<&'static str>,
 }
 
 pub(crate) struct Inner {
-    /// Takes expired entries away; ends before the store does.
+    /// Removes expired entries; stops before the store does.
     sweeper: Mutex<Option<Sweeper>>,
-    /// Taken out when the database is closed.
-    store: RwLock<Option<Store>>,
-    /// The engine, where it is a store.
-    store_engine: Weak<StoreEngine>,
-    /// What the engine caches.
+    /// Taken when the database is closed.
+    store: RwLock<Option<DataStore>>,
+    /// The engine, if it is the LSM engine.
+    lsm_engine: Weak<LsmEngine>,
+    /// The engine's cache.
     cache: Mutex<Option<Reservation>>,
     pub(crate) views: Arc<Views>,
     pub(crate) options: Builder,
@@ -58,19 +60,19 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) running: Arc<Running>,
     path: Option<PathBuf>,
-    /// Held by who uses the database as a directory.
+    /// Locks of programs that use the database as a directory.
     pub(crate) locks: Arc<crate::files::Locks>,
 }
 
 impl Drop for Inner {
-    /// Nothing keeps the files open once the last handle is gone.
+    /// When the last handle is dropped, the files are closed.
     fn drop(&mut self) {
         self.views.close();
     }
 }
 
 impl Database {
-    /// Opens the database in the directory `path`, or makes one there.
+    /// Opens the database in the directory `path`; creates it if there is none.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -87,7 +89,7 @@ impl Database {
         Builder::default().open(path)
     }
 
-    /// Opens an empty database in memory: everything works, nothing is kept.
+    /// Opens an empty database in memory: everything works, nothing is stored on disk.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -98,7 +100,7 @@ impl Database {
         Builder::default().open_in_memory()
     }
 
-    /// Opens a database with settings of one's own.
+    /// Returns a builder for opening a database with custom options.
     ///
     /// ```
     /// use isomer_db::{Database, Durability, EngineKind};
@@ -127,7 +129,7 @@ impl Database {
         Self::with_engine(opened, options, path)
     }
 
-    /// Opens what an engine holds, with settings of one's own: for tests and engines of other crates.
+    /// Opens the database of a given engine with custom options: for tests and engines of other crates.
     pub fn open_engine(engine: Arc<dyn Engine>, options: Builder) -> Result<Self> {
         Self::with_engine(Opened::plain(engine, None), options, None)
     }
@@ -135,11 +137,11 @@ impl Database {
     fn with_engine(opened: Opened, options: Builder, path: Option<PathBuf>) -> Result<Self> {
         let Opened {
             engine,
-            store: store_engine,
+            lsm: lsm_engine,
             seal,
             cache,
         } = opened;
-        let mut store_options = StoreOptions::default();
+        let mut store_options = DataStoreOptions::default();
         store_options.read_only = options.read_only;
         store_options.seal = seal;
         if let Some((bytes, time)) = options.hold_changes {
@@ -155,13 +157,13 @@ impl Database {
         } else if let Some(path) = own_folder {
             store_options.spill_folder = path.join("tmp");
         }
-        let store = Store::open(engine, store_options)?;
+        let store = DataStore::open(engine, store_options)?;
         if own_folder.is_some() && options.temporary_folder.is_none() {
-            // Nobody else has this directory open. What cannot be removed is empty and harms nobody.
+            // No other process has this directory open. A leftover that cannot be removed is empty and harmless.
             let _ = store.spill_folder().clean();
         }
         if own_folder.is_some() {
-            // What a crash left of files that were being written. A full disk is no reason not to open.
+            // Files that were being written at a crash. A full disk must not prevent opening.
             let _ = store.remove_unnamed_files();
         }
         let mut view_options = options.views.clone();
@@ -170,10 +172,11 @@ impl Database {
         }
         let views = Views::open(&store, view_options)?;
         let interval = options.sweep_interval.filter(|_| !options.read_only);
+        let sweeper = interval.map(|interval| store.start_sweeper(interval));
         let inner = Inner {
-            sweeper: Mutex::new(interval.map(|interval| store.start_sweeper(interval))),
+            sweeper: Mutex::new(sweeper.transpose()?),
             store: RwLock::new(Some(store)),
-            store_engine,
+            lsm_engine,
             cache: Mutex::new(cache),
             views,
             plans: PlanCache::new(options.cached_plans),
@@ -189,35 +192,35 @@ impl Database {
         })
     }
 
-    /// The directory, for a database that has one.
+    /// The directory; none for a database in memory.
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()
     }
 
-    /// The budget of memory, and who holds how much of it.
+    /// The memory budget, and its use by kind.
     pub fn memory(&self) -> Result<Memory> {
         Ok(self.store()?.memory().clone())
     }
 
-    /// The engine, where it is a store that is open.
-    pub(crate) fn store_engine(&self) -> Result<Arc<StoreEngine>> {
+    /// The engine, if it is an open store.
+    pub(crate) fn lsm_engine(&self) -> Result<Arc<LsmEngine>> {
         self.store()?;
-        self.inner.store_engine.upgrade().ok_or_else(|| {
+        self.inner.lsm_engine.upgrade().ok_or_else(|| {
             let engine = self.store().map_or("", |store| store.engine().capabilities().name);
             Error::new(
                 ErrorKind::Unsupported,
-                format!("the engine {engine} can be neither backed up nor merged: export the database, or import it into one of the engine store"),
+                format!("the engine {engine} can be neither backed up nor merged: export the database, or import it into one of the engine lsm"),
             )
         })
     }
 
     /// The layer below: catalog, engine, statistics. `Closed` after [`Database::close`].
-    pub fn store(&self) -> Result<Store> {
+    pub fn store(&self) -> Result<DataStore> {
         self.inner.store.read().clone().ok_or_else(Error::closed)
     }
 
-    /// The read views: what there is, and, for tests and benchmarks, waiting for them and dropping them. Dropping them
-    /// changes no answer, only its time.
+    /// The read views: their state, and, for tests and benchmarks, waiting for them and dropping them. Dropping them
+    /// changes no result, only its time.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -231,8 +234,8 @@ impl Database {
         &self.inner.views
     }
 
-    /// Runs one query in a transaction of its own and gathers its rows. A query that lost a race against another
-    /// writer is run again.
+    /// Runs one query in its own transaction and collects its rows. If another transaction conflicts, the query is
+    /// retried.
     ///
     /// ```
     /// use isomer_db::{Database, params, to_value};
@@ -247,7 +250,7 @@ impl Database {
         self.query_with(text, parameters, &QueryOptions::default())
     }
 
-    /// As [`Database::query`], with limits of its own or a handle to stop it.
+    /// Like [`Database::query`], with its own limits or a cancel handle.
     ///
     /// ```
     /// use isomer_db::{CancelHandle, Database, ErrorKind, QueryOptions};
@@ -275,8 +278,8 @@ impl Database {
         })
     }
 
-    /// Runs one query in a transaction of its own and gives its rows as they are found: nothing is gathered. What the
-    /// query writes is committed when its last row was taken; a stream that is dropped before leaves no trace.
+    /// Runs one query in its own transaction and streams its rows: nothing is buffered. Writes of the query are
+    /// committed after its last row was read; a stream that is dropped earlier is rolled back.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -295,7 +298,7 @@ impl Database {
         self.stream_with(text, parameters, &QueryOptions::default())
     }
 
-    /// As [`Database::stream`], with limits of its own or a handle to stop it.
+    /// Like [`Database::stream`], with its own limits or a cancel handle.
     pub fn stream_with(
         &self,
         text: &str,
@@ -323,8 +326,8 @@ impl Database {
         Prepared::new(self.clone(), text)
     }
 
-    /// Begins a transaction that reads and writes, at the last committed version. Use [`Database::transact`] unless the
-    /// transaction's end is decided elsewhere: a commit may lose a race (`Retry`).
+    /// Begins a transaction that reads and writes, at the last committed version. Prefer [`Database::transact`] unless
+    /// the transaction's end is decided elsewhere: a commit may conflict (`Retry`).
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -343,20 +346,21 @@ impl Database {
         Transaction::begin(self.clone(), access)
     }
 
-    /// Begins a transaction that reads one version: it never waits and never fails to end.
+    /// Begins a transaction that reads one version: it never waits and never conflicts.
     pub fn begin_read(&self) -> Result<Transaction> {
         Transaction::begin(self.clone(), Access::Read)
     }
 
-    /// Begins a transaction that reads the database as it was: at a version, or at a time. Which versions can be read:
-    /// [`Database::oldest_version`]; `Invalid` for others. At a time, entries that expire are there as they were then.
+    /// Begins a transaction that reads an earlier version, given by its number or by a time. Readable versions: see
+    /// [`Database::oldest_version`]; `Invalid` for others. At a time, entries with an expiry are visible as they were
+    /// then.
     ///
     /// ```
     /// use isomer_db::{At, Database, EngineKind};
     /// use std::time::Duration;
     ///
     /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = Database::builder().engine(EngineKind::Store).keep_versions(Duration::from_secs(3600)).open(folder.path().join("db"))?;
+    /// let db = Database::builder().engine(EngineKind::Lsm).keep_versions(Duration::from_secs(3600)).open(folder.path().join("db"))?;
     /// db.query("CREATE (:Sheep)", ())?;
     /// let before = db.version()?;
     /// db.query("MATCH (s:Sheep) DELETE s", ())?;
@@ -374,7 +378,7 @@ impl Database {
                     let time = i64::try_from(ms).ok().and_then(|ms| isomer_value::jiff::Timestamp::from_millisecond(ms).ok());
                     let time = time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_string());
                     Error::invalid(format!(
-                        "nobody knows which version there was at {time}: the oldest one that can be read is {}; have versions kept for longer, or restore a backup",
+                        "no version history for {time}: the oldest readable version is {}; increase `keep_versions`, or restore a backup",
                         store.engine().oldest_version()
                     ))
                 })?;
@@ -390,14 +394,14 @@ impl Database {
         Ok(self.store()?.engine().version())
     }
 
-    /// The oldest version that can be read for sure, now: see [`Builder::keep_versions`].
+    /// The oldest version that is guaranteed to be readable now: see [`Builder::keep_versions`].
     pub fn oldest_version(&self) -> Result<Version> {
         Ok(self.store()?.engine().oldest_version())
     }
 
-    /// Runs `body` in one transaction, commits it, and runs it again, after a pause, where another transaction changed
-    /// first what it had read. An error of `body` undoes everything. `body` may run several times: it must not do
-    /// anything outside of the transaction that cannot be repeated.
+    /// Runs `body` in one transaction, commits it, and retries it after a pause if another transaction changed what it
+    /// had read. An error of `body` rolls everything back. `body` may run several times: it must not have side effects
+    /// outside of the transaction that cannot be repeated.
     ///
     /// ```
     /// use isomer_db::{Database, Error, params};
@@ -452,13 +456,14 @@ impl Database {
         body(&mut self.begin_read()?)
     }
 
-    /// Asks the query with this number (see `SHOW QUERIES`) to stop; false where there is none.
+    /// Cancels the query with this number (see `SHOW QUERIES`); false if there is none.
     pub fn cancel_query(&self, id: u64) -> bool {
         self.inner.running.cancel(id)
     }
 
-    /// A number of a gapped sequence of a bucket: larger than every one taken before, and never given again, also after
-    /// a crash. Waits for nobody, in contrast to [`crate::Bucket::next_number`]; numbers that end in no commit are missing.
+    /// The next number of a sequence with gaps: larger than all numbers issued before, and never issued again, even
+    /// after a crash. Never waits, in contrast to [`crate::Bucket::next_number`]; numbers whose transaction is not
+    /// committed are missing.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -469,18 +474,18 @@ impl Database {
         Ok(self.store()?.sequence_take(bucket, sequence)?)
     }
 
-    /// Takes expired entries of all buckets away now; answers how many went.
+    /// Removes expired entries of all buckets now; returns how many.
     pub fn sweep_expired(&self) -> Result<u64> {
         Ok(self.store()?.sweep_expired(u64::MAX)?)
     }
 
-    /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
+    /// Makes all commits so far durable, including those with [`Durability::Buffered`].
     pub fn sync(&self) -> Result<()> {
         Ok(self.store()?.engine().sync()?)
     }
 
-    /// Writes a copy of the last committed version to the directory `target`, which must be new or empty, while reads
-    /// and writes go on. The copy opens as a database of its own. `Invalid` for a database in memory.
+    /// Writes a copy of the last committed version to the directory `target`, which must be new or empty, concurrently
+    /// with reads and writes. The copy opens as a separate database. `Invalid` for a database in memory.
     ///
     /// ```
     /// use isomer_db::Database;
@@ -503,9 +508,9 @@ impl Database {
         Ok(self.store()?.checkpoint(target.as_ref())?)
     }
 
-    /// Closes the database for all clones of this handle: what is used afterwards answers `Closed`. Transactions that
-    /// are under way may end, and so may readers of files ([`Database::open_file`]); the folder is free, for another process or
-    /// [`Database::rotate_key`], when the last of them has. Closing twice is no error.
+    /// Closes the database for all clones of this handle: later calls return `Closed`. Open transactions and file
+    /// readers ([`Database::open_file`]) can finish; the directory is released for another process or
+    /// [`Database::rotate_key`] when the last of them has. Closing twice is not an error.
     ///
     /// ```
     /// use isomer_db::{Database, ErrorKind};
@@ -523,7 +528,7 @@ impl Database {
         drop(self.inner.cache.lock().take());
         self.inner.plans.clear();
         if let Some(store) = &store {
-            // They are derived: what cannot be stored is sampled again.
+            // They are derived: if they cannot be stored, they are sampled again.
             let _ = store.save_statistics();
         }
         match store {
@@ -537,8 +542,8 @@ impl Database {
         }
     }
 
-    /// This database for others: through this handle no bucket is written whose name begins with `prefix` (`Denied`), neither by
-    /// transactions nor by queries. Who hands it on writes there through [`Transaction::reserved_bucket`].
+    /// A handle for other users of the database: buckets whose names begin with `prefix` cannot be written through it
+    /// (`Denied`), neither by transactions nor by queries. The owner writes them with [`Transaction::reserved_bucket`].
     ///
     /// ```
     /// use isomer_db::{Database, ErrorKind};
@@ -558,7 +563,7 @@ impl Database {
         }
     }
 
-    /// What [`Database::reserving`] said.
+    /// The prefix given to [`Database::reserving`].
     pub(crate) fn reserved(&self) -> Option<&'static str> {
         self.reserved
     }
@@ -568,7 +573,7 @@ impl Database {
         self.inner.store.read().is_none()
     }
 
-    /// A query's plan and a transaction for it: one that reads where the query does no more.
+    /// A query's plan and a transaction for it, which is read-only if the query only reads.
     fn begin_for(&self, text: &str) -> Result<(Transaction, Statement)> {
         let lookup = Statement::cached(self, text);
         let writes = lookup
@@ -577,18 +582,18 @@ impl Database {
             .is_some_and(|statement| !statement.reads());
         if writes && !self.inner.options.read_only {
             let transaction = self.begin()?;
-            let statement = Statement::settle(&transaction, text, lookup)?;
+            let statement = Statement::reuse_or_plan(&transaction, text, lookup)?;
             return Ok((transaction, statement));
         }
         let transaction = self.begin_read()?;
-        let statement = Statement::settle(&transaction, text, lookup)?;
+        let statement = Statement::reuse_or_plan(&transaction, text, lookup)?;
         if statement.reads() || self.inner.options.read_only {
             return Ok((transaction, statement));
         }
         Ok((self.begin()?, statement))
     }
 
-    /// Runs `attempt` again, after a pause, while it answers `Retry`: for attempts that begin a transaction of their own.
+    /// Retries `attempt` after a pause while it returns `Retry`: for attempts that begin their own transaction.
     ///
     /// ```
     /// use isomer_db::{Database, Error};
@@ -614,7 +619,7 @@ impl Database {
     }
 }
 
-/// Less is no database.
+/// Minimum memory of a database.
 const LEAST_MEMORY_BYTES: usize = 16 << 20;
 
 impl std::fmt::Debug for Database {
@@ -626,7 +631,7 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// Pauses between attempts: random, twice as long each time, so that those who collided drift apart.
+/// Delays between attempts: random, doubled each time, so that conflicting transactions spread out.
 struct Pauses {
     left: u32,
     longest: Duration,

@@ -1,4 +1,4 @@
-//! Values into Rust types, by serde.
+//! Serde deserialisation of values to Rust types.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, V
 
 use crate::error::{Error, ErrorKind};
 
-/// Turns a value into any type that serde can make.
+/// Converts a value to any type that serde can deserialise.
 ///
-/// A node or relationship reads as the map of its properties, a path as the list of its nodes; dates, times and
-/// durations as the texts of ISO 8601, points as maps, bytes as bytes. Integers never turn into floats silently where
-/// that would change them.
+/// A node or relationship is deserialised as the map of its properties, a path as the list of its nodes; dates, times
+/// and durations as ISO 8601 strings, points as maps, bytes as bytes. Integers never become floats if that would change
+/// them.
 ///
 /// ```
 /// #[derive(serde::Deserialize)]
@@ -25,7 +25,7 @@ pub fn from_value<T: de::DeserializeOwned>(value: &Value) -> Result<T, Error> {
     T::deserialize(ValueDeserializer { value }).map_err(Into::into)
 }
 
-/// Turns names and values into a structure.
+/// Converts named values to a structure.
 pub(crate) fn from_pairs<T: de::DeserializeOwned>(
     names: &[std::sync::Arc<str>],
     values: &[Value],
@@ -55,7 +55,7 @@ impl From<DeError> for Error {
     fn from(error: DeError) -> Self {
         Self::new(
             ErrorKind::Invalid,
-            format!("the value does not fit the type that was asked for: {error}"),
+            format!("the value does not fit the requested type: {error}"),
         )
     }
 }
@@ -122,7 +122,7 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
                 visitor.visit_f64(*number as f64)
             }
             Value::Int(number) => Err(de::Error::custom(format_args!(
-                "the integer {number} is no exact float: read it as an integer"
+                "the integer {number} is not exact as a float: read it as an integer"
             ))),
             _ => self.deserialize_any(visitor),
         }
@@ -177,7 +177,7 @@ fn of_point(point: &Point) -> Value {
     map.into()
 }
 
-/// Visits a value that does not live as long as the input: everything borrowed is copied.
+/// Visits a value with a shorter lifetime than the input: borrowed data is copied.
 fn visit_owned<'de, V: Visitor<'de>>(value: Value, visitor: V) -> Result<V::Value, DeError> {
     struct Owned<V>(V);
     impl<'de, V: Visitor<'de>> Owned<V> {
@@ -197,7 +197,7 @@ fn visit_owned<'de, V: Visitor<'de>>(value: Value, visitor: V) -> Result<V::Valu
     Owned(visitor).visit(value)
 }
 
-/// Deserialises a value that it owns.
+/// Deserialises an owned value.
 struct OwnedDeserializer(Value);
 
 impl OwnedDeserializer {
@@ -308,7 +308,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
     }
 }
 
-/// Names with their values, one after the other.
+/// Names with their values, in order.
 struct Entries<'v, I> {
     entries: I,
     value: Option<&'v Value>,
@@ -345,7 +345,7 @@ impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> MapAccess<'de> for Entries
     }
 }
 
-/// A row: as a structure by the names of its columns, as a tuple by their order, or as its only value.
+/// A row: as a structure by the names of its columns, as a tuple by their order, or as its single value.
 struct RowDeserializer<'v> {
     names: &'v [std::sync::Arc<str>],
     values: &'v [Value],
@@ -390,7 +390,8 @@ impl<'de> de::Deserializer<'de> for RowDeserializer<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DeError> {
-        // `RETURN n` gives a structure its node's properties, unless the structure has a field of the column's name.
+        // `RETURN n` fills a structure from its node's properties, unless the structure has a field of the column's
+        // name.
         match (self.names, self.values) {
             ([name], [only @ (Value::Node(_) | Value::Relationship(_) | Value::Map(_))])
                 if !fields.contains(&name.as_ref()) =>
@@ -446,7 +447,9 @@ impl<'de> de::Deserializer<'de> for RowDeserializer<'de> {
     ) -> Result<V::Value, DeError> {
         match self.values {
             [only] => ValueDeserializer::of(only).deserialize_enum(name, variants, visitor),
-            _ => Err(de::Error::custom("a row of several columns is no enum")),
+            _ => Err(de::Error::custom(
+                "a row of several columns does not fit an enum",
+            )),
         }
     }
 

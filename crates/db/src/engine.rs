@@ -1,14 +1,15 @@
-//! Which engine keeps the bytes: what is asked for, or what a directory holds.
+//! Choice of the storage engine: the configured one, or the one that a directory was created with.
 
 use std::{
     path::Path,
+    str::FromStr,
     sync::{Arc, Weak},
 };
 
 use isomer_data::{Memory, MemoryKind, Reservation};
+use isomer_lsm::{LsmEngine, LsmOptions, Retention};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
-use isomer_store::{Retention, StoreEngine, StoreOptions};
 use isomer_vfs::{
     RealDisk, Seal,
     keys::{self, KeyError},
@@ -16,23 +17,23 @@ use isomer_vfs::{
 
 use crate::{Builder, EngineKind, Error, ErrorKind, Result};
 
-/// Largest memtable; a store with less memory has smaller ones.
+/// Maximum memtable size; a database with less memory has smaller ones.
 const LARGEST_MEMTABLE_BYTES: usize = 32 << 20;
 const LEAST_MEMTABLE_BYTES: usize = 1 << 20;
-/// Memtables that a store holds at worst.
+/// Maximum number of memtables of the LSM engine.
 const MEMTABLES: usize = 3;
 
 impl EngineKind {
-    /// Its name: `store`, `redb`, `memory`.
+    /// Its name: `lsm`, `redb`, `memory`.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Store => "store",
+            Self::Lsm => "lsm",
             Self::Redb => "redb",
             Self::Memory => "memory",
         }
     }
 
-    /// The engine of the database in the directory `path`; nothing where there is none.
+    /// The engine of the database in the directory `path`; none if there is no database.
     ///
     /// ```
     /// use isomer_db::{Database, EngineKind};
@@ -46,38 +47,64 @@ impl EngineKind {
     /// ```
     pub fn at(path: impl AsRef<Path>) -> Option<Self> {
         let path = path.as_ref();
-        if StoreEngine::is_at(path, &StoreOptions::default()).is_ok_and(|there| there) {
-            return Some(Self::Store);
+        if LsmEngine::is_at(path, &LsmOptions::default()).is_ok_and(|there| there) {
+            return Some(Self::Lsm);
         }
         RedbEngine::is_at(path).then_some(Self::Redb)
     }
 }
 
-/// An engine that was opened.
+/// The engine with a name. Version 0.1.0 called the LSM engine `store`.
+///
+/// ```
+/// use isomer_db::EngineKind;
+///
+/// assert_eq!("lsm".parse::<EngineKind>()?, EngineKind::Lsm);
+/// assert_eq!("store".parse::<EngineKind>()?, EngineKind::Lsm);
+/// assert!("rocks".parse::<EngineKind>().is_err());
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+impl FromStr for EngineKind {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "lsm" | "store" => Ok(Self::Lsm),
+            "redb" => Ok(Self::Redb),
+            "memory" => Ok(Self::Memory),
+            _ => Err(Error::new(
+                ErrorKind::Invalid,
+                format!("unknown engine `{name}`: use lsm, redb or memory"),
+            )),
+        }
+    }
+}
+
+/// An opened engine.
 pub(crate) struct Opened {
-    /// It.
+    /// The engine.
     pub(crate) engine: Arc<dyn Engine>,
-    /// It, where it is a store; keeps nothing open.
-    pub(crate) store: Weak<StoreEngine>,
-    /// What hides its files, and should hide those beside them.
+    /// The engine, if it is the LSM engine; a weak reference.
+    pub(crate) lsm: Weak<LsmEngine>,
+    /// The key that encrypts its files, for files next to them.
     pub(crate) seal: Seal,
-    /// What it caches.
+    /// Its cache.
     pub(crate) cache: Option<Reservation>,
 }
 
 impl Opened {
-    /// Any engine, with nothing known about it.
+    /// Any engine, without further knowledge of it.
     pub(crate) fn plain(engine: Arc<dyn Engine>, cache: Option<Reservation>) -> Self {
         Self {
             engine,
-            store: Weak::new(),
+            lsm: Weak::new(),
             seal: Seal::plain(),
             cache,
         }
     }
 }
 
-/// Opens the engine of `path` with the options of a database; what it caches is reserved.
+/// Opens the engine of `path` with the options of a database, and reserves its cache.
 pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> Result<Opened> {
     let (Some(path), true) = (path, options.engine != Some(EngineKind::Memory)) else {
         let engine = MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes);
@@ -91,7 +118,7 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
         return Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "`{}` holds a database of the engine {}, not {}: open it without naming an engine, or give another path",
+                "`{}` holds a database of the engine {}, not {}: open it without an engine option, or give another path",
                 path.display(),
                 there.name(),
                 asked.name()
@@ -99,26 +126,23 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
         ));
     }
     let kind = there.or(options.engine).unwrap_or_else(default_kind);
-    if kind == EngineKind::Store {
+    if kind == EngineKind::Lsm {
         check_key(options, path, there.is_none())?;
     } else {
         check_unkeyed(options, kind)?;
     }
-    let reserved = reserve_cache(memory, options.cache_bytes)?;
-    let bytes = reserved.bytes();
     match kind {
-        EngineKind::Store => {
-            let memtable_bytes = (bytes / 8).clamp(LEAST_MEMTABLE_BYTES, LARGEST_MEMTABLE_BYTES);
-            let memtables = MEMTABLES * memtable_bytes;
-            // Who said how large it shall be means that.
-            let elastic = options.cache_bytes.is_none();
-            let most = (memory.total_bytes() / 2).saturating_sub(memtables);
-            let store = StoreOptions {
+        EngineKind::Lsm => {
+            let (reserved, sizes) = lsm_sizes(memory, options.cache_bytes)?;
+            let lsm = LsmOptions {
                 create: options.create && !options.read_only,
                 read_only: options.read_only,
-                cache_bytes: bytes.saturating_sub(memtables),
-                spare_memory: elastic.then(|| (memory.clone(), most)),
-                memtable_bytes,
+                cache_bytes: sizes.cache_bytes,
+                spare_memory: sizes
+                    .shared
+                    .then(|| (memory.clone(), memory.total_bytes() / 2)),
+                memory: sizes.shared.then(|| memory.clone()),
+                memtable_bytes: sizes.memtable_bytes,
                 max_transaction_bytes: options.max_transaction_bytes,
                 key: options.key.clone(),
                 background_bytes_per_second: options.background_bytes_per_second,
@@ -127,17 +151,19 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                         .unwrap_or(u64::MAX),
                     ..Retention::default()
                 },
-                ..StoreOptions::default()
+                ..LsmOptions::default()
             };
-            let engine = Arc::new(StoreEngine::open(path, store)?);
+            let engine = Arc::new(LsmEngine::open(path, lsm)?);
             Ok(Opened {
-                store: Arc::downgrade(&engine),
+                lsm: Arc::downgrade(&engine),
                 seal: engine.seal().clone(),
                 engine,
                 cache: Some(reserved),
             })
         }
         EngineKind::Redb | EngineKind::Memory => {
+            let reserved = reserve_cache(memory, options.cache_bytes)?;
+            let bytes = reserved.bytes();
             let redb = RedbOptions {
                 create: options.create && !options.read_only,
                 read_only: options.read_only,
@@ -151,7 +177,7 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
     }
 }
 
-/// Tells of a wrong or missing key by its own kind, before anything is touched.
+/// Reports a wrong or missing key with its own error kind, before anything is modified.
 fn check_key(options: &Builder, path: &Path, new: bool) -> Result<()> {
     if new && !keys::is_encrypted(&RealDisk, path)? {
         return Ok(());
@@ -160,7 +186,7 @@ fn check_key(options: &Builder, path: &Path, new: bool) -> Result<()> {
     Ok(())
 }
 
-/// Only a store encrypts.
+/// Only the LSM engine supports encryption.
 fn check_unkeyed(options: &Builder, kind: EngineKind) -> Result<()> {
     if options.key.is_none() {
         return Ok(());
@@ -168,9 +194,9 @@ fn check_unkeyed(options: &Builder, kind: EngineKind) -> Result<()> {
     Err(Error::new(
         ErrorKind::Unsupported,
         format!(
-            "the engine {} does not encrypt: open it without a key, or make a database of the engine {}",
+            "the engine {} does not encrypt: open it without a key, or create a database of the engine {}",
             kind.name(),
-            EngineKind::Store.name()
+            EngineKind::Lsm.name()
         ),
     ))
 }
@@ -187,24 +213,62 @@ impl From<KeyError> for Error {
     }
 }
 
-/// The engine of new databases. Builds with debug assertions, as tests are, may be told another one, so that all tests
-/// run on each engine.
+/// The engine of new databases. Builds with debug assertions, such as tests, may choose another one by an environment
+/// variable, so that all tests run on each engine.
 fn default_kind() -> EngineKind {
     if cfg!(debug_assertions) {
         let named = std::env::var("ISOMER_ENGINE").unwrap_or_default();
-        let known = [EngineKind::Store, EngineKind::Redb];
-        if let Some(kind) = known.into_iter().find(|kind| kind.name() == named) {
+        if let Ok(kind @ (EngineKind::Lsm | EngineKind::Redb)) = named.parse() {
             return kind;
         }
     }
     EngineKind::default()
 }
 
-/// Least that an engine takes by itself.
+/// Division of the LSM engine's memory.
+struct LsmSizes {
+    cache_bytes: usize,
+    memtable_bytes: usize,
+    /// Whether cache and memtables grow and shrink within the shared budget.
+    shared: bool,
+}
+
+/// A memtable takes at most this fraction of the budget,
+const MEMTABLE_SHARE: usize = 32;
+/// and the cache always has at least this fraction, at most [`LEAST_CACHE_BYTES`]: many databases may share a budget.
+const CACHE_SHARE: usize = 256;
+
+/// Sizes of cache and memtables, and how much of that is reserved immediately: all of it if the caller gave a size,
+/// otherwise little, so that an idle database holds almost nothing.
+fn lsm_sizes(memory: &Memory, asked: Option<usize>) -> Result<(Reservation, LsmSizes)> {
+    let memtable = |part: usize| part.clamp(LEAST_MEMTABLE_BYTES, LARGEST_MEMTABLE_BYTES);
+    if asked.is_some() {
+        let reserved = reserve_cache(memory, asked)?;
+        let memtable_bytes = memtable(reserved.bytes() / 8);
+        let sizes = LsmSizes {
+            cache_bytes: reserved.bytes().saturating_sub(MEMTABLES * memtable_bytes),
+            memtable_bytes,
+            shared: false,
+        };
+        return Ok((reserved, sizes));
+    }
+    let cache_bytes = (memory.total_bytes() / CACHE_SHARE).min(LEAST_CACHE_BYTES);
+    let reserved = memory
+        .reserve(MemoryKind::EngineCache, cache_bytes)
+        .map_err(isomer_data::DataError::from)?;
+    let sizes = LsmSizes {
+        cache_bytes,
+        memtable_bytes: memtable(memory.total_bytes() / MEMTABLE_SHARE),
+        shared: true,
+    };
+    Ok((reserved, sizes))
+}
+
+/// Minimum memory of an engine.
 const LEAST_CACHE_BYTES: usize = 1 << 20;
 
-/// The engine's own part of the memory: what was asked for, or a quarter of what is free, so that many databases may share it and
-/// their queries still find room. (What lies idle a store takes for its cache, and gives back.)
+/// The memory of an engine that reserves all of it immediately: the configured size, or a quarter of the free memory,
+/// so that several databases may share a budget and leave room for queries.
 fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
     let free = memory.total_bytes().saturating_sub(memory.used_bytes());
     let mut bytes = asked.unwrap_or((free / 4).max(LEAST_CACHE_BYTES));

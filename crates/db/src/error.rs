@@ -1,13 +1,15 @@
-//! One error type, split by what the caller does next.
+//! The error type, with a kind that tells the caller what to do next.
 
 use std::{error::Error as StdError, fmt};
 
-pub use isomer_data::ErrorKind;
+use isomer_cypher::{Span, diagnostic};
 
-/// Short for results of this crate.
+pub use isomer_data::{ErrorKind, SchemaClash};
+
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. [`Error::kind`] says what to do next; the message may change from version to version, the kind may not.
+/// An error. [`Error::kind`] says what to do next; messages may change between versions, kinds may not.
 ///
 /// ```
 /// use isomer_db::{Database, ErrorKind};
@@ -25,10 +27,19 @@ pub struct Error {
 struct Inner {
     kind: ErrorKind,
     message: String,
-    /// The message with the place in the query's text, over several lines.
+    /// The message with its position in the query's text, over several lines.
     rendered: Option<String>,
+    place: Option<SourcePosition>,
     query: Option<QueryError>,
+    schema: Option<SchemaError>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// Position of an error in the query's text, with an excerpt.
+struct SourcePosition {
+    span: Span,
+    message: String,
+    hint: Option<String>,
 }
 
 /// When a query failed.
@@ -40,10 +51,10 @@ pub enum Phase {
     Run,
 }
 
-/// How the openCypher specification names an error of a query.
+/// openCypher's names for an error of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueryError {
-    /// When it was found.
+    /// When it was detected.
     pub phase: Phase,
     /// `SyntaxError`, `TypeError`, …
     pub class: &'static str,
@@ -51,15 +62,38 @@ pub struct QueryError {
     pub detail: &'static str,
 }
 
+/// Classification of errors about indexes and constraints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchemaError {
+    /// A write violates a constraint or a key.
+    Violated,
+    /// Existing records violate a constraint that was to be created.
+    Unmet,
+    /// A new index or constraint conflicts with an existing one.
+    Exists(SchemaClash),
+}
+
 impl Error {
-    /// What the caller does next.
+    /// Its kind.
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
-    /// What happened, with the values, in one line; [`fmt::Display`] adds the place in the query's text.
+    /// The message with its values, in one line; [`fmt::Display`] adds the position in the query's text.
     pub fn message(&self) -> &str {
         &self.inner.message
+    }
+
+    /// The error as [`fmt::Display`] shows it, with its line and column in `text`: a script, for example, that contains
+    /// the query's text from the byte `start` on. `None` if the error has no position.
+    pub fn render_in(&self, text: &str, start: usize) -> Option<String> {
+        let SourcePosition {
+            span,
+            message,
+            hint,
+        } = self.inner.place.as_ref()?;
+        let span = Span::new(start + span.start as usize, start + span.end as usize);
+        Some(diagnostic::render(text, span, message, hint.as_deref()))
     }
 
     /// The openCypher names, for an error that the language defines.
@@ -67,7 +101,12 @@ impl Error {
         self.inner.query
     }
 
-    /// An error of the caller's own, to leave a [`transact`](crate::Database::transact) with.
+    /// Its classification, if it is about indexes or constraints.
+    pub fn schema_error(&self) -> Option<SchemaError> {
+        self.inner.schema
+    }
+
+    /// An error of the caller, to abort a [`transact`](crate::Database::transact).
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
@@ -78,7 +117,9 @@ impl Error {
                 kind,
                 message: message.into(),
                 rendered: None,
+                place: None,
                 query: None,
+                schema: None,
                 source: None,
             }),
         }
@@ -93,8 +134,25 @@ impl Error {
         self
     }
 
-    pub(crate) fn with_rendered(mut self, rendered: String) -> Self {
-        self.inner.rendered = Some(rendered);
+    pub(crate) fn with_schema(mut self, schema: Option<SchemaError>) -> Self {
+        self.inner.schema = schema;
+        self
+    }
+
+    /// Adds the position in the query's text, the excerpt and, if there is one, a hint.
+    pub(crate) fn at(
+        mut self,
+        text: &str,
+        span: Span,
+        message: String,
+        hint: Option<String>,
+    ) -> Self {
+        self.inner.place = Some(SourcePosition {
+            span,
+            message,
+            hint,
+        });
+        self.inner.rendered = self.render_in(text, 0);
         self
     }
 
@@ -123,7 +181,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The message of the layer below is this error's own message: its source is what lies under that.
+        // The message of the layer below is this error's message: its source is the next lower error.
         self.inner.source.as_deref().and_then(StdError::source)
     }
 }

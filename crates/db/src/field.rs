@@ -1,4 +1,4 @@
-//! Convergent fields: read with a context, changed by operations, looked into without being loaded.
+//! Convergent fields: read with a causal context, changed by operations, queried without loading them.
 
 use std::ops::Bound;
 
@@ -7,12 +7,13 @@ use isomer_value::Value;
 
 use crate::{Result, Transaction};
 
-/// What a state has seen, opaque: a removal with it spares what came later. Good for any replica that has seen as much.
+/// The causal context of a read, opaque: a removal with it does not affect concurrent or later additions. Valid on any
+/// replica that has applied as much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context(Vec<u8>);
 
 impl Context {
-    /// Its bytes, to be handed to a client and back.
+    /// Its bytes, to be sent to a client and back.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -24,53 +25,53 @@ impl From<Vec<u8>> for Context {
     }
 }
 
-/// A field as it was read.
+/// The result of [`Field::fetch`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fetched {
-    /// What it is; nothing where there is no such field.
+    /// Its kind; none if there is no such field.
     pub kind: Option<ConvergentKind>,
     /// Its value.
     pub value: Option<Value>,
-    /// What had been seen.
+    /// The causal context of this state.
     pub context: Context,
 }
 
-/// A change of a field. The first one makes the field.
+/// A change of a field. The first one creates the field.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Update {
-    /// Counts up, or with a negative number down.
+    /// Increments, or with a negative number decrements.
     Counter(i64),
     /// Removes elements from a set, then adds elements.
     Set {
-        /// What is added.
+        /// Elements to add.
         add: Vec<Value>,
-        /// What is removed.
+        /// Elements to remove.
         remove: Vec<Value>,
     },
-    /// Adds elements to a set that only grows.
+    /// Adds elements to a grow-only set.
     GrowSet(Vec<Value>),
-    /// Sets a register whose last value wins.
+    /// Sets a last-writer-wins register.
     Register(Value),
-    /// Sets a register that keeps what was set concurrently.
+    /// Sets a multi-value register, which keeps concurrent values.
     MultiRegister(Value),
-    /// Switches a flag on or off.
+    /// Sets or clears a flag.
     Flag(bool),
-    /// Notes values of which the number is estimated.
+    /// Adds values to a cardinality estimate (HyperLogLog).
     Hll {
         /// The values.
         add: Vec<Value>,
-        /// The precision of a new one, 4 to 16; 14 where nothing is said.
+        /// The precision of a new one, 4 to 16; 14 by default.
         precision: Option<u8>,
     },
     /// Removes fields of a map, then changes fields.
     Map {
-        /// What is changed, by name.
+        /// Changes by name.
         update: Vec<(String, Update)>,
-        /// Names of what is removed, with all that is in it.
+        /// Names of fields to remove, with their content.
         remove: Vec<String>,
     },
-    /// Removes the field and all that is in it.
+    /// Removes the field with its content.
     Remove,
 }
 
@@ -116,7 +117,7 @@ impl Transaction {
 }
 
 impl Field<'_> {
-    /// Its value; none where there is no such field.
+    /// Its value; none if there is no such field.
     pub fn value(&mut self) -> Result<Option<Value>> {
         self.look(|data, owner, path| data.convergent_value(owner, path))
     }
@@ -132,41 +133,42 @@ impl Field<'_> {
         })
     }
 
-    /// Whether the set has an element; none where there is no set. One look, whatever its size.
+    /// Whether the set contains an element; none if there is no set. A single lookup for any size.
     pub fn contains(&mut self, value: &Value) -> Result<Option<bool>> {
         self.look(|data, owner, path| data.convergent_contains(owner, path, value))
     }
 
-    /// How many elements the set has, or fields the map; none where there is neither. Counted from the keys.
+    /// Number of elements of the set, or of fields of the map; none if there is neither. Counted from the keys.
     pub fn size(&mut self) -> Result<Option<u64>> {
         self.look(|data, owner, path| data.convergent_size(owner, path))
     }
 
-    /// At most `limit` elements of the set in their order, from a bound; none where there is no set. Reads no others.
+    /// At most `limit` elements of the set in order, from a bound; none if there is no set. No other elements are read.
     pub fn page(&mut self, from: Bound<&Value>, limit: usize) -> Result<Option<Vec<Value>>> {
         self.look(|data, owner, path| data.convergent_page(owner, path, from, limit))
     }
 
-    /// Which replicas its value comes from, and whether that is all: at most `most` entries are read. None where there is no field.
+    /// The replicas that its value comes from, and whether the list is complete: at most `most` entries are read. None
+    /// if there is no field.
     pub fn origins(&mut self, most: usize) -> Result<Option<(Vec<ConvergentOrigin>, bool)>> {
         self.look(|data, owner, path| data.convergent_origins(owner, path, most))
     }
 
-    /// Changes it: all of the update or, with an error, nothing.
+    /// Changes it: applies the whole update or, with an error, nothing.
     pub fn update(&mut self, update: &Update) -> Result<()> {
         self.update_with(update, None)
     }
 
-    /// As [`Field::update`]; removals take only what `context` has seen.
+    /// Like [`Field::update`]; removals only affect what `context` covers.
     ///
-    /// `Invalid` for a context of a state that this database has not seen, and for one so old that what it has seen was added up with
-    /// what it has not: fetch again.
+    /// `Invalid` for a context of a state that this database has not applied, and for one so old that the operations it
+    /// covers were merged with others: fetch again.
     pub fn update_with(&mut self, update: &Update, context: Option<&Context>) -> Result<()> {
         let owner = self.owner;
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         let context = context.map(Context::as_bytes);
         self.transaction.below(|data| {
-            let mark = data.mark();
+            let mark = data.savepoint();
             let done = apply(data, owner, &path, update, context);
             if done.is_err() {
                 data.rollback_to(mark)?;
@@ -190,7 +192,7 @@ impl Field<'_> {
     }
 }
 
-/// Does an update. As deep as maps may be nested: the layer below refuses longer paths.
+/// Applies an update. Recurses as deep as maps may be nested: the layer below refuses longer paths.
 fn apply(
     data: &mut isomer_data::Transaction,
     owner: ConvergentOwner,

@@ -1,12 +1,22 @@
-//! Errors of the layers below, by kind.
+//! Maps errors of the layers below to error kinds.
 
 use isomer_data::DataError;
 
-use crate::{Error, ErrorKind, Phase, QueryError};
+use crate::{Error, ErrorKind, Phase, QueryError, SchemaError};
 
 impl From<DataError> for Error {
     fn from(error: DataError) -> Self {
-        Self::new(error.kind(), error.to_string()).with_source(error)
+        let schema = match &error {
+            DataError::Violates { .. }
+            | DataError::NotUnique { .. }
+            | DataError::KeyExists { .. } => Some(SchemaError::Violated),
+            DataError::SchemaBroken { .. } => Some(SchemaError::Unmet),
+            DataError::SchemaExists { clash, .. } => Some(SchemaError::Exists(*clash)),
+            _ => None,
+        };
+        Self::new(error.kind(), error.to_string())
+            .with_schema(schema)
+            .with_source(error)
     }
 }
 
@@ -43,14 +53,13 @@ impl From<isomer_plan::PlanError> for Error {
 impl From<isomer_exec::ExecError> for Error {
     fn from(error: isomer_exec::ExecError) -> Self {
         use isomer_exec::ExecError;
+        let error = match error {
+            ExecError::Data(below) => return below.into(),
+            error => error,
+        };
         let kind = match &error {
-            ExecError::Data(_) => {
-                let ExecError::Data(below) = error else {
-                    unreachable!("just matched")
-                };
-                return below.into();
-            }
-            ExecError::Limit { .. } => ErrorKind::Limit,
+            ExecError::Data(below) => below.kind(),
+            ExecError::Limit { .. } | ExecError::BatchFull => ErrorKind::Limit,
             ExecError::Cancelled => ErrorKind::Cancelled,
             ExecError::Denied(_) => ErrorKind::Denied,
             ExecError::Unsupported(_) => ErrorKind::Unsupported,
@@ -62,7 +71,7 @@ impl From<isomer_exec::ExecError> for Error {
             ExecError::Raised { .. } => ErrorKind::Invalid,
         };
         let query = error.classified().map(|(class, detail)| QueryError {
-            // Parameters are looked at before anything is read.
+            // Parameters are validated before anything is read.
             phase: match class {
                 isomer_exec::ErrorClass::ParameterMissing => Phase::Prepare,
                 _ => Phase::Run,

@@ -1,9 +1,9 @@
 //! The public Rust API: databases, transactions, queries and errors by kind.
 //!
-//! A [`Database`] is opened once per process; [`Database::query`] runs a query in a transaction of its own,
+//! A [`Database`] is opened once per process; [`Database::query`] runs a query in its own transaction,
 //! [`Database::transact`] runs several in one. Key-values ([`Transaction::bucket`]), documents
-//! ([`Transaction::collection`]) and the graph ([`Transaction::query`]) are read and written in the same
-//! serializable transaction.
+//! ([`Transaction::collection`]) and the graph ([`Transaction::query`]) are read and written in the same serializable
+//! transaction.
 //!
 //! ```
 //! use isomer_db::{Database, params};
@@ -22,13 +22,13 @@
 //! # Ok::<(), isomer_db::Error>(())
 //! ```
 //!
-//! Where to look: ordered keys ([`Bucket`], [`Cursor`], [`TypedBucket`], [`Database::watch`]), documents ([`Collection`]), files
-//! ([`Files`], [`Database::create_file`], [`Directory`]), earlier versions ([`Database::begin_at`]), copies
-//! ([`Database::backup`], [`Database::restore`], [`Database::checkpoint`]), what keeps a database in order ([`Database::check`],
+//! Overview: ordered keys ([`Bucket`], [`Cursor`], [`TypedBucket`], [`Database::watch`]), documents ([`Collection`]),
+//! files ([`Files`], [`Database::create_file`], [`Directory`]), earlier versions ([`Database::begin_at`]), copies
+//! ([`Database::backup`], [`Database::restore`], [`Database::checkpoint`]), maintenance ([`Database::check`],
 //! [`Database::compact`], [`Database::statistics`], [`Database::rotate_key`]).
 //!
-//! What this crate keeps true: a commit that returned is on disk; every error has a [`ErrorKind`] that says what to do
-//! next; nothing below it leaks an engine's type.
+//! Invariants: a commit that returned is on disk; every error has an [`ErrorKind`] that says what to do next; no type
+//! of a storage engine is exposed.
 
 mod backup;
 mod bucket;
@@ -43,11 +43,11 @@ mod engine;
 mod error;
 mod field;
 mod files;
-mod held;
 mod layers;
 mod options;
 mod parameters;
 mod point;
+mod result_size;
 mod rows;
 mod running;
 mod ser;
@@ -63,7 +63,7 @@ pub use collection::Collection;
 pub use cursor::Cursor;
 pub use database::Database;
 pub use de::from_value;
-pub use error::{Error, ErrorKind, Phase, QueryError, Result};
+pub use error::{Error, ErrorKind, Phase, QueryError, Result, SchemaClash, SchemaError};
 pub use field::{Context, Fetched, Field, Update};
 pub use files::{
     Copied, Directory, DirectoryLock, File, FileReader, FileWriter, Files, FolderError, ReadAt,
@@ -83,7 +83,8 @@ pub use isomer_cypher::redact;
 pub use isomer_data::{
     BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOrigin, ConvergentOwner,
     Durability, Expiry, FileAbout, FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind,
-    MemoryUse, Order, PathKind, Verdict, Version, Watched, Watcher,
+    MemoryUse, Order, PathKind, ProcessMemory, Verdict, Version, Watched, Watcher,
+    count_allocations,
 };
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_plan::{
@@ -94,7 +95,9 @@ pub use isomer_storage::Statistics;
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
 pub use isomer_vfs::keys::{KeyError, MasterKey};
 
-/// The layer below, for what this crate does not offer.
+/// Bulk loads past transactions, into [`Database::store`].
+pub use isomer_bulk as bulk;
+/// The layer below, for functions that this crate does not offer.
 pub use isomer_data as data;
 #[doc(hidden)]
 pub use isomer_plan::Options as Planning;

@@ -1,4 +1,4 @@
-//! How a database is opened, and how a query runs.
+//! Options for opening a database and for running a query.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use isomer_plan::physical::StatementClass;
 
 use crate::{CancelHandle, Database, Error, ErrorKind, Limits, Result};
 
-/// Which engine keeps the bytes.
+/// The storage engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineKind {
-    /// Our own log-structured engine, in a directory: durable.
+    /// The project's log-structured engine, in a directory: durable.
     #[default]
-    Store,
+    Lsm,
     /// redb, in a directory: durable.
     Redb,
-    /// Memory: gone when the last handle is dropped.
+    /// In memory: lost when the last handle is dropped.
     Memory,
 }
 
-/// A moment in the past of a database: see [`Database::begin_at`].
+/// A point in the past of a database: see [`Database::begin_at`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// When this was the last committed version.
+    /// By version.
     Version(isomer_data::Version),
-    /// A time, in milliseconds since 1970 UTC.
+    /// By time, in milliseconds since 1970 UTC.
     Time(u64),
 }
 
-/// How to open a database: see [`Database::builder`].
+/// Builder for opening a database: see [`Database::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(crate) engine: Option<EngineKind>,
@@ -94,18 +94,18 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The engine. Unless said otherwise, the one that a directory was made with, and the default one for a new directory.
-    /// A directory that was made with another engine is refused (`Invalid`). The memory engine ignores the path.
+    /// The engine. By default, the one with which a directory was created, and the default engine for a new directory.
+    /// A directory of another engine is refused (`Invalid`). The memory engine ignores the path.
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = Some(engine);
         self
     }
 
-    /// The key of an encrypted database, and of one that is made. Everything that is written is then encrypted
-    /// (XChaCha20-Poly1305): tables, log, read views, what does not fit into memory, and backups. A database that was made
-    /// without a key has none. The engine must be [`EngineKind::Store`].
+    /// The key of an encrypted database, and of one that is created. All data is then encrypted (XChaCha20-Poly1305):
+    /// tables, log, read views, spill files, and backups. A database that was created without a key remains
+    /// unencrypted. The engine must be [`EngineKind::Lsm`].
     ///
-    /// Opening without the key, or with another one, is refused (`Denied`) before anything is touched.
+    /// Opening without the key, or with another one, is refused (`Denied`) before anything is modified.
     ///
     /// ```
     /// use isomer_db::{Database, EngineKind, ErrorKind, MasterKey};
@@ -113,7 +113,7 @@ impl Builder {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
     /// let key = MasterKey::generate()?; // as a rule MasterKey::from_file or MasterKey::from_env
-    /// let db = Database::builder().engine(EngineKind::Store).key(key.clone()).open(&path)?;
+    /// let db = Database::builder().engine(EngineKind::Lsm).key(key.clone()).open(&path)?;
     /// db.query("CREATE (:Note {text: 'for few eyes'})", ())?;
     /// db.close()?;
     ///
@@ -127,7 +127,7 @@ impl Builder {
         self
     }
 
-    /// Whether to make the database where nothing is; true unless said otherwise.
+    /// Whether to create the database if there is none; default: true.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -139,9 +139,9 @@ impl Builder {
         self
     }
 
-    /// The memory that the database may use, in bytes, at least 16 MiB: cached pages, read views, all running queries and
-    /// bulk loads together. Unless said otherwise, a quarter of what the machine (or the container, or the process's
-    /// limit on address space) has. A query beyond its part sorts and groups on disk, or answers `Limit`.
+    /// The memory budget of the database in bytes, at least 16 MiB: cached pages, read views, all running queries, bulk
+    /// loads and write sets, together. By default, a quarter of the memory of the machine (or of the container, or of
+    /// the process's address space limit). A query beyond its share spills to disk, or fails with `Limit`.
     ///
     /// ```
     /// use isomer_db::{Database, MemoryKind};
@@ -155,130 +155,132 @@ impl Builder {
         self.shared_memory(&Memory::new(bytes))
     }
 
-    /// Lets several databases share one budget.
+    /// Shares one budget between several databases.
     pub fn shared_memory(mut self, memory: &Memory) -> Self {
         self.memory = Some(memory.clone());
         self
     }
 
-    /// The part of the memory for cached pages; a quarter of it unless said otherwise.
+    /// The part of the memory for cached pages and memtables, reserved immediately. By default, both grow as long as
+    /// memory is free: pages up to half of the memory, of which an eighth is not taken by queries.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = Some(bytes);
         self
     }
 
-    /// Where queries and bulk loads put what does not fit into memory; `tmp` in the database's directory unless said
-    /// otherwise, the system's folder for a database that is in memory or opened to read. Files there are gone when
-    /// the query ends.
+    /// The folder for spill files of queries and bulk loads; by default `tmp` in the database's directory, or the
+    /// system's temporary folder for a database that is in memory or opened read-only. The files are deleted when the
+    /// query ends.
     pub fn temporary_folder(mut self, path: impl Into<PathBuf>) -> Self {
         self.temporary_folder = Some(path.into());
         self
     }
 
-    /// Largest write set of one transaction; 1 GiB unless said otherwise.
+    /// Maximum write set of one transaction; default: 1 GiB, and never more than the memory allows.
     pub fn max_transaction_bytes(mut self, bytes: usize) -> Self {
         self.max_transaction_bytes = bytes;
         self
     }
 
-    /// How long every version can be read after it was replaced ([`Database::begin_at`]); not at all unless said otherwise. What is
-    /// kept takes room. The engine `store` only: others keep the last version.
+    /// How long replaced versions remain readable ([`Database::begin_at`]); by default not at all. Retained versions
+    /// take disk space. The engine `lsm` only: others keep the last version.
     pub fn keep_versions(mut self, time: Duration) -> Self {
         self.keep_versions = time;
         self
     }
 
-    /// Bytes per second that work in the background may write to tables, so that reads have the rest of the disk; a commit is held up
-    /// where more is written for long. No limit unless said otherwise. The engine `store` only.
+    /// Limit on the bytes per second that background work writes to tables, which leaves the rest of the disk's
+    /// bandwidth to reads; commits are throttled if more is written for long. No limit by default. The engine `lsm`
+    /// only.
     pub fn background_bytes_per_second(mut self, bytes: u64) -> Self {
         self.background_bytes_per_second = Some(bytes);
         self
     }
 
-    /// How far whoever follows changes ([`Database::watch`], a feed of the server) may be behind: the change stream is kept
-    /// for the slowest one, but for no more than about so many bytes (counted since the opening), and not for longer than
-    /// `time` after the commit that was not read. Who is further behind is told (`Invalid`) when it reads on. 4 GiB and
-    /// seven days unless said otherwise.
+    /// Retention of changes for slow consumers ([`Database::watch`], a change feed of the server): the change stream is
+    /// retained for the slowest one, but at most about this number of bytes (since the opening), and not longer than
+    /// `time` after the first unread commit. A consumer that is further behind gets `Invalid` at its next read.
+    /// Default: 4 GiB and seven days.
     pub fn hold_changes(mut self, bytes: u64, time: Duration) -> Self {
         self.hold_changes = Some((bytes, time));
         self
     }
 
-    /// What a query may take unless it says otherwise.
+    /// Default limits of queries.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Whether a commit is on disk when it returns ([`Durability::Synced`], unless said otherwise).
-    /// [`Durability::Buffered`] loses the last commits with the machine: for bulk loads and benchmarks.
+    /// Whether a commit is on disk when it returns ([`Durability::Synced`], the default). [`Durability::Buffered`] may
+    /// lose the last commits in a power failure: for bulk loads and benchmarks.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// How often a transaction that lost a race is run again before the race is given up; 100 unless said otherwise.
+    /// Maximum number of attempts of a conflicting transaction; default: 100.
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = retries;
         self
     }
 
-    /// How many plans of queries are kept; 1,024 unless said otherwise.
+    /// Capacity of the plan cache; default: 1,024.
     pub fn cached_plans(mut self, plans: usize) -> Self {
         self.cached_plans = plans;
         self
     }
 
-    /// Whether queries are planned by statistics (how labels, relationships and values are spread) or by the numbers of
-    /// nodes and relationships alone; true unless said otherwise. For comparisons: answers are the same.
+    /// Whether queries are planned with statistics on labels, relationships and values, or only with the numbers of
+    /// nodes and relationships; default: true. For comparisons: results are the same.
     pub fn plan_statistics(mut self, used: bool) -> Self {
         self.plan_statistics = used;
         self
     }
 
-    /// How often expired entries of buckets are taken away, on a thread of its own; 30 seconds unless said otherwise,
-    /// `None` for never. They are invisible in any case.
+    /// How often a background thread removes expired entries of buckets; default: 30 seconds, `None` for never. They
+    /// are invisible in any case.
     pub fn sweep_interval(mut self, interval: Option<Duration>) -> Self {
         self.sweep_interval = interval;
         self
     }
 
-    /// From how many expected rows on several threads make them: for tests, which compare the answers.
+    /// Minimum number of expected rows for which several threads are used: for tests, which compare results.
     #[doc(hidden)]
     pub fn parallel_rows(mut self, rows: u64) -> Self {
         self.parallel_rows = Some(rows);
         self
     }
 
-    /// How statements are planned: for tests, which compare the answers of different plans.
+    /// Planner options: for tests, which compare the results of different plans.
     #[doc(hidden)]
     pub fn planning(mut self, planning: isomer_plan::Options) -> Self {
         self.planning = planning;
         self
     }
 
-    /// Threads that may work for one query at once, the caller's included; as many as the machine has cores unless said
-    /// otherwise. 1 keeps every query on its caller's thread. Small queries stay there in any case.
+    /// Threads that may work for one query at once, including the caller's; by default the number of cores. With 1,
+    /// every query runs on its caller's thread. Small queries always do.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Whether read views are kept, and when they are made. They take memory from the same budget as all else and give
-    /// way first. Without them every answer is the same and comes from the rows.
+    /// Whether read views are built, and when. They take memory from the shared budget and are evicted first. Results
+    /// do not depend on them.
     pub fn views(mut self, views: ViewOptions) -> Self {
         self.views = views;
         self
     }
 
-    /// The folder from which queries may read files by `LOAD CSV`, and no other; none unless said otherwise. Links that
-    /// lead out of it are not followed.
+    /// The only folder from which queries may read files by `LOAD CSV`; none by default. Links that lead out of it are
+    /// not followed.
     pub fn csv_folder(mut self, folder: impl AsRef<Path>) -> Self {
         self.csv_folder = Some(folder.as_ref().into());
         self
     }
 
-    /// Adds a procedure that queries can call, or replaces the one of its name.
+    /// Registers a procedure that queries can call; replaces one of the same name.
     pub fn procedure(mut self, procedure: Arc<dyn Procedure>) -> Self {
         self.registry.add_procedure(procedure);
         self
@@ -286,9 +288,15 @@ impl Builder {
 
     /// Opens the database in the directory `path`.
     ///
-    /// `Unavailable` where another process has it open or the disk refuses, `Corrupt` where it is no database or a
-    /// damaged one.
+    /// `Unavailable` if another process has it open or the disk fails, `Corrupt` if it is not a database or is damaged,
+    /// `Invalid` if the path is an address such as `bolt://127.0.0.1:7687`.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {
+        let name = path.as_ref().to_string_lossy();
+        if name.contains("://") {
+            return Err(Error::invalid(format!(
+                "`{name}` is an address, not a folder: a database on a server is reached over HTTP or Bolt"
+            )));
+        }
         Database::open_with(self, Some(PathBuf::from(path.as_ref())))
     }
 
@@ -298,7 +306,7 @@ impl Builder {
     }
 }
 
-/// How one query runs, where it differs from the rest of the database.
+/// Options of one query that differ from the database's.
 ///
 /// ```
 /// use isomer_db::{Database, ErrorKind, QueryOptions};
@@ -313,41 +321,42 @@ impl Builder {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QueryOptions {
-    /// What it may take; the database's limits where absent.
+    /// Its limits; the database's if absent.
     pub limits: Option<Limits>,
-    /// Longest running time; over that of `limits`.
+    /// Timeout; overrides that of `limits`.
     pub time_limit: Option<std::time::Duration>,
-    /// Stops it from another thread.
+    /// Cancels it from another thread.
     pub cancel: CancelHandle,
-    /// The most that the statement may do; anything where absent.
+    /// The class of statements that is allowed; any if absent.
     pub allowed: Option<StatementClass>,
 }
 
 impl QueryOptions {
-    /// The database's own limits, and a handle that nobody else holds.
+    /// The database's own limits, and a new cancel handle.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets the query take this much.
+    /// Sets the limits of the query.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// Lets the query run for so long.
+    /// Sets the timeout of the query.
     pub fn time_limit(mut self, limit: std::time::Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Lets `handle` stop the query.
+    /// Lets `handle` cancel the query.
     pub fn cancel(mut self, handle: CancelHandle) -> Self {
         self.cancel = handle;
         self
     }
 
-    /// Refuses a statement that does more than `class`, as its plan says, before it reads or writes anything: `Denied`.
+    /// Refuses a statement of a higher class than `class`, determined from its plan, before it reads or writes
+    /// anything: `Denied`.
     ///
     /// ```
     /// use isomer_db::{Database, ErrorKind, QueryOptions, StatementClass};
@@ -369,7 +378,7 @@ impl QueryOptions {
             Some(allowed) if class > allowed => Err(Error::new(
                 ErrorKind::Denied,
                 format!(
-                    "the statement is one of class `{}`, here only those up to `{}` are allowed",
+                    "the statement has class `{}`, but only classes up to `{}` are allowed",
                     class.name(),
                     allowed.name()
                 ),

@@ -1,4 +1,4 @@
-//! Values that a query is given beside its text.
+//! Parameters of a query.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use isomer_value::{Map, Value, limits::MAX_NESTING};
 
 use crate::{Error, ErrorKind, Result};
 
-/// What can be given as the parameters of a query: nothing, a [`Map`], or pairs of names and values.
+/// Types that can be passed as the parameters of a query: `()`, a [`Map`], or pairs of names and values.
 ///
 /// ```
 /// use isomer_db::{Database, params};
@@ -56,7 +56,7 @@ impl<V: Into<Value>> IntoParameters for Vec<(String, V)> {
     }
 }
 
-/// The parameters of a query. Values that nest too deep are refused and taken apart: dropping them goes as deep as they do.
+/// The parameters of a query. Values that nest too deep are refused, and dropped without recursion.
 pub(crate) fn given(parameters: impl IntoParameters) -> Result<Map> {
     let parameters = parameters.into_parameters();
     let deep = parameters

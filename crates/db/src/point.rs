@@ -1,7 +1,7 @@
-//! Point reads of prepared texts: a record by its key, answered without an execution.
+//! Point reads of prepared texts: a record by its key, without an execution.
 //!
-//! `MATCH (n:Label {_key: $key}) RETURN n, n.name` is over before anybody could stop it or list it among those at work, and
-//! needs no clock, no memory to speak of and no operators. Whatever is more than that goes the long way.
+//! `MATCH (n:Label {_key: $key}) RETURN n, n.name` takes too little time to be cancelled or listed among the running
+//! queries, and needs no clock, no operators and almost no memory. Anything else runs as a pipeline.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use isomer_value::{Map, Node, Value};
 
 use crate::{QueryOptions, QueryResult, Result, cache::Ready, rows::Batch};
 
-/// What a point read looks for and answers.
+/// The key and columns of a point read.
 #[derive(Debug)]
 pub(crate) struct Point {
     label: Arc<str>,
@@ -37,11 +37,11 @@ enum Cell {
     Property(Arc<str>),
 }
 
-/// A larger record goes the long way, where memory is counted.
+/// A larger record is read by the pipeline, which accounts for memory.
 const MOST_BYTES: usize = 64 << 10;
 
 impl Point {
-    /// The point read that a plan is, if it is one whose columns are the node or properties of it.
+    /// The point read of a plan, if its columns are the node or its properties.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         let Body::PointRead(point) = &plan.body else {
             return None;
@@ -56,7 +56,7 @@ impl Point {
         };
         let cell = |column: &Expr| match column {
             Expr::Slot(slot) if *slot == point.node => Some(Cell::Node),
-            Expr::Property { base, name } => match **base {
+            Expr::Property { base, name, .. } => match **base {
                 Expr::Slot(slot) if slot == point.node => {
                     Some(Cell::Property(plan.property_name(*name).clone()))
                 }
@@ -71,7 +71,7 @@ impl Point {
         })
     }
 
-    /// Answers it; nothing where it is to go the long way.
+    /// Executes it; none if the pipeline must run.
     pub(crate) fn read(
         &self,
         transaction: &isomer_data::Transaction,
@@ -90,7 +90,7 @@ impl Point {
         let Some(key @ (Value::String(_) | Value::Int(_))) = key else {
             return Ok(None);
         };
-        // What is missing is told by the long way.
+        // The pipeline reports a missing parameter.
         let mut named = ready.plan.parameters.iter();
         if !named.all(|name| ready.lifted.contains(name) || parameters.contains(name)) {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Point {
     }
 }
 
-/// Whether neither a limit nor somebody who stopped it before it began stands in the way of a read of one small record.
+/// Whether the limits and the cancel handle permit the read of one small record.
 fn is_ordinary(options: &QueryOptions, limits: &Limits) -> bool {
     let limits = options.limits.as_ref().unwrap_or(limits);
     let time = options.time_limit.or(limits.time);

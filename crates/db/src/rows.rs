@@ -1,7 +1,8 @@
-//! What a query answers: rows with named columns, and what it changed.
+//! Results of queries: rows with named columns, and the counts of changes.
 
 use std::sync::{Arc, OnceLock};
 
+use isomer_data::Reservation;
 use isomer_plan::physical::StatementClass;
 use isomer_value::Value;
 use serde::de::DeserializeOwned;
@@ -11,7 +12,7 @@ use crate::{
     de::{from_pairs, from_value},
 };
 
-/// One row of a result. Cloning copies the values' pointers.
+/// One row of a result. Cloning is cheap (two reference counts).
 ///
 /// ```
 /// # let db = isomer_db::Database::open_in_memory()?;
@@ -23,20 +24,20 @@ use crate::{
 /// # Ok::<(), isomer_db::Error>(())
 /// ```
 ///
-/// Rows that were found together share their memory: it is freed when the last of them is dropped.
+/// Rows of one batch share their memory: it is freed when the last of them is dropped.
 #[derive(Clone)]
 pub struct Row {
     batch: Arc<Batch>,
-    /// Which of the batch's rows.
+    /// Index in the batch.
     at: usize,
 }
 
-/// Rows that were found together.
+/// A batch of rows.
 pub(crate) struct Batch {
     columns: Arc<[Arc<str>]>,
     /// Row after row.
     values: Vec<Value>,
-    /// How many rows; they may have no columns.
+    /// Number of rows; they may have no columns.
     len: usize,
 }
 
@@ -50,7 +51,7 @@ impl Batch {
         })
     }
 
-    /// The values of row number `at`.
+    /// The values of the row at index `at`.
     fn values(&self, at: usize) -> &[Value] {
         let width = self.columns.len();
         &self.values[at * width..(at + 1) * width]
@@ -58,7 +59,7 @@ impl Batch {
 }
 
 impl Row {
-    /// Row number `at` of a batch.
+    /// The row at index `at` of a batch.
     pub(crate) fn of(batch: Arc<Batch>, at: usize) -> Self {
         Self { batch, at }
     }
@@ -73,12 +74,12 @@ impl Row {
         self.batch.values(self.at)
     }
 
-    /// The values themselves.
+    /// Takes the values.
     pub fn into_values(self) -> Vec<Value> {
         self.values().to_vec()
     }
 
-    /// The value in a column. `NotFound` where there is no column of that name.
+    /// The value in a column. `NotFound` if there is no column of that name.
     pub fn value(&self, column: &str) -> Result<&Value> {
         let mut names = self.columns().iter();
         match names.position(|name| name.as_ref() == column) {
@@ -96,7 +97,7 @@ impl Row {
         }
     }
 
-    /// The value in a column as a Rust type. `NotFound` where there is no such column, `Invalid` where the value does
+    /// The value in a column as a Rust type. `NotFound` if there is no such column, `Invalid` if the value does
     /// not fit the type; `Option<T>` takes null.
     pub fn get<T: DeserializeOwned>(&self, column: &str) -> Result<T> {
         from_value(self.value(column)?).map_err(|error| {
@@ -128,7 +129,7 @@ impl std::fmt::Debug for Row {
     }
 }
 
-/// The complete answer of a query.
+/// The complete result of a query.
 ///
 /// ```
 /// # use isomer_db::{Database, params};
@@ -147,19 +148,23 @@ impl std::fmt::Debug for Row {
 /// }
 /// # Ok::<(), isomer_db::Error>(())
 /// ```
+///
+/// Values that are not small count in the memory budget until the result and its clones are dropped.
 #[derive(Clone)]
 pub struct QueryResult {
     pub(crate) columns: Arc<[Arc<str>]>,
     pub(crate) class: StatementClass,
     batches: Vec<Arc<Batch>>,
-    /// Number of rows in all of them.
+    /// Total number of rows.
     len: usize,
-    /// The rows one by one, made when first asked for: each has a share in its batch, two atomic operations.
+    /// The single rows, created at the first access: each refers to its batch, at the cost of two atomic operations.
     rows: OnceLock<Vec<Row>>,
     pub(crate) counters: Counters,
     pub(crate) plan: Option<String>,
     pub(crate) plan_json: Option<String>,
     pub(crate) notices: Vec<String>,
+    /// What its values have of the memory budget, where they are not small.
+    pub(crate) held: Option<Arc<Reservation>>,
 }
 
 impl Default for QueryResult {
@@ -174,6 +179,7 @@ impl Default for QueryResult {
             plan: None,
             plan_json: None,
             notices: Vec::new(),
+            held: None,
         }
     }
 }
@@ -188,13 +194,13 @@ impl QueryResult {
         }
     }
 
-    /// Appends rows; nobody has looked at any yet.
+    /// Appends rows; no row was accessed yet.
     pub(crate) fn push(&mut self, batch: Arc<Batch>) {
         self.len += batch.len;
         self.batches.push(batch);
     }
 
-    /// What the statement may do, as its plan says.
+    /// The class of the statement, from its plan.
     pub fn class(&self) -> StatementClass {
         self.class
     }
@@ -215,10 +221,15 @@ impl QueryResult {
         })
     }
 
-    /// The rows themselves.
+    /// Takes the rows. They do not count in the memory budget any more.
     pub fn into_rows(self) -> Vec<Row> {
         self.rows();
         self.rows.into_inner().unwrap_or_default()
+    }
+
+    /// Bytes of the memory budget that its values have; none where they are small.
+    pub fn held_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.bytes())
     }
 
     /// Number of rows.
@@ -231,18 +242,18 @@ impl QueryResult {
         self.len == 0
     }
 
-    /// Goes through the rows.
+    /// Iterates over the rows.
     pub fn iter(&self) -> std::slice::Iter<'_, Row> {
         self.rows().iter()
     }
 
-    /// The only row. `NotFound` where there is none, `Invalid` where there are several.
+    /// The single row. `NotFound` if there is none, `Invalid` if there are several.
     pub fn single(&self) -> Result<&Row> {
         match self.rows() {
             [row] => Ok(row),
             [] => Err(Error::new(
                 ErrorKind::NotFound,
-                "one row was expected, the result has none",
+                "one row was expected, the result is empty",
             )),
             rows => Err(Error::new(
                 ErrorKind::Invalid,
@@ -265,7 +276,7 @@ impl QueryResult {
         Ok(made)
     }
 
-    /// What the query changed.
+    /// The counts of the query's changes.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -275,14 +286,15 @@ impl QueryResult {
         self.plan.as_deref()
     }
 
-    /// The same plan as JSON: `{"class", "columns", "parameters", "plan": {"operator", "details", "rows", "inputs"}}`, where
-    /// `rows` is what was expected; after `PROFILE` each operator has `actual_rows`, `calls`, `time_ms` (of it and all
-    /// below it), `memory_bytes`, `spilled_bytes` and `from_view`, too. Nothing for a plan nested too deep for JSON.
+    /// The same plan as JSON: `{"class", "columns", "parameters", "plan": {"operator", "details", "rows", "inputs"}}`,
+    /// where `rows` is the estimate; after `PROFILE` each operator also has `actual_rows`, `calls`, `time_ms`
+    /// (including its inputs), `memory_bytes`, `spilled_bytes` and `from_view`. None for a plan nested too deep for
+    /// JSON.
     pub fn plan_json(&self) -> Option<&str> {
         self.plan_json.as_deref()
     }
 
-    /// Things worth knowing that are not errors, such as a cartesian product.
+    /// Notices that are not errors, such as a Cartesian product.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }

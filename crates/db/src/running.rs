@@ -1,4 +1,4 @@
-//! Queries at work, for `SHOW QUERIES` and for stopping one by its number.
+//! The registry of running queries, for `SHOW QUERIES` and for cancelling one by its number.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use isomer_value::Value;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// All queries of a database that are at work now.
+/// The running queries of a database.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
     next: AtomicU64,
@@ -29,15 +29,15 @@ pub(crate) struct RunningQuery {
     pub(crate) bytes: AtomicU64,
 }
 
-/// A query's place among those at work; it leaves when this is dropped.
-pub(crate) struct Place {
+/// A registration of a running query, removed on drop.
+pub(crate) struct Registration {
     running: Arc<Running>,
     id: u64,
     pub(crate) query: Arc<RunningQuery>,
 }
 
 impl Running {
-    pub(crate) fn enter(self: &Arc<Self>, text: &Arc<str>, cancel: CancelHandle) -> Place {
+    pub(crate) fn enter(self: &Arc<Self>, text: &Arc<str>, cancel: CancelHandle) -> Registration {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let query = Arc::new(RunningQuery {
             text: text.clone(),
@@ -47,14 +47,14 @@ impl Running {
             bytes: AtomicU64::new(0),
         });
         self.queries.lock().insert(id, query.clone());
-        Place {
+        Registration {
             running: self.clone(),
             id,
             query,
         }
     }
 
-    /// Asks the query with this number to stop; false where there is none.
+    /// Cancels the query with this number; false if there is none.
     pub(crate) fn cancel(&self, id: u64) -> bool {
         match self.queries.lock().get(&id) {
             Some(query) => {
@@ -66,7 +66,7 @@ impl Running {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.running.queries.lock().remove(&self.id);
     }

@@ -1,4 +1,4 @@
-//! Rust types into values, by serde.
+//! Serde serialisation of Rust types to values.
 
 use std::{fmt, sync::Arc};
 
@@ -7,8 +7,8 @@ use serde::ser::{self, Serialize};
 
 use crate::error::{Error, ErrorKind};
 
-/// Turns anything that serde can write into a value: structures become maps, unit variants strings, other variants
-/// maps of one entry. Refused: integers beyond 64 bits, maps whose keys are no texts, nesting beyond 128 levels.
+/// Converts anything that serde can serialise to a value: structures become maps, unit variants strings, other variants
+/// maps of one entry. Refused: integers beyond 64 bits, maps with keys that are not strings, nesting beyond 128 levels.
 ///
 /// ```
 /// #[derive(serde::Serialize)]
@@ -24,7 +24,7 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
         .map_err(Into::into)
 }
 
-/// Turns a structure or a map into named values, as parameters of a query or as a document.
+/// Converts a structure or a map to named values, as parameters of a query or as a document.
 ///
 /// ```
 /// #[derive(serde::Serialize)]
@@ -68,7 +68,7 @@ impl From<SerError> for Error {
     }
 }
 
-/// `depth` counts the lists and maps around the value.
+/// `depth` is the number of enclosing lists and maps.
 #[derive(Clone, Copy)]
 struct ValueSerializer {
     depth: usize,

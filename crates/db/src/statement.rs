@@ -14,13 +14,13 @@ use isomer_value::{Map, Value};
 
 use crate::{
     Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Transaction,
-    cache::Ready, catalog::PlanCatalog, held::HeldBytes, parameters::given, rows::Batch,
-    running::Place,
+    cache::Ready, catalog::PlanCatalog, parameters::given, result_size::HeldBytes, rows::Batch,
+    running::Registration,
 };
 
-/// A plan is made again when there are so many times more nodes and relationships than when it was made, or fewer.
+/// A plan is outdated when the number of nodes and relationships has grown or shrunk by this factor since it was made.
 const AGEING: u64 = 8;
-/// Below so many nodes and relationships every plan is good enough.
+/// Below this number of nodes and relationships, plans never become outdated.
 const SMALL: u64 = 1_000;
 
 /// A text with its plan.
@@ -31,7 +31,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// The text's plan, where it was made before. It may have aged: see [`holds`].
+    /// The text's cached plan. It may be outdated: see [`is_valid`].
     pub(crate) fn cached(db: &Database, text: &str) -> Lookup {
         if let Some(ready) = db.inner.plans.get(text) {
             return Lookup {
@@ -63,15 +63,19 @@ impl Statement {
         }
     }
 
-    /// The text's plan, from the cache where it still holds, otherwise made and cached.
+    /// The text's plan: from the cache if it is still valid, otherwise planned and cached.
     pub(crate) fn ready(transaction: &Transaction, text: &str) -> Result<Self> {
-        Self::settle(transaction, text, Self::cached(&transaction.db, text))
+        Self::reuse_or_plan(transaction, text, Self::cached(&transaction.db, text))
     }
 
-    /// What was found in the cache where it still holds, otherwise a plan made and cached.
-    pub(crate) fn settle(transaction: &Transaction, text: &str, lookup: Lookup) -> Result<Self> {
+    /// The cached plan if it is still valid, otherwise a new one.
+    pub(crate) fn reuse_or_plan(
+        transaction: &Transaction,
+        text: &str,
+        lookup: Lookup,
+    ) -> Result<Self> {
         match lookup.known {
-            Some(statement) if holds(&statement.ready, transaction) => Ok(statement),
+            Some(statement) if is_valid(&statement.ready, transaction) => Ok(statement),
             _ => {
                 let normalised = lookup
                     .normalised
@@ -96,18 +100,18 @@ impl Statement {
     }
 }
 
-/// What the cache answers.
+/// The result of a cache lookup.
 pub(crate) struct Lookup {
     pub(crate) known: Option<Statement>,
     normalised: Option<Normalised>,
 }
 
-/// Whether a plan still fits the schema and the size of the database.
-pub(crate) fn holds(ready: &Ready, transaction: &Transaction) -> bool {
+/// Whether a plan is still valid for the schema and the size of the database.
+pub(crate) fn is_valid(ready: &Ready, transaction: &Transaction) -> bool {
     if ready.plan.schema_version != crate::catalog::planned_version(&transaction.inner) {
         return false;
     }
-    // New names leave the schema's version as it is: what was unknown may be known by now.
+    // New names do not change the schema version: an unknown name may exist by now.
     if ready
         .plan
         .notices
@@ -116,7 +120,7 @@ pub(crate) fn holds(ready: &Ready, transaction: &Transaction) -> bool {
     {
         return false;
     }
-    // There is no better plan for the read of one record, however many there are.
+    // The read of a single record has no better plan, for any number of records.
     if ready.point.is_some() {
         return true;
     }
@@ -145,8 +149,8 @@ fn lifted(normalised: &Normalised) -> Map {
         .collect()
 }
 
-/// Whether one of the literals is a value that far more or far fewer nodes have than most: the text is then planned as
-/// it stands, for this value, and kept under the text itself.
+/// Whether one of the literals is a value that far more or far fewer nodes have than average: the text is then planned
+/// for this value, and cached under the text itself.
 fn is_special(plan: &Plan, lifted: &Map) -> bool {
     plan.skewed.iter().any(|(parameter, values)| {
         let literal = lifted.get(parameter);
@@ -154,8 +158,8 @@ fn is_special(plan: &Plan, lifted: &Map) -> bool {
     })
 }
 
-/// Plans a text: with its literals lifted out where that gives a plan, as it stands otherwise, so that errors tell
-/// places in the text that the user wrote.
+/// Plans a text: with its literals extracted if that gives a plan, otherwise unchanged, so that errors refer to
+/// positions in the user's text.
 fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Result<Ready> {
     let planned_for = database_size(transaction);
     if !normalised.literals.is_empty()
@@ -168,12 +172,12 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
         }
     }
     let plan = plan(transaction, text).map_err(|error| {
-        let rendered = error.span.map(|span| {
-            isomer_cypher::diagnostic::render(text, span, &error.message, error.hint.as_deref())
-        });
+        let place = error
+            .span
+            .map(|span| (span, error.message.clone(), error.hint.clone()));
         let made = Error::from(error);
-        match rendered {
-            Some(rendered) => made.with_rendered(rendered),
+        match place {
+            Some((span, message, hint)) => made.at(text, span, message, hint),
             None => made,
         }
     })?;
@@ -186,13 +190,13 @@ fn plan(transaction: &Transaction, text: &str) -> Result<Arc<Plan>, PlanError> {
     isomer_plan::prepare(text, &catalog, &transaction.db.inner.options.planning)
 }
 
-/// A statement at work.
+/// A running statement.
 pub(crate) struct Run {
     execution: Execution,
-    place: Place,
+    place: Registration,
     pub(crate) columns: Arc<[Arc<str>]>,
     plan: Arc<Plan>,
-    /// The plan is of the text with its literals lifted out.
+    /// The plan is for the text with its literals extracted.
     lifted: bool,
 }
 
@@ -249,7 +253,7 @@ impl Run {
         let more = self
             .execution
             .next_rows(&mut transaction.inner, rows)
-            .map_err(|error| self.told(error))?;
+            .map_err(|error| self.locate_error(error))?;
         self.place
             .query
             .rows
@@ -266,8 +270,8 @@ impl Run {
         self.execution.held_bytes()
     }
 
-    /// The error, with the line where it happened if that is known.
-    fn told(&self, error: ExecError) -> Error {
+    /// The error, with its line if the position is known.
+    fn locate_error(&self, error: ExecError) -> Error {
         let place = error.place();
         let made = Error::from(error);
         let Some((start, end)) = place else {
@@ -278,8 +282,8 @@ impl Run {
         if self.lifted {
             span = isomer_cypher::normalise(text).in_text(span);
         }
-        let rendered = isomer_cypher::diagnostic::render(text, span, made.message(), None);
-        made.with_rendered(rendered)
+        let message = made.message().to_owned();
+        made.at(text, span, message, None)
     }
 
     pub(crate) fn class(&self) -> StatementClass {
@@ -323,10 +327,10 @@ impl Run {
     }
 }
 
-/// A gathered result of so many bytes is not counted against the budget of all queries.
+/// A collected result up to this size is not counted against the shared memory budget.
 const UNCOUNTED_BYTES: usize = 256 << 10;
 
-/// Runs a statement to its end and gathers its rows, as many as its memory limit allows.
+/// Runs a statement to its end and collects its rows, within its memory limit.
 pub(crate) fn gather(
     transaction: &mut Transaction,
     statement: &Statement,
@@ -351,7 +355,8 @@ pub(crate) fn gather(
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
     let mut run = Run::start(transaction, statement, parameters, options)?;
     if run.plan.mode == Mode::Explain {
-        // Gathered, the plan itself is the rows; a stream has none, under the columns that the query has without `EXPLAIN`.
+        // In a collected result, the plan is returned as rows; a stream has no rows, but the columns of the query
+        // without `EXPLAIN`.
         let columns: Arc<[Arc<str>]> = Arc::new(["plan".into()]);
         let mut result = QueryResult::of(columns.clone(), run.class());
         let text = plan_text(&run.plan);
@@ -359,15 +364,14 @@ pub(crate) fn gather(
         let count = lines.len();
         result.push(Batch::new(columns, lines, count));
         result.plan = Some(text);
-        result.plan_json =
-            isomer_value::json::to_string(&isomer_plan::explain::value(&run.plan)).ok();
+        result.plan_json = Some(isomer_plan::explain::json(&run.plan));
         result.notices = run.notices();
         return Ok(result);
     }
     let mut result = QueryResult::of(run.columns.clone(), run.class());
     let mut rows = Rows::new();
     let mut held = HeldBytes::default();
-    // The rows are the query's until they are handed over.
+    // The rows count in the budget until they are dropped.
     let store = transaction.db.store()?;
     let mut reservation = store.memory().reservation(MemoryKind::Queries);
     loop {
@@ -385,7 +389,7 @@ pub(crate) fn gather(
             );
             return Err(Error::new(ErrorKind::Limit, message));
         }
-        // Small results never touch what all queries share.
+        // Small results never touch the shared budget.
         if held.bytes() > UNCOUNTED_BYTES {
             reservation
                 .resize(held.bytes())
@@ -395,10 +399,13 @@ pub(crate) fn gather(
             break;
         }
     }
+    if reservation.bytes() > 0 {
+        result.held = Some(Arc::new(reservation));
+    }
     result.counters = run.counters();
     result.plan = run.explained();
     if run.plan.mode == Mode::Profile {
-        result.plan_json = isomer_value::json::to_string(&run.execution.explain_value()).ok();
+        result.plan_json = Some(run.execution.explain_json());
     }
     result.notices = run.notices();
     Ok(result)
@@ -431,7 +438,7 @@ impl Prepared {
         self.ready.read().plan.columns.clone()
     }
 
-    /// Its plan as text with `?` in place of every constant: what may be shown where data must not be, such as a log.
+    /// Its plan as text with `?` in place of every constant, for output that must not show data, such as a log.
     pub fn outline(&self) -> String {
         isomer_plan::explain::outline(&self.ready.read().plan)
     }
@@ -446,22 +453,22 @@ impl Prepared {
         self.ready.read().plan.class == StatementClass::Read
     }
 
-    /// Whether it begins with `EXPLAIN`: it prints its plan instead of running.
+    /// Whether it begins with `EXPLAIN`: it returns its plan instead of running.
     pub fn is_explain(&self) -> bool {
         self.ready.read().plan.mode == Mode::Explain
     }
 
-    /// Whether it begins with `PROFILE`: it runs and prints its plan with figures.
+    /// Whether it begins with `PROFILE`: it runs and returns its plan with a profile.
     pub fn is_profile(&self) -> bool {
         self.ready.read().plan.mode == Mode::Profile
     }
 
-    /// Runs it in a transaction of its own: see [`Database::query`].
+    /// Runs it in its own transaction: see [`Database::query`].
     pub fn query(&self, parameters: impl IntoParameters) -> Result<QueryResult> {
         self.query_with(parameters, &QueryOptions::default())
     }
 
-    /// As [`Prepared::query`], with limits of its own or a handle to stop it.
+    /// Like [`Prepared::query`], with its own limits or a cancel handle.
     pub fn query_with(
         &self,
         parameters: impl IntoParameters,
@@ -483,7 +490,7 @@ impl Prepared {
         })
     }
 
-    /// Answers a point read; nothing where it is none, or is to go the long way.
+    /// Executes a point read; none if it is not one, or must run as a pipeline.
     fn read_point(&self, parameters: &Map, options: &QueryOptions) -> Result<Option<QueryResult>> {
         let ready = self.ready.read();
         let Some(point) = &ready.point else {
@@ -497,10 +504,10 @@ impl Prepared {
         point.read(&transaction, &ready, parameters, options, limits)
     }
 
-    /// The plan, made again where the schema or the size of the database changed.
+    /// The plan, made again if the schema or the size of the database changed.
     pub(crate) fn statement(&self, transaction: &Transaction) -> Result<Statement> {
         let ready = self.ready.read().clone();
-        if holds(&ready, transaction) {
+        if is_valid(&ready, transaction) {
             return Ok(Statement {
                 text: self.text.clone(),
                 ready,

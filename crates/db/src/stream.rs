@@ -1,4 +1,4 @@
-//! Rows as they are found.
+//! Streaming results.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::{
     statement::{Run, Statement},
 };
 
-/// The rows of a query, found while they are taken: see [`Database::stream`](crate::Database::stream).
+/// The rows of a query, computed on demand: see [`Database::stream`](crate::Database::stream).
 ///
-/// An error ends the stream. After the last row of a stream that has a transaction of its own comes its commit; if
-/// that fails, the error is the last item.
+/// An error ends the stream. A stream with its own transaction commits after the last row; if that fails, the error is
+/// the last item.
 pub struct RowStream<'t> {
     holder: Holder<'t>,
     cursor: RowCursor,
@@ -63,17 +63,17 @@ impl<'t> RowStream<'t> {
         self.cursor.columns()
     }
 
-    /// Things worth knowing that are not errors, such as a label that no node has.
+    /// Notices that are not errors, such as an unknown label.
     pub fn notices(&self) -> Vec<String> {
         self.cursor.run.notices()
     }
 
-    /// What the statement may do, as its plan says.
+    /// The class of the statement, from its plan.
     pub fn class(&self) -> StatementClass {
         self.cursor.class()
     }
 
-    /// What was changed so far.
+    /// The counts of changes so far.
     pub fn counters(&self) -> Counters {
         self.cursor.counters()
     }
@@ -83,8 +83,8 @@ impl<'t> RowStream<'t> {
         &self.cursor
     }
 
-    /// The version that the rows were read from, once the stream has ended, or the one that its commit made. Nothing before
-    /// that, and for a stream in somebody else's transaction.
+    /// After the end of the stream: the version that the rows were read from, or the version of its commit. None before
+    /// that, and for a stream in a transaction of the caller.
     pub fn version(&self) -> Option<Version> {
         self.committed
     }
@@ -124,16 +124,16 @@ impl Iterator for RowStream<'_> {
 
 impl std::iter::FusedIterator for RowStream<'_> {}
 
-/// A query at work in a transaction that others use, too: see [`Transaction::open_query`]. It holds no transaction: each step is
-/// given the one that it was opened in, and `Invalid` for another one.
+/// A running query in a transaction that is used by others, too: see [`Transaction::open_query`]. It does not own the
+/// transaction: each step is given the one in which it was opened; `Invalid` for another one.
 ///
-/// What the query writes is written when its first row is asked for. Rows that it finds later may or may not show what
-/// other queries of the transaction write in between: take them first.
+/// The query writes when its first row is pulled. Rows that are found later may or may not reflect writes of other
+/// queries of the transaction in the meantime: pull them first.
 pub struct RowCursor {
     transaction: u64,
     run: Run,
     rows: Rows,
-    /// The rows found last, how many they are, and the one to give next.
+    /// The last batch of rows, their number, and the index of the next one.
     batch: Arc<Batch>,
     count: usize,
     at: usize,
@@ -165,7 +165,7 @@ impl RowCursor {
         }
     }
 
-    /// The next row; nothing at the end. An error ends it and undoes what the query wrote.
+    /// The next row; none at the end. An error ends the query and rolls back its writes.
     pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<Row>> {
         if self.at >= self.count && !self.fetch(transaction)? {
             return Ok(None);
@@ -198,7 +198,7 @@ impl RowCursor {
         Ok(false)
     }
 
-    /// Bytes that the query holds for what it has not given yet: groups, sorted rows, lists.
+    /// Bytes that the query holds for rows to come: groups, sorted rows, lists.
     pub fn held_bytes(&self) -> usize {
         self.run.held_bytes()
     }
@@ -208,17 +208,17 @@ impl RowCursor {
         &self.run.columns
     }
 
-    /// What the statement may do, as its plan says.
+    /// The class of the statement, from its plan.
     pub fn class(&self) -> StatementClass {
         self.run.class()
     }
 
-    /// What was changed so far.
+    /// The counts of changes so far.
     pub fn counters(&self) -> Counters {
         self.run.counters()
     }
 
-    /// Things worth knowing that are not errors, with their names and their places in the text.
+    /// Notices that are not errors, with their names and positions in the text.
     pub fn notices(&self) -> &[Notice] {
         self.run.notice_list()
     }
@@ -228,12 +228,12 @@ impl RowCursor {
         self.run.mode() == Mode::Explain
     }
 
-    /// Whether it begins with `PROFILE`: its plan has figures.
+    /// Whether it begins with `PROFILE`: its plan has a profile.
     pub fn is_profile(&self) -> bool {
         self.run.mode() == Mode::Profile
     }
 
-    /// The plan after `EXPLAIN`, and after `PROFILE` the plan with the figures so far, in the shape of
+    /// The plan after `EXPLAIN`, and after `PROFILE` the plan with the profile so far, in the form of
     /// [`QueryResult::plan_json`](crate::QueryResult::plan_json).
     pub fn plan(&self) -> Option<Value> {
         self.run.plan_value()

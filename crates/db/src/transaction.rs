@@ -1,4 +1,4 @@
-//! One transaction over all models.
+//! A transaction over all data models.
 
 use std::{
     pin::Pin,
@@ -19,9 +19,9 @@ use crate::{
     statement::{self, Statement},
 };
 
-/// A transaction: one version of the database and, on top, its own changes. Dropping it without a commit leaves no trace.
+/// A transaction: one version of the database and its own changes. Dropping it without a commit rolls it back.
 ///
-/// A query that fails undoes its own changes alone; the transaction goes on.
+/// A query that fails only rolls back its own changes; the transaction remains usable.
 ///
 /// ```
 /// use isomer_db::{Database, params};
@@ -35,7 +35,7 @@ use crate::{
 /// assert_eq!(db.query("MATCH (u:User {_key: 'ada'}) RETURN u.age AS age", ())?.single()?.get::<u8>("age")?, 36);
 /// # Ok::<(), isomer_db::Error>(())
 /// ```
-#[must_use = "a transaction that is dropped without a commit leaves no trace"]
+#[must_use = "a transaction that is dropped without a commit is rolled back"]
 pub struct Transaction {
     pub(crate) db: Database,
     pub(crate) inner: isomer_data::Transaction,
@@ -43,9 +43,9 @@ pub struct Transaction {
     serial: u64,
 }
 
-/// A commit that is under way: see [`Transaction::start_commit`].
-#[must_use = "the outcome of a commit is told here"]
-pub struct Committing(isomer_data::Committing);
+/// A commit in progress: see [`Transaction::start_commit`].
+#[must_use = "the outcome of a commit is returned here"]
+pub struct Committing(isomer_data::DataCommit);
 
 impl Future for Committing {
     type Output = Result<Version>;
@@ -55,7 +55,7 @@ impl Future for Committing {
     }
 }
 
-/// How many transactions there were in this process: a query knows its own by this number.
+/// Counter of transactions in this process: a query identifies its transaction by this number.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 impl Transaction {
@@ -74,12 +74,12 @@ impl Transaction {
         }
     }
 
-    /// Runs a query and gathers its rows: see [`Database::query`].
+    /// Runs a query and collects its rows: see [`Database::query`].
     pub fn query(&mut self, text: &str, parameters: impl IntoParameters) -> Result<QueryResult> {
         self.query_with(text, parameters, &QueryOptions::default())
     }
 
-    /// As [`Transaction::query`], with limits of its own or a handle to stop it.
+    /// Like [`Transaction::query`], with its own limits or a cancel handle.
     pub fn query_with(
         &mut self,
         text: &str,
@@ -89,7 +89,7 @@ impl Transaction {
         self.run(text, &given(parameters)?, options)
     }
 
-    /// Runs a prepared query and gathers its rows.
+    /// Runs a prepared query and collects its rows.
     pub fn query_prepared(
         &mut self,
         prepared: &Prepared,
@@ -98,12 +98,12 @@ impl Transaction {
         self.run_prepared(prepared, &given(parameters)?, &QueryOptions::default())
     }
 
-    /// Runs a query and gives its rows as they are found. What it writes is complete when the last row was taken.
+    /// Runs a query and streams its rows. Its writes are complete when the last row was read.
     pub fn stream(&mut self, text: &str, parameters: impl IntoParameters) -> Result<RowStream<'_>> {
         self.stream_with(text, parameters, &QueryOptions::default())
     }
 
-    /// As [`Transaction::stream`], with limits of its own or a handle to stop it.
+    /// Like [`Transaction::stream`], with its own limits or a cancel handle.
     pub fn stream_with(
         &mut self,
         text: &str,
@@ -113,7 +113,7 @@ impl Transaction {
         RowStream::borrow(self, text, &given(parameters)?, options)
     }
 
-    /// Opens a query whose rows are taken step by step while the transaction does other things:
+    /// Opens a query whose rows are pulled one by one, interleaved with other uses of the transaction:
     ///
     /// ```
     /// # let db = isomer_db::Database::open_in_memory()?;
@@ -136,8 +136,8 @@ impl Transaction {
         RowCursor::start(self, text, &given(parameters)?, options)
     }
 
-    /// What the rows of a query depend on: a commit that touches none of it changes none of them. `Unsupported` for what this cannot be
-    /// told of: see [`Reads`].
+    /// The dependencies of a query's rows: a commit that touches none of them does not change the rows. `Unsupported`
+    /// if they cannot be derived: see [`Reads`].
     ///
     /// ```
     /// # let db = isomer_db::Database::open_in_memory()?;
@@ -153,12 +153,12 @@ impl Transaction {
         }
         let reads = statement.ready.plan.reads(&parameters);
         reads.map_err(|why| {
-            let message = format!("what the rows of this query depend on cannot be told: {why}");
+            let message = format!("cannot derive the dependencies of this query: {why}");
             Error::new(ErrorKind::Unsupported, message)
         })
     }
 
-    /// What a query may do, as its plan says.
+    /// The class of a query, from its plan.
     ///
     /// ```
     /// use isomer_db::StatementClass;
@@ -180,17 +180,17 @@ impl Transaction {
         Bucket::new(self, name)
     }
 
-    /// A bucket that [`Database::reserving`] keeps from being written; it is not, while this is there.
+    /// A bucket that is reserved by [`Database::reserving`], writable through this handle.
     pub fn reserved_bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
         Bucket::reserved(self, name)
     }
 
-    /// The database that it is of.
+    /// The database that it belongs to.
     pub fn database(&self) -> &Database {
         &self.db
     }
 
-    /// All buckets, by name, and how they were made.
+    /// All buckets, by name, with their options.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;
@@ -226,31 +226,31 @@ impl Transaction {
         self.inner.has_writes()
     }
 
-    /// The layer below, for what this one does not offer.
+    /// The transaction of the layer below, for functions that this crate does not offer.
     pub fn data(&mut self) -> &mut isomer_data::Transaction {
         &mut self.inner
     }
 
-    /// As [`Transaction::data`], to read.
+    /// Like [`Transaction::data`], for reading.
     pub fn data_ref(&self) -> &isomer_data::Transaction {
         &self.inner
     }
 
-    /// The layer below itself, to end it there.
+    /// The transaction of the layer below, by value.
     pub fn into_data(self) -> isomer_data::Transaction {
         self.inner
     }
 
-    /// Applies the changes. When this returns they are on disk and visible to others. Returns their version.
+    /// Commits the changes. When this returns they are on disk and visible to others. Returns their version.
     ///
-    /// `Retry` where another transaction changed first what this one read: run it again (or use
-    /// [`Database::transact`], which does). `OutcomeUnknown` where the disk refused in the middle: look before trying again.
+    /// `Retry` if another transaction changed what this one read: run it again (or use [`Database::transact`], which
+    /// retries). `OutcomeUnknown` if the disk failed during the commit: check before you run it again.
     pub fn commit(self) -> Result<Version> {
         let durability = self.db.inner.options.durability;
         self.commit_with(durability)
     }
 
-    /// As [`Transaction::commit`], with a durability of its own.
+    /// Like [`Transaction::commit`], with another durability.
     ///
     /// ```
     /// use isomer_db::{Database, Durability};
@@ -266,11 +266,12 @@ impl Transaction {
         Ok(self.inner.commit_with(durability)?)
     }
 
-    /// Begins to commit and does not wait for the disk, as [`Durability`] of the database says: what is returned is a future
-    /// of what [`Transaction::commit`] returns, for programs with few threads and many users, which have better things to
-    /// do meanwhile. Any executor does, and none is needed to make it go on. Watchers hear of it when it is polled after its end.
-    /// Dropped before its end, it waits for that. While a bulk load writes, this waits for it, as all commits do. Wakers of
-    /// futures that wait are woken one after the other: each should be quick, and none may wait for another one.
+    /// Starts a commit without waiting for the disk, with the [`Durability`] of the database: the returned future has
+    /// the result of [`Transaction::commit`]. It suits programs with few threads and many clients. Any executor works,
+    /// and the commit progresses without being polled. Watchers are notified when the future is polled after its
+    /// completion. If it is dropped earlier, the drop blocks until the completion. While a bulk load writes, this call
+    /// blocks, as all commits do. Wakers are called one after the other: each should be quick, and none may wait for
+    /// another one.
     ///
     /// ```
     /// use isomer_db::{Database, params};
@@ -296,7 +297,7 @@ impl Transaction {
         Committing(self.inner.start_commit(durability))
     }
 
-    /// Drops the changes.
+    /// Rolls back.
     pub fn rollback(self) {
         self.inner.rollback();
     }
@@ -306,7 +307,7 @@ impl Transaction {
         self.serial
     }
 
-    /// Commits what was written, if anything may have been.
+    /// Commits if anything may have been written.
     pub(crate) fn finish(self) -> Result<Option<Version>> {
         if self.inner.access() == Access::Write {
             return self.commit().map(Some);
@@ -314,7 +315,7 @@ impl Transaction {
         Ok(None)
     }
 
-    /// Whether something failed because of a lost race, so that running everything again may help.
+    /// Whether an error was caused by a conflict, so that a retry may succeed.
     pub(crate) fn lost_race(&self) -> bool {
         self.lost_race
     }
@@ -342,7 +343,7 @@ impl Transaction {
         self.noted(result)
     }
 
-    /// Remembers a lost race.
+    /// Records a conflict.
     pub(crate) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
         self.lost_race |= result
             .as_ref()
@@ -350,7 +351,7 @@ impl Transaction {
         result
     }
 
-    /// Runs something of the layer below.
+    /// Runs a function of the layer below.
     pub(crate) fn below<T>(
         &mut self,
         run: impl FnOnce(&mut isomer_data::Transaction) -> Result<T, DataError>,
@@ -359,7 +360,7 @@ impl Transaction {
         self.noted(result)
     }
 
-    /// Names and schema as this transaction sees them.
+    /// Names and schema as seen by this transaction.
     pub fn catalog(&self) -> Arc<isomer_data::Catalog> {
         isomer_data::GraphRead::catalog(&self.inner)
     }

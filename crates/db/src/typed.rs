@@ -1,4 +1,4 @@
-//! Buckets with keys and values of Rust's types.
+//! Buckets with typed keys and values.
 
 use std::marker::PhantomData;
 
@@ -12,9 +12,9 @@ use crate::{Bucket, Result, Transaction, from_value, to_value};
 
 /// A bucket whose keys are of type `K` and whose values are of type `V`: see [`Transaction::typed_bucket`].
 ///
-/// Keys are numbers, texts, bytes, tuples of them and whatever implements [`BucketKey`]; they are stored in bytes that sort as
-/// the values do, so that the first parts of a tuple name a range. Values are whatever serde can write; the query language sees
-/// them with their types.
+/// Keys are numbers, strings, bytes, tuples of them and other types that implement [`BucketKey`]; they are encoded in
+/// bytes that sort as the values do, so that the first parts of a tuple are a key prefix. Values are anything that
+/// serde can serialise; the query language sees them with their types.
 ///
 /// ```
 /// use isomer_db::Database;
@@ -66,18 +66,18 @@ impl<K: BucketKey + FromBucketKey, V: Serialize + DeserializeOwned> TypedBucket<
             .collect()
     }
 
-    /// Puts `value` under `key`. A value that serialises to null takes the key out.
+    /// Writes `value` under `key`. A value that serialises to null deletes the key.
     pub fn put(&mut self, key: &K, value: &V) -> Result<()> {
         self.bucket.put(encode_key(key), to_value(value)?)
     }
 
-    /// Puts `value` under `key` until it expires.
+    /// Writes `value` under `key` with an expiry.
     pub fn put_until(&mut self, key: &K, value: &V, expiry: Expiry) -> Result<()> {
         self.bucket
             .put_until(encode_key(key), to_value(value)?, expiry)
     }
 
-    /// Takes `key` out; no error where it is not there.
+    /// Deletes `key`; not an error if it does not exist.
     pub fn delete(&mut self, key: &K) -> Result<()> {
         self.bucket.delete(encode_key(key))
     }
@@ -95,7 +95,7 @@ impl<K: BucketKey + FromBucketKey, V: Serialize + DeserializeOwned> TypedBucket<
         self.pairs(&from, to.as_deref(), order, limit)
     }
 
-    /// The pairs whose keys begin with `part`, say the first part of a tuple, ascending, at most `limit`.
+    /// The pairs whose keys begin with `part`, such as the first part of a tuple, ascending, at most `limit`.
     pub fn prefix(&mut self, part: &impl BucketKey, limit: usize) -> Result<Vec<(K, V)>> {
         let from = encode_key(part);
         let to = after_prefix(&from);
@@ -112,7 +112,7 @@ impl<K: BucketKey + FromBucketKey, V: Serialize + DeserializeOwned> TypedBucket<
         Ok(self.pairs(b"", None, Order::Descending, 1)?.pop())
     }
 
-    /// Takes out all pairs whose keys begin with `part`.
+    /// Deletes all pairs whose keys begin with `part`.
     pub fn delete_prefix(&mut self, part: &impl BucketKey) -> Result<()> {
         let start = encode_key(part);
         let end = after_prefix(&start);

@@ -6,29 +6,29 @@ use isomer_data::{KvChange, Version, Watched, Watcher};
 
 use crate::{Database, Error, ErrorKind, Result};
 
-/// Follows the changes of a bucket, in the order of the commits: see [`Database::watch`].
+/// Follows the changes of a bucket, in commit order: see [`Database::watch`].
 #[derive(Debug)]
 pub struct Watch(isomer_data::Watch);
 
 impl Watch {
-    /// The next change, waiting for it if need be; `Closed` once the database is closed.
+    /// The next change; blocks until there is one; `Closed` once the database is closed.
     pub fn next_change(&mut self) -> Result<KvChange> {
         Ok(self.0.next_change()?)
     }
 
-    /// The next change, waiting for it no longer than `timeout`; nothing where none came.
+    /// The next change; blocks at most `timeout`; none after that.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<KvChange>> {
         Ok(self.0.next_within(timeout)?)
     }
 
-    /// Everything up to this version was given: who watches from here on misses nothing and gets nothing twice. In the
+    /// All changes up to this version were returned: a watch from here on misses nothing and repeats nothing. In the
     /// middle of a commit's changes, the version before it.
     pub fn version(&self) -> Version {
         self.0.version()
     }
 }
 
-/// Changes as they come, until the database is closed or one is an error.
+/// The changes, until the database is closed or an error occurs.
 impl Iterator for Watch {
     type Item = Result<KvChange>;
 
@@ -42,9 +42,10 @@ impl Iterator for Watch {
 
 impl Database {
     /// Follows the changes of a bucket, of a key or of all keys with a prefix, that were committed after the version
-    /// `after`; none for those from now on. Changes come from the change stream, which is kept for as long as the watch has not
-    /// given them: nothing is missed. A reader that is behind by more than [`Builder::hold_changes`](crate::Builder::hold_changes)
-    /// allows, or that asks for what is not kept, is told so: `Invalid`.
+    /// `after`; if absent, from now on. Changes come from the change stream, which is retained until the watch has
+    /// returned them: nothing is missed. A reader that is behind by more than
+    /// [`Builder::hold_changes`](crate::Builder::hold_changes) allows, or that requests changes that are not retained
+    /// any more, gets `Invalid`.
     ///
     /// ```
     /// use isomer_db::{Database, KvChangeKind, Watched};
@@ -66,21 +67,21 @@ impl Database {
         Ok(Watch(self.store()?.watch(bucket, watched, after)?))
     }
 
-    /// Calls `run` with each change, on a thread of its own, until it answers [`ControlFlow::Break`], the answer is dropped or
-    /// the database is closed; an error is its last call.
+    /// Calls `run` with each change, on a background thread, until it returns [`ControlFlow::Break`], the returned
+    /// guard is dropped or the database is closed; an error is the last call.
     ///
     /// ```
     /// use isomer_db::{Database, Watched};
     /// use std::{ops::ControlFlow, sync::mpsc};
     ///
     /// let db = Database::open_in_memory()?;
-    /// let (sender, told) = mpsc::channel();
+    /// let (sender, receiver) = mpsc::channel();
     /// let _watcher = db.on_change("sessions", Watched::All, None, move |change| match sender.send(change) {
     ///     Ok(()) => ControlFlow::Continue(()),
-    ///     Err(_) => ControlFlow::Break(()), // nobody listens any more
+    ///     Err(_) => ControlFlow::Break(()), // the receiver is gone
     /// })?;
     /// let version = db.transact(|tx| tx.bucket("sessions").put("ada/1", "begun")).and_then(|()| Ok(db.store()?.engine().version()))?;
-    /// assert_eq!(told.recv().unwrap()?.version, version);
+    /// assert_eq!(receiver.recv().unwrap()?.version, version);
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
     pub fn on_change(

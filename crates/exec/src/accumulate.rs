@@ -1,22 +1,22 @@
-//! Aggregate functions: what is kept of the values seen so far.
+//! Aggregate functions and their intermediate states.
 
 use isomer_plan::{expr::Arithmetic, function::Aggregation};
 use isomer_value::{GroupKey, Value, order::cmp_order};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    column::value_bytes,
     error::{ExecError, Result, shown},
     eval::arithmetic,
     exact::ExactSum,
     function::Environment,
+    value_size::value_bytes,
 };
 
 /// One aggregation of one group.
 #[derive(Debug)]
 pub(crate) struct Accumulator {
     state: State,
-    /// The values seen, where equal ones count once.
+    /// The values seen, for `DISTINCT`.
     seen: Option<FxHashSet<GroupKey>>,
 }
 
@@ -29,7 +29,7 @@ enum State {
     Min(Value),
     Max(Value),
     Collect(Vec<Value>),
-    /// Welford's running mean and sum of squared distances; whether the values are a sample.
+    /// Welford's running mean and sum of squared distances; whether it is a sample deviation.
     Deviation {
         count: f64,
         mean: f64,
@@ -43,10 +43,10 @@ enum State {
     },
 }
 
-/// A sum that is the same in whatever order the rows come: several threads may bring them.
+/// A sum that does not depend on the order of the rows: several threads may deliver them.
 #[derive(Debug)]
 enum Sum {
-    /// Integers, exactly, however large they become on the way; and floats, where there are any.
+    /// Integers, exactly, of any size; and floats, if there are any.
     Number {
         ints: i128,
         floats: Option<ExactSum>,
@@ -64,7 +64,7 @@ enum Mean {
 }
 
 impl Mean {
-    /// Bytes that it holds beside itself.
+    /// Heap bytes.
     fn held_bytes(&self) -> usize {
         match self {
             Self::Number(sum) => sum.held_bytes(),
@@ -84,7 +84,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// Takes in `value`, `times` times.
+    /// Adds `value`, `times` times.
     fn add(&mut self, value: &Value, times: u64, env: &dyn Environment) -> Result<()> {
         match (&mut *self, value) {
             (Self::Number { ints, seen, .. }, Value::Int(value)) => {
@@ -106,13 +106,13 @@ impl Sum {
             }
             (Self::Other(sum), _) => *sum = add_sum(sum, value, times, env)?,
             (Self::Number { .. }, _) => {
-                add_sum(&Value::Int(0), value, times, env)?; // says what is wrong with it
+                add_sum(&Value::Int(0), value, times, env)?; // returns the error that describes the value
             }
         }
         Ok(())
     }
 
-    /// Bytes that it holds beside itself.
+    /// Heap bytes.
     fn held_bytes(&self) -> usize {
         match self {
             Self::Number { floats, .. } => floats.as_ref().map_or(0, ExactSum::held_bytes),
@@ -120,7 +120,7 @@ impl Sum {
         }
     }
 
-    /// As values, to go on later.
+    /// As values, from which the state can be restored.
     fn into_parts(self) -> Vec<Value> {
         match self {
             Self::Number { ints, floats, seen } => vec![
@@ -174,7 +174,7 @@ fn sum_overflow() -> ExecError {
 }
 
 impl Accumulator {
-    /// Nothing seen yet.
+    /// The initial state.
     pub(crate) fn new(function: Aggregation, distinct: bool) -> Self {
         let state = match function {
             Aggregation::CountRows | Aggregation::Count => State::Count(0),
@@ -201,7 +201,7 @@ impl Accumulator {
         }
     }
 
-    /// Counts rows, whatever is in them: `count(*)`.
+    /// Counts rows, whatever their values: `count(*)`.
     pub(crate) fn add_rows(&mut self, times: u64) -> Result<()> {
         match &mut self.state {
             State::Count(count) => add_count(count, times),
@@ -209,7 +209,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes in `value`, `times` times; returns how many bytes more are held.
+    /// Adds `value`, `times` times; returns how many more bytes are held.
     pub(crate) fn add(
         &mut self,
         value: &Value,
@@ -285,7 +285,7 @@ impl Accumulator {
         Ok(bytes)
     }
 
-    /// What was seen so far, as a value, to go on later: see [`Accumulator::restore`].
+    /// The intermediate state as a value: see [`Accumulator::restore`].
     pub(crate) fn into_state(self) -> Value {
         let count = |count: u64| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
         let state = match self.state {
@@ -314,7 +314,7 @@ impl Accumulator {
         Value::from(vec![Value::from(state), seen.unwrap_or_default()])
     }
 
-    /// Goes on from a state of the same aggregation; nothing was seen yet. Returns how many bytes are held.
+    /// Restores an intermediate state of the same aggregation; no value was added yet. Returns how many bytes are held.
     pub(crate) fn restore(&mut self, from: &Value) -> Result<usize> {
         let lost = || ExecError::Internal("the state of an aggregation does not fit it".into());
         let [parts, saved] = from.as_list().ok_or_else(lost)? else {
@@ -506,8 +506,8 @@ fn nearest_rank(values: &[Value], at: f64) -> Value {
     ranked(values, rank.clamp(1, values.len()) - 1).clone()
 }
 
-/// The value that would stand at `rank` if they were sorted, of equal ones the first seen first: in linear time, so that
-/// millions of values are no reason to miss a request to stop.
+/// The value at index `rank` of the sorted values, the first seen first among equals: a selection in linear time, so
+/// that cancellation is noticed with millions of values, too.
 fn ranked(values: &[Value], rank: usize) -> &Value {
     let mut order: Vec<u32> = (0..values.len() as u32).collect();
     let (_, at, _) = order.select_nth_unstable_by(rank, |a, b| {
@@ -658,7 +658,7 @@ mod tests {
                 let ordered = order.map(|at| values[at].clone());
                 let found = run(Aggregation::Sum, false, &ordered).unwrap();
                 assert_eq!(found, sum, "{ordered:?}");
-                // And when it is put away on the way.
+                // And after its state was saved and restored.
                 let mut first = Accumulator::new(Aggregation::Sum, false);
                 first.add(&ordered[0], None, 1, &Stub).unwrap();
                 first.add(&ordered[1], None, 1, &Stub).unwrap();

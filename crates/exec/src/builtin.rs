@@ -2,18 +2,18 @@
 //!
 //! | procedure | what it does |
 //! |---|---|
-//! | `kv.put(bucket, key, value, [expiresInMs])` | puts a value under a key; null takes the key out |
-//! | `kv.delete(bucket, key)` | takes a key out |
-//! | `kv.deleteRange(bucket, [from], [to])` | takes out all keys from `from` (inclusive) to `to` (exclusive) |
-//! | `kv.deletePrefix(bucket, prefix)` | takes out all keys that begin with `prefix` |
+//! | `kv.put(bucket, key, value, [expiresInMs])` | writes a value under a key; null deletes the key |
+//! | `kv.delete(bucket, key)` | deletes a key |
+//! | `kv.deleteRange(bucket, [from], [to])` | deletes all keys from `from` (inclusive) to `to` (exclusive) |
+//! | `kv.deletePrefix(bucket, prefix)` | deletes all keys that begin with `prefix` |
 //! | `kv.scan(bucket, [from], [to], [descending], [limit])` | pairs from `from` (inclusive) to `to` (exclusive) |
 //! | `kv.prefix(bucket, prefix, [descending], [limit])` | pairs whose keys begin with `prefix` |
-//! | `kv.seek(bucket, key, [limit])` | the first pairs whose keys are `key` or a later one |
-//! | `kv.next(bucket, [after], [limit])` | the pairs behind a key; without one, the first |
-//! | `kv.previous(bucket, [before], [limit])` | the pairs before a key, descending; without one, the last |
+//! | `kv.seek(bucket, key, [limit])` | the first pairs whose keys are `key` or greater |
+//! | `kv.next(bucket, [after], [limit])` | the pairs after a key; by default the first ones |
+//! | `kv.previous(bucket, [before], [limit])` | the pairs before a key, descending; by default the last ones |
 //! | `kv.getMany(bucket, keys)` | the values under `keys`, in their order |
 //!
-//! All that read yield `key, value`. Keys are strings or bytes, values anything that can be stored.
+//! All procedures that read yield `key, value`. Keys are strings or bytes, values anything that can be stored.
 
 use std::sync::Arc;
 
@@ -29,26 +29,26 @@ use crate::{
     procedure::{Call, Procedure, Registry},
 };
 
-/// What a scan reads at once.
+/// Pairs per read of a scan.
 const PAGE: PageLimit = PageLimit {
     keys: 1_024,
     bytes: 1 << 20,
 };
 
-/// Adds them.
+/// Registers the procedures.
 pub(crate) fn register(registry: &mut Registry) {
-    for what in What::ALL {
-        let signature = Arc::new(signature(what));
-        registry.add_procedure(Arc::new(BucketProcedure { what, signature }));
+    for kind in BucketProcedureKind::ALL {
+        let signature = Arc::new(signature(kind));
+        registry.add_procedure(Arc::new(BucketProcedure { kind, signature }));
     }
 }
 
-/// The name of the procedure that puts a key.
+/// The name of the procedure that writes a key.
 pub(crate) const PUT: &str = "kv.put";
-/// The name of the procedure that takes a key out.
+/// The name of the procedure that deletes a key.
 pub(crate) const DELETE: &str = "kv.delete";
 
-/// The value under a key of a bucket; null where there is none.
+/// The value under a key of a bucket; null if there is none.
 pub(crate) fn bucket_get(tx: &Transaction, bucket: &str, key: &Value) -> Result<Value> {
     if key.is_null() {
         return Ok(Value::Null);
@@ -57,7 +57,7 @@ pub(crate) fn bucket_get(tx: &Transaction, bucket: &str, key: &Value) -> Result<
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum BucketProcedureKind {
     Put,
     Delete,
     DeleteRange,
@@ -70,7 +70,7 @@ enum What {
     GetMany,
 }
 
-impl What {
+impl BucketProcedureKind {
     const ALL: [Self; 10] = [
         Self::Put,
         Self::Delete,
@@ -108,7 +108,7 @@ impl What {
 }
 
 struct BucketProcedure {
-    what: What,
+    kind: BucketProcedureKind,
     signature: Arc<ProcedureSignature>,
 }
 
@@ -121,39 +121,41 @@ fn field(name: &str, kind: Kind, nullable: bool, default: Option<Value>) -> Proc
     }
 }
 
-fn signature(what: What) -> ProcedureSignature {
+fn signature(kind: BucketProcedureKind) -> ProcedureSignature {
     let required = |name: &str, kind: Kind| field(name, kind, false, None);
     let optional = |name: &str, kind: Kind| field(name, kind, true, Some(Value::Null));
     let value = || field("value", Kind::Any, true, None);
     let one = || field("limit", Kind::Integer, true, Some(Value::Int(1)));
-    let own = match what {
-        What::Put => vec![
+    let own = match kind {
+        BucketProcedureKind::Put => vec![
             required("key", Kind::Any),
             value(),
             optional("expiresInMs", Kind::Integer),
         ],
-        What::Delete => vec![required("key", Kind::Any)],
-        What::DeleteRange => vec![optional("from", Kind::Any), optional("to", Kind::Any)],
-        What::DeletePrefix => vec![required("prefix", Kind::Any)],
-        What::Scan => vec![
+        BucketProcedureKind::Delete => vec![required("key", Kind::Any)],
+        BucketProcedureKind::DeleteRange => {
+            vec![optional("from", Kind::Any), optional("to", Kind::Any)]
+        }
+        BucketProcedureKind::DeletePrefix => vec![required("prefix", Kind::Any)],
+        BucketProcedureKind::Scan => vec![
             optional("from", Kind::Any),
             optional("to", Kind::Any),
             optional("descending", Kind::Boolean),
             optional("limit", Kind::Integer),
         ],
-        What::Prefix => vec![
+        BucketProcedureKind::Prefix => vec![
             required("prefix", Kind::Any),
             optional("descending", Kind::Boolean),
             optional("limit", Kind::Integer),
         ],
-        What::Seek => vec![required("key", Kind::Any), one()],
-        What::Next => vec![optional("after", Kind::Any), one()],
-        What::Previous => vec![optional("before", Kind::Any), one()],
-        What::GetMany => vec![required("keys", Kind::List(Box::new(Kind::Any)))],
+        BucketProcedureKind::Seek => vec![required("key", Kind::Any), one()],
+        BucketProcedureKind::Next => vec![optional("after", Kind::Any), one()],
+        BucketProcedureKind::Previous => vec![optional("before", Kind::Any), one()],
+        BucketProcedureKind::GetMany => vec![required("keys", Kind::List(Box::new(Kind::Any)))],
     };
     let mut parameters = vec![required("bucket", Kind::String)];
     parameters.extend(own);
-    let (results, mode) = match what.writes() {
+    let (results, mode) = match kind.writes() {
         true => (Vec::new(), ProcedureMode::Write),
         false => (
             vec![required("key", Kind::Any), value()],
@@ -161,7 +163,7 @@ fn signature(what: What) -> ProcedureSignature {
         ),
     };
     ProcedureSignature {
-        name: what.name().into(),
+        name: kind.name().into(),
         parameters,
         results,
         mode,
@@ -180,8 +182,8 @@ impl Procedure for BucketProcedure {
             .as_str()
             .ok_or_else(|| refused(name, "the name of a bucket is a string".into()))?;
         let key = |at: usize| bytes_of(name, argument(at));
-        match self.what {
-            What::Put => {
+        match self.kind {
+            BucketProcedureKind::Put => {
                 let expiry = match argument(3) {
                     Value::Int(milliseconds) => {
                         Expiry::After(u64::try_from(*milliseconds).map_err(|_| {
@@ -197,29 +199,29 @@ impl Procedure for BucketProcedure {
                     .kv_put_value(bucket, argument(1), argument(2), expiry)?;
                 Ok(())
             }
-            What::Delete => {
+            BucketProcedureKind::Delete => {
                 let nothing = &Value::Null;
                 call.transaction()
                     .kv_put_value(bucket, argument(1), nothing, Expiry::Never)?;
                 Ok(())
             }
-            What::DeleteRange => {
+            BucketProcedureKind::DeleteRange => {
                 let (from, to) = (key(1)?.unwrap_or_default(), key(2)?);
                 delete(bucket, &from, to.as_deref(), call)
             }
-            What::DeletePrefix => {
+            BucketProcedureKind::DeletePrefix => {
                 let from = key(1)?.unwrap_or_default();
                 delete(bucket, &from, after_prefix(&from).as_deref(), call)
             }
-            What::GetMany => get_many(name, bucket, argument(1), call),
-            What::Scan => Scan {
+            BucketProcedureKind::GetMany => get_many(name, bucket, argument(1), call),
+            BucketProcedureKind::Scan => Scan {
                 from: key(1)?.unwrap_or_default(),
                 to: key(2)?,
                 order: order(argument(3)),
                 limit: limit(name, argument(4))?,
             }
             .run(bucket, call),
-            What::Prefix => {
+            BucketProcedureKind::Prefix => {
                 let from = key(1)?.unwrap_or_default();
                 Scan {
                     to: after_prefix(&from),
@@ -229,16 +231,16 @@ impl Procedure for BucketProcedure {
                 }
                 .run(bucket, call)
             }
-            What::Seek => Scan {
+            BucketProcedureKind::Seek => Scan {
                 from: key(1)?.unwrap_or_default(),
                 to: None,
                 order: Order::Ascending,
                 limit: limit(name, argument(2))?,
             }
             .run(bucket, call),
-            What::Next => {
+            BucketProcedureKind::Next => {
                 let mut from = key(1)?;
-                // The smallest key that is greater.
+                // The successor of the key.
                 from.iter_mut().for_each(|after| after.push(0));
                 Scan {
                     from: from.unwrap_or_default(),
@@ -248,7 +250,7 @@ impl Procedure for BucketProcedure {
                 }
                 .run(bucket, call)
             }
-            What::Previous => Scan {
+            BucketProcedureKind::Previous => Scan {
                 from: Vec::new(),
                 to: key(1)?,
                 order: Order::Descending,

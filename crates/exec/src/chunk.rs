@@ -7,9 +7,9 @@ use crate::column::Column;
 
 /// A batch of rows, factorised.
 ///
-/// Shape: `len` flat rows. Where there is a list group, flat row `i` stands for the `offsets[i + 1] - offsets[i]` rows
-/// that join it with the elements `offsets[i]..offsets[i + 1]` of every list column (none of them: no row). Columns are
-/// indexed by slot; a slot that nothing wrote, or nobody reads any more, has no column.
+/// Shape: `len` flat rows. With a list group, flat row `i` represents the `offsets[i + 1] - offsets[i]` rows that
+/// combine it with the elements `offsets[i]..offsets[i + 1]` of every list column (no elements: no row). Columns are
+/// indexed by slot; a slot that was not written yet, or is not read any more, has no column.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunk {
     len: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Chunk {
 /// The list group of a chunk.
 #[derive(Clone, Debug)]
 struct ListGroup {
-    /// One more than there are flat rows.
+    /// One entry more than there are flat rows.
     offsets: Vec<u32>,
     /// The columns that belong to the list group, by slot.
     columns: Vec<(SlotId, Column)>,
@@ -36,12 +36,12 @@ impl Chunk {
         }
     }
 
-    /// Number of flat rows. The number of rows where there is no list group.
+    /// Number of flat rows: the number of rows if there is no list group.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Number of rows, those of the list group multiplied out.
+    /// Number of rows, with those of the list group multiplied out.
     pub(crate) fn row_count(&self) -> usize {
         self.list.as_ref().map_or(self.len, |list| {
             list.offsets.last().map_or(0, |&end| end as usize)
@@ -53,12 +53,12 @@ impl Chunk {
         self.row_count() == 0
     }
 
-    /// Whether rows are still to be multiplied out.
+    /// Whether there is a list group that can be multiplied out.
     pub(crate) fn is_factorised(&self) -> bool {
         self.list.is_some()
     }
 
-    /// How many rows flat row `row` stands for.
+    /// How many rows flat row `row` represents.
     pub(crate) fn multiplicity(&self, row: usize) -> usize {
         self.list.as_ref().map_or(1, |list| {
             (list.offsets[row + 1] - list.offsets[row]) as usize
@@ -72,7 +72,7 @@ impl Chunk {
             .is_some_and(|list| list.columns.iter().any(|(listed, _)| *listed == slot))
     }
 
-    /// Where the list group's share of each flat row begins and ends, and the column of `slot` in it.
+    /// The bounds of each flat row's elements in the list group, and the column of `slot` in it.
     pub(crate) fn listed(&self, slot: SlotId) -> Option<(&[u32], &Column)> {
         let list = self.list.as_ref()?;
         let (_, column) = list.columns.iter().find(|(listed, _)| *listed == slot)?;
@@ -84,7 +84,7 @@ impl Chunk {
         self.columns.get(slot.index())?.as_ref()
     }
 
-    /// Puts a flat column.
+    /// Sets a flat column.
     pub(crate) fn set(&mut self, slot: SlotId, column: Column) {
         let at = slot.index();
         if at >= self.columns.len() {
@@ -93,7 +93,7 @@ impl Chunk {
         self.columns[at] = Some(column);
     }
 
-    /// Takes a flat column out.
+    /// Removes and returns a flat column.
     pub(crate) fn take(&mut self, slot: SlotId) -> Option<Column> {
         self.columns.get_mut(slot.index())?.take()
     }
@@ -107,7 +107,7 @@ impl Chunk {
         }
     }
 
-    /// Puts a list group; there is none yet. `offsets` has one entry more than there are flat rows.
+    /// Sets the list group; there is none yet. `offsets` has one entry more than there are flat rows.
     pub(crate) fn set_list(&mut self, offsets: Vec<u32>, columns: Vec<(SlotId, Column)>) {
         debug_assert!(self.list.is_none() && offsets.len() == self.len + 1);
         self.list = Some(ListGroup { offsets, columns });
@@ -152,7 +152,7 @@ impl Chunk {
         self.len = kept;
     }
 
-    /// Keeps the flat rows for which `keep` is true, with their part of the list group.
+    /// Keeps the flat rows for which `keep` is true, with their elements of the list group.
     pub(crate) fn retain_grouped(&mut self, keep: &[bool]) {
         let Some(mut list) = self.list.take() else {
             return self.retain(keep);
@@ -182,7 +182,7 @@ impl Chunk {
     pub(crate) fn gather(&self, rows: &[u32]) -> Self {
         debug_assert!(self.list.is_none());
         let gathered = |column: &Column| match column {
-            // The same value each time need not be copied.
+            // A constant column is not copied.
             Column::Values(values) if values.len() == 1 && rows.len() > 1 => {
                 Column::Const(values[0].clone())
             }
@@ -249,7 +249,7 @@ impl Chunk {
         self.len += other_len;
     }
 
-    /// About how many bytes the chunk holds.
+    /// Estimated bytes of the chunk.
     pub(crate) fn bytes(&self) -> usize {
         self.columns
             .iter()
@@ -258,16 +258,16 @@ impl Chunk {
             .sum()
     }
 
-    /// As [`Chunk::bytes`] for rows that are appended to others: there a repeated value stands in each row.
+    /// Like [`Chunk::bytes`], for rows that are appended to others: there a constant value is stored per row.
     pub(crate) fn bytes_appended(&self) -> usize {
         let bytes = |column: &Column| match column {
-            Column::Const(value) => crate::column::value_bytes(value).saturating_mul(self.len),
+            Column::Const(value) => crate::value_size::value_bytes(value).saturating_mul(self.len),
             column => column.bytes(self.len),
         };
         self.columns.iter().flatten().map(bytes).sum()
     }
 
-    /// About how many bytes one more row takes in the flat columns of these slots, beside what strings and lists share.
+    /// Estimated bytes of one more row in the flat columns of these slots, without shared strings and lists.
     pub(crate) fn row_bytes(&self, live: impl Fn(SlotId) -> bool) -> usize {
         let columns = self.columns.iter().enumerate();
         columns

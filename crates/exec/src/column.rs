@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_data::RelRow;
 use isomer_value::{NodeId, Relationship, Value};
 
-use crate::function::node_value;
+use crate::{function::node_value, value_size::value_bytes};
 
 /// Values of one slot, one per row. The typed forms hold no nulls, except booleans, which are three-valued.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Column {
         }
     }
 
-    /// The node in `row`, where there is one.
+    /// The node in `row`; none if it holds something else.
     pub(crate) fn node(&self, row: usize) -> Option<NodeId> {
         let value = match self {
             Self::Nodes(ids) => return Some(ids[row]),
@@ -91,7 +91,7 @@ impl Column {
         value.as_node().map(|node| node.id)
     }
 
-    /// The relationship in `row`, where there is one.
+    /// The relationship in `row`; none if it holds something else.
     pub(crate) fn rel(&self, row: usize) -> Option<RelRow> {
         let value = match self {
             Self::Rels(rows) => return Some(rows[row]),
@@ -127,7 +127,7 @@ impl Column {
         }
     }
 
-    /// Bytes of one row's place, without what a value holds elsewhere.
+    /// Bytes per row in the column itself, without heap data of the values.
     pub(crate) fn row_bytes(&self) -> usize {
         match self {
             Self::Const(_) => 0,
@@ -231,7 +231,7 @@ impl Column {
         }
     }
 
-    /// About how many bytes `len` rows hold, strings and lists only by their first level.
+    /// Estimated bytes of `len` rows.
     pub(crate) fn bytes(&self, len: usize) -> usize {
         match self {
             Self::Const(_) => 32,
@@ -241,25 +241,4 @@ impl Column {
             Self::Values(values) => values.iter().map(value_bytes).sum(),
         }
     }
-}
-
-/// About how many bytes a value holds; lists and maps are followed one level and then taken as flat.
-pub(crate) fn value_bytes(value: &Value) -> usize {
-    fn shallow(value: &Value) -> usize {
-        match value {
-            Value::String(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            Value::List(items) => items.len() * size_of::<Value>(),
-            Value::Map(map) => map.len() * (size_of::<Value>() + 16),
-            Value::Path(path) => path.nodes.len() * 96,
-            _ => 0,
-        }
-    }
-    size_of::<Value>()
-        + shallow(value)
-        + match value {
-            Value::List(items) => items.iter().map(shallow).sum(),
-            Value::Map(map) => map.iter().map(|(_, value)| shallow(value)).sum::<usize>(),
-            _ => 0,
-        }
 }

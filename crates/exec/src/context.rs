@@ -1,4 +1,4 @@
-//! What one execution carries: parameters, resolved names, limits, counters, clocks, and the transaction it runs in.
+//! The state of one execution: parameters, resolved names, limits, counters, clocks, and its transaction.
 
 use std::{
     cell::{Cell, RefCell},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use isomer_data::{
-    Access, Catalog, ConvergentOwner, DataError, Direction, FileAbout, FileId, GraphRead,
+    Access, Catalog, ConvergentOwner, DataError, Direction, FileAbout, FileId, GraphRead, IdSet,
     NodeLabels, Transaction,
 };
 use isomer_plan::{
@@ -14,19 +14,22 @@ use isomer_plan::{
     expr::{LabelRef, LocalId, PropRef, TypeRef},
     physical::OpId,
 };
-use isomer_value::{LabelId, Map, NodeId, PropId, RelId, Relationship, TypeId, Value, jiff};
+use isomer_value::{
+    DatabaseId, Element, LabelId, Map, NodeId, PropId, RelId, Relationship, TypeId, Value, jiff,
+};
 use isomer_views::{Reader, Views, ViewsAt};
 use regex::Regex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::{
     error::{ErrorClass, ExecError, Result},
     eval::{LastList, Remembered},
-    function::{Environment, Look},
+    function::{Environment, FieldQuery},
     limits::Watch,
     operator::{Child, Morsels},
     procedure::Registry,
     result::{Counters, OperatorProfile},
+    value_size::own_bytes,
 };
 
 /// The state of one execution, without its transaction.
@@ -37,32 +40,34 @@ pub(crate) struct Run {
     pub(crate) watch: Watch,
     pub(crate) counters: Counters,
     pub(crate) registry: Arc<Registry>,
-    /// Operator trees of expressions' sub-plans, by their root; taken out while they run.
+    /// Operator trees of expressions' sub-plans, by their root; removed while they run.
     pub(crate) subplans: FxHashMap<OpId, Child>,
     /// The read views at the transaction's version.
     pub(crate) views: ViewsAt,
-    /// Per operator, where the execution is profiled.
+    /// Profile per operator, if the execution is profiled.
     pub(crate) profile: Option<Vec<OperatorProfile>>,
-    /// For `IN` over the same list again and again.
+    /// For `IN` over the same list in many rows.
     pub(crate) last_list: LastList,
-    /// What was read of nodes already, where nothing can change.
+    /// The list of element ids that was converted last, its kind, and the result.
+    pub(crate) last_ids: RefCell<Option<LastIds>>,
+    /// Cached reads of nodes, for statements that write nothing.
     pub(crate) remembered: Remembered,
-    pub(crate) deleted_nodes: FxHashSet<NodeId>,
-    pub(crate) deleted_rels: FxHashSet<RelId>,
-    /// Relationships that went with a node and that a later `DELETE` of the statement must name.
+    pub(crate) deleted_nodes: IdSet,
+    pub(crate) deleted_rels: IdSet,
+    /// Relationships that were deleted with a node and that a later `DELETE` of the statement must name.
     pub(crate) owed_rels: FxHashMap<RelId, NodeId>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     /// The folder that queries may read files from.
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
-    /// Threads that may work for it at once, its own included.
+    /// Threads that may work for it at once, including its own.
     pub(crate) workers: usize,
-    /// So many nodes to scan are worth several threads.
+    /// Minimum number of scanned nodes for which several threads are used.
     pub(crate) parallel_rows: f64,
-    /// The shares of a scan, where this is the state of one of several threads.
+    /// The shares of a scan, if this is the state of one of several threads.
     pub(crate) morsels: Option<Arc<Morsels>>,
-    /// The number of the share that was taken last.
+    /// The index of the share that was taken last.
     pub(crate) share: u64,
-    /// Where `views` came from.
+    /// Source of `views`.
     pub(crate) all_views: Option<Arc<Views>>,
     labels: Vec<Option<LabelId>>,
     types: Vec<Option<TypeId>>,
@@ -74,7 +79,10 @@ pub(crate) struct Run {
     time_zone: jiff::tz::TimeZone,
 }
 
-/// What comes from outside: one clock and one seed per execution.
+/// A list of element ids, kept alive so that its address stays unique; their kind; their numbers.
+type LastIds = (Arc<Vec<Value>>, Element, Value);
+
+/// External inputs: one clock and one seed per execution.
 pub(crate) struct Surroundings {
     pub(crate) statement_time: jiff::Timestamp,
     pub(crate) transaction_time: jiff::Timestamp,
@@ -120,9 +128,10 @@ impl Run {
             views: ViewsAt::none(),
             profile: None,
             last_list: LastList::default(),
+            last_ids: RefCell::default(),
             remembered: Remembered::default(),
-            deleted_nodes: FxHashSet::default(),
-            deleted_rels: FxHashSet::default(),
+            deleted_nodes: IdSet::default(),
+            deleted_rels: IdSet::default(),
             owed_rels: FxHashMap::default(),
             running: None,
             csv_folder: None,
@@ -140,20 +149,20 @@ impl Run {
     }
 }
 
-/// An execution at work: its state and its transaction.
+/// A running execution: its state and its transaction.
 pub(crate) struct Cx<'a> {
     pub(crate) tx: &'a mut Transaction,
     pub(crate) run: &'a mut Run,
 }
 
 impl Cx<'_> {
-    /// The transaction through the read views: everything that is read goes through it.
+    /// The transaction through the read views: all reads use it.
     #[inline]
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::new(self.tx, &self.run.views)
     }
 
-    /// The number of a label, where some record ever had it.
+    /// The number of a label; none if no record ever had it.
     pub(crate) fn label(&mut self, label: LabelRef) -> Option<LabelId> {
         let known = &mut self.run.labels[label.index()];
         if known.is_none() {
@@ -162,7 +171,7 @@ impl Cx<'_> {
         *known
     }
 
-    /// The number of a relationship type, where some relationship ever had it.
+    /// The number of a relationship type; none if no relationship ever had it.
     pub(crate) fn rel_type(&mut self, rel_type: TypeRef) -> Option<TypeId> {
         let known = &mut self.run.types[rel_type.index()];
         if known.is_none() {
@@ -171,7 +180,7 @@ impl Cx<'_> {
         *known
     }
 
-    /// The number of a property name, where some record ever had it.
+    /// The number of a property name; none if no record ever had it.
     pub(crate) fn prop(&mut self, prop: PropRef) -> Option<PropId> {
         let known = &mut self.run.props[prop.index()];
         if known.is_none() {
@@ -180,12 +189,12 @@ impl Cx<'_> {
         *known
     }
 
-    /// The number of a property by its name, where some record ever had it.
+    /// The number of a property by its name; none if no record ever had it.
     pub(crate) fn known_key(&self, name: &str) -> Option<PropId> {
         known_prop(self.tx, name)
     }
 
-    /// The types that a pattern allows: none where it allows all; otherwise those of them that exist.
+    /// The types that a pattern allows: none if it allows all; otherwise those that exist.
     pub(crate) fn type_filter(&mut self, types: &[TypeRef]) -> TypeFilter {
         if types.is_empty() {
             return TypeFilter::Any;
@@ -210,21 +219,54 @@ impl Cx<'_> {
         self.run.locals[local.index()] = value;
     }
 
-    /// Counts work; answers an error when the query is to stop.
+    /// Counts work; fails when the query must stop.
     #[inline]
     pub(crate) fn tick(&mut self, units: usize) -> Result<()> {
         self.run.watch.tick(units)
     }
 
-    /// Refuses what was deleted by this statement.
+    /// Counts a value that was computed and stays until its batch of rows is used.
+    #[inline]
+    pub(crate) fn count_computed(&self, value: &Value) -> Result<()> {
+        match own_bytes(value) {
+            0 => Ok(()),
+            bytes => self.run.watch.count_computed(bytes),
+        }
+    }
+
+    /// As [`Cx::count_computed`], of several values.
+    pub(crate) fn count_all_computed(&self, values: &[Value]) -> Result<()> {
+        self.run
+            .watch
+            .count_computed(values.iter().map(own_bytes).sum())
+    }
+
+    /// What the batch under evaluation has computed is used up.
+    pub(crate) fn forget_computed(&mut self) {
+        self.run.watch.forget_computed();
+    }
+
+    /// Evaluates a batch of rows, and returns the bytes of what it computed and kept too. Where it `can_end_early`,
+    /// [`ExecError::BatchFull`] asks for fewer rows at once.
+    pub(crate) fn evaluate<T>(
+        &mut self,
+        can_end_early: bool,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> (Result<T>, usize) {
+        let around = self.run.watch.begin_evaluation(can_end_early);
+        let outcome = work(self);
+        (outcome, self.run.watch.end_evaluation(around))
+    }
+
+    /// Fails for entities that this statement deleted.
     pub(crate) fn check_node(&self, node: NodeId) -> Result<()> {
         self.run.check_node(node)
     }
 }
 
 impl Run {
-    /// The state of a thread that works for this query in a `transaction` of its own, of the same version. Draws its
-    /// random numbers by itself.
+    /// The state of a thread that works for this query in its own `transaction` of the same version. It has its own
+    /// random number generator.
     pub(crate) fn fork(
         &self,
         number: u64,
@@ -258,7 +300,7 @@ impl Run {
         run
     }
 
-    /// Tells `PROFILE` that a read view answered an operator.
+    /// Records for `PROFILE` that a read view answered an operator.
     pub(crate) fn note_view(&mut self, operator: OpId) {
         if let Some(profile) = &mut self.profile
             && let Some(figures) = profile.get_mut(operator.index())
@@ -267,7 +309,7 @@ impl Run {
         }
     }
 
-    /// Tells `PROFILE` of rows that an operator would have given, had it been asked for them one by one.
+    /// Records for `PROFILE` the rows that an operator represents without returning them one by one.
     pub(crate) fn note_rows(&mut self, operator: OpId, rows: usize) {
         if let Some(profile) = &mut self.profile
             && let Some(figures) = profile.get_mut(operator.index())
@@ -278,14 +320,14 @@ impl Run {
     }
 
     fn check_node(&self, node: NodeId) -> Result<()> {
-        if !self.deleted_nodes.is_empty() && self.deleted_nodes.contains(&node) {
+        if self.deleted_nodes.contains(node.0) {
             return Err(ExecError::deleted(format!("node {node}")));
         }
         Ok(())
     }
 
     fn check_rel(&self, relationship: RelId) -> Result<()> {
-        if !self.deleted_rels.is_empty() && self.deleted_rels.contains(&relationship) {
+        if self.deleted_rels.contains(relationship.0) {
             return Err(ExecError::deleted(format!("relationship {relationship}")));
         }
         Ok(())
@@ -297,14 +339,14 @@ impl Run {
 pub(crate) enum TypeFilter {
     /// All.
     Any,
-    /// None of the types named exists: there is nothing to find.
+    /// None of the types named exists: nothing matches.
     Nothing,
     /// One of these, ascending.
     These(Vec<TypeId>),
 }
 
 impl TypeFilter {
-    /// As the data layer takes it; none where there is nothing to find.
+    /// In the data layer's form; none if nothing matches.
     pub(crate) fn ids(&self) -> Option<&[TypeId]> {
         match self {
             Self::Any => Some(&[]),
@@ -320,15 +362,6 @@ impl TypeFilter {
             Self::Nothing => false,
             Self::These(ids) => ids.contains(&id),
         }
-    }
-}
-
-/// The plan's word for a direction in the data layer's.
-pub(crate) fn data_direction(direction: isomer_plan::physical::Direction) -> Direction {
-    match direction {
-        isomer_plan::physical::Direction::Outgoing => Direction::Outgoing,
-        isomer_plan::physical::Direction::Incoming => Direction::Incoming,
-        isomer_plan::physical::Direction::Both => Direction::Both,
     }
 }
 
@@ -398,6 +431,29 @@ impl Environment for Cx<'_> {
         })
     }
 
+    fn database(&self) -> DatabaseId {
+        self.tx.store().identity()
+    }
+
+    fn converted(
+        &self,
+        ids: &Arc<Vec<Value>>,
+        element: Element,
+        convert: &dyn Fn(&[Value]) -> Value,
+    ) -> Result<Value> {
+        let mut last = self.run.last_ids.borrow_mut();
+        if let Some((list, kind, numbers)) = &*last
+            && Arc::ptr_eq(list, ids)
+            && *kind == element
+        {
+            return Ok(numbers.clone());
+        }
+        self.allow_bytes(ids.len() * size_of::<Value>())?;
+        let numbers = convert(ids);
+        *last = Some((ids.clone(), element, numbers.clone()));
+        Ok(numbers)
+    }
+
     fn statement_time(&self) -> jiff::Timestamp {
         self.run.statement_time
     }
@@ -440,7 +496,7 @@ impl Environment for Cx<'_> {
                 )
             })?;
         if regexes.len() >= 64 {
-            regexes.clear(); // patterns that come from the rows: keep memory bounded
+            regexes.clear(); // patterns may come from rows: bounds the memory
         }
         let regex = Arc::new(regex);
         regexes.insert(pattern.to_owned(), regex.clone());
@@ -475,22 +531,29 @@ impl Environment for Cx<'_> {
         })
     }
 
-    fn look_into(&self, owner: ConvergentOwner, path: &[&str], look: Look<'_>) -> Result<Value> {
+    fn query_field(
+        &self,
+        owner: ConvergentOwner,
+        path: &[&str],
+        query: FieldQuery<'_>,
+    ) -> Result<Value> {
         match owner {
             ConvergentOwner::Node(id) => self.check_node(id)?,
             ConvergentOwner::Relationship(id) => self.run.check_rel(id)?,
         }
         let tx = &*self.tx;
-        let looked = match look {
-            Look::Kind => tx
+        let looked = match query {
+            FieldQuery::Kind => tx
                 .convergent_kind(owner, path)?
                 .map(|kind| Value::from(kind.name())),
-            Look::Value => tx.convergent_value(owner, path)?,
-            Look::Contains(value) => tx.convergent_contains(owner, path, value)?.map(Value::Bool),
-            Look::Size => tx
+            FieldQuery::Value => tx.convergent_value(owner, path)?,
+            FieldQuery::Contains(value) => {
+                tx.convergent_contains(owner, path, value)?.map(Value::Bool)
+            }
+            FieldQuery::Size => tx
                 .convergent_size(owner, path)?
                 .map(|size| Value::Int(i64::try_from(size).unwrap_or(i64::MAX))),
-            Look::Page(after, limit) => {
+            FieldQuery::Page(after, limit) => {
                 let from = match after {
                     Value::Null => std::ops::Bound::Unbounded,
                     after => std::ops::Bound::Excluded(after),
@@ -503,29 +566,29 @@ impl Environment for Cx<'_> {
     }
 
     fn allow_bytes(&self, bytes: usize) -> Result<()> {
-        // What takes much memory takes time: between two rows the query may be asked to stop.
+        // Large values take time to build: cancellation is checked between two rows.
         if bytes >= WORTH_A_LOOK {
             self.run.watch.check()?;
         }
-        self.run.watch.allow(bytes)
+        self.run.watch.allow_computing(bytes)
     }
 }
 
-/// A value of so many bytes is not made without a look at the clock.
+/// Minimum size of a value for which the clock is checked before it is built.
 const WORTH_A_LOOK: usize = 4096;
 
-/// The number of a label. A transaction that writes enters a name that is new, so that what it then does not find is
-/// observed like everything else (the label's membership, a record's content) and its own later use of the name is no
-/// collision with itself. A transaction that reads has no number for it and finds nothing.
+/// The number of a label. A transaction that writes registers a new name: then what it does not find is observed like
+/// everything else (the label's membership, a record's content), and its own later use of the name does not conflict
+/// with its earlier reads. In a transaction that only reads, a missing name has no number and nothing is found.
 pub(crate) fn known_label(tx: &Transaction, name: &str) -> Option<LabelId> {
     match tx.access() {
         Access::Read => tx.find_label(name),
-        // Where a name cannot be entered, that it is absent is what was observed.
+        // If a name cannot be registered, its absence is what was observed.
         Access::Write => tx.intern_label(name).ok().or_else(|| tx.find_label(name)),
     }
 }
 
-/// As [`known_label`], for a relationship type.
+/// Like [`known_label`], for a relationship type.
 pub(crate) fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
     match tx.access() {
         Access::Read => tx.find_type(name),
@@ -533,7 +596,7 @@ pub(crate) fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
     }
 }
 
-/// As [`known_label`], for a property name.
+/// Like [`known_label`], for a property name.
 pub(crate) fn known_prop(tx: &Transaction, name: &str) -> Option<PropId> {
     match tx.access() {
         Access::Read => tx.find_prop(name),
@@ -541,7 +604,7 @@ pub(crate) fn known_prop(tx: &Transaction, name: &str) -> Option<PropId> {
     }
 }
 
-/// A data-layer error in the language's words, where it has some.
+/// Maps a data-layer error to an error of the language, if there is one.
 pub(crate) fn write_error(error: DataError) -> ExecError {
     match error {
         DataError::StillConnected { node } => ExecError::raised(

@@ -1,28 +1,30 @@
-//! Comma-separated values as RFC 4180 has them, read record by record.
+//! Comma-separated values as defined by RFC 4180, read record by record.
 //!
-//! Fields stand between delimiters, or in quotes, inside which a quote is written twice and line breaks belong to the field.
-//! A record ends with a line break (`\n` or `\r\n`); empty lines are passed over. What is not written so is an error that
-//! names the line. No more than one record is held.
+//! Fields are separated by delimiters. A quoted field may contain line breaks, and quotes that are doubled. A record
+//! ends with a line break (`
+//! `, `\r
+//! ` or `\r`, determined by the first one); empty lines are skipped. Any other input is an error with its line number,
+//! including another kind of line break in an unquoted field. At most one record is held in memory.
 
 use std::io::{BufRead, Read};
 
-/// Most bytes of one record: an open quote must not read a whole file into memory.
+/// Maximum size of a record: an unclosed quote must not read a whole file into memory.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// One field: none where nothing is written, not even quotes.
+/// One field: none if it is empty and unquoted.
 pub(crate) type Field = Option<String>;
 
-/// What is wrong with a file.
+/// An error in a file.
 #[derive(Debug)]
 pub(crate) enum CsvError {
-    /// The text, by line.
+    /// Malformed text.
     Text {
         /// Counted from 1.
         line: u64,
-        /// What is wrong.
+        /// What is malformed.
         what: String,
     },
-    /// Reading.
+    /// An I/O error.
     Io(std::io::Error),
 }
 
@@ -30,9 +32,11 @@ pub(crate) enum CsvError {
 pub(crate) struct Records<R> {
     input: R,
     delimiter: Vec<u8>,
+    /// The last byte of the line breaks; none before the first one.
+    line_end: Option<u8>,
     /// Lines read.
     lines: u64,
-    /// The line where the present record began.
+    /// The line at which the current record began.
     first_line: u64,
     record: Vec<u8>,
 }
@@ -42,13 +46,14 @@ impl<R: BufRead> Records<R> {
         Self {
             input,
             delimiter: delimiter.to_string().into_bytes(),
+            line_end: None,
             lines: 0,
             first_line: 0,
             record: Vec::new(),
         }
     }
 
-    /// The line where the record read last begins.
+    /// The line at which the last record begins.
     pub(crate) fn line(&self) -> u64 {
         self.first_line
     }
@@ -63,9 +68,11 @@ impl<R: BufRead> Records<R> {
                 let start = self.record.len();
                 let left = (MAX_RECORD_BYTES + 1).saturating_sub(start as u64);
                 let mut line = (&mut self.input).take(left);
-                let read = line
-                    .read_until(b'\n', &mut self.record)
-                    .map_err(CsvError::Io)?;
+                let read = match self.line_end {
+                    Some(end) => line.read_until(end, &mut self.record),
+                    None => read_until_either(&mut line, &mut self.record),
+                };
+                let read = read.map_err(CsvError::Io)?;
                 if self.record.len() as u64 > MAX_RECORD_BYTES {
                     return Err(self.wrong(format!(
                         "a record is larger than {} MiB: is a quote left open?",
@@ -82,6 +89,7 @@ impl<R: BufRead> Records<R> {
                     .count();
                 open ^= quotes % 2 == 1;
                 if !open {
+                    self.line_end = self.line_end.or(self.record.last().copied());
                     break;
                 }
             }
@@ -94,9 +102,8 @@ impl<R: BufRead> Records<R> {
             if self.lines == 1 && self.record.starts_with(b"\xef\xbb\xbf") {
                 self.record.drain(..3);
             }
-            if self.record.last() == Some(&b'\n') {
-                self.record.pop();
-                if self.record.last() == Some(&b'\r') {
+            for end in *b"\n\r" {
+                if self.record.last() == Some(&end) {
                     self.record.pop();
                 }
             }
@@ -120,11 +127,11 @@ impl<R: BufRead> Records<R> {
             }
             rest = after
                 .strip_prefix(self.delimiter.as_slice())
-                .ok_or_else(|| self.wrong("there is text behind a closing quote".into()))?;
+                .ok_or_else(|| self.wrong("there is text after a closing quote".into()))?;
         }
     }
 
-    /// A field after its opening quote, and what follows its closing one.
+    /// The rest of a field after its opening quote, and the byte after its closing quote.
     fn quoted<'r>(&self, text: &'r [u8]) -> Result<(Field, &'r [u8]), CsvError> {
         let mut bytes = Vec::new();
         let mut rest = text;
@@ -144,7 +151,7 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// A field without quotes, and what follows it.
+    /// An unquoted field, and the byte after it.
     fn plain<'r>(&self, text: &'r [u8]) -> Result<(Field, &'r [u8]), CsvError> {
         let end = text
             .windows(self.delimiter.len())
@@ -154,6 +161,13 @@ impl<R: BufRead> Records<R> {
         if field.contains(&b'"') {
             return Err(self.wrong(
                 "a quote inside a field that does not begin with one: put the field in quotes and write the quote twice".into(),
+            ));
+        }
+        if field.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            return Err(self.wrong(
+                "a field without quotes holds a line break of another kind than that of the first line: put the field in quotes, or \
+                 end all lines alike"
+                    .into(),
             ));
         }
         let field = match field.is_empty() {
@@ -171,6 +185,31 @@ impl<R: BufRead> Records<R> {
         CsvError::Text {
             line: self.first_line,
             what,
+        }
+    }
+}
+
+/// Reads to the first `
+/// `, `\r
+/// ` or `\r`, inclusive.
+fn read_until_either(input: &mut impl BufRead, out: &mut Vec<u8>) -> std::io::Result<usize> {
+    let start = out.len();
+    loop {
+        let buffer = input.fill_buf()?;
+        if out.len() > start && out.last() == Some(&b'\r') {
+            if buffer.first() == Some(&b'\n') {
+                out.push(b'\n');
+                input.consume(1);
+            }
+            return Ok(out.len() - start);
+        }
+        let end = buffer.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let count = end.map_or(buffer.len(), |at| at + 1);
+        out.extend_from_slice(&buffer[..count]);
+        let is_done = count == 0 || end.is_some_and(|at| buffer[at] == b'\n');
+        input.consume(count);
+        if is_done {
+            return Ok(out.len() - start);
         }
     }
 }
@@ -197,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_plain_quoted_or_not_there() {
+    fn fields_are_plain_quoted_or_missing() {
         let text = "\u{feff}a,\"b,\"\"c\"\"\",,\"\"\r\n\n\"x\ny\",z,\n";
         assert_eq!(
             read(text),
@@ -211,10 +250,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn lines_end_as_the_first_one_does() {
+        let rows = Ok(vec![
+            vec![some("a"), some("b")],
+            vec![some("1"), some("x\ry\nz")],
+            vec![some("2"), None],
+        ]);
+        for end in ["\n", "\r\n", "\r"] {
+            let text = format!("a,b{end}1,\"x\ry\nz\"{end}{end}2,{end}");
+            assert_eq!(read(&text), rows, "{end:?}");
+            // A one-byte buffer splits `\r` from `
+            // `.
+            let small = std::io::BufReader::with_capacity(1, text.as_bytes());
+            let mut records = Records::new(small, ',');
+            assert_eq!(records.next().unwrap().unwrap(), rows.as_ref().unwrap()[0]);
+            assert_eq!(records.next().unwrap().unwrap(), rows.as_ref().unwrap()[1]);
+        }
+        assert_eq!(
+            read("\"a\rb\"\r\n1\r\n"),
+            Ok(vec![vec![some("a\rb")], vec![some("1")]])
+        );
+        for (text, line) in [
+            ("a\n1\r2\n", "2: "),
+            ("a\r1\n2\r", "2: "),
+            ("a\r\n1\r2\r\n", "2: "),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(
+                error.starts_with(line) && error.contains("line break of another kind"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn errors_name_their_line() {
         for (text, message) in [
             ("a\nb\n\"open\nc\n", "3: a quote that opens here"),
-            ("a\n\"b\"c,\"d\"\n", "2: there is text behind"),
+            ("a\n\"b\"c,\"d\"\n", "2: there is text after"),
             ("a\nb 5\" c\"\n", "2: a quote inside"),
         ] {
             let error = read(text).unwrap_err();

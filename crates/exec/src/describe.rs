@@ -1,6 +1,6 @@
-//! What functions and procedures are for, in a line each: for `SHOW FUNCTIONS` and `SHOW PROCEDURES`.
+//! One-line descriptions of functions and procedures, for `SHOW FUNCTIONS` and `SHOW PROCEDURES`.
 
-/// Built-in functions: name, parameters, what they give.
+/// Built-in functions: name, parameters, description.
 const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("coalesce", "value, …", "the first value that is not null"),
     (
@@ -13,7 +13,12 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
         "entity",
         "the number of a node or relationship in this database",
     ),
-    ("elementId", "entity", "the same as text"),
+    (
+        "elementId",
+        "entity",
+        "its identifier for clients, `4:database:number` of a node and `5:database:number` of a relationship; when compared with a \
+         text, the number alone is accepted as well",
+    ),
     ("type", "relationship", "the name of its type"),
     ("startNode", "relationship", "the node where it starts"),
     ("endNode", "relationship", "the node where it ends"),
@@ -36,17 +41,17 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "toInteger",
         "value",
-        "an integer from a number, boolean or text; null from other text",
+        "an integer from a number, boolean or text; null if the text is not a number",
     ),
     (
         "toFloat",
         "value",
-        "a float from a number or text; null from other text",
+        "a float from a number or text; null if the text is not a number",
     ),
     (
         "toBoolean",
         "value",
-        "a boolean from text, an integer or a boolean; null from other text",
+        "a boolean from text, an integer or a boolean; null if the text is neither true nor false",
     ),
     (
         "toString",
@@ -56,22 +61,22 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "toIntegerOrNull",
         "value",
-        "as toInteger, null from what that refuses",
+        "like toInteger, but null instead of an error",
     ),
     (
         "toFloatOrNull",
         "value",
-        "as toFloat, null from what that refuses",
+        "like toFloat, but null instead of an error",
     ),
     (
         "toBooleanOrNull",
         "value",
-        "as toBoolean, null from what that refuses",
+        "like toBoolean, but null instead of an error",
     ),
     (
         "toStringOrNull",
         "value",
-        "as toString, null from what that refuses",
+        "like toString, but null instead of an error",
     ),
     ("toIntegerList", "list", "toIntegerOrNull of each element"),
     ("toFloatList", "list", "toFloatOrNull of each element"),
@@ -85,7 +90,11 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
         "start, end, [step]",
         "the integers from start to end, both included",
     ),
-    ("reverse", "list or text", "the same backwards"),
+    (
+        "reverse",
+        "list or text",
+        "the elements or characters in reverse order",
+    ),
     (
         "size",
         "list or text",
@@ -94,25 +103,33 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("length", "path", "the number of its relationships"),
     ("nodes", "path", "its nodes"),
     ("relationships", "path", "its relationships"),
-    ("isEmpty", "list, map or text", "whether nothing is in it"),
-    ("abs", "number", "its distance from 0"),
-    ("ceil", "number", "the least whole number that is no less"),
+    ("isEmpty", "list, map or text", "whether it is empty"),
+    ("abs", "number", "its absolute value"),
+    (
+        "ceil",
+        "number",
+        "the smallest integer that is not less than it",
+    ),
     (
         "floor",
         "number",
-        "the greatest whole number that is no more",
+        "the greatest integer that is not greater than it",
     ),
     (
         "round",
         "number, [precision], [mode]",
-        "the nearest number with so many decimals",
+        "rounded to this number of decimal places",
     ),
     ("sign", "number", "-1, 0 or 1"),
     ("rand", "", "a random float from 0 to below 1"),
-    ("isNaN", "number", "whether it is no number"),
+    ("isNaN", "number", "whether it is NaN (not a number)"),
     ("e", "", "the base of natural logarithms"),
-    ("pi", "", "the circumference of a circle of diameter 1"),
-    ("exp", "number", "e to its power"),
+    (
+        "pi",
+        "",
+        "the ratio of a circle's circumference to its diameter",
+    ),
+    ("exp", "number", "e raised to this power"),
     ("log", "number", "its natural logarithm"),
     ("log10", "number", "its logarithm to base 10"),
     ("sqrt", "number", "its square root"),
@@ -127,13 +144,13 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("degrees", "radians", "an angle in degrees"),
     ("radians", "degrees", "an angle in radians"),
     ("haversin", "radians", "half of the versine"),
-    ("toLower", "text", "in small letters"),
-    ("toUpper", "text", "in capitals"),
-    ("lower", "text", "in small letters"),
-    ("upper", "text", "in capitals"),
-    ("trim", "text", "without blanks at both ends"),
-    ("lTrim", "text", "without blanks at its start"),
-    ("rTrim", "text", "without blanks at its end"),
+    ("toLower", "text", "in lower case"),
+    ("toUpper", "text", "in upper case"),
+    ("lower", "text", "in lower case"),
+    ("upper", "text", "in upper case"),
+    ("trim", "text", "without whitespace at both ends"),
+    ("lTrim", "text", "without whitespace at its start"),
+    ("rTrim", "text", "without whitespace at its end"),
     (
         "bTrim",
         "text, [characters]",
@@ -158,8 +175,8 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     ),
     ("char_length", "text", "the number of characters"),
     ("point", "map", "a point from its coordinates"),
-    ("point.distance", "a, b", "how far two points are apart"),
-    ("distance", "a, b", "how far two points are apart"),
+    ("point.distance", "a, b", "the distance between two points"),
+    ("distance", "a, b", "the distance between two points"),
     (
         "date",
         "[value]",
@@ -173,27 +190,27 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "date.truncate",
         "unit, [value], [fields]",
-        "cut off below a unit, then with these fields",
+        "truncated to a unit, then with these fields set",
     ),
     (
         "time.truncate",
         "unit, [value], [fields]",
-        "cut off below a unit, then with these fields",
+        "truncated to a unit, then with these fields set",
     ),
     (
         "localtime.truncate",
         "unit, [value], [fields]",
-        "cut off below a unit, then with these fields",
+        "truncated to a unit, then with these fields set",
     ),
     (
         "datetime.truncate",
         "unit, [value], [fields]",
-        "cut off below a unit, then with these fields",
+        "truncated to a unit, then with these fields set",
     ),
     (
         "localdatetime.truncate",
         "unit, [value], [fields]",
-        "cut off below a unit, then with these fields",
+        "truncated to a unit, then with these fields set",
     ),
     (
         "datetime.fromepoch",
@@ -228,7 +245,7 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "kv.get",
         "bucket, key",
-        "the value under a key of a bucket; null where there is none",
+        "the value under a key of a bucket; null if there is none",
     ),
     ("kv.exists", "bucket, key", "whether a bucket has a key"),
     (
@@ -240,32 +257,32 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "file.exists",
         "path",
-        "whether a file or folder stands there",
+        "whether a file or folder exists at a path",
     ),
     (
         "file.size",
         "path",
-        "the bytes of a file; null where there is none",
+        "the size of a file in bytes; null if it does not exist",
     ),
     (
         "file.text",
         "path",
-        "a file as text; null where there is none",
+        "the content of a file as text; null if it does not exist",
     ),
     (
         "file.bytes",
         "path, [offset], [length]",
-        "bytes of a file; null where there is none",
+        "bytes of a file; null if it does not exist",
     ),
     (
         "convergent.kind",
         "entity, path",
-        "what the convergent field at a path is; null where there is none",
+        "the kind of the convergent field at a path; null if there is none",
     ),
     (
         "convergent.value",
         "entity, path",
-        "the value of the convergent field at a path; null where there is none",
+        "the value of the convergent field at a path; null if there is none",
     ),
     (
         "convergent.contains",
@@ -275,12 +292,12 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "convergent.size",
         "entity, path",
-        "how many elements the convergent set at a path has, or fields the map",
+        "the number of elements of the convergent set, or fields of the map, at a path",
     ),
     (
         "convergent.page",
         "entity, path, after, limit",
-        "elements of the convergent set at a path behind `after` (null: from the first), in their order",
+        "elements of the convergent set at a path after `after` (null: from the first), in order",
     ),
     ("date.transaction", "[zone]", "when the transaction began"),
     ("date.statement", "[zone]", "when the statement began"),
@@ -315,14 +332,22 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("localdatetime.realtime", "[zone]", "at this moment"),
 ];
 
-/// Aggregations: name, parameters, what they give.
+/// Aggregations: name, parameters, description.
 const AGGREGATIONS: &[(&str, &str, &str)] = &[
     ("count(*)", "", "the number of rows"),
     ("count", "value", "the number of values that are not null"),
-    ("sum", "number or duration", "the sum; 0 of nothing"),
-    ("avg", "number or duration", "the mean; null of nothing"),
-    ("min", "value", "the first in the order of values"),
-    ("max", "value", "the last in the order of values"),
+    (
+        "sum",
+        "number or duration",
+        "the sum; 0 if there are no values",
+    ),
+    (
+        "avg",
+        "number or duration",
+        "the mean; null if there are no values",
+    ),
+    ("min", "value", "the smallest value"),
+    ("max", "value", "the greatest value"),
     (
         "collect",
         "value",
@@ -338,32 +363,26 @@ const AGGREGATIONS: &[(&str, &str, &str)] = &[
     (
         "percentileDisc",
         "number, share",
-        "a percentile, a value that occurs",
+        "a percentile, the nearest value that occurs",
     ),
 ];
 
-/// Procedures: name, what they give or do.
+/// Procedures: name, description.
 const PROCEDURES: &[(&str, &str)] = &[
     (
         "kv.put",
-        "puts a value under a key of a bucket; null takes the key out",
+        "writes a value under a key of a bucket; null deletes the key",
     ),
-    ("kv.delete", "takes a key out of a bucket"),
-    (
-        "kv.deleteRange",
-        "takes the keys of a bucket out that lie in a range",
-    ),
+    ("kv.delete", "deletes a key from a bucket"),
+    ("kv.deleteRange", "deletes the keys of a bucket in a range"),
     (
         "kv.deletePrefix",
-        "takes the keys of a bucket out that begin with something",
+        "deletes the keys of a bucket that begin with a prefix",
     ),
     ("kv.scan", "pairs of a bucket in the order of their keys"),
-    ("kv.prefix", "pairs whose keys begin with something"),
-    (
-        "kv.seek",
-        "the first pairs whose keys are a key or a later one",
-    ),
-    ("kv.next", "the pairs behind a key, or the first ones"),
+    ("kv.prefix", "pairs whose keys begin with a prefix"),
+    ("kv.seek", "the first pairs whose keys are a key or greater"),
+    ("kv.next", "the pairs after a key, or the first ones"),
     (
         "kv.previous",
         "the pairs before a key, the nearest first, or the last ones",
@@ -372,45 +391,47 @@ const PROCEDURES: &[(&str, &str)] = &[
         "kv.getMany",
         "the values under several keys, in their order, in one batch",
     ),
-    (
-        "file.write",
-        "puts a file with this content, in place of one that is there",
-    ),
+    ("file.write", "creates or replaces a file with this content"),
     (
         "file.append",
-        "writes behind the end of a file, which is made where nothing is",
+        "appends to a file, which is created if the path is free",
     ),
     (
         "file.createFolder",
-        "makes a folder, and those that it is in",
+        "creates a folder and its missing parents",
     ),
-    (
-        "file.move",
-        "moves a file, or a folder with all that is in it",
-    ),
-    ("file.remove", "removes a file, or a folder that is empty"),
+    ("file.move", "moves a file, or a folder with its content"),
+    ("file.remove", "removes a file, or an empty folder"),
     (
         "file.removeAll",
-        "removes a file, or a folder with all that is in it",
+        "removes a file, or a folder with its content",
     ),
-    ("file.list", "what a folder holds, by name"),
+    ("file.list", "the entries of a folder, by name"),
+    (
+        "db.awaitIndex",
+        "waits until an index is complete, at most the seconds given or 300",
+    ),
+    (
+        "db.awaitIndexes",
+        "waits until all indexes are complete, at most the seconds given or 300",
+    ),
     (
         "db.statistics",
-        "what the planner knows: how labels, relationships and values are spread",
+        "the planner's statistics on labels, relationships and values",
     ),
     (
         "algo.shortestPath",
-        "a path of least weight between two nodes; towards the target (A*) where nodes have positions",
+        "a path of least weight between two nodes; by A* if nodes have positions",
     ),
     (
         "algo.shortestPaths",
-        "the k paths of least weight between two nodes that visit no node twice",
+        "the k paths of least weight between two nodes that repeat no node",
     ),
     (
         "algo.betweenness",
-        "how many shortest paths lead through each node, sampled if asked for",
+        "how many shortest paths lead through each node, optionally sampled",
     ),
-    ("algo.closeness", "how near each node is to all others"),
+    ("algo.closeness", "how close each node is to all others"),
     ("algo.degree", "how many relationships each node has"),
     (
         "algo.distances",
@@ -418,7 +439,7 @@ const PROCEDURES: &[(&str, &str)] = &[
     ),
     (
         "algo.kCore",
-        "the largest k such that the node is in a part where all have k neighbours",
+        "the largest k such that the node is in a subgraph in which all nodes have k neighbours",
     ),
     (
         "algo.labelPropagation",
@@ -427,11 +448,11 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("algo.louvain", "communities of high modularity"),
     (
         "algo.pageRank",
-        "how often a random walk comes to each node",
+        "the share of a random walk's visits to each node",
     ),
     (
         "algo.stronglyConnected",
-        "parts in which every node leads to every other",
+        "components in which every node reaches every other",
     ),
     (
         "algo.triangles",
@@ -439,7 +460,7 @@ const PROCEDURES: &[(&str, &str)] = &[
     ),
     (
         "algo.weaklyConnected",
-        "parts that hang together whatever the direction",
+        "components that are connected in any direction",
     ),
 ];
 

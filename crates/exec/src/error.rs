@@ -1,4 +1,4 @@
-//! What a running query can answer instead of rows.
+//! Errors of a running query.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use thiserror::Error;
 pub enum ErrorClass {
     /// A value has the wrong type.
     TypeError,
-    /// A value has the right type and lies outside what is allowed.
+    /// A value has the right type and is out of range.
     ArgumentError,
     /// Overflow, division by zero.
     ArithmeticError,
-    /// A node or relationship is not there any more.
+    /// A node or relationship does not exist any more.
     EntityNotFound,
-    /// What the grammar cannot see and the query still may not say.
+    /// A semantic error that the grammar cannot detect.
     SyntaxError,
-    /// A clause contradicts itself with these values.
+    /// The values make a clause contradict itself.
     SemanticError,
-    /// A parameter was not given.
+    /// A parameter is missing.
     ParameterMissing,
-    /// A rule of the graph (nodes with relationships stay, unique keys) would break.
+    /// A rule of the graph would be violated (nodes with relationships stay, unique keys).
     ConstraintVerificationFailed,
     /// A procedure refused its arguments, or failed.
     ProcedureError,
 }
 
 impl ErrorClass {
-    /// As the specification writes it.
+    /// Its name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             Self::TypeError => "TypeError",
@@ -52,10 +52,10 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-/// What stopped a query.
+/// The reason why a query stopped.
 #[derive(Debug, Error)]
 pub enum ExecError {
-    /// The query and its values do not fit together.
+    /// The query does not apply to these values.
     #[error("{message}")]
     Raised {
         /// Class of the openCypher specification.
@@ -64,7 +64,7 @@ pub enum ExecError {
         detail: &'static str,
         /// What happened, with the values.
         message: String,
-        /// Where in the text that was planned, from and to in bytes, where that is known.
+        /// Position in the planned text, from and to in bytes, if known.
         place: Option<(u32, u32)>,
     },
     /// A limit of the query was reached.
@@ -72,19 +72,26 @@ pub enum ExecError {
     Limit {
         /// The limit, with its size.
         limit: String,
-        /// What to do.
+        /// Advice: how to stay within the limit.
         advice: &'static str,
     },
-    /// Somebody asked the query to stop.
+    /// The values computed for a batch of rows take their share of memory: the operator evaluates fewer rows at once. Stays
+    /// inside the executor.
+    #[doc(hidden)]
+    #[error(
+        "the values of a batch of rows take more memory than they may: aggregate or LIMIT earlier"
+    )]
+    BatchFull,
+    /// The query was cancelled.
     #[error("the query was cancelled")]
     Cancelled,
     /// Not allowed here.
     #[error("{0}")]
     Denied(String),
-    /// Known to the language, not to this version.
+    /// Part of the language, but not supported by this version.
     #[error("{0}")]
     Unsupported(String),
-    /// A promise inside the executor broke: a bug, told instead of a wrong answer.
+    /// An invariant of the executor is violated: a bug, reported instead of a wrong answer.
     #[error("internal error in the executor: {0}; please report it with the query")]
     Internal(String),
     /// From the layer below.
@@ -92,7 +99,7 @@ pub enum ExecError {
     Data(#[from] DataError),
 }
 
-/// Short for results of this crate.
+/// Result type of this crate.
 pub type Result<T, E = ExecError> = std::result::Result<T, E>;
 
 impl ExecError {
@@ -106,7 +113,7 @@ impl ExecError {
         }
     }
 
-    /// The error with its place, unless it has one.
+    /// The error with this position, unless it has one.
     pub(crate) fn at(mut self, found: (u32, u32)) -> Self {
         if let Self::Raised { place, .. } = &mut self {
             place.get_or_insert(found);
@@ -114,7 +121,7 @@ impl ExecError {
         self
     }
 
-    /// Where in the text that was planned it happened, from and to in bytes, where that is known.
+    /// Position in the planned text, from and to in bytes, if known.
     pub fn place(&self) -> Option<(u32, u32)> {
         match self {
             Self::Raised { place, .. } => *place,
@@ -153,7 +160,12 @@ impl ExecError {
         )
     }
 
-    /// A limit that was reached.
+    /// Whether it reports that a value has no field of a name.
+    pub(crate) fn is_no_field(&self) -> bool {
+        matches!(self, Self::Raised { detail, .. } if *detail == "PropertyAccessOnNonMap")
+    }
+
+    /// The error of a limit that was reached.
     pub fn limit(limit: impl Into<String>, advice: &'static str) -> Self {
         Self::Limit {
             limit: limit.into(),
@@ -182,6 +194,7 @@ impl From<ValueError> for ExecError {
             ValueError::Syntax { .. }
             | ValueError::Fields { .. }
             | ValueError::UnknownZone { .. }
+            | ValueError::OtherType { .. }
             | ValueError::Json { .. } => (ErrorClass::ArgumentError, "InvalidArgumentValue"),
             ValueError::TooDeep { .. } | ValueError::TooLarge { .. } => {
                 return Self::limit(error.to_string(), "make the value smaller or flatter");
@@ -190,6 +203,14 @@ impl From<ValueError> for ExecError {
         };
         Self::raised(class, detail, error.to_string())
     }
+}
+
+/// The error of `IN` with something other than a list on its right.
+pub(crate) fn not_a_list(value: &Value) -> ExecError {
+    ExecError::type_mismatch(format!(
+        "IN takes a list on its right, not {}: write `IN [...]` around single values",
+        shown(value)
+    ))
 }
 
 /// A value and its type for a message, shortened.

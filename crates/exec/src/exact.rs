@@ -1,31 +1,31 @@
-//! Sums of numbers that do not depend on the order: exact, and rounded once; means likewise.
+//! Exact sums of numbers, rounded once, so that they do not depend on the order; means likewise.
 //!
-//! The sum so far is kept as doubles that do not overlap (Shewchuk 1997, as in Python's `math.fsum`), usually one to three
-//! of them. Large numbers have a sum of their own, scaled down, so that nothing overflows on the way.
+//! The sum is kept as non-overlapping doubles (Shewchuk 1997, as in Python's `math.fsum`), usually one to three of
+//! them. Large numbers have a separate sum, scaled down, so that nothing overflows.
 
 use std::borrow::Cow;
 
 use isomer_value::Value;
 
-/// Integers to here are doubles: 2⁵³.
+/// Integers up to this are exact as doubles: 2⁵³.
 const WHOLE: u64 = 1 << 53;
-/// Numbers from here on are summed scaled: 2⁹⁰⁰. Times any 64-bit number, and as often as can be counted, those below it stay
-/// below the greatest double.
+/// Numbers from here on are summed scaled: 2⁹⁰⁰. Numbers below it, times any 64-bit number and added as often as can be
+/// counted, stay below the greatest double.
 const LARGE: f64 = f64::from_bits((1023 + 900) << 52);
-/// Large numbers are divided by it, which takes nothing from them: 2⁶⁰⁰.
+/// Scale of large numbers, an exact division: 2⁶⁰⁰.
 const SCALE: f64 = f64::from_bits((1023 + 600) << 52);
-/// Large numbers whose sum is below it are summed with the others as they are: 2¹⁰⁰⁰. Those others stay far below it.
+/// Large numbers whose sum is below it are added to the others unscaled: 2¹⁰⁰⁰. The others stay far below it.
 const HUGE: f64 = f64::from_bits((1023 + 1000) << 52);
 
-/// Quotients below one part of it are compared multiplied with it: 2⁴⁰⁰.
+/// Quotients smaller than its reciprocal are compared after multiplication with it: 2⁴⁰⁰.
 const SMALL: f64 = f64::from_bits((1023 + 400) << 52);
 
 /// A sum.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExactSum {
-    /// Ascending by magnitude; no two have a bit of the same weight.
+    /// Ascending by magnitude, non-overlapping.
     parts: Vec<f64>,
-    /// The same of large numbers, divided by [`SCALE`].
+    /// The sum of large numbers, divided by [`SCALE`].
     large: Vec<f64>,
     /// The sum of infinities and NaNs, if there were any.
     other: Option<f64>,
@@ -45,7 +45,7 @@ impl ExactSum {
         grow_by(parts, x, times);
     }
 
-    /// Adds an integer, in pieces that are doubles.
+    /// Adds an integer, in pieces that are exact doubles.
     pub(crate) fn add_integer(&mut self, integer: i128) {
         let (mut rest, mut weight) = (integer.unsigned_abs(), 1.0);
         let sign = if integer < 0 { -1.0 } else { 1.0 };
@@ -57,7 +57,7 @@ impl ExactSum {
         }
     }
 
-    /// Bytes that it holds beside itself.
+    /// Heap bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         (self.parts.capacity() + self.large.capacity()) * size_of::<f64>()
     }
@@ -76,7 +76,7 @@ impl ExactSum {
         quotient(&parts, count) * scale
     }
 
-    /// Large numbers and others in one sum, and what it is to be multiplied with.
+    /// Large numbers and others in one sum, and its scale.
     fn whole(&self) -> (Cow<'_, [f64]>, f64) {
         if self.large.is_empty() {
             return (Cow::Borrowed(&self.parts), 1.0);
@@ -89,7 +89,7 @@ impl ExactSum {
             return (Cow::Owned(whole), 1.0);
         }
         let mut whole = self.large.clone();
-        // What is too small to be scaled can only tell which of two doubles is nearer: the largest of it does.
+        // Parts too small to be scaled only decide which of two doubles is nearer: the largest of them suffices.
         let small = self
             .parts
             .iter()
@@ -103,7 +103,7 @@ impl ExactSum {
         (Cow::Owned(whole), SCALE)
     }
 
-    /// As a value, to go on later.
+    /// As a value, from which the sum can be restored.
     pub(crate) fn into_value(self) -> Value {
         let list = |parts: Vec<f64>| parts.into_iter().map(Value::Float).collect::<Value>();
         let other = self.other.map_or(Value::Null, Value::Float);
@@ -149,12 +149,12 @@ fn grow(parts: &mut Vec<f64>, mut x: f64) {
     }
 }
 
-/// Adds `x` to a sum in parts, `times` times, exactly where `x` is no number near the least ones.
+/// Adds `x` to a sum in parts, `times` times; exact unless `x` is near the smallest numbers.
 fn grow_by(parts: &mut Vec<f64>, x: f64, times: u64) {
     if times == 1 {
         return grow(parts, x);
     }
-    // Each half of `times` is a double, and the product of two doubles is a double and its error.
+    // Each half of `times` is a double, and the product of two doubles is a double plus its error.
     let low = times & 0xffff_ffff;
     for half in [(times - low) as f64, low as f64] {
         let product = x * half;
@@ -163,13 +163,13 @@ fn grow_by(parts: &mut Vec<f64>, x: f64, times: u64) {
     }
 }
 
-/// The double nearest to a sum in parts divided by `count`; of two as near the even one.
+/// The double nearest to a sum in parts divided by `count`; ties to even.
 fn quotient(parts: &[f64], count: u64) -> f64 {
     let near = rounded(parts) / count as f64;
     if count == 1 || parts.len() < 2 && count <= WHOLE || !near.is_finite() {
         return near;
     }
-    // Rounded more than once, it may be one beside the nearest. Products with small numbers would lose their errors.
+    // With several roundings it may be off by one double. Products with small numbers would lose their error terms.
     let up = if near.abs() < 1.0 / SMALL { SMALL } else { 1.0 };
     let distance = |quotient: f64| {
         let mut rest: Vec<f64> = parts.iter().map(|part| part * up).collect();
@@ -182,7 +182,7 @@ fn quotient(parts: &[f64], count: u64) -> f64 {
         });
         rest
     };
-    // A divisor, a sum and a quotient, each rounded, are off by less than three doubles in all.
+    // A divisor, a sum and a quotient, each rounded, are off by less than three doubles in total.
     let mut nearest = near;
     for step in [f64::next_down, f64::next_up] {
         loop {
@@ -201,7 +201,7 @@ fn quotient(parts: &[f64], count: u64) -> f64 {
     nearest
 }
 
-/// The double nearest to a sum in parts; of two as near the even one.
+/// The double nearest to a sum in parts; ties to even.
 fn rounded(parts: &[f64]) -> f64 {
     let Some((&last, mut rest)) = parts.split_last() else {
         return 0.0;
@@ -217,7 +217,7 @@ fn rounded(parts: &[f64]) -> f64 {
             break;
         }
     }
-    // Half-way between two doubles what lies below tells which one is nearer.
+    // Half-way between two doubles, the smaller parts decide which one is nearer.
     if let Some(below) = rest.last()
         && (low < 0.0) == (*below < 0.0)
         && low != 0.0
@@ -271,7 +271,7 @@ mod tests {
         if x < 0.0 { -magnitude } else { magnitude }
     }
 
-    /// Whether no other double is nearer to `sum / count` than `mean` is, by whole numbers.
+    /// Whether `mean` is the double nearest to `sum / count`, in integer arithmetic.
     fn is_nearest(mean: f64, sum: &BigInt, count: u64) -> bool {
         if !mean.is_finite() {
             return (sum / count).magnitude() >= scaled(f64::MAX).magnitude();
@@ -307,7 +307,7 @@ mod tests {
         integers.add_integer(9007199254740993);
         integers.add(0.5, 1);
         assert_eq!(integers.sum(), 9007199254740994.0);
-        // The divisor is no double, and the quotient of its neighbour is further away than one step.
+        // The divisor is not exact as a double, and the quotient of its neighbour is further away than one step.
         let (mut sum, divisor) = (ExactSum::default(), 95966042231627241);
         sum.add(f64::MAX, 287);
         assert!(is_nearest(
@@ -333,7 +333,7 @@ mod tests {
         ) {
             let (mut sum, mut exact) = (ExactSum::default(), BigInt::ZERO);
             for (value, times) in &values {
-                // Products of the least numbers and a repetition are not kept exactly.
+                // Products of the smallest numbers and a count are not exact.
                 let times = if value.abs() < 1e-200 { 1 } else { *times };
                 sum.add(*value, times);
                 exact += scaled(*value) * times;
@@ -344,7 +344,7 @@ mod tests {
             }
         }
 
-        /// In any order, put away on the way, and counted at once: the same bits.
+        /// In any order, saved and restored in between, and with repetition counts: the same bits.
         #[test]
         fn order_and_repetition_do_not_show(
             values in prop::collection::vec(number(), 1..40), seed: u64, cut in 0..40_usize, times in 1..50_u64

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use isomer_data::{GraphRead, Mark, Transaction};
+use isomer_data::{GraphRead, Savepoint, Transaction};
 use isomer_plan::{
     Plan,
     physical::{Body, Mode, Op, OpId, StatementClass},
@@ -15,23 +15,23 @@ use isomer_views::Views;
 
 use crate::{
     chunk::Chunk,
-    context::{Cx, Run, Surroundings},
+    context::{Cx, Run, Surroundings, write_error},
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
     limits::{CancelHandle, Limits, Watch},
-    operator::{Argument, Child},
+    operator::{Argument, Child, Pieces},
     procedure::Registry,
     result::{Counters, OperatorProfile, Rows, RunningQueries},
 };
 
-/// What an execution is started with, beside plan, parameters and transaction.
+/// Inputs of an execution in addition to plan, parameters and transaction.
 #[derive(Clone)]
 pub struct Options {
-    /// What it may take.
+    /// Its limits.
     pub limits: Limits,
     /// Stops it from another thread.
     pub cancel: CancelHandle,
-    /// Procedures and functions beside the built-in ones.
+    /// Procedures and functions in addition to the built-in ones.
     pub registry: Arc<Registry>,
     /// When the transaction began; the statement's own start if absent.
     pub transaction_time: Option<jiff::Timestamp>,
@@ -39,15 +39,15 @@ pub struct Options {
     pub time_zone: jiff::tz::TimeZone,
     /// Seed of `rand()` and `randomUUID()`; from the operating system's clock and address space if absent.
     pub seed: Option<u64>,
-    /// Who answers `SHOW QUERIES`.
+    /// Provides `SHOW QUERIES`.
     pub running: Option<Arc<dyn RunningQueries>>,
-    /// The folder that `LOAD CSV` may read files from; none may be read where it is absent.
+    /// The folder that `LOAD CSV` may read from; `LOAD CSV` is disabled if absent.
     pub csv_folder: Option<Arc<Path>>,
-    /// Threads that may work for it at once, the caller's included; 0 for as many as the machine has cores.
+    /// Threads that may work for it at once, including the caller's; 0 for the number of cores.
     pub workers: usize,
-    /// From so many nodes to scan on, an aggregation's rows are made by several threads.
+    /// Minimum number of scanned nodes for which several threads compute an aggregation's rows.
     pub parallel_rows: u64,
-    /// The database's read views; rows answer where there are none.
+    /// The database's read views; without them everything is read from the rows.
     pub views: Option<Arc<Views>>,
 }
 
@@ -69,14 +69,16 @@ impl Default for Options {
     }
 }
 
-/// A running statement. It holds no transaction: each call is given the one it was started in.
+/// A running statement. It does not own the transaction: each call is given the one it was started in.
 ///
 /// A statement that writes does so while its rows are pulled: pull to the end, or call [`Execution::finish`]. When a
-/// call answers an error, everything that the statement wrote is undone and the transaction may go on.
+/// call returns an error, everything that the statement wrote is rolled back, and the transaction remains usable.
 pub struct Execution {
     run: Run,
     body: State,
-    mark: Option<Mark>,
+    /// The rows that come out of a pipeline.
+    pieces: Pieces,
+    mark: Option<Savepoint>,
     rows_given: u64,
 }
 
@@ -89,8 +91,8 @@ enum State {
 }
 
 impl Execution {
-    /// Prepares to run `plan`. Fails where a parameter is missing. Values of parameters nest no deeper than
-    /// [`isomer_value::limits::MAX_NESTING`]: comparing, sorting and printing go as deep as they do.
+    /// Prepares to run `plan`. Fails if a parameter is missing. Parameter values must not nest deeper than
+    /// [`isomer_value::limits::MAX_NESTING`]: comparing, sorting and printing recurse to that depth.
     pub fn start(
         plan: Arc<Plan>,
         parameters: &Map,
@@ -139,7 +141,7 @@ impl Execution {
             Body::Schema(_) => State::Schema,
             Body::KillQuery(_) => State::Kill,
         };
-        let mark = (plan.class == StatementClass::Write).then(|| transaction.mark());
+        let mark = (plan.class == StatementClass::Write).then(|| transaction.savepoint());
         let profiled = plan.mode == Mode::Profile;
         let operator_count = plan.operators.len();
         let watch = Watch::new(
@@ -170,6 +172,7 @@ impl Execution {
         Ok(Self {
             run,
             body,
+            pieces: Pieces::default(),
             mark,
             rows_given: 0,
         })
@@ -220,22 +223,22 @@ impl Execution {
         Ok(())
     }
 
-    /// What was changed so far.
+    /// The changes so far.
     pub fn counters(&self) -> &Counters {
         &self.run.counters
     }
 
-    /// Figures per operator, by [`OpId`], where the plan says `PROFILE`.
+    /// Profiles per operator, by [`OpId`], if the plan says `PROFILE`.
     pub fn profile(&self) -> Option<&[OperatorProfile]> {
         self.run.profile.as_deref()
     }
 
-    /// Figures of one operator, where the plan says `PROFILE`.
+    /// The profile of one operator, if the plan says `PROFILE`.
     pub fn operator_profile(&self, id: OpId) -> Option<&OperatorProfile> {
         self.run.profile.as_ref()?.get(id.index())
     }
 
-    /// The plan as text, with what each operator did where the plan says `PROFILE`.
+    /// The plan as text, with each operator's profile if the plan says `PROFILE`.
     pub fn explain(&self) -> String {
         let plan = &self.run.plan;
         let expected = comparable(plan);
@@ -268,20 +271,27 @@ impl Execution {
         }
     }
 
-    /// As [`Execution::explain`], as a value to be written as JSON: each operator with its estimate as `rows`, and, if the
-    /// statement was profiled, with what it did.
+    /// Like [`Execution::explain`], as a value to be written as JSON: each operator with its estimate as `rows`, and
+    /// its profile if the statement was profiled.
     pub fn explain_value(&self) -> Value {
-        isomer_plan::explain::annotated_value(&self.run.plan, &|id| {
-            Some(self.run.profile.as_ref()?.get(id.index())?.to_map())
-        })
+        isomer_plan::explain::annotated_value(&self.run.plan, &|id| self.profile_map(id))
     }
 
-    /// Most bytes held at once so far.
+    /// The JSON text of [`Execution::explain_value`].
+    pub fn explain_json(&self) -> String {
+        isomer_plan::explain::annotated_json(&self.run.plan, &|id| self.profile_map(id))
+    }
+
+    fn profile_map(&self, id: OpId) -> Option<Map> {
+        Some(self.operator_profile(id)?.to_map())
+    }
+
+    /// Peak of the bytes held.
     pub fn peak_bytes(&self) -> usize {
         self.run.watch.peak_bytes()
     }
 
-    /// Bytes that were written to disk so far because they did not fit into memory.
+    /// Bytes spilled to disk so far.
     pub fn spilled_bytes(&self) -> u64 {
         self.run.watch.spilled_bytes()
     }
@@ -311,21 +321,34 @@ impl Execution {
                 Ok(false)
             }
             State::Pipeline { root, produces } => {
-                while let Some(chunk) = root.pull(&mut cx)? {
-                    if *produces && !chunk.is_empty() {
-                        // All is written before the first row comes.
-                        crate::operator::settle(&cx)?;
-                        crate::hydrate::produce(&mut cx, chunk, root.id(), rows)?;
+                let writes = self.mark.is_some();
+                if writes {
+                    cx.tx.defer_checks();
+                }
+                let (produces, id) = (*produces, root.id());
+                loop {
+                    let piece = self.pieces.next(root, &mut cx, |chunk, cx| {
+                        if produces && !chunk.is_empty() {
+                            // All writes happen before the first row is returned.
+                            check_statement_end(cx, writes)?;
+                            crate::hydrate::produce(cx, chunk, id, rows)?;
+                        }
+                        Ok(())
+                    })?;
+                    if piece.is_none() {
+                        break;
+                    }
+                    if !rows.is_empty() {
                         return Ok(true);
                     }
                 }
-                crate::operator::settle(&cx)?;
+                check_statement_end(&mut cx, writes)?;
                 Ok(false)
             }
         }
     }
 
-    /// Undoes the statement.
+    /// Rolls back the statement.
     fn fail(&mut self, transaction: &mut Transaction) -> Result<()> {
         self.body = State::Done;
         self.run.counters = Counters::default();
@@ -336,14 +359,23 @@ impl Execution {
     }
 }
 
-/// A tree of operators is as deep as its statement is long: dropping it recurses as running it does.
+/// At the end of a statement: no relationship may be owed, and its writes must satisfy all constraints.
+fn check_statement_end(cx: &mut Cx<'_>, writes: bool) -> Result<()> {
+    crate::operator::check_owed_relationships(cx)?;
+    if writes {
+        cx.tx.check_deferred().map_err(write_error)?;
+    }
+    Ok(())
+}
+
+/// A tree of operators is as deep as its statement is long: dropping it recurses as deep as running it.
 impl Drop for Execution {
     fn drop(&mut self) {
         let depth = self.run.plan.operators.len();
         if depth > SHALLOW {
             let body = std::mem::replace(&mut self.body, State::Done);
             let subplans = std::mem::take(&mut self.run.subplans);
-            // Where no thread can be had the closure is dropped here, which is all that is left to try.
+            // If no thread can be started, the closure is dropped here, on the caller's stack: there is no alternative.
             let _ = on_deep_stack(depth, move || {
                 drop(body);
                 drop(subplans);
@@ -353,12 +385,13 @@ impl Drop for Execution {
     }
 }
 
-/// Operators that may stand one above another on the caller's own stack.
+/// Maximum depth of operators for the caller's own stack.
 const SHALLOW: usize = 64;
-/// The stack for more: of the planner's most operators each gets 64 KiB. Only what is touched takes memory.
+/// Stack size for deeper plans: 64 KiB per operator at the planner's maximum. Only touched pages take memory.
 const DEEP_STACK_BYTES: usize = 256 << 20;
 
-/// Runs `work` on the caller's stack or, where `depth` operators may recurse too deep for it, on one of its own.
+/// Runs `work` on the caller's stack or, if `depth` operators may recurse too deep for it, on a thread with a larger
+/// one.
 fn on_deep_stack<T: Send>(depth: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if depth <= SHALLOW {
         return work();
@@ -370,7 +403,7 @@ fn on_deep_stack<T: Send>(depth: usize, work: impl FnOnce() -> Result<T> + Send)
             .spawn_scoped(scope, work)
             .map_err(|error| {
                 ExecError::limit(
-                    format!("{SHALLOW} operators without a thread of its own ({error})"),
+                    format!("{SHALLOW} nested operators on the caller's stack, and a thread with a larger stack could not be started ({error})"),
                     "split the statement, or free memory and threads",
                 )
             })?;
@@ -402,17 +435,17 @@ fn kill(cx: &mut Cx<'_>) -> Result<()> {
             ErrorClass::EntityNotFound,
             "QueryNotFound",
             format!(
-                "no query runs under the id given ({}): SHOW QUERIES lists them",
+                "no running query has the id {}: SHOW QUERIES lists them",
                 shown(&id)
             ),
         )),
         None => Err(ExecError::Unsupported(
-            "this database keeps no list of running queries".into(),
+            "this database has no registry of running queries".into(),
         )),
     }
 }
 
-/// The machine's cores, as far as this process may use them.
+/// The number of cores that this process may use.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -424,8 +457,8 @@ fn fresh_seed() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
-/// The estimates that can be compared with the rows an operator gave in all: those of operators that ran once. Below a
-/// limit, which stops them early, only that there were more rows than expected means something.
+/// The estimates that can be compared with the total rows of an operator: those of operators that ran once. Below a
+/// limit, which stops them early, only a higher row count than estimated is significant.
 fn comparable(plan: &Plan) -> Vec<Option<(f64, bool)>> {
     let mut expected = vec![None; plan.operators.len()];
     let isomer_plan::physical::Body::Pipeline(root) = plan.body else {
@@ -441,7 +474,7 @@ fn comparable(plan: &Plan) -> Vec<Option<(f64, bool)>> {
     expected
 }
 
-/// Says so where an estimate was far off.
+/// Reports an estimate that was far off.
 fn missed(expected: Option<(f64, bool)>, rows: u64) -> String {
     let Some((expected, cut)) = expected else {
         return String::new();
@@ -451,9 +484,9 @@ fn missed(expected: Option<(f64, bool)>, rows: u64) -> String {
         return String::new();
     }
     if rows / expected >= 10.0 {
-        format!(" ({:.0} times as many as expected)", rows / expected)
+        format!(" ({:.0} times the estimate)", rows / expected)
     } else if expected / rows >= 10.0 && !cut {
-        format!(" ({:.0} times fewer than expected)", expected / rows)
+        format!(" ({:.0} times fewer than estimated)", expected / rows)
     } else {
         String::new()
     }

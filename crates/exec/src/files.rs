@@ -2,13 +2,13 @@
 //!
 //! | procedure | what it does |
 //! |---|---|
-//! | `file.write(path, content)` | puts a file with this content, in place of one that is there |
-//! | `file.append(path, content)` | writes behind the end of a file, which is made where nothing is |
-//! | `file.createFolder(path)` | makes a folder, and those that it is in, where they are not there |
-//! | `file.move(from, to)` | moves a file, or a folder with all that is in it |
-//! | `file.remove(path)` | removes a file, or a folder that is empty |
-//! | `file.removeAll(path)` | removes a file, or a folder with all that is in it |
-//! | `file.list(folder)` | what a folder holds, by name |
+//! | `file.write(path, content)` | creates or replaces a file with this content |
+//! | `file.append(path, content)` | appends to a file, which is created if the path is free |
+//! | `file.createFolder(path)` | creates a folder and its missing parents |
+//! | `file.move(from, to)` | moves a file, or a folder with its content |
+//! | `file.remove(path)` | removes a file, or an empty folder |
+//! | `file.removeAll(path)` | removes a file, or a folder with its content |
+//! | `file.list(folder)` | the entries of a folder, by name |
 //!
 //! Content is a string or bytes.
 
@@ -26,18 +26,18 @@ use crate::{
     procedure::{Call, Procedure, Registry},
 };
 
-/// Entries of a folder that are read at once.
+/// Folder entries per read.
 const PAGE: usize = 1_024;
 
-/// Adds them.
+/// Registers the procedures.
 pub(crate) fn register(registry: &mut Registry) {
-    for what in What::ALL {
-        let signature = Arc::new(signature(what));
-        registry.add_procedure(Arc::new(FileProcedure { what, signature }));
+    for kind in FileProcedureKind::ALL {
+        let signature = Arc::new(signature(kind));
+        registry.add_procedure(Arc::new(FileProcedure { kind, signature }));
     }
 }
 
-/// A part of a file, where `allow` agrees to hold its bytes.
+/// A part of a file, if `allow` permits to hold its bytes.
 pub(crate) fn part(
     tx: &Transaction,
     file: FileId,
@@ -54,7 +54,7 @@ pub(crate) fn part(
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum FileProcedureKind {
     Write,
     Append,
     CreateFolder,
@@ -64,7 +64,7 @@ enum What {
     List,
 }
 
-impl What {
+impl FileProcedureKind {
     const ALL: [Self; 7] = [
         Self::Write,
         Self::Append,
@@ -89,27 +89,29 @@ impl What {
 }
 
 struct FileProcedure {
-    what: What,
+    kind: FileProcedureKind,
     signature: Arc<ProcedureSignature>,
 }
 
-fn signature(what: What) -> ProcedureSignature {
+fn signature(kind: FileProcedureKind) -> ProcedureSignature {
     let field = |name: &str, kind: Kind| ProcedureField {
         name: name.into(),
         kind,
         nullable: false,
         default: None,
     };
-    let parameters = match what {
-        What::Write | What::Append => {
+    let parameters = match kind {
+        FileProcedureKind::Write | FileProcedureKind::Append => {
             vec![field("path", Kind::String), field("content", Kind::Any)]
         }
-        What::Move => vec![field("from", Kind::String), field("to", Kind::String)],
-        What::List => vec![field("folder", Kind::String)],
-        What::CreateFolder | What::Remove | What::RemoveAll => vec![field("path", Kind::String)],
+        FileProcedureKind::Move => vec![field("from", Kind::String), field("to", Kind::String)],
+        FileProcedureKind::List => vec![field("folder", Kind::String)],
+        FileProcedureKind::CreateFolder
+        | FileProcedureKind::Remove
+        | FileProcedureKind::RemoveAll => vec![field("path", Kind::String)],
     };
-    let (results, mode) = match what {
-        What::List => (
+    let (results, mode) = match kind {
+        FileProcedureKind::List => (
             vec![
                 field("name", Kind::String),
                 field("path", Kind::String),
@@ -123,7 +125,7 @@ fn signature(what: What) -> ProcedureSignature {
         _ => (Vec::new(), ProcedureMode::Write),
     };
     ProcedureSignature {
-        name: what.name().into(),
+        name: kind.name().into(),
         parameters,
         results,
         mode,
@@ -138,12 +140,12 @@ impl Procedure for FileProcedure {
     fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
         let name = &self.signature.name;
         let path = path_of(name, arguments.first())?;
-        match self.what {
-            What::Write => {
+        match self.kind {
+            FileProcedureKind::Write => {
                 let content = content_of(name, arguments.get(1))?;
                 call.transaction().put_file(path, content)?;
             }
-            What::Append => {
+            FileProcedureKind::Append => {
                 let content = content_of(name, arguments.get(1))?;
                 let tx = call.transaction();
                 let file = match tx.file_about(path)? {
@@ -153,14 +155,14 @@ impl Procedure for FileProcedure {
                 let end = tx.file_bytes(file)?;
                 tx.write_file(file, end, content)?;
             }
-            What::CreateFolder => call.transaction().create_folders(path)?,
-            What::Move => {
+            FileProcedureKind::CreateFolder => call.transaction().create_folders(path)?,
+            FileProcedureKind::Move => {
                 let to = path_of(name, arguments.get(1))?;
                 call.transaction().rename_path(path, to)?;
             }
-            What::Remove => call.transaction().remove_path(path)?,
-            What::RemoveAll => drop(call.transaction().remove_all(path)?),
-            What::List => list(path, call)?,
+            FileProcedureKind::Remove => call.transaction().remove_path(path)?,
+            FileProcedureKind::RemoveAll => drop(call.transaction().remove_all(path)?),
+            FileProcedureKind::List => list(path, call)?,
         }
         Ok(())
     }

@@ -1,8 +1,11 @@
-//! Entities get their contents when they leave a query: read in batches, once per distinct entity.
+//! Hydration: entities get their contents when they leave a query, read in batches, once per distinct entity.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use isomer_data::{GraphRead, Transaction};
+use isomer_data::{GraphRead, RelRow, Transaction};
 use isomer_plan::physical::{Op, OpId};
 use isomer_value::{
     Map, Node, NodeContent, NodeId, Path, RelId, Relationship, RelationshipContent, TypeId, Value,
@@ -15,12 +18,14 @@ use crate::{
     context::Cx,
     error::{ExecError, Result},
     result::Rows,
+    value_size::{own_content_bytes, own_relationship_bytes},
 };
 
-/// Turns a chunk of `ProduceResult` into rows.
+/// Turns a chunk of `ProduceResult` into rows. Where there is no room for the contents of all of its entities
+/// ([`ExecError::BatchFull`]), the chunk is as it was.
 pub(crate) fn produce(
     cx: &mut Cx<'_>,
-    mut chunk: Chunk,
+    chunk: &mut Chunk,
     root: OpId,
     rows: &mut Rows,
 ) -> Result<()> {
@@ -30,27 +35,36 @@ pub(crate) fn produce(
     };
     chunk.flatten();
     let len = chunk.len();
+    // All is read before a column is taken.
+    let mut read = Vec::with_capacity(columns.len());
+    for slot in columns {
+        read.push(match chunk.column(*slot) {
+            Some(Column::Nodes(nodes)) => Read::Nodes(whole_nodes(cx, nodes)?),
+            Some(Column::Values(values)) => Read::Contents(Contents::of(cx, values)?),
+            Some(Column::Const(value)) => {
+                Read::Contents(Contents::of(cx, std::slice::from_ref(value))?)
+            }
+            Some(Column::Rels(rels)) => Read::Contents(Contents::of_relationships(cx, rels)?),
+            _ => Read::Contents(None),
+        });
+    }
     let mut filled = Vec::with_capacity(columns.len());
-    // A column is copied only where another column of the result is the same.
+    // A column is copied only if another column of the result uses the same slot.
     let mut uses = vec![0_u32; plan.slots.len()];
     columns.iter().for_each(|slot| uses[slot.index()] += 1);
-    for slot in columns {
+    for (slot, read) in columns.iter().zip(read) {
         uses[slot.index()] -= 1;
-        filled.push(match chunk.column(*slot) {
-            Some(Column::Nodes(nodes)) => whole_nodes(cx, nodes)?,
-            column => {
+        filled.push(match read {
+            Read::Nodes(nodes) => nodes,
+            Read::Contents(contents) => {
                 let column = match uses[slot.index()] {
                     0 => chunk.take(*slot),
-                    _ => column.cloned(),
+                    _ => chunk.column(*slot).cloned(),
                 };
                 let column = column.unwrap_or(Column::Const(Value::Null));
-                let holds_entities = matches!(
-                    column,
-                    Column::Values(_) | Column::Const(_) | Column::Rels(_)
-                );
                 let mut values = column.into_values(len);
-                if holds_entities {
-                    fill(cx, &mut values)?;
+                if let Some(contents) = contents {
+                    values.iter_mut().for_each(|value| contents.place(value));
                 }
                 values
             }
@@ -71,13 +85,21 @@ pub(crate) fn produce(
     Ok(())
 }
 
+/// What was read for a column of the result.
+enum Read {
+    /// All of its values.
+    Nodes(Vec<Value>),
+    /// The contents of the entities in it, where there are some.
+    Contents(Option<Contents>),
+}
+
 /// Nodes with their contents, in the order of the ids; each is read once.
 fn whole_nodes(cx: &mut Cx<'_>, nodes: &[NodeId]) -> Result<Vec<Value>> {
     let make = |id, content: Option<_>| {
         let content = Some(content.unwrap_or_default());
         Value::Node(Arc::new(Node { id, content }))
     };
-    // Often they come in order and each once.
+    // They are often in order and without duplicates.
     if nodes.is_sorted_by(|one, next| one < next) {
         return read_nodes(cx, nodes, make);
     }
@@ -97,32 +119,35 @@ fn whole_nodes(cx: &mut Cx<'_>, nodes: &[NodeId]) -> Result<Vec<Value>> {
     Ok(placed)
 }
 
-/// Below so many records for each thread, starting it costs more than it saves.
+/// Below this number of records per thread, starting a thread costs more than it saves.
 const RECORDS_PER_THREAD: usize = 256;
 
-/// What `make` makes of labels and properties of nodes, whose ids ascend. Many are read by several threads.
+/// Applies `make` to labels and properties of nodes, whose ids ascend. Large batches are read by several threads.
 fn read_nodes<T: Send>(
+    cx: &mut Cx<'_>,
+    ids: &[NodeId],
+    make: impl Fn(NodeId, Option<Arc<NodeContent>>) -> T + Sync,
+) -> Result<Vec<T>> {
+    let room = Room::new(cx);
+    let read = read_in(&room, cx, ids, make);
+    // What was read is counted, also where it was too much for one batch.
+    cx.run.watch.count_computed(room.bytes())?;
+    read
+}
+
+fn read_in<T: Send>(
+    room: &Room,
     cx: &mut Cx<'_>,
     ids: &[NodeId],
     make: impl Fn(NodeId, Option<Arc<NodeContent>>) -> T + Sync,
 ) -> Result<Vec<T>> {
     let threads = (ids.len() / RECORDS_PER_THREAD).min(cx.run.workers);
     let forks: Option<Vec<Transaction>> = (1..threads).map(|_| cx.tx.fork()).collect();
-    let read = |reader: &dyn GraphRead, ids: &[NodeId], made: &mut Vec<T>| -> Result<()> {
-        let mut found = Vec::with_capacity(ids.len());
-        reader.node_contents(ids, &mut found)?;
-        made.extend(
-            ids.iter()
-                .zip(found)
-                .map(|(id, content)| make(*id, content)),
-        );
-        Ok(())
-    };
     let mut made = Vec::with_capacity(ids.len());
     let forks = match forks {
         Some(forks) if !forks.is_empty() => forks,
         _ => {
-            read(&cx.reader(), ids, &mut made)?;
+            room.read(cx.tx, ids, &make, &mut made)?;
             return Ok(made);
         }
     };
@@ -133,13 +158,14 @@ fn read_nodes<T: Send>(
             .into_iter()
             .zip(parts)
             .map(|(fork, part)| {
-                scope.spawn(|| {
-                    let (fork, mut made) = (fork, Vec::with_capacity(part.len()));
-                    read(&fork, part, &mut made).map(|()| made)
+                let make = &make;
+                scope.spawn(move || {
+                    let mut made = Vec::with_capacity(part.len());
+                    room.read(&fork, part, make, &mut made).map(|()| made)
                 })
             })
             .collect();
-        read(&cx.reader(), own, &mut made)?;
+        room.read(cx.tx, own, &make, &mut made)?;
         for helper in helpers {
             match helper.join() {
                 Ok(more) => made.extend(more?),
@@ -150,16 +176,76 @@ fn read_nodes<T: Send>(
     })
 }
 
+/// Bytes of records that are read at once, before they are counted. Smaller batches are not counted, to keep small records
+/// fast.
+const READ_BYTES: usize = 256 << 10;
+
+/// What the records that several threads read may take.
+struct Room {
+    bytes: AtomicUsize,
+    /// More ends the batch early.
+    most: usize,
+}
+
+impl Room {
+    fn new(cx: &Cx<'_>) -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            most: cx.run.watch.computable_bytes(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Reads labels and properties of nodes.
+    fn read<T>(
+        &self,
+        transaction: &Transaction,
+        ids: &[NodeId],
+        make: &impl Fn(NodeId, Option<Arc<NodeContent>>) -> T,
+        made: &mut Vec<T>,
+    ) -> Result<()> {
+        let mut found = Vec::with_capacity(ids.len());
+        let mut rest = ids;
+        loop {
+            transaction.node_contents_within(rest, READ_BYTES, &mut found)?;
+            let is_last = found.len() >= rest.len();
+            // Of the last records, which are small together, only the last one may be large.
+            let counted = match is_last {
+                true => &found[found.len().saturating_sub(1)..],
+                false => &found[..],
+            };
+            let bytes: usize = counted.iter().flatten().map(own_content_bytes).sum();
+            let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            if before > 0 && before.saturating_add(bytes) > self.most {
+                return Err(ExecError::BatchFull);
+            }
+            let (read, later) = rest.split_at(found.len());
+            let read = read.iter().zip(found.drain(..));
+            made.extend(read.map(|(id, content)| make(*id, content)));
+            rest = later;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// About what an entity takes while a result is made, its content aside.
+const ENTITY_BYTES: usize = 128;
+
 /// The entities in some values, and their contents.
 #[derive(Default)]
 struct Contents {
     nodes: FxHashMap<NodeId, Option<Arc<NodeContent>>>,
     rels: FxHashMap<RelId, Option<Arc<RelationshipContent>>>,
-    /// Names for relationships that this statement deleted: they still have their type.
+    /// Contains the names of relationships that this statement deleted: they still have their type.
     type_names: FxHashMap<TypeId, Arc<str>>,
 }
 
-/// Reads the contents of all entities in `values`, those in lists, maps and paths too.
+/// Reads the contents of all entities in `values`, including those in lists, maps and paths.
 pub(crate) fn fill(cx: &mut Cx<'_>, values: &mut [Value]) -> Result<()> {
     if let [Value::Node(node)] = values {
         let id = node.id;
@@ -170,21 +256,39 @@ pub(crate) fn fill(cx: &mut Cx<'_>, values: &mut [Value]) -> Result<()> {
         }));
         return Ok(());
     }
-    let mut contents = Contents::default();
-    for value in values.iter() {
-        contents.note(value);
-    }
-    if contents.nodes.is_empty() && contents.rels.is_empty() {
-        return Ok(());
-    }
-    contents.read(cx)?;
-    for value in values.iter_mut() {
-        contents.place(value);
+    if let Some(contents) = Contents::of(cx, values)? {
+        values.iter_mut().for_each(|value| contents.place(value));
     }
     Ok(())
 }
 
 impl Contents {
+    /// The contents of all entities in `values`, those in lists, maps and paths too; none where there are no entities.
+    fn of(cx: &mut Cx<'_>, values: &[Value]) -> Result<Option<Self>> {
+        let mut contents = Self::default();
+        for value in values {
+            contents.note(value);
+        }
+        contents.filled(cx)
+    }
+
+    /// The contents of relationships.
+    fn of_relationships(cx: &mut Cx<'_>, rels: &[RelRow]) -> Result<Option<Self>> {
+        let mut contents = Self::default();
+        contents.rels.extend(rels.iter().map(|rel| (rel.id, None)));
+        contents.filled(cx)
+    }
+
+    fn filled(mut self, cx: &mut Cx<'_>) -> Result<Option<Self>> {
+        if self.nodes.is_empty() && self.rels.is_empty() {
+            return Ok(None);
+        }
+        let entities = self.nodes.len() + self.rels.len();
+        cx.run.watch.count_computed(entities * ENTITY_BYTES)?;
+        self.read(cx)?;
+        Ok(Some(self))
+    }
+
     fn note(&mut self, value: &Value) {
         match value {
             Value::Node(node) => {
@@ -214,10 +318,16 @@ impl Contents {
             .extend(read_nodes(cx, &ids, |id, content| (id, content))?);
         let mut ids: Vec<RelId> = self.rels.keys().copied().collect();
         ids.sort_unstable();
+        let mut rest = &ids[..];
         let mut found = Vec::with_capacity(ids.len());
-        cx.reader().relationship_contents(&ids, &mut found)?;
-        for (id, content) in ids.into_iter().zip(found) {
-            self.rels.insert(id, content);
+        while !rest.is_empty() {
+            cx.tx
+                .relationship_contents_within(rest, READ_BYTES, &mut found)?;
+            let bytes = found.iter().flatten().map(own_relationship_bytes).sum();
+            cx.run.watch.count_computed(bytes)?;
+            let (read, later) = rest.split_at(found.len());
+            self.rels.extend(read.iter().copied().zip(found.drain(..)));
+            rest = later;
         }
         if self.rels.values().any(Option::is_none) {
             self.type_names = cx.tx.catalog().types().into_iter().collect();

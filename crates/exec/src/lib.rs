@@ -1,13 +1,14 @@
 //! Vectorised operators over transactions and read views.
 //!
-//! [`Execution`] runs a plan of `isomer-plan` in a transaction of `isomer-data`: started once, pulled for rows, resumable
-//! between pulls, on the caller's thread; many records, and the rows below an aggregation over a large scan, by several. What this
-//! crate keeps true:
+//! [`Execution`] runs a plan of `isomer-plan` in a transaction of `isomer-data`: it is started once and pulled for
+//! rows, and can pause between pulls. It runs on the caller's thread, except that several threads read many records of
+//! a result, and compute the rows below an aggregation, a sort or a `DISTINCT` over a large scan. Invariants:
 //! - a failed statement leaves no trace in its transaction;
-//! - a query stays within its [`Limits`] or answers an error that names the limit, and stops within about a thousand rows
-//!   of being cancelled;
-//! - an answer is right or an error: integer overflow, division by zero, wrong types and deleted entities are errors of the
-//!   language's own classes ([`ErrorClass`]), never a silent null.
+//! - a query stays within its [`Limits`] or fails with an error that names the limit, and stops within about a thousand
+//!   rows of being cancelled;
+//! - a result is correct or an error: integer overflow, division by zero, wrong types and deleted entities are errors
+//!   of
+//!   the language's own classes ([`ErrorClass`]), never a silent null.
 
 mod accumulate;
 mod algorithm;
@@ -34,9 +35,11 @@ mod schema;
 mod spill;
 #[cfg(test)]
 mod tests;
+mod value_size;
 
 pub use error::{ErrorClass, ExecError, Result};
 pub use execution::{Execution, Options};
+pub use function::is_component;
 pub use limits::{CancelHandle, Limits, Stop};
 pub use procedure::{Call, Procedure, Registry, ScalarFunction};
 pub use result::{Counters, OperatorProfile, Rows, RunningQueries};

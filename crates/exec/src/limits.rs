@@ -1,4 +1,4 @@
-//! How much a query may take, and how it is stopped.
+//! Limits of a query, and its cancellation.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,13 +18,13 @@ use crate::error::{ExecError, Result};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Longest running time.
+    /// Timeout.
     pub time: Option<Duration>,
-    /// Most bytes held at once by sorts, groups, lists, searches and buffers.
+    /// Maximum bytes held at once by sorts, groups, lists, searches and buffers.
     pub memory_bytes: usize,
-    /// Most rows in the result.
+    /// Maximum number of rows in the result.
     pub rows: Option<u64>,
-    /// Most steps of a variable-length or shortest path that has no upper bound of its own.
+    /// Maximum number of steps of a variable-length or shortest path without an upper bound.
     pub path_steps: u64,
 }
 
@@ -39,28 +39,28 @@ impl Default for Limits {
     }
 }
 
-/// Stops a query from another thread. Clones stop the same query.
+/// Cancels a query from another thread. Clones cancel the same query.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle(Arc<AtomicBool>);
 
 impl CancelHandle {
-    /// A handle that nobody pulled yet.
+    /// A handle in the state "not cancelled".
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the query to stop. It answers [`ExecError::Cancelled`] within about a thousand rows.
+    /// Requests cancellation. The query fails with [`ExecError::Cancelled`] within about a thousand rows.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked to stop.
+    /// Whether cancellation was requested.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// When a query is to stop, for the threads that work for it.
+/// The stop condition of a query, for the threads that work for it.
 #[derive(Clone, Debug)]
 pub struct Stop {
     cancel: CancelHandle,
@@ -69,8 +69,8 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Answers an error when the query was cancelled or its time is over. Reads the clock: call it every few
-    /// milliseconds of work, not every step.
+    /// Fails if the query was cancelled or timed out. Reads the clock: call it every few milliseconds of work, not
+    /// every step.
     pub fn check(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
             return Err(ExecError::Cancelled);
@@ -85,7 +85,7 @@ impl Stop {
     }
 }
 
-/// Keeps watch over the limits while a query runs.
+/// Enforces the limits while a query runs.
 #[derive(Debug)]
 pub(crate) struct Watch {
     limits: Limits,
@@ -94,33 +94,60 @@ pub(crate) struct Watch {
     /// Work units until the clock is read again.
     ticks: u32,
     held_bytes: usize,
-    /// What was last allowed to a thread beside others, which count it too: until it asks again. None for the query's own
-    /// thread, which may be done with it long since.
+    /// Bytes that were last allowed to a worker thread, which the other threads count too, until it asks again. None
+    /// for the query's own thread, because it may have released them long ago.
     allowed: Option<Cell<usize>>,
-    /// What all threads of the query hold.
-    all: Arc<Held>,
+    /// Memory held by all threads of the query.
+    all: Arc<QueryMemory>,
     spilled_bytes: u64,
-    /// What the query has of the budget of all: what is held beyond [`FREE_BYTES`].
+    /// The query's reservation in the shared memory budget: what is held beyond [`FREE_BYTES`].
     reservation: RefCell<Reservation>,
+    /// Bytes of values that were computed for the batches under evaluation and are not held by an operator yet.
+    computed: Cell<usize>,
+    /// Bytes of all values that were computed and counted since the query began, wrapping.
+    computed_ever: Cell<usize>,
+    evaluation: Cell<Evaluation>,
+    /// The most bytes that the values computed for one batch take, unless one row alone takes more.
+    batch_bytes: usize,
 }
 
-/// Room for what is on its way between the threads of a query: who finds none waits.
+/// The bounds of the evaluation of a batch: see [`Watch::begin_evaluation`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evaluation {
+    /// What was computed before it began.
+    start: usize,
+    /// A batch ends early once more than this was computed.
+    end_above: usize,
+    /// Ending this batch or one around it early frees memory once more than this was computed.
+    frees_above: usize,
+}
+
+impl Evaluation {
+    /// Outside of any batch: nothing can end early.
+    const NONE: Self = Self {
+        start: 0,
+        end_above: usize::MAX,
+        frees_above: usize::MAX,
+    };
+}
+
+/// Bytes in flight between the threads of a query; a sender waits while there is no room.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    taken: Mutex<Taken>,
+    taken: Mutex<InFlight>,
     less: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct InFlight {
     bytes: usize,
-    /// Nobody takes what is sent any more.
+    /// The receiver is gone.
     closed: bool,
 }
 
 impl Room {
-    /// Takes `bytes` of at most `most` as soon as they are free; where nothing is taken there is always room. False where
-    /// nobody takes anything any more.
+    /// Takes `bytes` of at most `most` as soon as they are free; if nothing is in flight, there is always room. False
+    /// if the receiver is gone.
     fn enter(&self, bytes: usize, most: usize) -> bool {
         let mut taken = self.taken.lock();
         while !taken.closed && taken.bytes > 0 && taken.bytes.saturating_add(bytes) > most {
@@ -138,36 +165,36 @@ impl Room {
         self.less.notify_all();
     }
 
-    /// Nobody takes anything any more: who waits is sent away.
+    /// The receiver is gone: waiting senders are released.
     pub(crate) fn close(&self) {
         self.taken.lock().closed = true;
         self.less.notify_all();
     }
 }
 
-/// Bytes between two threads of a query.
+/// Bytes in flight between two threads of a query.
 #[derive(Debug)]
-pub(crate) struct OnTheWay {
-    all: Arc<Held>,
+pub(crate) struct InFlightBytes {
+    all: Arc<QueryMemory>,
     room: Arc<Room>,
     bytes: usize,
 }
 
-impl Drop for OnTheWay {
+impl Drop for InFlightBytes {
     fn drop(&mut self) {
         self.all.take(self.bytes);
         self.room.leave(self.bytes);
     }
 }
 
-/// What the threads of a query hold together.
+/// Memory held by the threads of a query together.
 #[derive(Debug, Default)]
-struct Held {
+struct QueryMemory {
     bytes: AtomicUsize,
     peak: AtomicUsize,
 }
 
-impl Held {
+impl QueryMemory {
     fn add(&self, bytes: usize) {
         let now = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(now, Ordering::Relaxed);
@@ -182,16 +209,28 @@ impl Held {
     }
 }
 
-/// A query holds so much without asking the budget of all: small ones never touch it.
+/// A query holds this much without a reservation in the shared budget: small queries never touch it.
 const FREE_BYTES: usize = 256 << 10;
 
-/// Others give way to a query that can spill until it has this much.
+/// Caches are evicted for a query that can spill only until it holds this much.
 const WORKING_BYTES: usize = 4 << 20;
 
-/// The part of a query's memory that may be on its way between its threads.
-const WAY_SHARE: usize = 8;
+/// The values of a batch take at most this part of the query's memory and, of the whole budget, [`BATCH_SHARE_OF_BUDGET`],
+const BATCH_SHARE: usize = 16;
+const BATCH_SHARE_OF_BUDGET: usize = 64;
+/// but may take at least and at most so much.
+const BATCH_BYTES: (usize, usize) = (64 << 10, 8 << 20);
 
-/// The clock is read once per so many rows or steps.
+/// Batches of the budget that operators which can spill leave to evaluation.
+const SPARE_BATCHES: usize = 8;
+
+/// Computed bytes between two comparisons with the limits.
+const COMPUTED_STEP: usize = 32 << 10;
+
+/// Maximum bytes in flight between the threads, as a fraction of a query's memory.
+const IN_FLIGHT_SHARE: usize = 8;
+
+/// The clock is read once per this number of rows or steps.
 const TICKS: u32 = 1024;
 
 impl Watch {
@@ -199,6 +238,9 @@ impl Watch {
         let deadline = limits
             .time
             .and_then(|time| Instant::now().checked_add(time));
+        let share = (limits.memory_bytes / BATCH_SHARE)
+            .min(memory.total_bytes() / BATCH_SHARE_OF_BUDGET)
+            .clamp(BATCH_BYTES.0, BATCH_BYTES.1);
         Self {
             limits,
             cancel,
@@ -209,10 +251,15 @@ impl Watch {
             all: Arc::default(),
             spilled_bytes: 0,
             reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
+            computed: Cell::new(0),
+            computed_ever: Cell::new(0),
+            evaluation: Cell::new(Evaluation::NONE),
+            batch_bytes: share,
         }
     }
 
-    /// The watch of a thread that works for the same query: the same deadline and handle, and one count of what all hold.
+    /// The watch of a thread that works for the same query: it shares the deadline, the cancel handle and the memory
+    /// count.
     pub(crate) fn fork(&self, memory: &Memory) -> Self {
         Self {
             limits: self.limits.clone(),
@@ -224,6 +271,10 @@ impl Watch {
             allowed: Some(Cell::new(0)),
             spilled_bytes: 0,
             reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
+            computed: Cell::new(0),
+            computed_ever: Cell::new(0),
+            evaluation: Cell::new(Evaluation::NONE),
+            batch_bytes: self.batch_bytes,
         }
     }
 
@@ -231,7 +282,7 @@ impl Watch {
         &self.limits
     }
 
-    /// Counts `units` rows or steps; looks at the clock and the handle now and then.
+    /// Counts `units` rows or steps; checks the clock and the cancel handle periodically.
     #[inline]
     pub(crate) fn tick(&mut self, units: usize) -> Result<()> {
         match u32::try_from(units)
@@ -242,17 +293,17 @@ impl Watch {
                 self.ticks = rest;
                 Ok(())
             }
-            None => self.look(),
+            None => self.check_now(),
         }
     }
 
-    /// Looks at the clock and the handle.
-    pub(crate) fn look(&mut self) -> Result<()> {
+    /// Checks the clock and the cancel handle.
+    pub(crate) fn check_now(&mut self) -> Result<()> {
         self.ticks = TICKS;
         self.check()
     }
 
-    /// As [`Watch::look`], without counting.
+    /// Like [`Watch::check`], without resetting the count of units.
     pub(crate) fn check(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
             return Err(ExecError::Cancelled);
@@ -266,7 +317,7 @@ impl Watch {
         }
     }
 
-    /// When to stop, for other threads.
+    /// The stop condition, for other threads.
     pub(crate) fn stop(&self) -> Stop {
         Stop {
             cancel: self.cancel.clone(),
@@ -284,36 +335,36 @@ impl Watch {
         Ok(())
     }
 
-    /// Holds `bytes` that go from one thread to another, until what is answered is dropped. Waits while much is on its way,
-    /// so that the one that takes them has room to work; none where nobody takes them any more.
-    pub(crate) fn on_the_way(&self, bytes: usize, room: &Arc<Room>) -> Option<OnTheWay> {
+    /// Holds `bytes` that are passed from one thread to another, until the returned guard is dropped. Waits while too
+    /// many bytes are in flight, so that the receiver has room to work; none if the receiver is gone.
+    pub(crate) fn hold_in_flight(&self, bytes: usize, room: &Arc<Room>) -> Option<InFlightBytes> {
         self.forget_allowed();
-        // One thread has its rows at hand without asking: several do so one at a time where there is no more memory.
+        // A single thread holds its current rows without a reservation: if memory is short, several threads take turns.
         let held = self.held_bytes.saturating_add(bytes);
         let most = match self.reserve(held, held <= WORKING_BYTES) {
-            Ok(()) => self.limits.memory_bytes / WAY_SHARE,
+            Ok(()) => self.limits.memory_bytes / IN_FLIGHT_SHARE,
             Err(_) => 0,
         };
         if !room.enter(bytes, most) {
             return None;
         }
         self.all.add(bytes);
-        Some(OnTheWay {
+        Some(InFlightBytes {
             all: self.all.clone(),
             room: room.clone(),
             bytes,
         })
     }
 
-    /// What was allowed is not there any more, or is held.
+    /// What was allowed before has been released, or is counted as held.
     fn forget_allowed(&self) {
         if let Some(allowed) = &self.allowed {
             self.all.take(allowed.take());
         }
     }
 
-    /// As [`Watch::hold`], for those who can spill instead: false, and nothing is held, where the query would hold more
-    /// than half of its limit, or where others would have to give way beyond what is needed to work at all.
+    /// Like [`Watch::hold`], for operators that can spill instead: returns false, and holds nothing, if the query would
+    /// exceed half of its limit, or if caches would have to be evicted beyond the minimum that the query needs to work.
     pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
         self.forget_allowed();
         let held = self.held_bytes.saturating_add(bytes);
@@ -322,12 +373,23 @@ impl Watch {
         {
             return false;
         }
+        // The rows that come next are computed in what is left.
+        if held > WORKING_BYTES {
+            let mut reservation = self.reservation.borrow_mut();
+            let spare = reservation.memory().free_bytes();
+            if spare < SPARE_BATCHES * self.batch_bytes {
+                let needed = self.held_bytes.saturating_sub(FREE_BYTES);
+                let taken = reservation.bytes().saturating_sub(needed);
+                reservation.shrink(taken);
+                return false;
+            }
+        }
         self.held_bytes = held;
         self.all.add(bytes);
         true
     }
 
-    /// Gives back what was held.
+    /// Releases memory.
     pub(crate) fn release(&mut self, bytes: usize) {
         let bytes = bytes.min(self.held_bytes);
         self.held_bytes -= bytes;
@@ -337,7 +399,7 @@ impl Watch {
         reservation.shrink(reservation.bytes().saturating_sub(needed));
     }
 
-    /// Refuses `bytes` where they do not fit into the memory limit, or the budget of all, beside what is held.
+    /// Refuses `bytes` if they do not fit into the memory limit, or the shared budget, in addition to what is held.
     pub(crate) fn allow(&self, bytes: usize) -> Result<()> {
         self.forget_allowed();
         if bytes > self.limits.memory_bytes.saturating_sub(self.all.bytes()) {
@@ -347,12 +409,7 @@ impl Watch {
             ));
         }
         self.reserve(self.held_bytes + bytes, true)
-            .map_err(|over| {
-                ExecError::limit(
-                    format!("memory for all queries together ({over})"),
-                    "run fewer at once, read it in parts, or raise the memory option",
-                )
-            })?;
+            .map_err(|over| over_budget(&over))?;
         if let Some(allowed) = &self.allowed {
             allowed.set(bytes);
             self.all.add(bytes);
@@ -360,7 +417,106 @@ impl Watch {
         Ok(())
     }
 
-    /// Makes the reservation cover so many bytes.
+    /// Begins the evaluation of a batch. Where `can_end_early`, [`ExecError::BatchFull`] asks for fewer rows at once as soon as
+    /// what is computed takes more than its share. Returns the evaluation around it, for [`Watch::end_evaluation`].
+    pub(crate) fn begin_evaluation(&self, can_end_early: bool) -> Evaluation {
+        let start = self.computed.get();
+        let around = self.evaluation.get();
+        self.evaluation.set(Evaluation {
+            start,
+            end_above: match can_end_early {
+                true => start.saturating_add(self.batch_bytes),
+                false => usize::MAX,
+            },
+            frees_above: match can_end_early {
+                true => start.min(around.frees_above),
+                false => around.frees_above,
+            },
+        });
+        around
+    }
+
+    /// Ends it; returns the bytes that were computed in it and kept.
+    pub(crate) fn end_evaluation(&self, around: Evaluation) -> usize {
+        let start = self.evaluation.replace(around).start;
+        self.computed.replace(start).saturating_sub(start)
+    }
+
+    /// The evaluation does not end early any more: what it computed is used from here on.
+    pub(crate) fn use_computed(&self) {
+        let evaluation = self.evaluation.get();
+        self.evaluation.set(Evaluation {
+            end_above: usize::MAX,
+            frees_above: usize::MAX,
+            ..evaluation
+        });
+    }
+
+    /// What the batch under evaluation has computed is used up.
+    pub(crate) fn forget_computed(&mut self) {
+        let start = self.evaluation.get().start;
+        if self.computed.replace(start) >= start + COMPUTED_STEP {
+            self.release(0);
+        }
+    }
+
+    /// Bytes of the values computed so far for the batches under evaluation.
+    pub(crate) fn computed_bytes(&self) -> usize {
+        self.computed.get()
+    }
+
+    /// Bytes of all values that were computed and counted since the query began, wrapping.
+    pub(crate) fn computed_ever(&self) -> usize {
+        self.computed_ever.get()
+    }
+
+    /// Resets the count of computed bytes to an earlier value, when the values computed since are dropped.
+    pub(crate) fn set_computed(&self, bytes: usize) {
+        self.computed.set(bytes);
+    }
+
+    /// What may be computed for the batch under evaluation before it ends early.
+    pub(crate) fn computable_bytes(&self) -> usize {
+        let end = self.evaluation.get().end_above;
+        end.saturating_sub(self.computed.get())
+    }
+
+    /// The most bytes that the values of a batch should take.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        self.batch_bytes
+    }
+
+    /// Counts a value that was computed and stays until its batch is used.
+    #[inline]
+    pub(crate) fn count_computed(&self, bytes: usize) -> Result<()> {
+        let before = self.computed.get();
+        let now = before.saturating_add(bytes);
+        self.computed.set(now);
+        self.computed_ever
+            .set(self.computed_ever.get().wrapping_add(bytes));
+        if before / COMPUTED_STEP == now / COMPUTED_STEP {
+            return Ok(());
+        }
+        self.allow_computing(0)
+    }
+
+    /// Refuses `bytes` for a value that is about to be computed if they do not fit in addition to what is computed and
+    /// held: with [`ExecError::BatchFull`] if fewer rows at once would help.
+    pub(crate) fn allow_computing(&self, bytes: usize) -> Result<()> {
+        let computed = self.computed.get();
+        let evaluation = self.evaluation.get();
+        if computed > evaluation.end_above {
+            return Err(ExecError::BatchFull);
+        }
+        match self.allow(computed.saturating_add(bytes)) {
+            Err(ExecError::Limit { .. }) if computed > evaluation.frees_above => {
+                Err(ExecError::BatchFull)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Adjusts the reservation to cover this number of bytes.
     fn reserve(&self, bytes: usize, others_give_way: bool) -> Result<(), OverBudget> {
         let needed = bytes.saturating_sub(FREE_BYTES);
         if needed == 0 {
@@ -375,12 +531,12 @@ impl Watch {
         }
     }
 
-    /// Counts what went to disk.
+    /// Counts bytes spilled to disk.
     pub(crate) fn count_spilled(&mut self, bytes: u64) {
         self.spilled_bytes += bytes;
     }
 
-    /// Bytes that went to disk so far.
+    /// Bytes spilled to disk so far.
     pub(crate) fn spilled_bytes(&self) -> u64 {
         self.spilled_bytes
     }
@@ -390,10 +546,18 @@ impl Watch {
         self.held_bytes
     }
 
-    /// Most bytes held at once so far.
+    /// Peak of the bytes held.
     pub(crate) fn peak_bytes(&self) -> usize {
         self.all.peak.load(Ordering::Relaxed)
     }
+}
+
+/// The error where the budget has no room.
+pub(crate) fn over_budget(over: &OverBudget) -> ExecError {
+    ExecError::limit(
+        format!("memory for all queries together ({over})"),
+        "run fewer at once, read it in parts, or raise the memory option",
+    )
 }
 
 impl Drop for Watch {
@@ -443,6 +607,45 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_ends_early_where_what_is_computed_takes_its_share_or_does_not_fit() {
+        let memory = Memory::new(16 << 20);
+        let mut watch = Watch::new(Limits::default(), CancelHandle::new(), &memory);
+        let share = watch.batch_bytes();
+        assert_eq!(share, 256 << 10);
+        let around = watch.begin_evaluation(true);
+        watch.count_computed(share).unwrap();
+        // The value that goes beyond it is still computed, the next one is not.
+        watch.allow_computing(share).unwrap();
+        assert!(matches!(
+            watch.count_computed(share),
+            Err(ExecError::BatchFull)
+        ));
+        assert_eq!(watch.end_evaluation(around), 2 * share);
+        // A single row has what the limits give, and is refused by their names.
+        let around = watch.begin_evaluation(false);
+        watch.count_computed(8 << 20).unwrap();
+        assert!(memory.used_bytes() >= 7 << 20);
+        let error = watch.allow_computing(9 << 20).unwrap_err();
+        assert!(error.to_string().contains("raise the memory option"));
+        // Within a batch that can end early that is what helps.
+        assert_eq!(watch.end_evaluation(around), 8 << 20);
+        let outer = watch.begin_evaluation(true);
+        watch.count_computed(share).unwrap();
+        let inner = watch.begin_evaluation(false);
+        let full = watch.allow_computing(20 << 20);
+        assert!(matches!(full, Err(ExecError::BatchFull)));
+        watch.use_computed();
+        let refused = watch.allow_computing(20 << 20);
+        assert!(matches!(refused, Err(ExecError::Limit { .. })));
+        watch.end_evaluation(inner);
+        watch.end_evaluation(outer);
+        watch.release(0);
+        assert_eq!(watch.computed_bytes(), 0);
+        drop(watch);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
     fn threads_of_one_query_share_its_limit() {
         let limits = Limits {
             memory_bytes: 1000,
@@ -463,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_to_threads_is_added_up() {
+    fn allowed_bytes_of_threads_are_added_up() {
         let limits = Limits {
             memory_bytes: 1000,
             ..Limits::default()
@@ -473,20 +676,20 @@ mod tests {
         let (mut one, other) = (own.fork(&memory), own.fork(&memory));
         one.allow(600).unwrap();
         assert!(other.allow(500).is_err() && own.hold(500).is_err());
-        // Asking again is not asking for more.
+        // Asking again does not add up.
         one.allow(700).unwrap();
         one.allow(300).unwrap();
         one.hold(300).unwrap();
         other.allow(700).unwrap();
         drop(other);
-        let waiting = one.on_the_way(600, &Arc::default()).unwrap();
+        let waiting = one.hold_in_flight(600, &Arc::default()).unwrap();
         assert!(own.hold(200).is_err());
         drop((waiting, one));
         own.hold(1000).unwrap();
     }
 
     #[test]
-    fn who_finds_no_room_waits_for_it_and_does_not_fail() {
+    fn a_sender_without_room_waits_instead_of_failing() {
         let limits = Limits {
             memory_bytes: 800,
             ..Limits::default()
@@ -494,23 +697,23 @@ mod tests {
         let memory = Memory::new(0);
         let own = Watch::new(limits, CancelHandle::new(), &memory);
         let room = Arc::<Room>::default();
-        // More than there is: one always may. Then an eighth.
-        let first = own.fork(&memory).on_the_way(900, &room).unwrap();
+        // More than the limit: a single sender is always admitted. Then an eighth.
+        let first = own.fork(&memory).hold_in_flight(900, &room).unwrap();
         std::thread::scope(|scope| {
             let others: Vec<_> = [60, 30, 70]
                 .map(|bytes| {
                     let (other, room) = (own.fork(&memory), &room);
-                    scope.spawn(move || other.on_the_way(bytes, room).map(|way| way.bytes))
+                    scope.spawn(move || other.hold_in_flight(bytes, room).map(|way| way.bytes))
                 })
                 .into();
             drop(first);
             let bytes: Vec<_> = others.into_iter().map(|one| one.join().unwrap()).collect();
             assert_eq!(bytes, [Some(60), Some(30), Some(70)]);
         });
-        let _first = own.fork(&memory).on_the_way(60, &room).unwrap();
+        let _first = own.fork(&memory).hold_in_flight(60, &room).unwrap();
         std::thread::scope(|scope| {
             let (other, room) = (own.fork(&memory), &room);
-            let other = scope.spawn(move || other.on_the_way(60, room).is_none());
+            let other = scope.spawn(move || other.hold_in_flight(60, room).is_none());
             room.close();
             assert!(other.join().unwrap());
         });
@@ -518,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_spill_leaves_half_to_others() {
+    fn an_operator_that_can_spill_leaves_half_of_the_memory() {
         let limits = Limits {
             memory_bytes: 1000,
             ..Limits::default()

@@ -1,4 +1,4 @@
-//! The fast lane of point reads: one record by its key, no pipeline.
+//! Fast path of point reads: one record by its key, without a pipeline.
 
 use isomer_plan::{expr::Expr, physical::Body};
 

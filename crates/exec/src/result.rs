@@ -1,4 +1,4 @@
-//! What comes out of an execution beside errors: rows, counters, figures per operator.
+//! Results of an execution: rows, counters, operator profiles.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Rows {
         self.width
     }
 
-    /// Row number `at`.
+    /// The row at index `at`.
     pub fn row(&self, at: usize) -> &[Value] {
         &self.values[at * self.width..(at + 1) * self.width]
     }
@@ -48,13 +48,13 @@ impl Rows {
         self.values
     }
 
-    /// All values, row after row; it is empty afterwards.
+    /// All values, row after row; leaves the batch empty.
     pub fn take_values(&mut self) -> Vec<Value> {
         self.count = 0;
         std::mem::take(&mut self.values)
     }
 
-    /// Empties it and keeps its buffer.
+    /// Clears it and keeps its buffer.
     pub fn clear(&mut self) {
         self.count = 0;
         self.values.clear();
@@ -85,11 +85,11 @@ pub struct Counters {
     pub nodes_deleted: u64,
     /// Relationships created.
     pub relationships_created: u64,
-    /// Relationships deleted, those that went with a detached node included.
+    /// Relationships deleted, including those of detached nodes.
     pub relationships_deleted: u64,
-    /// Properties set or removed, those of created entities included.
+    /// Properties set or removed, including those of created entities.
     pub properties_set: u64,
-    /// Labels added to nodes, those of created nodes included.
+    /// Labels added to nodes, including those of created nodes.
     pub labels_added: u64,
     /// Labels removed from nodes.
     pub labels_removed: u64,
@@ -113,7 +113,24 @@ impl Counters {
         *self == Self::default()
     }
 
-    /// Names and numbers of what was changed, for people.
+    /// Adds the counts of another statement.
+    pub fn add(&mut self, other: &Self) {
+        self.nodes_created += other.nodes_created;
+        self.nodes_deleted += other.nodes_deleted;
+        self.relationships_created += other.relationships_created;
+        self.relationships_deleted += other.relationships_deleted;
+        self.properties_set += other.properties_set;
+        self.labels_added += other.labels_added;
+        self.labels_removed += other.labels_removed;
+        self.bucket_puts += other.bucket_puts;
+        self.bucket_deletes += other.bucket_deletes;
+        self.indexes_added += other.indexes_added;
+        self.indexes_removed += other.indexes_removed;
+        self.constraints_added += other.constraints_added;
+        self.constraints_removed += other.constraints_removed;
+    }
+
+    /// Names and numbers of the changes, for display.
     pub fn changes(&self) -> Vec<(&'static str, u64)> {
         [
             ("nodes created", self.nodes_created),
@@ -136,22 +153,22 @@ impl Counters {
     }
 }
 
-/// What one operator did, for `PROFILE`.
+/// The profile of one operator, for `PROFILE`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperatorProfile {
-    /// Rows it gave.
+    /// Rows returned.
     pub rows: u64,
-    /// Times it was asked for rows.
+    /// Number of pulls.
     pub calls: u64,
-    /// Time in it and in what it pulls from.
+    /// Time in the operator and its inputs.
     pub time: Duration,
-    /// Most bytes that it held itself when it returned, what it pulls from aside.
+    /// Peak of the operator's own bytes when it returned, without its inputs.
     pub memory_bytes: u64,
     /// Whether a read view answered it.
     pub from_view: bool,
-    /// Bytes that it wrote to disk because they did not fit into memory.
+    /// Bytes spilled to disk.
     pub spilled_bytes: u64,
-    /// Bytes held and spilled by it and all below it.
+    /// Bytes held and spilled by the operator and all below it.
     pub(crate) tree_held_bytes: i64,
     pub(crate) tree_spilled_bytes: u64,
 }
@@ -173,11 +190,11 @@ impl OperatorProfile {
     }
 }
 
-/// Who knows what runs: answers `SHOW QUERIES` and `KILL QUERY`.
+/// The registry of running queries: provides `SHOW QUERIES` and `KILL QUERY`.
 pub trait RunningQueries: Send + Sync {
     /// One row per running query: id, text, elapsed milliseconds, rows, bytes of memory.
     fn list(&self) -> Vec<[Value; 5]>;
-    /// Cancels the query with this id; false where none runs under it.
+    /// Cancels the query with this id; false if there is none.
     fn kill(&self, _id: &Value) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Commands on the schema, in the words of the data layer.
+//! Schema commands, mapped to the data layer.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -35,7 +35,7 @@ pub(crate) fn change(cx: &mut Cx<'_>) -> Result<()> {
     for change in changes(command)? {
         let mut stopped = None;
         let outcome = cx.tx.change_schema_while(change, &mut || {
-            stopped = cx.run.watch.look().err();
+            stopped = cx.run.watch.check_now().err();
             stopped.is_none()
         });
         if let Some(stopped) = stopped {
@@ -102,7 +102,8 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
                 })
             };
             let name = name.as_ref().map(|name| name.to_string());
-            // With several properties a constraint of one property each: only the first bears the name given.
+            // A constraint over several properties becomes one constraint per property: only the first has the given
+            // name.
             let numbered = |at: usize| {
                 name.as_ref().map(|name| {
                     if at == 0 {
@@ -112,36 +113,20 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
                     }
                 })
             };
-            let unique = || {
-                constraint(
-                    name.clone(),
-                    ConstraintKind::Unique { index: IndexId(0) },
-                    whole_fields(paths),
-                )
-            };
-            let required = |from: usize| {
-                paths
+            let indexed = |kind| constraint(name.clone(), kind, whole_fields(paths));
+            // The index's number is not assigned yet.
+            let index = IndexId(0);
+            match requirement {
+                Requirement::Unique => vec![indexed(ConstraintKind::Unique { index })?],
+                Requirement::Key => vec![indexed(ConstraintKind::Key { index })?],
+                Requirement::NotNull => paths
                     .iter()
                     .enumerate()
                     .map(|(at, path)| {
-                        constraint(
-                            numbered(at + from),
-                            ConstraintKind::Required {
-                                path: field_path(path),
-                            },
-                            Vec::new(),
-                        )
+                        let path = field_path(path);
+                        constraint(numbered(at), ConstraintKind::Required { path }, Vec::new())
                     })
-                    .collect::<Result<Vec<_>>>()
-            };
-            match requirement {
-                Requirement::Unique => vec![unique()?],
-                Requirement::NotNull => required(0)?,
-                Requirement::Key => {
-                    let mut all = vec![unique()?];
-                    all.extend(required(1)?);
-                    all
-                }
+                    .collect::<Result<Vec<_>>>()?,
                 Requirement::Check {
                     rules: Some(rules), ..
                 } => {
@@ -220,7 +205,7 @@ fn label(target: &SchemaTarget) -> Result<String> {
     }
 }
 
-/// The check that keeps a rule.
+/// The check that enforces a rule.
 fn check(rule: &Rule) -> Check {
     match rule {
         Rule::OneOf(values) => Check::OneOf(values.clone()),
@@ -238,7 +223,7 @@ fn check(rule: &Rule) -> Check {
         }
         Rule::Size(op, bound) => {
             let at_least = |bound: i64| Some(u64::try_from(bound).unwrap_or(0));
-            // Below zero there is no size: the maximum 0 with the minimum 1 refuses all.
+            // A size cannot be negative: the maximum 0 with the minimum 1 refuses everything.
             let at_most = |bound: i64| match u64::try_from(bound) {
                 Ok(bound) => (None, Some(bound)),
                 Err(_) => (Some(1), Some(0)),
@@ -275,7 +260,7 @@ fn whole_fields(paths: &[PropertyPath]) -> Vec<IndexField> {
 fn indexed_field(path: &IndexedPath) -> Result<IndexField> {
     match path.elements_after {
         Some(names) if names != path.names.len() => Err(ExecError::Unsupported(format!(
-            "an index over fields inside list elements (`{}[]…`) is not available in this version: index the list's elements, or put the field beside it",
+            "an index over fields inside list elements (`{}[]…`) is not available in this version: index the list's elements, or store the field outside of the list",
             path.names[..names.min(path.names.len())].join(".")
         ))),
         each => Ok(IndexField {

@@ -1,4 +1,4 @@
-//! Where a plan grows: operators, slots, names and parameters, all numbered as they come.
+//! The arena in which a plan is built: operators, slots, names and parameters, numbered in order of creation.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Interner {
     }
 }
 
-/// The growing plan.
+/// A plan under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     pub operators: Vec<Operator>,
@@ -40,15 +40,17 @@ pub(crate) struct Arena {
     properties: Interner,
     parameters: Interner,
     registered: Interner,
-    /// Roots of sub-plans in expressions, and the slots that the expression reads of their rows.
+    /// Roots of sub-plans in expressions, and the slots of their rows that the expression reads.
     pub subplans: Vec<(OpId, Vec<SlotId>)>,
-    /// Leaves on the right side of an apply, and the operator whose rows they repeat.
+    /// Leaves on the right side of an apply, and the operator whose rows they return.
     pub outer_of: FxHashMap<OpId, OpId>,
-    /// Whether rules that only make plans better are left out.
+    /// Whether the statement changes data: while it runs, nodes may violate constraints that are checked at its end.
+    pub updates: bool,
+    /// Whether optional optimiser rules are disabled.
     pub plain: bool,
-    /// Parameters whose plan may depend on their value: see [`Plan::skewed`](crate::Plan::skewed).
+    /// Parameters whose best plan may depend on their value: see [`Plan::skewed`](crate::Plan::skewed).
     pub skewed: RefCell<Vec<(ParamId, Vec<Value>)>>,
-    /// Whether rows are grouped before they are multiplied wherever that is right, not only where it pays.
+    /// Whether eager aggregation is applied wherever it is correct, even if it does not pay.
     pub group_always: bool,
 }
 

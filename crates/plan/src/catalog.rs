@@ -1,4 +1,5 @@
-//! What the planner asks about a database. Filled by the layers above; [`MockCatalog`] serves tests.
+//! The interface through which the planner reads a database's catalog and statistics. Implemented by the layers above;
+//! [`MockCatalog`] serves tests.
 
 use std::sync::Arc;
 
@@ -8,10 +9,10 @@ use rustc_hash::FxHashMap;
 use crate::expr::Kind;
 use crate::schema::PropertyPath;
 
-/// The planner's view of one database at one moment.
+/// The planner's view of one database at one version.
 pub trait Catalog {
-    /// Changes with every change of indexes, constraints, procedures and functions. (Not with new names or counts:
-    /// plans stay right then, and merely age.)
+    /// Changes with every change of indexes, constraints, procedures and functions. New names and counts do not change
+    /// it: plans stay correct then, but their estimates become outdated.
     fn schema_version(&self) -> u64;
 
     /// The number of a label, if some record ever had it.
@@ -21,17 +22,17 @@ pub trait Catalog {
     /// The number of a property name, if some record ever had it.
     fn property(&self, name: &str) -> Option<PropId>;
 
-    /// Roughly how many nodes there are with a label, or at all.
+    /// Estimated number of nodes with a label, or of all nodes.
     fn node_count(&self, label: Option<LabelId>) -> u64;
-    /// Roughly how many relationships there are of a type, or at all.
+    /// Estimated number of relationships of a type, or of all relationships.
     fn relationship_count(&self, rel_type: Option<TypeId>) -> u64;
 
-    /// About how many nodes carry both labels, where that is known.
+    /// Estimated number of nodes with both labels, if known.
     fn nodes_with_both(&self, _a: LabelId, _b: LabelId) -> Option<u64> {
         None
     }
-    /// About how many relationships of a type start at a node of one label (any where absent) and end at one of another,
-    /// where that is known.
+    /// Estimated number of relationships of a type that start at a node of one label (any if absent) and end at one of
+    /// another, if known.
     fn relationships_between(
         &self,
         _rel_type: TypeId,
@@ -40,26 +41,26 @@ pub trait Catalog {
     ) -> Option<u64> {
         None
     }
-    /// How the values of a property are spread over a label's nodes, where that is known.
+    /// Statistics on the values of a property over a label's nodes, if known.
     fn values(&self, _label: LabelId, _path: &[&str]) -> Option<Arc<ValueFacts>> {
         None
     }
-    /// How the entries of an index are spread, where that is known.
+    /// Statistics on the entries of an index, if known.
     fn index_facts(&self, _index: IndexId) -> Option<Arc<IndexFacts>> {
         None
     }
 
-    /// Whether some record holds this property as a convergent field: its values are then looked into without loading them.
+    /// Whether some record holds this property as a convergent field: it is then queried without loading its value.
     fn is_convergent(&self, _property: &str) -> bool {
         false
     }
 
-    /// Whether a constraint demands a value at a path of every node of a label.
+    /// Whether a constraint requires a value at a path of every node of a label.
     fn is_required(&self, _label: LabelId, _path: &[Arc<str>]) -> bool {
         false
     }
 
-    /// The usable indexes of a label, without the one on `_key`, which every label has.
+    /// The usable indexes of a label, except the index on `_key` that every label has.
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo>;
 
     /// A procedure by its full name, in any case of letters.
@@ -81,7 +82,7 @@ pub trait Catalog {
     }
 }
 
-/// An index that may answer lookups.
+/// An index that the planner may use.
 #[derive(Clone, Debug)]
 pub struct IndexInfo {
     /// Its number.
@@ -92,13 +93,13 @@ pub struct IndexInfo {
     pub paths: Vec<PropertyPath>,
     /// At most one node per combination of values.
     pub unique: bool,
-    /// Each element of a list has an entry: answers `value IN n.path` only.
+    /// An entry per list element: only answers `value IN n.path`.
     pub each_element: bool,
-    /// Roughly how many distinct keys it holds, where known.
+    /// Estimated number of distinct keys, if known.
     pub distinct_keys: Option<u64>,
 }
 
-/// How values are spread over the nodes of a label. All numbers are of nodes, and none is exact.
+/// Statistics on a property over the nodes of a label. All numbers count nodes, and all are estimates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueFacts {
     /// How many nodes the label has.
@@ -109,11 +110,12 @@ pub struct ValueFacts {
     pub distinct: f64,
     /// The most common values with how many nodes have each.
     pub common: Vec<(Value, f64)>,
-    /// Values that cut all of them, in their order, into parts of equal size; the smallest first, the largest last.
+    /// Equi-depth histogram: values that cut the others, in their order, into parts of equal size; the smallest first,
+    /// the greatest last.
     pub bounds: Vec<Value>,
 }
 
-/// How the entries of an index are spread.
+/// Statistics on the entries of an index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IndexFacts {
     /// How many entries it has.
@@ -131,7 +133,7 @@ pub enum ProcedureMode {
     Write,
     /// Changes the schema.
     Schema,
-    /// Looks at or changes the server.
+    /// Reads or changes the server.
     Admin,
 }
 
@@ -148,7 +150,7 @@ pub struct ProcedureField {
     pub default: Option<Value>,
 }
 
-/// What a procedure takes and gives.
+/// The signature of a procedure.
 #[derive(Clone, Debug)]
 pub struct ProcedureSignature {
     /// The full name: `kv.scan`.
@@ -161,7 +163,7 @@ pub struct ProcedureSignature {
     pub mode: ProcedureMode,
 }
 
-/// What a registered function takes and gives.
+/// The signature of a registered function.
 #[derive(Clone, Debug)]
 pub struct FunctionSignature {
     /// The full name.
@@ -238,7 +240,7 @@ impl MockCatalog {
         self
     }
 
-    /// With so many nodes that carry both of two labels declared before, each of which counts them already.
+    /// With this many nodes that carry both of two labels declared before, each of which counts them already.
     pub fn with_both(mut self, a: &str, b: &str, count: u64) -> Self {
         let (a, b) = (
             self.label(a).expect("the label was declared"),
@@ -249,8 +251,8 @@ impl MockCatalog {
         self
     }
 
-    /// With so many relationships of a type declared before from nodes of one label to nodes of another; those of other
-    /// pairs of labels are none from now on.
+    /// With this many relationships of a type declared before from nodes of one label to nodes of another; from now on,
+    /// other pairs of labels have zero.
     pub fn with_ends(mut self, rel_type: &str, from: &str, to: &str, count: u64) -> Self {
         let rel_type = self
             .relationship_type(rel_type)

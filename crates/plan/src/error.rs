@@ -1,4 +1,4 @@
-//! What can be wrong with a statement before it runs.
+//! Errors in a statement that are found before it runs.
 
 use std::fmt;
 
@@ -7,26 +7,26 @@ use isomer_cypher::Span;
 /// The classes of errors, as openCypher names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The statement says something that the language does not allow.
+    /// The statement contains something that the language does not allow.
     SyntaxError,
-    /// It is allowed but makes no sense.
+    /// It is allowed but meaningless.
     SemanticError,
     /// A value of a type that an operation does not take.
     TypeError,
-    /// An argument out of bounds.
+    /// An argument out of range.
     ArgumentError,
     /// A procedure that does not exist.
     ProcedureError,
-    /// A parameter that was not given.
+    /// A parameter is missing.
     ParameterMissing,
-    /// Allowed, but not built.
+    /// Allowed, but not implemented.
     Unsupported,
-    /// Larger than a limit.
+    /// Exceeds a limit.
     Limit,
 }
 
 impl ErrorKind {
-    /// As openCypher writes it.
+    /// Its openCypher name.
     pub fn name(self) -> &'static str {
         match self {
             Self::SyntaxError => "SyntaxError",
@@ -48,21 +48,21 @@ pub struct PlanError {
     pub kind: ErrorKind,
     /// openCypher's name of the detail, such as `UndefinedVariable`.
     pub detail: &'static str,
-    /// What is wrong, with the names and values.
+    /// The message, with the names and values.
     pub message: String,
-    /// Where in the text.
+    /// Position in the text.
     pub span: Option<Span>,
-    /// What to do about it.
+    /// Advice.
     pub hint: Option<String>,
 }
 
 impl PlanError {
-    /// A syntax error (in openCypher's sense: found before running) at a place.
+    /// A syntax error (in openCypher's sense: found before running) at a position.
     pub fn syntax(detail: &'static str, message: impl Into<String>, span: Span) -> Self {
         Self::new(ErrorKind::SyntaxError, detail, message, span)
     }
 
-    /// An error of some kind at a place.
+    /// An error of some kind at a position.
     pub fn new(
         kind: ErrorKind,
         detail: &'static str,
@@ -78,7 +78,7 @@ impl PlanError {
         }
     }
 
-    /// Something that the language has and this planner has not.
+    /// A feature of the language that this planner does not implement.
     pub fn unsupported(what: impl fmt::Display, span: Span) -> Self {
         Self::new(
             ErrorKind::Unsupported,
@@ -115,7 +115,7 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// The candidate nearest to `name`, other than itself, if it is near enough to be a slip of the pen.
+/// The candidate most similar to `name`, other than itself, if it is close enough to be a typing error.
 pub(crate) fn nearest<'n>(
     name: &str,
     candidates: impl IntoIterator<Item = &'n str>,

@@ -1,4 +1,4 @@
-//! Plans as text and as values: what `EXPLAIN` and `PROFILE` show. The same plan always prints the same.
+//! Plans as text and as values: what `EXPLAIN` and `PROFILE` show. The output is deterministic.
 
 mod expression;
 mod operator;
@@ -6,7 +6,7 @@ mod operator;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use isomer_value::{Map, Value};
+use isomer_value::{Map, Value, json as value_json};
 
 use crate::expr::{Expr, Subquery};
 use crate::physical::{Body, Op, OpId, Plan};
@@ -14,21 +14,21 @@ use crate::solve::for_each_expr;
 
 pub use expression::Printer;
 
-/// What a run adds to an operator's line: `PROFILE` gives rows, time and memory here.
+/// The profile of an operator, appended to its line: `PROFILE` gives rows, time and memory here.
 pub type Annotate<'a> = &'a dyn Fn(OpId) -> Option<String>;
 
-/// The plan as a tree, one operator a line: from the result down to the leaves; right sides, bodies and sub-plans stand
-/// indented under the operator they belong to, before its input.
+/// The plan as a tree, one operator a line, from the result down to the leaves; right sides, bodies and sub-plans are
+/// indented under their operator, before its input.
 pub fn text(plan: &Plan) -> String {
     annotated_text(plan, &|_| None)
 }
 
-/// The plan as [`text`], with `?` in place of every constant, estimates aside: what may be shown where data must not be.
+/// Like [`text`], but with `?` in place of every constant and without estimates, for output that must not show data.
 pub fn outline(plan: &Plan) -> String {
     printed(plan, &Printer::without_values(plan), &|_| None)
 }
 
-/// The plan as [`text`], with something added to each operator's line.
+/// Like [`text`], with an annotation on each operator's line.
 pub fn annotated_text(plan: &Plan, annotate: Annotate<'_>) -> String {
     printed(plan, &Printer::new(plan), annotate)
 }
@@ -62,6 +62,66 @@ fn printed(plan: &Plan, printer: &Printer<'_>, annotate: Annotate<'_>) -> String
     out
 }
 
+/// One operator of a plan, in display order.
+struct Line {
+    id: OpId,
+    /// The line of the operator that reads this one's rows, or evaluates it as a sub-plan; absent for the root.
+    parent: Option<usize>,
+    /// Levels of indentation in the text.
+    depth: usize,
+    /// The role of its rows for the parent; absent for the input of a chain.
+    role: Option<&'static str>,
+}
+
+/// The traversal that all renderings of a plan share: the operators reachable from `root`, each one before its inputs.
+/// Operators that a rewrite disconnected are not visited.
+///
+/// Sub-plans of expressions come first, then right sides and bodies, then the input, so that a chain of inputs reads
+/// straight down. An operator with two readers is listed below each of them. Iterative, because a chain may be long.
+fn lines(plan: &Plan, root: OpId) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut open = vec![Line {
+        id: root,
+        parent: None,
+        depth: 0,
+        role: None,
+    }];
+    while let Some(line) = open.pop() {
+        let (at, depth) = (lines.len(), line.depth);
+        let op = &plan.operator(line.id).op;
+        lines.push(line);
+        let child = |id, role: Option<&'static str>| Line {
+            id,
+            parent: Some(at),
+            depth: depth + usize::from(role.is_some()),
+            role,
+        };
+        let children = op.children();
+        // Pushed in reverse: the last one is visited first.
+        match op {
+            Op::Union { .. } => open.extend(
+                children
+                    .iter()
+                    .rev()
+                    .map(|input| child(*input, Some("branch"))),
+            ),
+            _ => {
+                open.extend(children.first().map(|input| child(*input, None)));
+                let right = Some(operator::right_role(op));
+                open.extend(children.iter().skip(1).rev().map(|id| child(*id, right)));
+            }
+        }
+        let subqueries = subqueries(op);
+        open.extend(
+            subqueries
+                .iter()
+                .rev()
+                .map(|subquery| child(subquery.root, Some("subquery"))),
+        );
+    }
+    lines
+}
+
 fn print_tree(
     plan: &Plan,
     printer: &Printer<'_>,
@@ -69,11 +129,13 @@ fn print_tree(
     annotate: Annotate<'_>,
     out: &mut String,
 ) {
-    let mut open = vec![(root, 0usize, None::<&str>)];
-    while let Some((id, depth, role)) = open.pop() {
-        let operator = plan.operator(id);
-        let indent = "| ".repeat(depth);
-        let role = role.map(|role| format!("[{role}] ")).unwrap_or_default();
+    for line in lines(plan, root) {
+        let operator = plan.operator(line.id);
+        let indent = "| ".repeat(line.depth);
+        let role = line
+            .role
+            .map(|role| format!("[{role}] "))
+            .unwrap_or_default();
         let details = operator::details(printer, &operator.op);
         let space = if details.is_empty() { "" } else { " " };
         let _ = write!(
@@ -82,36 +144,14 @@ fn print_tree(
             operator::name(&operator.op)
         );
         let _ = write!(out, "  ~{}", rounded(operator.rows));
-        if let Some(more) = annotate(id) {
+        if let Some(more) = annotate(line.id) {
             let _ = write!(out, "  {more}");
         }
         out.push('\n');
-        let children = operator.op.children();
-        let mut next: Vec<(OpId, usize, Option<&str>)> = Vec::new();
-        for subquery in subqueries(&operator.op) {
-            next.push((subquery.root, depth + 1, Some("subquery")));
-        }
-        match &operator.op {
-            Op::Union { inputs } => next.extend(
-                inputs
-                    .iter()
-                    .map(|input| (*input, depth + 1, Some("branch"))),
-            ),
-            _ => {
-                next.extend(
-                    children
-                        .iter()
-                        .skip(1)
-                        .map(|child| (*child, depth + 1, Some(operator::right_role(&operator.op)))),
-                );
-                next.extend(children.first().map(|input| (*input, depth, None)));
-            }
-        }
-        open.extend(next.into_iter().rev());
     }
 }
 
-/// An estimate as it is shown: two significant digits.
+/// An estimate as displayed: two significant digits.
 fn rounded(rows: f64) -> String {
     if !rows.is_finite() {
         return "many".to_owned();
@@ -140,35 +180,120 @@ fn subqueries(op: &Op) -> Vec<&Subquery> {
     found
 }
 
-/// The plan as a value, to be written as JSON: `{class, columns, plan: {operator, details, rows, inputs}}`.
+/// Additional entries of an operator in [`annotated_value`] and [`annotated_json`].
+pub type AnnotateValue<'a> = &'a dyn Fn(OpId) -> Option<Map>;
+
+/// The plan as a value: `{class, columns, parameters, plan: {operator, details, rows, role, inputs}}`.
+///
+/// The operators are those of [`text`], each with the same name, details and role (`right`, `build`, `match`, `each`,
+/// `branch`, `subquery`; absent for the input of a chain). `inputs` lists the input of the chain first, then right
+/// sides and bodies, then sub-plans of expressions. `rows` is the estimate. As deep as the plan.
 pub fn value(plan: &Plan) -> Value {
     annotated_value(plan, &|_| None)
 }
 
-/// The plan as [`value`], with more entries for each operator.
-pub fn annotated_value(plan: &Plan, annotate: &dyn Fn(OpId) -> Option<Map>) -> Value {
+/// Like [`value`], with additional entries for each operator.
+pub fn annotated_value(plan: &Plan, annotate: AnnotateValue<'_>) -> Value {
     let printer = Printer::new(plan);
-    let class = plan.class.name();
     let tree = match &plan.body {
         Body::Pipeline(root) => tree_value(plan, &printer, *root, annotate),
-        _ => map([("operator", string(text(plan).trim_end()))]),
+        _ => {
+            let mut entries = single_operator(&printer);
+            entries.insert("inputs", Value::empty_list());
+            Value::Map(Arc::new(entries))
+        }
     };
-    let columns = plan
-        .columns
-        .iter()
-        .map(|column| Value::String(column.clone()))
-        .collect();
-    let parameters = plan
-        .parameters
-        .iter()
-        .map(|name| Value::String(name.clone()))
-        .collect();
-    map([
-        ("class", string(class)),
-        ("columns", Value::List(Arc::new(columns))),
-        ("parameters", Value::List(Arc::new(parameters))),
-        ("plan", tree),
-    ])
+    let mut entries = head(plan);
+    entries.insert("plan", tree);
+    Value::Map(Arc::new(entries))
+}
+
+/// The JSON text of [`value`]. The generic JSON writer refuses a value that is nested as deep as a long chain of
+/// operators; this one is written without recursion.
+pub fn json(plan: &Plan) -> String {
+    annotated_json(plan, &|_| None)
+}
+
+/// The JSON text of [`annotated_value`].
+pub fn annotated_json(plan: &Plan, annotate: AnnotateValue<'_>) -> String {
+    let printer = Printer::new(plan);
+    let mut out = object_start(&head(plan));
+    out.push_str(",\"plan\":");
+    match &plan.body {
+        Body::Pipeline(root) => tree_json(plan, &printer, *root, annotate, &mut out),
+        _ => {
+            out.push_str(&object_start(&single_operator(&printer)));
+            out.push_str(",\"inputs\":[]}");
+        }
+    }
+    out.push('}');
+    out
+}
+
+/// The entries of the whole plan.
+fn head(plan: &Plan) -> Map {
+    let names = |names: &[Arc<str>]| {
+        let names = names.iter().map(|name| Value::String(name.clone()));
+        Value::List(Arc::new(names.collect()))
+    };
+    [
+        ("class", string(plan.class.name())),
+        ("columns", names(&plan.columns)),
+        ("parameters", names(&plan.parameters)),
+    ]
+    .into_iter()
+    .collect()
+}
+
+/// The entries of a plan that is a single command without a pipeline: the two words of its line.
+fn single_operator(printer: &Printer<'_>) -> Map {
+    let line = printed(printer.plan, printer, &|_| None);
+    let (name, details) = line.trim_end().split_once(' ').unwrap_or((&line, ""));
+    [("operator", string(name)), ("details", string(details))]
+        .into_iter()
+        .collect()
+}
+
+/// The entries of one operator, `inputs` aside.
+fn operator_entries(
+    plan: &Plan,
+    printer: &Printer<'_>,
+    line: &Line,
+    annotate: AnnotateValue<'_>,
+) -> Map {
+    let operator = plan.operator(line.id);
+    let mut entries: Map = [
+        ("operator", string(operator::name(&operator.op))),
+        ("details", string(&operator::details(printer, &operator.op))),
+        ("rows", Value::Float(operator.rows)),
+    ]
+    .into_iter()
+    .collect();
+    if let Some(role) = line.role {
+        entries.insert("role", string(role));
+    }
+    for (name, value) in annotate(line.id).iter().flat_map(Map::iter) {
+        entries.insert(name.clone(), value.clone());
+    }
+    entries
+}
+
+/// Indexes of the lines below each line, in the order of `inputs`.
+fn inputs(lines: &[Line]) -> Vec<Vec<usize>> {
+    let mut inputs = vec![Vec::new(); lines.len()];
+    for (at, line) in lines.iter().enumerate() {
+        if let Some(parent) = line.parent {
+            inputs[parent].push(at);
+        }
+    }
+    for of in &mut inputs {
+        of.sort_by_key(|at: &usize| match lines[*at].role {
+            None => 0,
+            Some("subquery") => 2,
+            Some(_) => 1,
+        });
+    }
+    inputs
 }
 
 /// Built from the leaves up, so that a long chain needs no recursion.
@@ -176,42 +301,67 @@ fn tree_value(
     plan: &Plan,
     printer: &Printer<'_>,
     root: OpId,
-    annotate: &dyn Fn(OpId) -> Option<Map>,
+    annotate: AnnotateValue<'_>,
 ) -> Value {
-    let mut values: Vec<Option<Value>> = vec![None; plan.operators.len()];
-    for at in 0..=root.index() {
-        let operator = &plan.operators[at];
-        let mut inputs: Vec<Value> = operator
-            .op
-            .children()
+    let lines = lines(plan, root);
+    let inputs = inputs(&lines);
+    let mut values = vec![Value::Null; lines.len()];
+    for at in (0..lines.len()).rev() {
+        let mut entries = operator_entries(plan, printer, &lines[at], annotate);
+        let below = inputs[at]
             .iter()
-            .filter_map(|child| values[child.index()].take())
-            .collect();
-        inputs.extend(
-            subqueries(&operator.op)
-                .iter()
-                .filter_map(|one| values[one.root.index()].take()),
-        );
-        let mut entries: Map = [
-            ("operator", string(operator::name(&operator.op))),
-            ("details", string(&operator::details(printer, &operator.op))),
-            ("rows", Value::Float(operator.rows)),
-            ("inputs", Value::List(Arc::new(inputs))),
-        ]
-        .into_iter()
-        .collect();
-        for (name, value) in annotate(OpId(at as u32)).iter().flat_map(Map::iter) {
-            entries.insert(name.clone(), value.clone());
-        }
-        values[at] = Some(Value::Map(Arc::new(entries)));
+            .map(|input| std::mem::take(&mut values[*input]));
+        entries.insert("inputs", Value::List(Arc::new(below.collect())));
+        values[at] = Value::Map(Arc::new(entries));
     }
-    values[root.index()].take().unwrap_or_default()
+    std::mem::take(&mut values[0])
+}
+
+fn tree_json(
+    plan: &Plan,
+    printer: &Printer<'_>,
+    root: OpId,
+    annotate: AnnotateValue<'_>,
+    out: &mut String,
+) {
+    enum Fragment {
+        Operator(usize),
+        Text(&'static str),
+    }
+    let lines = lines(plan, root);
+    let inputs = inputs(&lines);
+    let mut open = vec![Fragment::Operator(0)];
+    while let Some(step) = open.pop() {
+        let at = match step {
+            Fragment::Operator(at) => at,
+            Fragment::Text(text) => {
+                out.push_str(text);
+                continue;
+            }
+        };
+        out.push_str(&object_start(&operator_entries(
+            plan, printer, &lines[at], annotate,
+        )));
+        out.push_str(",\"inputs\":[");
+        open.push(Fragment::Text("]}"));
+        for (position, input) in inputs[at].iter().enumerate().rev() {
+            open.push(Fragment::Operator(*input));
+            if position > 0 {
+                open.push(Fragment::Text(","));
+            }
+        }
+    }
+}
+
+/// An object without its closing brace, so that entries can follow. `entries` is not empty.
+fn object_start(entries: &Map) -> String {
+    let object = Value::Map(Arc::new(entries.clone()));
+    let mut text =
+        value_json::to_string(&object).expect("names, texts and numbers are nested three deep");
+    text.pop();
+    text
 }
 
 fn string(text: &str) -> Value {
     Value::String(text.into())
-}
-
-fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Map(Arc::new(entries.into_iter().collect::<Map>()))
 }

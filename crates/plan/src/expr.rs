@@ -1,9 +1,9 @@
 //! Bound expressions: what the executor evaluates.
 //!
-//! Names are gone: a variable is a [`SlotId`] of the row or a [`LocalId`] of an enclosing comprehension, a parameter
-//! a [`ParamId`]. Labels, types and property names are references into the plan's [`Names`](crate::physical::Names),
-//! which the executor resolves against the transaction's catalog when it starts (and again when the statement itself
-//! adds names), so that a plan stays valid while names come and go.
+//! Names are resolved: a variable is a [`SlotId`] of the row or a [`LocalId`] of an enclosing comprehension, a
+//! parameter a [`ParamId`]. Labels, types and property names are references into the plan's
+//! [`Names`](crate::physical::Names), which the executor resolves against the transaction's catalog when it starts (and
+//! again when the statement itself adds names), so that a plan stays valid while names are added and removed.
 
 use std::sync::Arc;
 
@@ -59,10 +59,10 @@ reference! {
     RegisteredRef
 }
 
-/// What is known of a value before running. `Any` when nothing is.
+/// The static kind of a value. `Any` if unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing known.
+    /// Unknown.
     Any,
     /// A node or null.
     Node,
@@ -92,7 +92,7 @@ pub enum Kind {
     Point,
 }
 
-/// Binary arithmetic. `Add` also joins strings and lists.
+/// Binary arithmetic. `Add` also concatenates strings and lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
     /// `+`
@@ -107,7 +107,7 @@ pub enum Arithmetic {
     Modulo,
     /// `^`: always a float
     Power,
-    /// `||`: joins two strings or two lists, nothing else
+    /// `||`: concatenates two strings or two lists
     Concat,
 }
 
@@ -154,10 +154,10 @@ pub enum QuantifierKind {
     Single,
 }
 
-/// What a sub-plan's rows become.
+/// The result of a sub-plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubqueryKind {
-    /// Whether there is a row: stop at the first.
+    /// Whether there is a row: stops at the first.
     Exists,
     /// The number of rows.
     Count,
@@ -181,7 +181,7 @@ pub struct Subquery {
 pub enum MapItem {
     /// `key: expr`, also `.name` and a bare variable.
     Entry(Arc<str>, Expr),
-    /// `.*`: all properties of the base; entries written after it win.
+    /// `.*`: all properties of the base; entries after it take precedence.
     All,
 }
 
@@ -205,20 +205,25 @@ pub enum Expr {
     Slot(SlotId),
     /// The variable of an enclosing comprehension.
     Local(LocalId),
-    /// `base.name` on a node, relationship, map or temporal value; null on null; type error on anything else.
-    /// Nested paths are nested properties: `n.addr.city`.
+    /// `base.name` on a node, relationship, map or temporal value; null on null; type error on anything else, null if it is
+    /// nested. Nested paths are nested properties: `n.addr.city`.
     Property {
-        /// Whose property.
+        /// The entity or map.
         base: Box<Expr>,
-        /// Its name.
+        /// The property name.
         name: PropRef,
+        /// Whether the base is itself a path below a property: records may have values of other kinds there.
+        nested: bool,
     },
-    /// `base[index]`: a list's element (negative from the end), a map's or entity's property.
+    /// `base[index]`: a list's element (negative from the end), a map's or entity's property. With `nested`, null if
+    /// the base has no such elements.
     Index {
         /// The list, map or entity.
         base: Box<Expr>,
         /// Integer for lists, string for maps and entities.
         index: Box<Expr>,
+        /// As for [`Expr::Property`].
+        nested: bool,
     },
     /// `base[from..to]`.
     Slice {
@@ -231,7 +236,7 @@ pub enum Expr {
     },
     /// `[a, b, …]`
     List(Vec<Expr>),
-    /// `{name: expr, …}`; of equal names the last wins.
+    /// `{name: expr, …}`; of duplicate names the last takes precedence.
     Map(Vec<(Arc<str>, Expr)>),
     /// `base {.name, …}`: null if the base is null.
     MapProjection {
@@ -273,7 +278,7 @@ pub enum Expr {
         /// The operators between them.
         ops: Vec<Arithmetic>,
     },
-    /// What it holds, with its place in the text, for errors that only values can cause.
+    /// The inner expression with its position in the text, for run-time errors.
     At {
         /// What is evaluated.
         inner: Box<Expr>,
@@ -311,8 +316,8 @@ pub enum Expr {
         /// The type.
         value_type: ValueType,
     },
-    /// The value itself where it is of this kind (only `Node`, `Relationship` and lists of them are asked for) or null;
-    /// a type error otherwise. Where a pattern uses a variable whose kind is not known before.
+    /// The value itself if it is of this kind (only `Node`, `Relationship` and lists of them are used) or null; a type
+    /// error otherwise. Used for a variable in a pattern whose kind is not known statically.
     Cast {
         /// The value.
         operand: Box<Expr>,
@@ -334,8 +339,8 @@ pub enum Expr {
         /// One of them.
         types: Vec<TypeRef>,
     },
-    /// `CASE [subject] WHEN … THEN … ELSE … END`. With a subject an arm is taken if `subject = when` is true, without
-    /// if `when` is true.
+    /// `CASE [subject] WHEN … THEN … ELSE … END`. With a subject, an arm is taken if `subject = when` is true; without
+    /// one, if `when` is true.
     Case {
         /// What the arms are compared with.
         subject: Option<Box<Expr>>,
@@ -366,7 +371,7 @@ pub enum Expr {
         local: LocalId,
         /// Keeps the elements for which it is true.
         predicate: Option<Box<Expr>>,
-        /// What becomes of an element; itself if absent.
+        /// Maps an element; the element itself if absent.
         result: Option<Box<Expr>>,
     },
     /// `all(x IN list WHERE predicate)` and its relatives.
@@ -409,9 +414,9 @@ pub enum Expr {
 pub struct AggregateCall {
     /// Which.
     pub function: Aggregation,
-    /// Whether equal values count once.
+    /// Whether duplicates are ignored.
     pub distinct: bool,
-    /// The value aggregated, then the percentile where there is one; empty for `count(*)`.
+    /// The aggregated value, then the percentile if there is one; empty for `count(*)`.
     pub arguments: Vec<Expr>,
 }
 
@@ -425,7 +430,7 @@ macro_rules! visit_children {
             | Expr::Local(_)
             | Expr::BuildPath { .. } => {}
             Expr::Property { base, .. } => $visit(base),
-            Expr::Index { base, index } => {
+            Expr::Index { base, index, .. } => {
                 $visit(base);
                 $visit(index);
             }
@@ -518,7 +523,7 @@ impl Expr {
         Self::Const(Value::Null)
     }
 
-    /// Conjunction of `terms`: `true` of none, the term itself of one.
+    /// The conjunction of `terms`: `true` if there are none, the term itself if there is one.
     pub fn all_of(mut terms: Vec<Expr>) -> Self {
         match terms.len() {
             0 => Self::Const(Value::Bool(true)),
@@ -527,7 +532,7 @@ impl Expr {
         }
     }
 
-    /// The expression with its place; arithmetic on arithmetic has one place, that of the whole.
+    /// The expression with its position; nested arithmetic has one position, that of the outermost expression.
     pub(crate) fn at(self, place: (u32, u32)) -> Self {
         Self::At {
             inner: Box::new(self),
@@ -535,7 +540,7 @@ impl Expr {
         }
     }
 
-    /// Arithmetic without its place, anything else as it is.
+    /// Arithmetic without its position, anything else unchanged.
     pub(crate) fn without_place(self) -> Self {
         match self {
             Self::At { inner, .. } if matches!(*inner, Self::Arith { .. }) => *inner,
@@ -552,12 +557,23 @@ impl Expr {
         }
     }
 
-    /// `base.name`
+    /// `base.name` of a variable
     pub fn property(base: Expr, name: PropRef) -> Self {
         Self::Property {
             base: Box::new(base),
             name,
+            nested: false,
         }
+    }
+
+    /// `base.a.b`, of a variable
+    pub fn path(base: Expr, names: &[PropRef]) -> Self {
+        let below = |base, (at, name): (usize, &PropRef)| Self::Property {
+            base: Box::new(base),
+            name: *name,
+            nested: at > 0,
+        };
+        names.iter().enumerate().fold(base, below)
     }
 
     /// Calls `visit` for every direct sub-expression (of a sub-plan: its arguments).
@@ -565,8 +581,8 @@ impl Expr {
         visit_children!(self, visit, iter)
     }
 
-    /// Calls `visit` for every slot that the expression reads. Slots inside a sub-plan are its own affair: what it
-    /// takes from this row goes through its arguments.
+    /// Calls `visit` for every slot that the expression reads. Slots inside a sub-plan are not included: it receives
+    /// values of this row through its arguments.
     pub fn for_each_slot(&self, visit: &mut dyn FnMut(SlotId)) {
         match self {
             Self::Slot(slot) => visit(*slot),
@@ -581,7 +597,7 @@ impl Expr {
         }
     }
 
-    /// As [`Expr::for_each_child`].
+    /// Like [`Expr::for_each_child`].
     pub(crate) fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         visit_children!(self, visit, iter_mut)
     }
@@ -594,7 +610,7 @@ impl Expr {
         self.for_each_child(&mut |child| child.for_each_local(visit));
     }
 
-    /// Reads `local` where it read `slot`.
+    /// Replaces reads of `slot` by reads of `local`.
     pub(crate) fn slot_to_local(&mut self, slot: SlotId, local: LocalId) {
         match self {
             Self::Slot(read) if *read == slot => *self = Self::Local(local),

@@ -1,48 +1,55 @@
-//! The built-in functions and aggregations: names, numbers of arguments, kinds of results.
+//! The built-in functions and aggregations: names, argument counts, result kinds.
 
 use crate::expr::Kind;
 
-/// How often a call may be repeated or moved.
+/// Whether calls may be repeated, moved or folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purity {
-    /// The same arguments give the same result: may be folded when the arguments are constants.
+    /// The same arguments give the same result: calls with constant arguments may be folded.
     Pure,
-    /// Reads the graph: the same within one statement while nothing is written.
+    /// Reads the graph: constant within one statement as long as nothing is written.
     Reads,
     /// Differs from call to call (random numbers, identifiers) or with the clock.
     Volatile,
 }
 
 macro_rules! functions {
-    ($($variant:ident $name:literal ($min:literal, $max:expr) $kind:expr, $purity:ident;)*) => {
-        /// A built-in function of the language.
+    (
+        $($variant:ident $name:literal ($min:literal, $max:expr) $kind:expr, $purity:ident;)*
+        { $($inner:ident $inner_name:literal ($inner_count:literal) $inner_kind:expr;)* }
+    ) => {
+        /// A built-in function of the language, or one that the binder puts into a plan.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Function {
             $(#[doc = concat!("`", $name, "()`")] $variant,)*
+            $(#[doc = concat!("`", $inner_name, "()`, for internal use by the planner")] $inner,)*
         }
 
         impl Function {
-            /// Every function.
+            /// Every function that a statement can call.
             pub const ALL: &'static [Function] = &[$(Function::$variant,)*];
 
-            /// The name as users write it.
+            /// The name as users write it, or as plans show it.
             pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
+                match self { $(Self::$variant => $name,)* $(Self::$inner => $inner_name,)* }
             }
 
-            /// Fewest and most arguments.
+            /// Minimum and maximum number of arguments.
             pub fn arity(self) -> (usize, usize) {
-                match self { $(Self::$variant => ($min, $max),)* }
+                match self {
+                    $(Self::$variant => ($min, $max),)*
+                    $(Self::$inner => ($inner_count, $inner_count),)*
+                }
             }
 
-            /// What it returns, where that does not depend on the arguments.
+            /// Its result kind, if that does not depend on the arguments.
             pub fn kind(self) -> Kind {
-                match self { $(Self::$variant => $kind,)* }
+                match self { $(Self::$variant => $kind,)* $(Self::$inner => $inner_kind,)* }
             }
 
-            /// How often a call may be repeated or moved.
+            /// Whether calls may be repeated, moved or folded.
             pub fn purity(self) -> Purity {
-                match self { $(Self::$variant => Purity::$purity,)* }
+                match self { $(Self::$variant => Purity::$purity,)* $(Self::$inner => Purity::Pure,)* }
             }
 
             /// The function of this name, in any case.
@@ -185,17 +192,29 @@ functions! {
     KvExists "kv.exists" (2, 2) Kind::Boolean, Reads;
     KvKey "kv.key" (1, 1) Kind::Bytes, Pure;
     KvKeyParts "kv.keyParts" (1, 1) list(Kind::Any), Pure;
-    // files: null where nothing stands under the path
+    // files: null if the path does not exist
     FileExists "file.exists" (1, 1) Kind::Boolean, Reads;
     FileSize "file.size" (1, 1) Kind::Integer, Reads;
     FileText "file.text" (1, 1) Kind::String, Reads;
     FileBytes "file.bytes" (1, 3) Kind::Bytes, Reads;
-    // convergent fields, without loading them: null where the path leads to no such field
+    // convergent fields, without loading them: null if there is no such field at the path
     ConvergentKind "convergent.kind" (2, 2) Kind::String, Reads;
     ConvergentValue "convergent.value" (2, 2) Kind::Any, Reads;
     ConvergentContains "convergent.contains" (3, 3) Kind::Boolean, Reads;
     ConvergentSize "convergent.size" (2, 2) Kind::Integer, Reads;
     ConvergentPage "convergent.page" (4, 4) list(Kind::Any), Reads;
+
+    // Functions that only the planner uses, with the number of arguments.
+    {
+    // `elementId(n) = id` is `id(n) = nodeIdOf(id)`, and `elementId(n) IN ids` is `id(n) IN nodeIdsOf(ids)`: see
+    // `bind::element_id`
+    NodeIdOf "nodeIdOf" (1) Kind::Any;
+    NodeIdsOf "nodeIdsOf" (1) list(Kind::Any);
+    RelationshipIdOf "relationshipIdOf" (1) Kind::Any;
+    RelationshipIdsOf "relationshipIdsOf" (1) list(Kind::Any);
+    ElementIdLike "elementIdLike" (2) Kind::Any;
+    ElementIdsLike "elementIdsLike" (2) list(Kind::Any);
+    }
 }
 
 impl Function {
@@ -207,8 +226,8 @@ impl Function {
     }
 }
 
-/// An operation on a convergent field: `SET n.x = counter.add(n.x, 1)`. It stands on the right of `SET` only, and its first
-/// argument is what is set.
+/// An operation on a convergent field: `SET n.x = counter.add(n.x, 1)`. Only allowed on the right side of `SET`, and
+/// its first argument is the field that is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // each is the operation of its name
 pub enum Convergence {
@@ -229,7 +248,7 @@ pub enum Convergence {
 }
 
 impl Convergence {
-    /// All operations: name, fewest and most arguments behind the field.
+    /// All operations: name, minimum and maximum number of arguments after the field.
     pub const ALL: [(Self, &'static str, usize, usize); 14] = [
         (Self::CounterAdd, "counter.add", 1, 1),
         (Self::CounterSubtract, "counter.subtract", 1, 1),
@@ -247,7 +266,7 @@ impl Convergence {
         (Self::HllAddAll, "hll.addAll", 1, 2),
     ];
 
-    /// The operation of that name, in any case, with the fewest and most arguments behind the field.
+    /// The operation of that name (case-insensitive), with the minimum and maximum number of arguments after the field.
     pub fn by_name(name: &str) -> Option<(Self, usize, usize)> {
         let found = Self::ALL
             .iter()
@@ -279,12 +298,12 @@ macro_rules! aggregations {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Fewest and most arguments.
+            /// Minimum and maximum number of arguments.
             pub fn arity(self) -> (usize, usize) {
                 match self { $(Self::$variant => ($min, $max),)* }
             }
 
-            /// What it returns, where that does not depend on the arguments.
+            /// Its result kind, if that does not depend on the arguments.
             pub fn kind(self) -> Kind {
                 match self { $(Self::$variant => $kind,)* }
             }
@@ -296,18 +315,18 @@ aggregations! {
     CountRows "count(*)" (0, 0) Kind::Integer, "`count(*)`: the number of rows.";
     Count "count" (1, 1) Kind::Integer, "The number of values that are not null.";
     Sum "sum" (1, 1) Kind::Any, "The sum; 0 of nothing.";
-    Avg "avg" (1, 1) Kind::Any, "The mean; null of nothing.";
-    Min "min" (1, 1) Kind::Any, "The first in the order of values; null of nothing.";
-    Max "max" (1, 1) Kind::Any, "The last in the order of values; null of nothing.";
+    Avg "avg" (1, 1) Kind::Any, "The mean; null if there are no values.";
+    Min "min" (1, 1) Kind::Any, "The smallest value; null if there are no values.";
+    Max "max" (1, 1) Kind::Any, "The greatest value; null if there are no values.";
     Collect "collect" (1, 1) list(Kind::Any), "The values that are not null, as a list.";
     StDev "stDev" (1, 1) Kind::Float, "Standard deviation of a sample.";
     StDevP "stDevP" (1, 1) Kind::Float, "Standard deviation of a population.";
     PercentileCont "percentileCont" (2, 2) Kind::Float, "Percentile, interpolated.";
-    PercentileDisc "percentileDisc" (2, 2) Kind::Any, "Percentile, a value that occurs.";
+    PercentileDisc "percentileDisc" (2, 2) Kind::Any, "Percentile, the nearest value that occurs.";
 }
 
 impl Aggregation {
-    /// The aggregation of this name, in any case. (`count(*)` has a syntax of its own.)
+    /// The aggregation of this name (case-insensitive). `count(*)` has its own syntax.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL
             .iter()

@@ -1,7 +1,7 @@
 //! From a syntax tree to a physical plan: binder, logical plan, rules, costs.
 //!
-//! What this crate keeps true: it does no I/O and asks the database only through [`Catalog`]; a [`Plan`] is immutable,
-//! knows variables by slots alone, and is the same for the same text and catalog.
+//! Invariants: this crate does no I/O and reads the database only through [`Catalog`]; a [`Plan`] is immutable, refers
+//! to variables by slots only, and is deterministic for a text and catalog.
 
 mod arena;
 mod bind;

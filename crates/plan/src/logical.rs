@@ -1,8 +1,8 @@
-//! The logical plan: what a query asks for, step by step, before anything is decided about how.
+//! The logical plan: what a query asks for, step by step, before any physical decision.
 //!
-//! A single query is a chain of [`Step`]s. A `MATCH` is a [`QueryGraph`]: nodes, relationships and predicates without an
-//! order; neighbouring `MATCH`es are one graph, in which each relationship knows its clause (for uniqueness). Slots are
-//! bound once and keep their number, so that a step needs no mapping to the one before.
+//! A single query is a chain of [`LogicalStep`]s. A `MATCH` is a [`QueryGraph`]: nodes, relationships and predicates
+//! without an order; adjacent `MATCH`es form one graph, in which each relationship records its clause (for uniqueness).
+//! Slots are bound once and keep their number, so that no mapping between steps is needed.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::physical::{CreatePattern, Direction, SetItem, SortKey};
 use crate::schema::ShowKind;
 use crate::walk::{Selector, Walk};
 
-/// Branches of a union (or a single one).
+/// Branches of a union; one if there is no union.
 #[derive(Clone, Debug)]
 pub(crate) struct LogicalQuery {
     /// Each ends with its outputs in the same slots.
-    pub branches: Vec<Vec<Step>>,
-    /// The slots of the columns, where it returns something.
+    pub branches: Vec<Vec<LogicalStep>>,
+    /// The slots of the columns, if it returns rows.
     pub outputs: Vec<SlotId>,
-    /// `UNION`: each row once.
+    /// `UNION`: duplicates are removed.
     pub distinct: bool,
 }
 
 /// One step.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum LogicalStep {
     Match {
         graph: QueryGraph,
         optional: bool,
@@ -55,7 +55,7 @@ pub(crate) enum Step {
         arguments: Vec<Expr>,
         yields: Vec<(usize, SlotId)>,
     },
-    /// `CALL { … }`; without outputs it runs for its effects, once per row, and the row passes.
+    /// `CALL { … }`; without outputs it runs for its side effects, once per row, and the row passes.
     Apply {
         query: LogicalQuery,
     },
@@ -69,7 +69,7 @@ pub(crate) enum Step {
     ForEach {
         list: Expr,
         element: SlotId,
-        body: Vec<Step>,
+        body: Vec<LogicalStep>,
     },
     Show {
         show: ShowKind,
@@ -86,12 +86,12 @@ pub(crate) struct MergeStep {
     pub on_match: Vec<SetItem>,
 }
 
-/// Nodes and relationships to be found together.
+/// A graph pattern: nodes and relationships that are matched together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueryGraph {
     /// Nodes that are not bound before.
     pub nodes: Vec<SlotId>,
-    /// Relationships of all lengths.
+    /// Relationships of any length.
     pub relationships: Vec<PatternRelationship>,
     /// All must be true.
     pub predicates: Vec<Expr>,
@@ -118,7 +118,7 @@ pub(crate) struct PatternRelationship {
     pub step_predicate: Option<(LocalId, Expr)>,
 }
 
-/// How many relationships in a row.
+/// The length of a relationship pattern.
 #[derive(Clone, Debug)]
 pub(crate) enum Length {
     One,
@@ -132,7 +132,7 @@ pub(crate) enum Length {
         all: bool,
         path: Option<SlotId>,
         predicate: Option<Expr>,
-        /// Conditions of the clause are part of the search, as those of `shortestPath(…)` are.
+        /// Conditions of the clause are part of the search, as for `shortestPath(…)`.
         takes_conditions: bool,
     },
     /// `((a)-->(b) WHERE …){1,3}`: a walk of one link.
@@ -141,7 +141,7 @@ pub(crate) enum Length {
     Selected(Box<Selected>),
 }
 
-/// Which walks between two nodes are asked for.
+/// Which walks between two nodes are matched.
 #[derive(Clone, Debug)]
 pub(crate) struct Selected {
     pub walk: Walk,
@@ -152,12 +152,12 @@ pub(crate) struct Selected {
 }
 
 impl PatternRelationship {
-    /// Whether it is found between two bound nodes only.
+    /// Whether the search needs both ends bound.
     pub fn needs_both_ends(&self) -> bool {
         matches!(self.length, Length::Shortest { .. } | Length::Selected(_))
     }
 
-    /// The slots that it binds besides its own and its ends.
+    /// The slots that it binds in addition to its own and its ends.
     pub fn inner_slots(&self) -> Vec<SlotId> {
         match &self.length {
             Length::One | Length::Walk { .. } => Vec::new(),
@@ -185,7 +185,7 @@ impl PatternRelationship {
 }
 
 impl QueryGraph {
-    /// Takes another clause's graph in.
+    /// Merges another clause's graph into this one.
     pub fn absorb(&mut self, other: QueryGraph) {
         self.nodes.extend(other.nodes);
         self.relationships.extend(other.relationships);
@@ -213,7 +213,7 @@ impl QueryGraph {
     }
 }
 
-/// The labels that `predicates` demand of the node in `slot`, taken one by one.
+/// The labels that `predicates` require of the node in `slot`, one predicate per label.
 pub(crate) fn labels_of(predicates: &[Expr], slot: SlotId) -> impl Iterator<Item = LabelRef> + '_ {
     predicates.iter().flat_map(move |predicate| match predicate {
         Expr::HasLabels { entity, labels } if matches!(**entity, Expr::Slot(at) if at == slot) => labels.as_slice(),

@@ -1,30 +1,32 @@
 //! The physical plan: an immutable, re-entrant tree of operators in an arena, children before parents.
 //!
-//! **Rows.** A row is a set of slots. An operator adds slots to the rows of its `input` (expressions in it read slots of
-//! the input); [`Operator::live`] lists the slots that somebody above still reads, ascending, so that the executor drops
-//! all others. A slot has the same number everywhere in the plan, also on both sides of an apply or a join.
-//! The order of rows is kept by every operator except where its doc says otherwise; only `Sort` and `Top` give one.
+//! **Rows.** A row is a set of slots. An operator adds slots to the rows of its `input` (expressions in it read slots
+//! of the input); [`Operator::live`] lists the slots that operators above still read, ascending, so that the executor
+//! drops all others. A slot has the same number everywhere in the plan, also on both sides of an apply or a join. Every
+//! operator keeps the order of rows except where its doc says otherwise; only `Sort` and `Top` establish one.
 //!
-//! **Beside the input.** The rows of a right side (apply, join, product, the matching of a merge) carry only what the right
-//! side itself binds, as its root's `live` says; the other slots of a result row are those of the row of `input`.
+//! **Right sides.** The rows of a right side (apply, join, product, the matching side of a merge) contain only the
+//! slots that the right side itself binds, given by its root's `live`; the other slots of a result row are those of the
+//! row of `input`.
 //!
 //! **Leaves.** [`Op::Argument`] is the only leaf. At the root of a statement it is one row without slots. On the right
 //! side of an apply, in the body of a `FOREACH`, or in an expression's [`Subquery`](crate::expr::Subquery), it is the
 //! outer row. Scans and seeks have an input and run once for each of its rows.
 //!
-//! **Chunks.** Meant for an executor whose chunk has one flat group of columns and at most one list group:
+//! **Chunks.** Designed for an executor whose chunk has one flat group of columns and at most one list group:
 //! [`Expand::group`] marks an expand whose `relationship` and `to` may stay a list group, because everything up to the
-//! next aggregation only counts them or reads the flat side; [`Op::Degree`] goes further and keeps only how many there
-//! are, as a factor of the aggregation above ([`Aggregate::factors`]). An executor may ignore `group`, not `factors`.
+//! next aggregation only counts them or reads the flat side; [`Op::Degree`] goes further and keeps only their number,
+//! as a factor of the aggregation above ([`Aggregate::factors`]). An executor may ignore `group`, but not `factors`.
 //!
 //! **Relationship uniqueness.** Within one `MATCH` no relationship is used twice. Expands carry `distinct_from`: slots
 //! of relationships (or lists of them) matched earlier in the same clause that the new one must differ from.
 //!
-//! **Writes.** Rows pass a write operator one by one, in order; the planner puts [`Op::Eager`] where a clause could
-//! otherwise see what it, or a later clause, writes.
+//! **Writes.** Rows pass a write operator one by one, in order; the planner adds [`Op::Eager`] if a clause could
+//! otherwise observe its own writes, or those of a later clause.
 
 use std::sync::Arc;
 
+pub use isomer_value::Direction;
 use isomer_value::{IndexId, Value};
 
 use crate::catalog::ProcedureSignature;
@@ -49,13 +51,13 @@ impl OpId {
 /// A prepared statement. Immutable; any number of executions may share it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What runs.
+    /// The body: a pipeline or a command.
     pub body: Body,
-    /// Operators of the pipeline and of all sub-plans; an operator's inputs stand before it.
+    /// Operators of the pipeline and of all sub-plans; inputs precede their operators.
     pub operators: Vec<Operator>,
-    /// What is known of each slot.
+    /// Names and kinds of slots.
     pub slots: Vec<SlotInfo>,
-    /// How many [`LocalId`]s there are.
+    /// Number of [`LocalId`]s.
     pub local_count: usize,
     /// Names of labels, types and properties that expressions and operators refer to.
     pub names: Names,
@@ -65,16 +67,16 @@ pub struct Plan {
     pub registered_functions: Vec<Arc<str>>,
     /// Column names of the result, as written; empty if the statement returns nothing.
     pub columns: Vec<Arc<str>>,
-    /// What it does to the database.
+    /// Its effect on the database.
     pub class: StatementClass,
     /// Run, explain or profile.
     pub mode: Mode,
-    /// Things worth telling the user that are not errors.
+    /// Notices to the user that are not errors.
     pub notices: Vec<Notice>,
-    /// Parameters compared with a property whose values are spread very unevenly, each with the values that far more or
-    /// far fewer nodes have than have one on average: with one of these another plan may be better.
+    /// Parameters compared with a property whose values are very unevenly distributed, each with the values that far
+    /// more or far fewer nodes have than average: for one of these values another plan may be better.
     pub skewed: Vec<(Arc<str>, Vec<Value>)>,
-    /// The schema version of the catalog that it was made for; plan again when the catalog's differs.
+    /// The schema version of the catalog for which it was planned; plan again when the catalog's version differs.
     pub schema_version: u64,
 }
 
@@ -105,7 +107,7 @@ impl Plan {
     }
 }
 
-/// What a plan runs.
+/// The body of a plan.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// A pipeline. If the root is [`Op::ProduceResult`] its rows are the result, otherwise it is run to its end for its
@@ -132,7 +134,7 @@ pub struct PointRead {
     pub columns: Vec<Expr>,
 }
 
-/// What a statement does, for access modes and authorisation.
+/// Class of a statement, for access modes and authorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatementClass {
     /// Reads only.
@@ -141,7 +143,7 @@ pub enum StatementClass {
     Write,
     /// Changes indexes or constraints.
     Schema,
-    /// Looks at or changes the server.
+    /// Reads or changes the server.
     Admin,
 }
 
@@ -157,25 +159,25 @@ impl StatementClass {
     }
 }
 
-/// What to do with a plan.
+/// Whether a plan is run, explained or profiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Run it and return its rows.
     Run,
-    /// Print it, do not run it.
+    /// Show it without running it.
     Explain,
-    /// Run it, print it with what each operator did.
+    /// Run it, and show it with its profile.
     Profile,
 }
 
-/// Something worth telling the user that is not an error.
+/// A notice to the user that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// A short name that does not change: `UnknownLabel`, `UnknownType`, `CartesianProduct`.
+    /// A stable short name: `UnknownLabel`, `UnknownType`, `CartesianProduct`.
     pub code: &'static str,
-    /// What it is about and what to do.
+    /// The message, with advice.
     pub message: String,
-    /// Where in the text: (start, end) in bytes.
+    /// Position in the text: (start, end) in bytes.
     pub span: Option<(usize, usize)>,
 }
 
@@ -190,10 +192,10 @@ pub struct Names {
     pub properties: Vec<Arc<str>>,
 }
 
-/// What is known of a slot.
+/// Name and kind of a slot.
 #[derive(Clone, Debug)]
 pub struct SlotInfo {
-    /// The variable it stands for, or a made-up name in brackets.
+    /// The variable that it stores, or an invented name in brackets.
     pub name: Arc<str>,
     /// What it holds. `Node` and `Relationship` slots may be columns of ids, with nulls.
     pub kind: Kind,
@@ -202,37 +204,15 @@ pub struct SlotInfo {
 /// One operator.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// The slots of its output that are still read above, ascending.
     pub live: Vec<SlotId>,
-    /// How many rows the planner expects.
+    /// Estimated rows.
     pub rows: f64,
 }
 
-/// Which way along relationships, seen from the node where the walk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From source to target.
-    Outgoing,
-    /// From target to source.
-    Incoming,
-    /// Either way; a self loop is found once.
-    Both,
-}
-
-impl Direction {
-    /// The way back.
-    pub fn reversed(self) -> Self {
-        match self {
-            Self::Outgoing => Self::Incoming,
-            Self::Incoming => Self::Outgoing,
-            Self::Both => Self::Both,
-        }
-    }
-}
-
-/// The keys that a seek looks for.
+/// The keys of a seek.
 #[derive(Clone, Debug)]
 pub enum SeekKeys {
     /// One key. Null finds nothing.
@@ -246,13 +226,13 @@ pub enum SeekKeys {
 pub enum SeekBound {
     /// No bound.
     Unbounded,
-    /// The value itself belongs to it.
+    /// Inclusive.
     Included(Expr),
-    /// The value itself does not.
+    /// Exclusive.
     Excluded(Expr),
 }
 
-/// What an index seek looks for.
+/// The range of an index seek.
 ///
 /// Only values that are *comparable* with the bound match (a range over numbers finds no strings), as `<` would be null
 /// for others; a null bound finds nothing.
@@ -268,14 +248,14 @@ pub enum IndexRange {
     StartsWith(Expr),
 }
 
-/// Operators. `input` is the operator whose rows are taken.
+/// Operators. `input` is the operator whose rows are read.
 #[expect(missing_docs, reason = "each field is a word of its operator's doc")]
 #[derive(Clone, Debug)]
 pub enum Op {
     /// The outer row, or one row without slots at the root of a statement.
     Argument,
 
-    // --- where nodes and relationships come from; each runs once per input row
+    // --- sources of nodes and relationships; each runs once per input row
     /// All nodes.
     AllNodesScan { input: OpId, node: SlotId },
     /// The nodes with a label.
@@ -299,7 +279,7 @@ pub enum Op {
     },
     /// Nodes through an index, each node once, in the order of the index.
     IndexSeek(IndexSeek),
-    /// All relationships of one of the types (none given: of any). With `Both` each is found twice, once per way
+    /// All relationships of one of the types (none given: of any). With `Both` each is found twice, once per direction
     /// (self loops once).
     RelationshipScan(RelationshipScan),
     /// Relationships by internal id.
@@ -317,8 +297,8 @@ pub enum Op {
     Expand(Expand),
     /// Between two bound nodes.
     ExpandInto(ExpandInto),
-    /// Instead of an expand that is only counted: writes into `count` how many rows it would have given, and passes the
-    /// row on (dropping it if 0).
+    /// Replaces an expand that is only counted: writes the number of rows that it would have returned into `count`, and
+    /// passes the row (dropping it if 0).
     Degree(Degree),
     /// Walks of several relationships, none used twice.
     VarExpand(VarExpand),
@@ -326,39 +306,39 @@ pub enum Op {
     ShortestPath(ShortestPath),
     /// Walks along repeated groups of steps, or the shortest of any walks.
     PathSearch(PathSearch),
-    /// Checks a bound relationship against a pattern, and binds its ends: `MATCH (a)-[r]->(b)` where `r` is known.
-    /// With `Both` one row per way that fits.
+    /// Checks a bound relationship against a pattern, and binds its ends: `MATCH (a)-[r]->(b)` with a bound `r`. With
+    /// `Both` one row per matching direction.
     RelationshipEnds(RelationshipEnds),
 
     // --- combining
     /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`.
     Apply { input: OpId, right: OpId },
-    /// As `Apply`, but a row without a match passes once, with `nulls` set to null. If `row_wise`, `right` consists only
-    /// of operators that treat each row by itself and in order, so that it may be run for a whole chunk at once.
+    /// Like `Apply`, but a row without a match passes once, with `nulls` set to null. If `row_wise`, `right` consists
+    /// only of operators that treat each row independently and in order, so that it may run for a whole chunk at once.
     OptionalApply {
         input: OpId,
         right: OpId,
         nulls: Vec<SlotId>,
         row_wise: bool,
     },
-    /// Passes the rows for which `right` has a row (`anti`: has none).
+    /// Passes the rows for which `right` has a row (`anti`: for which it has no row).
     SemiApply {
         input: OpId,
         right: OpId,
         anti: bool,
     },
-    /// Passes each row with the number of rows that `right` has for it in `count`; each counts as often as its `factor`
-    /// says.
+    /// Passes each row with the number of rows that `right` has for it in `count`; each of these is weighted with its
+    /// `factor`.
     CountApply {
         input: OpId,
         right: OpId,
         count: SlotId,
         factor: Option<SlotId>,
     },
-    /// Every row of `input` with every row of `right`, which does not depend on it and may be kept.
+    /// Every row of `input` with every row of `right`, which is independent of it and may be buffered.
     CartesianProduct { input: OpId, right: OpId },
-    /// Rows of `input` and `right` whose keys are equal (three-valued: null matches nothing). Neither side depends on the
-    /// other. Order: that of `input`.
+    /// Rows of `input` and `right` whose keys are equal (three-valued: null matches nothing). The sides are independent
+    /// of each other. Order: that of `input`.
     HashJoin {
         input: OpId,
         right: OpId,
@@ -369,8 +349,8 @@ pub enum Op {
     Union { inputs: Vec<OpId> },
 
     // --- rows
-    /// Instead of an aggregation that only counts the rows of a whole scan: writes the kept number into each of `counts`.
-    /// One row per row of `input`.
+    /// Replaces an aggregation that only counts the rows of a whole scan: writes the stored count into each of
+    /// `counts`. One row per row of `input`.
     Count(Count),
     /// Keeps the rows for which all predicates are true, tested in order.
     Filter { input: OpId, predicates: Vec<Expr> },
@@ -381,7 +361,7 @@ pub enum Op {
     },
     /// Groups and aggregates. Any order.
     Aggregate(Aggregate),
-    /// Each combination of these slots once, the first seen.
+    /// `DISTINCT`: the first row of each combination of these slots.
     Distinct { input: OpId, slots: Vec<SlotId> },
     /// Stable sort.
     Sort { input: OpId, keys: Vec<SortKey> },
@@ -411,7 +391,7 @@ pub enum Op {
         field_terminator: Option<Expr>,
         row: SlotId,
     },
-    /// Takes all rows before it passes the first.
+    /// Reads all rows before it passes the first.
     Eager { input: OpId },
 
     // --- writing
@@ -422,8 +402,8 @@ pub enum Op {
     Merge(Merge),
     /// Sets and removes properties and labels, item by item.
     Set { input: OpId, items: Vec<SetItem> },
-    /// Deletes nodes, relationships and paths; nulls are skipped, other values are type errors. What all rows delete is
-    /// deleted together: without `detach` a node that keeps a relationship at the end of the statement is an error.
+    /// Deletes nodes, relationships and paths; nulls are skipped, other values are type errors. All rows' entities are
+    /// deleted together: without `detach`, a node that has a relationship at the end of the statement is an error.
     Delete {
         input: OpId,
         targets: Vec<Expr>,
@@ -437,7 +417,7 @@ pub enum Op {
         body: OpId,
     },
 
-    // --- the end
+    // --- the result
     /// The result: one slot per column. Entities in it are read with their contents.
     ProduceResult { input: OpId, columns: Vec<SlotId> },
     /// Rows about the catalog or the running queries. Fills `slots`, one per field of [`ShowKind::fields`](crate::schema::ShowKind::fields).
@@ -451,7 +431,7 @@ pub enum Op {
 /// Nodes through an index.
 #[derive(Clone, Debug)]
 pub struct IndexSeek {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// The node found.
     pub node: SlotId,
@@ -461,16 +441,16 @@ pub struct IndexSeek {
     pub index: IndexId,
     /// Values of its first components; null finds nothing.
     pub prefix: Vec<Expr>,
-    /// What of the component after them.
+    /// The range of the component after them.
     pub range: IndexRange,
-    /// Whether to run backwards.
+    /// Whether to scan backwards.
     pub descending: bool,
 }
 
 /// All relationships of some types.
 #[derive(Clone, Debug)]
 pub struct RelationshipScan {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// The relationship found.
     pub relationship: SlotId,
@@ -478,7 +458,7 @@ pub struct RelationshipScan {
     pub from: SlotId,
     /// Where the pattern ends.
     pub to: SlotId,
-    /// Which way the relationship points between them.
+    /// Direction of the relationship between them.
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
@@ -487,15 +467,15 @@ pub struct RelationshipScan {
 /// From a bound node to its neighbours.
 #[derive(Clone, Debug)]
 pub struct Expand {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Bound; a null gives no row.
     pub from: SlotId,
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
-    /// The relationship; absent if nobody reads it.
+    /// The relationship; absent if it is not read.
     pub relationship: Option<SlotId>,
     /// The neighbour.
     pub to: SlotId,
@@ -503,14 +483,15 @@ pub struct Expand {
     pub distinct_from: Vec<SlotId>,
     /// May stay a list group of the chunk.
     pub group: bool,
-    /// Rows that are alike in all that is read above need come only once: each neighbour once, or, where the input is an
-    /// expand of which nothing else is read, each neighbour once for each row of that one's input ([`Expand::two_steps`]).
+    /// Duplicate rows (in what is read above) may be dropped: each neighbour once, or, if the input is an expand of
+    /// which nothing else is read, each neighbour once for each row of that expand's input ([`Expand::two_steps`]).
     pub distinct_ends: bool,
 }
 
 impl Expand {
-    /// The expand below this one, where both together are two steps of which only the end is read, `live` being what is read
-    /// above: no matter over which node and relationships it is found, as long as these are two.
+    /// The expand below this one, if both together are two steps of which only the end is read, `live` being the slots
+    /// read above: it does not matter over which node and relationships an end is found, as long as the relationships
+    /// differ.
     pub fn two_steps<'p>(&self, live: &[SlotId], operators: &'p [Operator]) -> Option<&'p Expand> {
         let Op::Expand(first) = &operators[self.input.index()].op else {
             return None;
@@ -537,17 +518,17 @@ impl Expand {
 /// Relationships between two bound nodes.
 #[derive(Clone, Debug)]
 pub struct ExpandInto {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Bound.
     pub from: SlotId,
     /// Bound.
     pub to: SlotId,
-    /// Which way, seen from `from`.
+    /// Direction, seen from `from`.
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
-    /// The relationship; absent if nobody reads it.
+    /// The relationship; absent if it is not read.
     pub relationship: Option<SlotId>,
     /// The relationship must differ from all of these.
     pub distinct_from: Vec<SlotId>,
@@ -556,113 +537,114 @@ pub struct ExpandInto {
 /// The number of relationships of a bound node.
 #[derive(Clone, Debug)]
 pub struct Degree {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Bound; null counts 0.
     pub from: SlotId,
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
-    /// Relationships that do not count: subtract those of them that the expand would have found.
+    /// Relationships that do not count: those of them that the expand would have found are subtracted.
     pub distinct_from: Vec<SlotId>,
-    /// Gets the count, an integer.
+    /// Receives the count, an integer.
     pub count: SlotId,
 }
 
 /// Walks of several relationships.
 ///
-/// Depth first or breadth first, as the executor likes; the walk uses no relationship twice, nor one of `distinct_from`.
+/// Depth first or breadth first, chosen by the executor; the walk uses no relationship twice, and none of
+/// `distinct_from`.
 #[derive(Clone, Debug)]
 pub struct VarExpand {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Bound.
     pub from: SlotId,
-    /// Where the walk ends; bound already if `into`.
+    /// The end of the walk; bound already if `into`.
     pub to: SlotId,
     /// Whether `to` is bound.
     pub into: bool,
-    /// Which way each step goes, seen from `from`.
+    /// Direction of each step, seen from `from`.
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
-    /// Fewest steps.
+    /// Minimum number of steps.
     pub min: u64,
-    /// Most steps; only the limits of the execution hold if absent.
+    /// Maximum number of steps; only the limits of the execution apply if absent.
     pub max: Option<u64>,
-    /// Gets the list of relationships; absent if nobody reads it.
+    /// Receives the list of relationships; absent if it is not read.
     pub relationships: Option<SlotId>,
-    /// The pattern was written from `to` to `from`: the list of relationships is to be reversed.
+    /// The pattern was written from `to` to `from`: the list of relationships must be reversed.
     pub reversed: bool,
     /// No step may use one of these (relationships or lists of relationships).
     pub distinct_from: Vec<SlotId>,
-    /// Must hold for each relationship of the walk, which the local stands for. May read slots of the input.
+    /// Must hold for each relationship of the walk, which is bound to the local. May read slots of the input.
     pub step_predicate: Option<(LocalId, Expr)>,
-    /// Only each distinct `to` is asked for per input row (nobody reads the relationships, and duplicates cannot show):
-    /// may be answered by a search that visits each node once.
+    /// Only each distinct `to` per input row is needed (the relationships are not read, and duplicates make no
+    /// difference): may be answered by a search that visits each node once.
     pub distinct_ends: bool,
 }
 
 /// Shortest walks between two bound nodes.
 #[derive(Clone, Debug)]
 pub struct ShortestPath {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Bound.
     pub from: SlotId,
     /// Bound.
     pub to: SlotId,
-    /// Which way each step goes, seen from `from`.
+    /// Direction of each step, seen from `from`.
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
-    /// Fewest steps: 0 or 1.
+    /// Minimum number of steps: 0 or 1.
     pub min: u64,
-    /// Most steps.
+    /// Maximum number of steps.
     pub max: Option<u64>,
     /// Every shortest one, or any single one.
     pub all: bool,
-    /// Gets the path.
+    /// Receives the path.
     pub path: Option<SlotId>,
-    /// Gets the list of relationships.
+    /// Receives the list of relationships.
     pub relationships: Option<SlotId>,
-    /// Must hold for each relationship, which the local stands for. May read slots of the input.
+    /// Must hold for each relationship, which is bound to the local. May read slots of the input.
     pub step_predicate: Option<(LocalId, Expr)>,
-    /// Must hold for the walk as a whole (reads `path`, `relationships` and the input): the shortest walks *that satisfy
-    /// it* are asked for, so that with a predicate all walks are tried in order of length.
+    /// Must hold for the walk as a whole (reads `path`, `relationships` and the input): the result is the shortest
+    /// walks *that satisfy it*, so with a predicate all walks are tried in order of length.
     pub predicate: Option<Expr>,
 }
 
 /// Walks along single steps and repeated groups of them; none uses a relationship twice.
 #[derive(Clone, Debug)]
 pub struct PathSearch {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Bound.
     pub from: SlotId,
-    /// Where the walk ends; bound already if `into`.
+    /// The end of the walk; bound already if `into`.
     pub to: SlotId,
-    /// Whether `to` is bound; always where there is a selector.
+    /// Whether `to` is bound; always if there is a selector.
     pub into: bool,
-    /// What is walked along.
+    /// The pattern of the walk.
     pub walk: Walk,
-    /// The pattern was written from `to` to `from`: lists and the path are to be reversed.
+    /// The pattern was written from `to` to `from`: lists and the path must be reversed.
     pub reversed: bool,
     /// Which of the walks from `from` to `to` are kept; all of them if absent.
     pub selector: Option<Selector>,
-    /// Gets the path.
+    /// Receives the path.
     pub path: Option<SlotId>,
-    /// Gets the list of all relationships.
+    /// Receives the list of all relationships.
     pub relationships: Option<SlotId>,
     /// No step may use one of these (relationships or lists of relationships).
     pub distinct_from: Vec<SlotId>,
-    /// Must hold for the walk as a whole before any is selected: reads what it binds and the input.
+    /// Must hold for the walk as a whole before any is selected: reads its bindings and the input.
     pub predicate: Option<Expr>,
 }
 
 impl PathSearch {
-    /// The slots that it binds, its end apart.
+    /// The slots that it binds, except its end.
     pub(crate) fn inner_slots(&self) -> Vec<SlotId> {
         let whole = self.path.into_iter().chain(self.relationships);
         self.walk.slots().chain(whole).collect()
@@ -672,7 +654,7 @@ impl PathSearch {
 /// Checks a bound relationship against a pattern.
 #[derive(Clone, Debug)]
 pub struct RelationshipEnds {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Bound; null gives no row.
     pub relationship: SlotId,
@@ -684,7 +666,7 @@ pub struct RelationshipEnds {
     pub to: SlotId,
     /// Whether `to` is bound already.
     pub to_bound: bool,
-    /// Which way it points between them.
+    /// Direction between them.
     pub direction: Direction,
     /// One of these; any if empty.
     pub types: Vec<TypeRef>,
@@ -692,21 +674,21 @@ pub struct RelationshipEnds {
     pub distinct_from: Vec<SlotId>,
 }
 
-/// Groups and aggregates. Without keys there is exactly one group, also of no rows.
+/// Groups and aggregates. Without keys there is exactly one group, even for no rows.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
     /// Grouping keys (equal as in `DISTINCT`: null equals null), each into its slot.
     pub keys: Vec<(SlotId, Expr)>,
     /// Aggregations, each into its slot.
     pub aggregates: Vec<(SlotId, AggregateCall)>,
-    /// Slots with integers: a row counts as many times as their product. Only with aggregations for which that is
-    /// exact (`count`, `sum` without `DISTINCT`; `min`, `max` and everything `DISTINCT` ignore it).
+    /// Slots with integers: the weight of a row is their product. Only with aggregations for which that is exact
+    /// (`count`, `sum` without `DISTINCT`; `min`, `max` and everything `DISTINCT` ignore it).
     pub factors: Vec<SlotId>,
 }
 
-/// What is counted without looking at it.
+/// What is counted without a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountOf {
     /// The nodes of a label, or all.
@@ -715,14 +697,14 @@ pub enum CountOf {
     Relationships(Vec<TypeRef>),
 }
 
-/// A number that is kept.
+/// A stored count.
 #[derive(Clone, Debug)]
 pub struct Count {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
-    /// Of what.
+    /// What is counted.
     pub of: CountOf,
-    /// Each gets the number, an integer.
+    /// Each receives the count, an integer.
     pub counts: Vec<SlotId>,
 }
 
@@ -731,16 +713,16 @@ pub struct Count {
 pub struct SortKey {
     /// The value.
     pub expr: Expr,
-    /// Largest first (null, the largest of all, too).
+    /// Descending (null, the greatest of all, first).
     pub descending: bool,
 }
 
 /// A call of a procedure.
 #[derive(Clone, Debug)]
 pub struct ProcedureCall {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
-    /// Which, as the catalog declared it.
+    /// Its signature from the catalog.
     pub procedure: Arc<ProcedureSignature>,
     /// One argument per parameter of the signature, defaults filled in.
     pub arguments: Vec<Expr>,
@@ -750,7 +732,7 @@ pub struct ProcedureCall {
     pub void: bool,
 }
 
-/// Where the properties of a created or merged entity come from.
+/// Source of the properties of a created or merged entity.
 #[derive(Clone, Debug)]
 pub enum Properties {
     /// Written out; nulls are left out.
@@ -762,7 +744,7 @@ pub enum Properties {
 /// A node to create.
 #[derive(Clone, Debug)]
 pub struct CreateNode {
-    /// Gets the node.
+    /// Receives the node.
     pub node: SlotId,
     /// Its labels, each once.
     pub labels: Vec<LabelRef>,
@@ -773,7 +755,7 @@ pub struct CreateNode {
 /// A relationship to create.
 #[derive(Clone, Debug)]
 pub struct CreateRelationship {
-    /// Gets the relationship.
+    /// Receives the relationship.
     pub relationship: SlotId,
     /// Its type.
     pub rel_type: TypeRef,
@@ -785,7 +767,7 @@ pub struct CreateRelationship {
     pub properties: Properties,
 }
 
-/// What one step of a `CREATE` makes.
+/// One step of a `CREATE`.
 #[derive(Clone, Debug)]
 pub enum CreateItem {
     /// A node.
@@ -794,27 +776,27 @@ pub enum CreateItem {
     Relationship(CreateRelationship),
 }
 
-/// What a `CREATE` or the creating half of a `MERGE` makes, in order.
+/// What a `CREATE` or the creating side of a `MERGE` creates, in order.
 #[derive(Clone, Debug, Default)]
 pub struct CreatePattern {
-    /// Nodes and relationships, an end before the relationship that needs it.
+    /// Nodes and relationships; an end precedes the relationship that needs it.
     pub items: Vec<CreateItem>,
-    /// Paths to build once all is created: (slot, a `BuildPath`).
+    /// Paths to build after the creation: (slot, a `BuildPath`).
     pub paths: Vec<(SlotId, Expr)>,
 }
 
 /// Match or create.
 #[derive(Clone, Debug)]
 pub struct Merge {
-    /// Where rows come from.
+    /// The input.
     pub input: OpId,
-    /// Looks for the pattern; its `Argument` is the input row. Binds the same slots as `create`.
+    /// Matches the pattern; its `Argument` is the input row. Binds the same slots as `create`.
     pub matching: OpId,
-    /// What to create if there was none.
+    /// What to create if nothing matched.
     pub create: CreatePattern,
-    /// Done after creating.
+    /// Applied after creating.
     pub on_create: Vec<SetItem>,
-    /// Done for each match.
+    /// Applied to each match.
     pub on_match: Vec<SetItem>,
 }
 
@@ -828,7 +810,8 @@ pub enum SetItem {
         name: PropRef,
         value: Expr,
     },
-    /// `SET e.a.b = value`: a field inside a map property; missing maps on the way are made, null removes the field.
+    /// `SET e.a.b = value`: a field inside a map property; missing intermediate maps are created, null removes the
+    /// field.
     NestedProperty {
         entity: Expr,
         path: Vec<PropRef>,
@@ -976,7 +959,7 @@ impl Op {
     }
 }
 
-/// A constant row count that a `SKIP` or `LIMIT` is known to have, for estimates.
+/// The value of a `SKIP` or `LIMIT` if it is constant, for estimates.
 pub(crate) fn constant_count(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Const(Value::Int(count)) => Some(*count as f64),

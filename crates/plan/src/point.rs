@@ -2,27 +2,27 @@
 
 use crate::arena::Arena;
 use crate::expr::{Expr, LabelRef, SlotId};
-use crate::logical::{LogicalQuery, QueryGraph, Step};
+use crate::logical::{LogicalQuery, LogicalStep, QueryGraph};
 use crate::physical::PointRead;
 
-/// The plan of `MATCH (n:Label {_key: key}) RETURN …`, if that is what the query says and no more.
+/// The plan of `MATCH (n:Label {_key: key}) RETURN …`, if the query has exactly that form.
 pub(crate) fn point_read(query: &LogicalQuery, arena: &Arena) -> Option<PointRead> {
     let [steps] = query.branches.as_slice() else {
         return None;
     };
     let (graph, columns) = match steps.as_slice() {
         [
-            Step::Match {
+            LogicalStep::Match {
                 graph,
                 optional: false,
             },
         ] => (graph, [].as_slice()),
         [
-            Step::Match {
+            LogicalStep::Match {
                 graph,
                 optional: false,
             },
-            Step::Project(columns),
+            LogicalStep::Project(columns),
         ] => (graph, columns.as_slice()),
         _ => return None,
     };
@@ -68,7 +68,7 @@ fn key_lookup(graph: &QueryGraph, arena: &Arena) -> Option<(SlotId, LabelRef, Ex
                 right,
             } if key.is_none() => {
                 let is_key = |side: &Expr| match side {
-                    Expr::Property { base, name } => {
+                    Expr::Property { base, name, .. } => {
                         matches!(**base, Expr::Slot(slot) if slot == *node)
                             && arena.property_name(*name) == "_key"
                     }

@@ -1,4 +1,4 @@
-//! From text to plan: the way in.
+//! From text to plan: the entry point of the crate.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use isomer_cypher::Limits;
 use isomer_cypher::ast::{self, StatementBody};
 
 use crate::arena::Arena;
-use crate::bind::{Binder, Standing, statement_frame};
+use crate::bind::{Binder, QueryContext, statement_frame};
 use crate::catalog::Catalog;
 use crate::error::{ErrorKind, PlanError};
 use crate::logical::LogicalQuery;
@@ -15,21 +15,21 @@ use crate::schema::ShowKind;
 use crate::solve::{Planning, mark_distinct_ends, mark_live, plan_statement};
 use crate::{bind, point};
 
-/// What a caller may choose.
+/// Options of the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How long and how deeply nested a text may be.
+    /// Limits on the size and nesting of a text.
     pub limits: Limits,
-    /// Plan a lookup by key as a pipeline like everything else.
+    /// Plans a lookup by key as a pipeline instead of a point read.
     pub no_point_reads: bool,
-    /// Put a barrier after every clause: slow, and by the letter of the language. Tests compare the other plans with it.
+    /// Adds a barrier after every clause: slow, and the literal semantics of the language. Tests compare the other
+    /// plans with it.
     pub barriers_everywhere: bool,
-    /// Leave out every rule that only makes plans better: no point reads, no seeks by key, id or index, no joins, no
-    /// counting instead of enumerating, no sub-plans beside the rows, no merged clauses, no sorts cut short. What is
-    /// left is scans, expands and filters clause by clause. Tests compare the other plans with it.
+    /// Disables every optional optimiser rule: no point reads, no seeks by key, id or index, no joins, no counting
+    /// instead of enumerating, no decorrelated sub-plans, no merged clauses, no truncated sorts. Scans, expands and
+    /// filters, clause by clause, remain. Tests compare the other plans with it.
     pub plain: bool,
-    /// Group rows before they are multiplied wherever that gives the same answer, also where it does not pay. Tests
-    /// compare the answers.
+    /// Applies eager aggregation wherever it is correct, even if it does not pay. Tests compare the results.
     pub group_always: bool,
 }
 
@@ -51,6 +51,8 @@ pub fn prepare_parsed(
     options: &Options,
 ) -> Result<Arc<Plan>, PlanError> {
     let mut binder = Binder::new(text, catalog);
+    binder.arena.updates =
+        matches!(&statement.body, StatementBody::Query(query) if query.updates());
     binder.arena.plain = options.plain;
     binder.arena.group_always = options.group_always;
     let (body, columns) = match &statement.body {
@@ -122,7 +124,7 @@ fn finish(
     }
 }
 
-/// Tells that rows of two unconnected parts are multiplied.
+/// Adds a notice for a Cartesian product of two unconnected parts of a pattern.
 fn note_products(binder: &mut Binder<'_>) {
     let is_product = |operator: &Operator| matches!(operator.op, Op::CartesianProduct { .. });
     if binder.arena.operators.iter().any(is_product) {
@@ -141,7 +143,7 @@ fn prepare_query<'a>(
     query: &'a ast::Query,
     options: &Options,
 ) -> Prepared {
-    let (bound, _) = binder.bind_query(query, Standing::Statement, &mut |_, _| {
+    let (bound, _) = binder.bind_query(query, QueryContext::Statement, &mut |_, _| {
         Ok((statement_frame(), 0))
     })?;
     let names: Vec<Arc<str>> = bound
@@ -228,7 +230,7 @@ impl From<isomer_cypher::ParseError> for PlanError {
 }
 
 impl PlanError {
-    /// The error under the line of `text` that it is about, with a caret where the place is known.
+    /// The error, with the line of `text` that it is about and a caret under its position if known.
     pub fn render(&self, text: &str) -> String {
         match self.span {
             Some(span) => {

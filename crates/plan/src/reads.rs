@@ -1,8 +1,8 @@
-//! What the rows of a statement depend on, for whoever wants to know whether a commit may have changed them.
+//! Dependencies of a statement's rows, for callers that need to know whether a commit may have changed them.
 //!
-//! Told are labels, types and buckets, never too few of them: a commit that touches none of what is told here changes no row. A
-//! statement whose rows may change without any commit (a clock, a random number), or depend on what has no such name (files,
-//! procedures), is refused with the reason.
+//! The dependencies are labels, types and buckets, conservatively: a commit that touches none of them changes no row. A
+//! statement whose rows may change without a commit (a clock, a random number), or that depends on things without such
+//! a name (files, procedures), is refused with the reason.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::solve::for_each_expr;
 /// Some names, or any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// Whatever the name.
+    /// Any name.
     Any,
     /// One of these.
     Only(BTreeSet<Arc<str>>),
@@ -36,7 +36,7 @@ impl Named {
         }
     }
 
-    /// Whether it is any, or one of these.
+    /// Whether it is any name, or contains this one.
     pub fn has(&self, name: &str) -> bool {
         match self {
             Self::Any => true,
@@ -45,10 +45,10 @@ impl Named {
     }
 }
 
-/// What rows depend on.
+/// The dependencies of a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Nodes with one of these labels: that they are there, and all that is in them.
+    /// Nodes with one of these labels: their existence and their content.
     pub labels: Named,
     /// Relationships of one of these types.
     pub types: Named,
@@ -57,7 +57,7 @@ pub struct Reads {
 }
 
 impl Plan {
-    /// What the rows depend on, where `parameters` are given; otherwise what stands against telling it.
+    /// The dependencies of the rows for the given `parameters`; otherwise the reason why they cannot be derived.
     pub fn reads(&self, parameters: &Map) -> Result<Reads, String> {
         if self.class != StatementClass::Read {
             return Err("it changes something".into());
@@ -95,7 +95,7 @@ struct Reading<'p> {
     plan: &'p Plan,
     parameters: &'p Map,
     reads: Reads,
-    /// Slots that something reads.
+    /// Slots that are read.
     read: HashSet<SlotId>,
     /// Slots of nodes that were found without a label.
     unlabelled: HashSet<SlotId>,
@@ -147,7 +147,7 @@ impl Reading<'_> {
                 }
             }
             Op::PathSearch(search) => {
-                // Conditions and lists of what lies on the way: nodes of any label.
+                // Conditions and lists read the intermediate nodes: nodes of any label.
                 self.reads.labels = Named::Any;
                 for link in &search.walk.links {
                     link.steps.iter().for_each(|step| self.types(&step.types));
@@ -170,7 +170,7 @@ impl Reading<'_> {
                 return Err(format!("it calls the procedure {}", call.procedure.name));
             }
             Op::LoadCsv { .. } => return Err("it reads a CSV file".into()),
-            Op::Show { .. } => return Err("it shows what is no data".into()),
+            Op::Show { .. } => return Err("it shows metadata".into()),
             _ => {}
         }
         let mut outcome = Ok(());
@@ -187,7 +187,7 @@ impl Reading<'_> {
             Expr::Slot(slot) => {
                 self.read.insert(*slot);
             }
-            // What lies on a path may have any label.
+            // Nodes on a path may have any label.
             Expr::BuildPath { .. } => self.reads.labels = Named::Any,
             Expr::CallRegistered { function, .. } => {
                 let name = &self.plan.registered_functions[function.index()];
@@ -227,14 +227,14 @@ impl Reading<'_> {
             | Function::FileText
             | Function::FileBytes => return Err("it reads files".into()),
             _ if function.purity() == Purity::Volatile && !self.is_settled(function, arguments) => {
-                return Err(format!("{}() is another value each time", function.name()));
+                return Err(format!("{}() differs from call to call", function.name()));
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// A text that is known before anything runs.
+    /// A string that is known before execution.
     fn text(&self, expr: &Expr) -> Option<Arc<str>> {
         match expr {
             Expr::Const(Value::String(text)) => Some(text.clone()),
@@ -271,8 +271,8 @@ impl Reading<'_> {
         self.reads
     }
 
-    /// Whether every row with this slot reaches what reads `from`, one by one, from where the slot is bound: what a filter there
-    /// refuses was seen by nothing.
+    /// Whether every row with this slot passes from its binding to the reader of `from`, one by one: then no other
+    /// operator has observed the rows that a filter there rejects.
     fn passes_all(&self, mut from: OpId, slot: SlotId) -> bool {
         loop {
             from = match &self.plan.operator(from).op {
@@ -303,10 +303,10 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a function of the clock is given all that it would ask the clock for.
+    /// Whether a function of the clock has all the arguments that it would otherwise take from the clock.
     fn is_settled(&self, function: Function, arguments: &[Expr]) -> bool {
         match function {
-            // The offset of a named zone is the one of now, where no date is told.
+            // Without a date, a named zone is resolved to its current offset.
             Function::Time if arguments.iter().any(|it| self.may_name_zone(it)) => false,
             Function::TimeTruncate => {
                 arguments.len() > 1 && !arguments.iter().skip(2).any(|it| self.may_name_zone(it))
@@ -341,12 +341,12 @@ impl Reading<'_> {
                 given.is_none_or(names_zone)
             }
             Expr::Map(fields) => fields.iter().any(|(name, _)| &**name == "timezone"),
-            // What is not known to be no map.
+            // Any expression that may be a map.
             expr => !self.is_no_zone(expr),
         }
     }
 
-    /// Whether an argument is known not to be a map of a time zone alone, which asks for the time that it is there now.
+    /// Whether an argument is known not to be a map with a time zone alone, which makes the function read the clock.
     fn is_no_zone(&self, expr: &Expr) -> bool {
         let is_no_zone = |value: &Value| match value {
             Value::Map(map) => map.names().any(|name| &**name != "timezone"),

@@ -1,4 +1,4 @@
-//! Commands on the schema, and what can be shown.
+//! Schema commands, and the listings of `SHOW`.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ pub type PropertyPath = Vec<Arc<str>>;
 /// One component of an index: a property path that may step into the elements of lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedPath {
-    /// The names from the record inwards.
+    /// The names, outermost first.
     pub names: PropertyPath,
-    /// How many names stand before `[]`, where an index has an entry per element: 1 of `n.tags[]` and `n.items[].sku`.
+    /// The number of names before `[]`, for an index with an entry per element: 1 for `n.tags[]` and `n.items[].sku`.
     pub elements_after: Option<usize>,
 }
 
@@ -28,11 +28,11 @@ pub enum SchemaCommand {
         name: Option<Arc<str>>,
         /// What it covers.
         target: SchemaTarget,
-        /// No two records may have the same values.
+        /// Values must be unique.
         unique: bool,
         /// Components, in order.
         paths: Vec<IndexedPath>,
-        /// An index of that name or shape is fine.
+        /// `IF NOT EXISTS`: an index of that name or shape is accepted.
         if_not_exists: bool,
     },
     /// `CREATE CONSTRAINT`
@@ -41,25 +41,25 @@ pub enum SchemaCommand {
         name: Option<Arc<str>>,
         /// What it covers.
         target: SchemaTarget,
-        /// What must hold.
+        /// The rule.
         requirement: Requirement,
-        /// The properties it speaks of.
+        /// The properties that it covers.
         paths: Vec<PropertyPath>,
-        /// A constraint of that name or shape is fine.
+        /// `IF NOT EXISTS`: a constraint of that name or shape is accepted.
         if_not_exists: bool,
     },
     /// `DROP INDEX name`
     DropIndex {
         /// Which.
         name: Arc<str>,
-        /// None of that name is fine.
+        /// `IF EXISTS`.
         if_exists: bool,
     },
     /// `DROP CONSTRAINT name`
     DropConstraint {
         /// Which.
         name: Arc<str>,
-        /// None of that name is fine.
+        /// `IF EXISTS`.
         if_exists: bool,
     },
 }
@@ -73,53 +73,53 @@ pub enum SchemaTarget {
     Type(Arc<str>),
 }
 
-/// What a constraint demands.
+/// The rule of a constraint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Requirement {
-    /// No two records have equal values.
+    /// Values must be unique.
     Unique,
     /// The properties are not null.
     NotNull,
     /// Unique and not null.
     Key,
-    /// The value, where there is one, is of this type.
+    /// The value, if present, is of this type.
     Type(ValueType),
-    /// The property is a convergent field, of the kind that these words name.
+    /// The property is a convergent field of the kind with this name.
     Convergent(Arc<str>),
-    /// Relationships keep their ends where another replica deletes them unseen.
+    /// Relationships keep their ends if another replica deletes them concurrently.
     KeepEndpoints,
-    /// A condition that must not be false, as written; `variable` stands for the record.
+    /// A condition that must not be false, as written; `variable` is bound to the record.
     Check {
         /// The record's variable.
         variable: Arc<str>,
         /// The condition's text.
         text: Arc<str>,
-        /// The condition as terms of one property each, all of which must hold, where it consists of such.
+        /// The condition as a conjunction of terms on one property each, if it has that form.
         rules: Option<Vec<FieldRule>>,
     },
 }
 
-/// What one property must be.
+/// A rule on one property.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldRule {
     /// The property.
     pub path: PropertyPath,
-    /// What it must be, where it is there.
+    /// The rule, applied if the property is present.
     pub rule: Rule,
 }
 
-/// What a value must be.
+/// A rule on a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
-    /// It compares so with a constant: `n.age >= 0`; never [`Comparison::NotEqual`].
+    /// A comparison with a constant: `n.age >= 0`; never [`Comparison::NotEqual`].
     Value(Comparison, Value),
-    /// Its size compares so with a constant: `size(n.name) < 100`; never [`Comparison::NotEqual`].
+    /// A comparison of its size with a constant: `size(n.name) < 100`; never [`Comparison::NotEqual`].
     Size(Comparison, i64),
-    /// It is one of these: `n.size IN ['S', 'M', 'L']`.
+    /// One of these values: `n.size IN ['S', 'M', 'L']`.
     OneOf(Vec<Value>),
 }
 
-/// What `SHOW` shows.
+/// The listings of `SHOW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ShowKind {
     /// Indexes.
@@ -138,14 +138,14 @@ pub enum ShowKind {
     Functions,
     /// Procedures.
     Procedures,
-    /// What replicas wrote at once and cannot both have.
+    /// Conflicts: concurrent writes of replicas that violate a rule together.
     Conflicts,
     /// Running queries.
     Queries,
 }
 
 impl ShowKind {
-    /// The columns it gives.
+    /// Its columns.
     pub fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Indexes => &["name", "state", "type", "label", "properties", "unique"],

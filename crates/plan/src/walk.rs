@@ -1,31 +1,31 @@
-//! Path patterns that are found by a search: single steps and repeated groups, one after the other.
+//! Path patterns that are matched by a search: sequences of single steps and repeated groups.
 //!
 //! `(a)-[r:R]->(m) ((x)-[s:S]->(y) WHERE x.v < y.v)+ (b)` is a walk of two links, the step `r` and the group, with one
 //! junction between them, `m`. Its ends `a` and `b` are slots of the operator that carries it.
 //!
-//! Elements of a link are numbered along it: 0 is the node where it starts, 1 its first relationship, 2 the node after
-//! that, and so on. While the search is in a link the [`LocalId`]s of its elements stand for what they are bound to in the
-//! repetition at hand; outside, the slot of an element of a group holds the list of what it was bound to, one for each
-//! repetition, and that of any other element the element itself.
+//! Elements of a link are numbered along it: 0 is its start node, 1 its first relationship, 2 the next node, and so on.
+//! While the search is in a link, the [`LocalId`]s of its elements are bound to the entities of the current repetition;
+//! outside, the slot of an element of a group holds the list of its bindings, one per repetition, and that of any other
+//! element the entity itself.
 
 use crate::expr::{Expr, LocalId, SlotId, TypeRef};
 use crate::physical::Direction;
 
-/// What a search walks along.
+/// The pattern of a walk search.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// One after the other; at least one.
+    /// In order; at least one.
     pub links: Vec<WalkLink>,
-    /// The nodes between the links: one fewer than these.
+    /// The nodes between the links: one fewer than there are links.
     pub junctions: Vec<Junction>,
 }
 
 /// A node between two links.
 #[derive(Clone, Debug)]
 pub struct Junction {
-    /// Stands for the node in `checks`.
+    /// Bound to the node in `checks`.
     pub local: LocalId,
-    /// Gets the node; absent if nobody reads it.
+    /// Receives the node; absent if it is not read.
     pub slot: Option<SlotId>,
     /// Must be true of the node. May read slots of the input.
     pub checks: Vec<Expr>,
@@ -34,13 +34,13 @@ pub struct Junction {
 /// One step, or a group of steps that is repeated.
 #[derive(Clone, Debug)]
 pub struct WalkLink {
-    /// How often, both ends included, and no upper bound if absent; absent for a step that is no group.
+    /// Number of repetitions, inclusive; no upper bound if absent; absent for a single step.
     pub repeat: Option<(u64, Option<u64>)>,
-    /// Where each repetition starts.
+    /// The start node of each repetition.
     pub start: Element,
     /// At least one.
     pub steps: Vec<WalkStep>,
-    /// What must be true in each repetition.
+    /// Conditions on each repetition.
     pub checks: Vec<Check>,
 }
 
@@ -60,9 +60,9 @@ pub struct WalkStep {
 /// A node or relationship of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Element {
-    /// Stands for it in the checks of the link.
+    /// Bound to it in the checks of the link.
     pub local: LocalId,
-    /// Gets it, or the list of those of all repetitions; absent if nobody reads it.
+    /// Receives it, or the list over all repetitions; absent if it is not read.
     pub slot: Option<SlotId>,
 }
 
@@ -71,7 +71,7 @@ pub struct Element {
 pub struct Check {
     /// The first element that it reads.
     pub first: usize,
-    /// The last one: it can be tested once this is bound.
+    /// The last one: the condition can be checked once this is bound.
     pub last: usize,
     /// The condition. May read slots of the input.
     pub condition: Expr,
@@ -80,14 +80,14 @@ pub struct Check {
 /// Which of the walks between two nodes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// So many of the shortest.
+    /// This number of shortest walks.
     Paths(u64),
-    /// All of so many shortest lengths.
+    /// All walks of this number of shortest lengths.
     Groups(u64),
 }
 
 impl Walk {
-    /// The walk from its other end.
+    /// The reversed walk.
     pub fn reversed(&self) -> Self {
         Self {
             links: self.links.iter().rev().map(WalkLink::reversed).collect(),
@@ -103,7 +103,7 @@ impl Walk {
             .chain(self.junctions.iter().filter_map(|junction| junction.slot))
     }
 
-    /// Calls `visit` for every slot that it binds, which may take it away.
+    /// Calls `visit` for every slot that it binds; `visit` may remove the slot.
     pub(crate) fn for_each_slot_mut(&mut self, visit: &mut dyn FnMut(&mut Option<SlotId>)) {
         for link in &mut self.links {
             visit(&mut link.start.slot);
@@ -134,7 +134,7 @@ impl Walk {
             .all(|link| !matches!(link.repeat, Some((_, None))))
     }
 
-    /// The types that its relationships may have: none if any.
+    /// The types that its relationships may have; empty if any type is allowed.
     pub(crate) fn types(&self) -> Vec<TypeRef> {
         let mut types = Vec::new();
         for step in self.links.iter().flat_map(|link| &link.steps) {

@@ -1,11 +1,10 @@
-//! The audit log: who did what, from where, with which outcome. One JSON object a line, appended; no query texts, no
-//! values, no secrets.
+//! The audit log: who did what, from which address, with which result. One JSON object per line, appended; no query
+//! texts, no values, no secrets.
 
 use std::{
     fs::{File, OpenOptions},
     io::Write,
     net::IpAddr,
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
@@ -14,22 +13,22 @@ use parking_lot::Mutex;
 
 use crate::{Result, ServerError, access::now_ms, config::AuditLevel};
 
-/// What is told of a request.
+/// An audit event.
 #[derive(Clone, Debug)]
 pub struct Event<'a> {
-    /// Who it is, or wanted to log in as; nothing where that is no name of a user.
+    /// The user that authenticated or tried to; absent if that is not a valid user name.
     pub user: Option<&'a str>,
-    /// The public half of the token.
+    /// The public part of the token.
     pub token: Option<&'a str>,
     /// The address.
     pub from: IpAddr,
-    /// What was asked: method and route, without what stands in its places.
+    /// Method and route, without the parameters of the path.
     pub action: &'a str,
     /// The database.
     pub database: Option<&'a str>,
-    /// The user, token, backup, query or database that it is about, where the path or the body names one.
+    /// The user, token, backup, query or database that the request concerns, if the path or the body names one.
     pub target: Option<&'a str>,
-    /// What the request may do: read, write, schema, admin.
+    /// Class of the request: read, write, schema, admin.
     pub class: &'a str,
     /// The status of the answer.
     pub status: u16,
@@ -39,16 +38,16 @@ pub struct Event<'a> {
     pub took_ms: f64,
 }
 
-/// What is found out of a request while it is answered.
+/// What a handler adds to the audit event of its request.
 #[derive(Debug, Default)]
-pub struct Told {
-    /// Who logged in, or wanted to.
+pub struct AuditDetails {
+    /// The user that logged in or tried to.
     pub user: Option<String>,
-    /// The public half of the token that he was given.
+    /// The public part of the token that was issued.
     pub token: Option<String>,
-    /// The user, token, backup, query or database that it is about.
+    /// The user, token, backup, query or database that the request concerns.
     pub target: Option<String>,
-    /// What a query may do, as its plan says, or what a transaction has done.
+    /// Class of a query by its plan, or of what a transaction has done.
     pub class: Option<StatementClass>,
 }
 
@@ -59,16 +58,14 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Appends to a file, which others cannot read.
+    /// Opens a file for appending, readable only by its owner.
     pub fn open(path: &Path, level: AuditLevel) -> Result<Self> {
         if level == AuditLevel::Off {
             return Ok(Self::off());
         }
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(path);
+        let mut options = OpenOptions::new();
+        options.create(true).append(true);
+        let file = isomer_vfs::private_file(&mut options).open(path);
         let file = file.map_err(|error| {
             ServerError::Unavailable(format!(
                 "the audit log {} cannot be written: {error}",
@@ -81,7 +78,7 @@ impl Audit {
         })
     }
 
-    /// Writes nothing.
+    /// An audit log that records nothing.
     pub fn off() -> Self {
         Self {
             level: AuditLevel::Off,
@@ -89,8 +86,8 @@ impl Audit {
         }
     }
 
-    /// Whether a request of this class and outcome is told.
-    fn tells(&self, event: &Event<'_>) -> bool {
+    /// Whether an event is recorded at this level.
+    fn records(&self, event: &Event<'_>) -> bool {
         match self.level {
             AuditLevel::Off => false,
             AuditLevel::Changes => {
@@ -100,9 +97,9 @@ impl Audit {
         }
     }
 
-    /// Writes a line. A disk that is full stops no request: it is told in the log of the server.
+    /// Writes a line. Requests do not fail if it cannot be written; the server logs a warning.
     pub fn record(&self, event: &Event<'_>) {
-        if !self.tells(event) {
+        if !self.records(event) {
             return;
         }
         let mut line = serde_json::json!({
@@ -127,7 +124,7 @@ impl Audit {
         }
     }
 
-    /// Makes what was written durable.
+    /// Syncs what was written.
     pub fn sync(&self) {
         if let Some(file) = &*self.file.lock()
             && let Err(error) = file.sync_data()

@@ -1,4 +1,4 @@
-//! What all front ends share.
+//! State shared by all front ends.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -19,31 +19,32 @@ use crate::{
     access::{Credential, Databases, Gates, Guesses, Principal, Session, System, Turn},
     audit::Audit,
     config::Config,
+    connections::Connections,
     metrics::Metrics,
     open::OpenTransactions,
     operations::Operations,
-    quick::Waits,
+    quick::InlineReads,
     traces::Traces,
 };
 
-/// Passwords that are hashed at once: each takes 19 MiB and a core for tens of milliseconds.
+/// Concurrent password hashes: each takes 19 MiB and a core for tens of milliseconds.
 const PASSWORDS_AT_ONCE: usize = 2;
 
-fn bug() -> ServerError {
-    ServerError::Internal("the request met a bug in the server: its log tells more".into())
+pub(crate) fn bug() -> ServerError {
+    ServerError::Internal("the request hit a bug in the server: see its log".into())
 }
 
-/// Does something on a thread that may wait.
+/// Runs `work` on a blocking thread.
 async fn at<T: Send + 'static>(
-    place: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _slot = slot;
         work()
     });
     done.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a request ended in a bug");
+        tracing::error!(%error, "a request hit a bug");
         Err(bug())
     })
 }
@@ -52,41 +53,41 @@ async fn at<T: Send + 'static>(
 pub struct Core {
     /// Settings.
     pub config: Config,
-    /// Users and tokens; none where the server runs without authentication.
+    /// Users and tokens; `None` if the server runs without authentication.
     pub system: Option<System>,
     pub(crate) databases: Arc<Databases>,
-    /// Transactions between requests.
+    /// Transactions that stay open between requests.
     pub open: OpenTransactions,
     /// Failed logins.
     pub guesses: Guesses,
-    /// Figures.
+    /// Metrics.
     pub metrics: Metrics,
     /// The audit log.
     pub audit: Audit,
     /// Spans of requests and queries.
     pub(crate) traces: Traces,
-    /// Who asks where the server runs without authentication.
+    /// The principal of all clients if the server runs without authentication.
     anybody: Arc<Principal>,
     gates: Arc<Gates>,
     passwords: Semaphore,
     requests: Arc<Semaphore>,
-    waits: Arc<Waits>,
+    inline_reads: Arc<InlineReads>,
     stopping: watch::Sender<bool>,
     feeds: AtomicUsize,
-    /// Places for connections of all kinds.
-    pub(crate) connections: Arc<Semaphore>,
-    /// Where drivers connect, where they may.
+    /// Connections of all protocols.
+    pub(crate) connections: Arc<Connections>,
+    /// Bolt address, if enabled.
     pub(crate) bolt_address: OnceLock<SocketAddr>,
-    /// The database of those who name none.
+    /// Default database of Bolt clients.
     home: Option<Arc<str>>,
-    /// Backups and restores at work.
+    /// Backups and restores in progress.
     pub(crate) operations: Arc<Operations>,
     /// The key of encrypted databases.
     pub(crate) key: Option<MasterKey>,
 }
 
 impl Core {
-    /// Puts the parts together.
+    /// Builds the core.
     pub(crate) fn new(
         config: Config,
         system: Option<System>,
@@ -115,10 +116,10 @@ impl Core {
             anybody: Arc::new(Principal::anybody()),
             passwords: Semaphore::new(PASSWORDS_AT_ONCE),
             requests: Arc::new(Semaphore::new(limits.requests)),
-            waits: Arc::new(Waits::new(config.threads)),
+            inline_reads: Arc::new(InlineReads::new(config.threads)),
             stopping: watch::Sender::new(false),
             feeds: AtomicUsize::new(0),
-            connections: Arc::new(Semaphore::new(limits.connections)),
+            connections: Connections::new(limits.connections, limits.connections_per_address),
             bolt_address: OnceLock::new(),
             home,
             key,
@@ -132,7 +133,7 @@ impl Core {
         }))
     }
 
-    /// Lets in who shows this token. No token, no session.
+    /// Opens a session for a token; fails without one.
     pub fn session(&self, token: Option<&str>, from: IpAddr) -> Result<Session> {
         let principal = match (&self.system, token) {
             (None, _) => return self.admit(self.anybody.clone(), from),
@@ -144,7 +145,7 @@ impl Core {
             (Some(system), Some(token)) => match system.principal(token) {
                 Ok(principal) => principal,
                 Err(error) => {
-                    // Whoever guesses is answered less and less; right tokens are never held up.
+                    // Guesses are slowed down; valid tokens never are.
                     self.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
                     self.guesses.wrong_token(from, token)?;
                     return Err(error);
@@ -154,7 +155,7 @@ impl Core {
         self.admit(Arc::new(principal), from)
     }
 
-    /// Lets in a principal that was just told who it is.
+    /// Opens a session for an authenticated principal.
     pub(crate) fn admit(&self, principal: Arc<Principal>, from: IpAddr) -> Result<Session> {
         let mut limits = Limits::default();
         limits.time = Some(self.config.limits.query_time);
@@ -162,7 +163,7 @@ impl Core {
         Session::new(principal, from, self.databases.clone(), &self.gates, limits)
     }
 
-    /// Who shows a credential now.
+    /// The principal of a credential, with its current rights.
     pub fn principal(&self, credential: &Credential) -> Result<Arc<Principal>> {
         match &self.system {
             None => Ok(self.anybody.clone()),
@@ -170,7 +171,7 @@ impl Core {
         }
     }
 
-    /// Users and tokens, where there are any.
+    /// Users and tokens, unless the server runs without authentication.
     pub fn system(&self) -> Result<&System> {
         self.system.as_ref().ok_or_else(|| {
             ServerError::Invalid(
@@ -179,74 +180,75 @@ impl Core {
         })
     }
 
-    /// Does something that takes time on a thread that may wait: at most so many at once.
+    /// Runs `work` on a blocking thread, within the limit on concurrent requests.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let place = self.place().await?;
-        at(place, work).await
+        let slot = self.slot().await?;
+        at(slot, work).await
     }
 
-    /// As [`Core::blocking`], for what no request waits for: it has a place when there is one.
-    pub async fn patient<T: Send + 'static>(
+    /// Like [`Core::blocking`], for background work: waits for a slot instead of failing.
+    pub async fn background<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        // It is refused only where the server is gone.
-        let place = self.requests.clone().acquire_owned().await;
-        at(place.map_err(|_| bug())?, work).await
+        // Acquiring fails only if the server is gone.
+        let slot = self.requests.clone().acquire_owned().await;
+        at(slot.map_err(|_| bug())?, work).await
     }
 
-    /// Reads one record: here while such reads are quick, on a thread that may wait where they are not.
+    /// Reads one record: on this thread while such reads are fast, otherwise on a blocking thread.
     pub async fn quick<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let mut stay = self.waits.may_stay();
-        if stay.is_none() && self.waits.may_stay_soon() {
+        let mut stay = self.inline_reads.may_inline();
+        if stay.is_none() && self.inline_reads.may_inline_soon() {
             tokio::task::yield_now().await;
-            stay = self.waits.may_stay();
+            stay = self.inline_reads.may_inline();
         }
         let Some(_stay) = stay else {
-            let waits = self.waits.clone();
-            return self.blocking(move || waits.timed(work)).await;
+            let inline_reads = self.inline_reads.clone();
+            return self.blocking(move || inline_reads.timed(work)).await;
         };
-        catch_unwind(AssertUnwindSafe(|| self.waits.timed(work))).unwrap_or_else(|_| {
-            tracing::error!("a request ended in a bug");
+        catch_unwind(AssertUnwindSafe(|| self.inline_reads.timed(work))).unwrap_or_else(|_| {
+            tracing::error!("a request hit a bug");
             Err(bug())
         })
     }
 
-    /// The right to work on a thread that may wait.
-    pub async fn place(&self) -> Result<OwnedSemaphorePermit> {
+    /// A slot for blocking work.
+    pub async fn slot(&self) -> Result<OwnedSemaphorePermit> {
         let waiting = self.requests.clone().acquire_owned();
         match tokio::time::timeout(self.config.limits.head_time, waiting).await {
-            Ok(Ok(place)) => Ok(place),
+            Ok(Ok(slot)) => Ok(slot),
             _ => Err(ServerError::TooMany {
-                message: "the server is at work on as much as it may: try again".into(),
+                message: "the server is at its limit of concurrent requests: retry later".into(),
                 retry_after_s: 1,
             }),
         }
     }
 
-    /// As [`Core::place`], but none is taken by what frees others.
-    pub(crate) async fn place_unless(&self, frees: bool) -> Result<Option<OwnedSemaphorePermit>> {
+    /// Like [`Core::slot`], but none is needed for work that releases resources.
+    pub(crate) async fn slot_unless(&self, frees: bool) -> Result<Option<OwnedSemaphorePermit>> {
         match frees {
             true => Ok(None),
-            false => self.place().await.map(Some),
+            false => self.slot().await.map(Some),
         }
     }
 
-    /// As [`Core::blocking`], for what hashes passwords: two at once, so that logins take neither all cores nor all memory.
+    /// Like [`Core::blocking`], for hashing passwords: two at a time, so that logins occupy neither all cores nor all
+    /// memory.
     pub async fn hashing<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let waiting = tokio::time::timeout(Duration::from_secs(5), self.passwords.acquire());
-        let Ok(Ok(_place)) = waiting.await else {
+        let Ok(Ok(_slot)) = waiting.await else {
             return Err(ServerError::TooMany {
-                message: "too many logins at once: try again".into(),
+                message: "too many concurrent logins: retry later".into(),
                 retry_after_s: 5,
             });
         };
@@ -254,52 +256,52 @@ impl Core {
         self.blocking(move || work(&core)).await
     }
 
-    /// The right to look at a password that somebody shows, one after the other for each address; refused where too many were wrong.
+    /// The turn to verify a password, one at a time per address; refused after too many failures.
     pub(crate) async fn login_turn(&self, from: IpAddr) -> Result<Turn<'_>> {
         self.guesses.turn(from).await
     }
 
-    /// The database of a principal that names none: the one that is set, or the first that the server was started with, where it
-    /// has a right there; otherwise the first one by name that it has a right on.
+    /// The database of a principal that names none: the configured one, or the first on the command line, if the
+    /// principal has a right there; otherwise the first by name that it has a right on.
     pub(crate) fn home_of(&self, principal: &Principal) -> Option<Arc<str>> {
         let allowed = |name: &Arc<str>| principal.rights.on(name).is_some();
         let home = self.home.clone().filter(allowed);
         home.or_else(|| self.databases.names().into_iter().find(allowed))
     }
 
-    /// Says that the server is about to stop.
+    /// Begins shutdown.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Whether it is about to stop.
+    /// Whether it is shutting down.
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 
-    /// Tells when it is about to stop.
+    /// Notifies of shutdown.
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
-    /// Requests at work.
-    pub fn at_work(&self) -> usize {
-        self.gates.at_work()
+    /// Requests in progress.
+    pub fn in_progress(&self) -> usize {
+        self.gates.in_progress()
     }
 
-    /// A place for a change feed, unless there are too many.
-    pub(crate) fn feed_place(self: &Arc<Self>) -> Result<FeedPlace> {
+    /// A slot for a change feed, unless there are too many.
+    pub(crate) fn feed_slot(self: &Arc<Self>) -> Result<FeedSlot> {
         if self.feeds.fetch_add(1, Ordering::Relaxed) >= self.config.limits.feeds {
             self.feeds.fetch_sub(1, Ordering::Relaxed);
             return Err(ServerError::TooMany {
                 message: format!(
-                    "{} change feeds are open, which is the limit",
+                    "the limit of {} open change feeds is reached",
                     self.config.limits.feeds
                 ),
                 retry_after_s: 10,
             });
         }
-        Ok(FeedPlace(self.clone()))
+        Ok(FeedSlot(self.clone()))
     }
 
     /// Change feeds that are open.
@@ -307,7 +309,7 @@ impl Core {
         self.feeds.load(Ordering::Relaxed)
     }
 
-    /// Closes everything; afterwards all that was acknowledged is on disk.
+    /// Closes everything; afterwards all acknowledged commits are on disk.
     pub fn close(&self) -> Result<()> {
         self.open.clear();
         let databases = self.databases.close();
@@ -318,28 +320,24 @@ impl Core {
     }
 }
 
-/// Waits until the server is about to stop.
+/// InlineReads for shutdown.
 pub async fn stop_asked(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone altogether.
+    // An error means that the server is gone.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Makes a folder that others cannot read.
+/// Creates a folder that only its owner can access.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path);
+    let made = isomer_vfs::private_folder().recursive(true).create(path);
     made.map_err(|error| {
-        ServerError::Unavailable(format!("{} cannot be made: {error}", path.display()))
+        ServerError::Unavailable(format!("{} cannot be created: {error}", path.display()))
     })
 }
 
-/// One of the change feeds that may be open.
-pub(crate) struct FeedPlace(Arc<Core>);
+/// A change feed's slot.
+pub(crate) struct FeedSlot(Arc<Core>);
 
-impl Drop for FeedPlace {
+impl Drop for FeedSlot {
     fn drop(&mut self) {
         self.0.feeds.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What a front end answers when it does not do what it was asked.
+//! Errors of requests.
 
 use isomer_db::{Error, ErrorKind};
 use thiserror::Error as ThisError;
@@ -6,63 +6,70 @@ use thiserror::Error as ThisError;
 /// Short for results of this crate.
 pub type Result<T, E = ServerError> = std::result::Result<T, E>;
 
-/// Why something was not done. Every front end has its own words for each of these; none of them hides one.
+/// Why a request failed. Every front end maps each of these to its own codes.
 #[derive(Debug, ThisError)]
 pub enum ServerError {
-    /// The database says so.
+    /// An error of the database.
     #[error(transparent)]
     Database(#[from] Error),
-    /// Nobody said who asks, or nobody believes it.
+    /// Credentials are missing or invalid.
     #[error("{0}")]
     Unauthenticated(String),
-    /// The one who asks may not.
+    /// The principal lacks the right.
     #[error("{0}")]
     Denied(String),
-    /// The request is wrong.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// What was asked for is not there.
+    /// The object does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// Something of that name is there already.
+    /// The object already exists.
     #[error("{0}")]
     Exists(String),
-    /// What it was to be changed from is not what is there.
+    /// A precondition (`If-Match`, `If-None-Match`) does not hold.
     #[error("{0}")]
     Precondition(String),
-    /// It was there once and is not kept.
+    /// It existed, but is no longer kept.
     #[error("{0}")]
     Gone(String),
-    /// The request is larger than allowed.
+    /// The request exceeds a size limit.
     #[error("{0}")]
     TooLarge(String),
-    /// The request's content is of a type that is not understood.
+    /// The content type is not supported.
     #[error("{0}")]
     MediaType(String),
-    /// Too many at once, or in too short a time.
+    /// A concurrency or rate limit is reached.
     #[error("{message}")]
     TooMany {
-        /// What there is too much of.
+        /// Which limit.
         message: String,
-        /// When to try again.
+        /// Seconds after which to retry.
         retry_after_s: u32,
     },
     /// The request did not arrive in time.
     #[error("{0}")]
     TooSlow(String),
-    /// The name under which the server was called is not its own.
+    /// The Host header names another server.
     #[error("{0}")]
     Misdirected(String),
-    /// It cannot be done now.
+    /// Temporarily unavailable.
     #[error("{0}")]
     Unavailable(String),
-    /// A fault of the server's own.
+    /// A bug in the server.
     #[error("{0}")]
     Internal(String),
 }
 
 impl ServerError {
-    /// What the caller does next, by the name that interfaces print; see [`ErrorKind::name`].
+    /// A query that exceeded its running time, or the timeout that its client set.
+    pub(crate) fn query_too_slow() -> Self {
+        Self::TooSlow(
+            "the query exceeded its time limit: narrow it, add an index, read its rows faster, or raise the time limit".into(),
+        )
+    }
+
+    /// The kind of error, by what the caller does next; see [`ErrorKind::name`].
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Database(error) => error.kind().name(),
@@ -79,7 +86,7 @@ impl ServerError {
         }
     }
 
-    /// Whether the same request may succeed if it is sent again.
+    /// Whether the same request may succeed when it is retried.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Database(error) => {

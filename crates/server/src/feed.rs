@@ -1,4 +1,4 @@
-//! Who waits for commits of a database is woken by each.
+//! Notifications of commits.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use tokio::sync::watch;
 
 use crate::Result;
 
-/// The newest version that was told of. Holds nothing of the database.
+/// The newest version that was announced. Does not keep the database open.
 pub struct Feed {
     newest: watch::Sender<Newest>,
 }
 
-/// What a waiter sees.
+/// What a subscriber sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newest {
-    /// The newest commit that is, or is about to be, visible.
+    /// The newest commit that is visible or about to be.
     Version(Version),
     /// The database was closed.
     Closed,
@@ -28,7 +28,7 @@ struct Observer(Arc<Feed>);
 
 impl CommitObserver for Observer {
     fn committing(&self, version: Version, _: &[u8]) {
-        // Wakes nobody where nobody waits.
+        // No thread is woken if there are no subscribers.
         self.0.newest.send_replace(Newest::Version(version));
     }
 
@@ -42,11 +42,11 @@ impl CommitObserver for Observer {
 }
 
 impl Feed {
-    /// Follows a database.
+    /// Subscribes to a database's commits.
     pub(crate) fn follow(db: &Database) -> Result<Arc<Self>> {
         let store = db.store()?;
         if !store.options().read_only {
-            // From now on the database tells how far back its change stream reaches.
+            // From now on, the database records how far back its change stream reaches.
             store.begin_era()?;
         }
         let feed = Arc::new(Self {
@@ -56,12 +56,12 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Waits for commits.
+    /// Subscribes to notifications.
     pub fn subscribe(&self) -> watch::Receiver<Newest> {
         self.newest.subscribe()
     }
 
-    /// Nobody waits for versions that will not be seen.
+    /// Withdraws announced versions that will not be committed, so that subscribers do not wait for them.
     fn take_back(&self, from: Version) {
         let seen = from.saturating_sub(1);
         self.newest.send_if_modified(|newest| match newest {
@@ -73,7 +73,7 @@ impl Feed {
         });
     }
 
-    /// Tells all who wait that nothing more will come.
+    /// Notifies subscribers that the database was closed.
     pub(crate) fn close(&self) {
         self.newest.send_replace(Newest::Closed);
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_that_did_not_happen_is_waited_for_by_nobody() {
+    fn a_commit_that_failed_is_not_waited_for() {
         let db = Database::open_in_memory().unwrap();
         let feed = Feed::follow(&db).unwrap();
         let observer = Observer(feed.clone());

@@ -1,17 +1,18 @@
-//! Everything that listens: HTTP/JSON and Bolt, and what stands between the network and databases.
+//! The server: HTTP/JSON and Bolt, and everything between the network and databases.
 //!
-//! What this crate keeps true:
-//! - every command runs through one session object: without a principal, and a right of it, there is no way to a database
-//!   ([`access`]);
-//! - nothing is open unless it was opened: loopback, users and TLS by default ([`config`]);
-//! - every request has limits: bytes, depth, time, memory, number; what is slow is cut off;
-//! - what was acknowledged is on disk, also when the server is stopped under load.
+//! What this crate guarantees:
+//! - every command runs through a session: without an authenticated principal and its rights there is no way to a
+//!   database ([`access`]);
+//! - nothing is exposed by default: loopback, users and TLS ([`config`]);
+//! - every request has limits: bytes, depth, time, memory, number; slow clients are disconnected;
+//! - acknowledged commits are durable, even if the server is stopped under load.
 
 pub mod access;
 mod arrow;
 mod audit;
 pub mod bolt;
 pub mod config;
+mod connections;
 mod core;
 mod error;
 mod feed;
@@ -24,6 +25,7 @@ mod open;
 mod operations;
 mod quick;
 mod replication;
+mod sending;
 mod serve;
 mod slow;
 mod traces;

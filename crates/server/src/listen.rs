@@ -1,14 +1,21 @@
-//! Connections: how many, over TLS or not, and how slow they may be.
+//! HTTP connections: TLS, and time limits.
 //!
-//! A connection is *waiting* for a request, in the *head* of one, or *busy* with one; it is ended when it waits too long, when a head
-//! takes too long, and when its client takes nothing of an answer for too long. One that waits for longer than a moment *rests*: it gives back the
-//! buffers of its talk, about 20 KiB, and holds one to two KiB until the next request begins, or it has waited too long.
+//! A connection is *waiting* for a request, in the *head* of one, or *busy* with one; it is closed when it waits too
+//! long, when a head takes too long, and when its client does not read an answer for too long. The head of its first
+//! request must arrive in time from the accept, TLS handshake and silence included; that of a later one from its
+//! first byte. A connection that waits for longer than a moment becomes *idle*: it releases the buffers of its HTTP
+//! state, about 20 KiB, and holds one to two KiB until the next request begins, or its time is over.
+//!
+//! An answer that is sent before the body of its request was read (as most refusals are) would leave that body in the
+//! connection. The rest is read and discarded if it is short and arrives soon; otherwise the answer says `Connection:
+//! close`, and the server reads for a moment before it closes the connection, so that the client can read the answer
+//! (RFC 9112, 9.6).
 
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{
         Arc,
@@ -21,10 +28,12 @@ use std::{
 use axum::{
     Router,
     body::{Body, Bytes},
-    http::{Request, Response},
+    http::{HeaderValue, Request, Response, header},
 };
+use http_body_util::BodyExt;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -35,25 +44,25 @@ use tower_service::Service;
 
 use crate::{
     bolt,
+    connections::{Slot, Source},
     core::{Core, stop_asked},
-    http::From,
-    metrics::Gauge,
+    http::PeerAddress,
 };
 
-/// What is spoken on an address.
+/// Protocol of an address.
 #[derive(Clone)]
-pub enum Spoken {
-    /// HTTP, answered by these routes.
+pub enum Protocol {
+    /// HTTP with these routes.
     Http(Router),
     /// Bolt.
     Bolt,
 }
 
-/// Accepts connections until the server is about to stop. Those of all addresses share their places.
+/// Accepts connections until shutdown. All addresses share the slots.
 pub async fn accept(
     core: Arc<Core>,
     listener: TcpListener,
-    spoken: Spoken,
+    spoken: Protocol,
     tls: Option<TlsAcceptor>,
 ) {
     let mut stopping = core.stopping();
@@ -65,100 +74,122 @@ pub async fn accept(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, as a rule: others must end first.
+                // Usually out of file descriptors: other connections must end first.
                 tracing::warn!(%error, "a connection cannot be accepted");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        let Ok(place) = core.connections.clone().try_acquire_owned() else {
-            core.metrics
-                .connections_refused
-                .fetch_add(1, Ordering::Relaxed);
+        let source = Source {
+            address: peer.ip(),
+            is_proxy: is_proxy(&core, peer.ip()),
+        };
+        let is_http = matches!(spoken, Protocol::Http(_));
+        let Some(slot) = core.connections.open(source, is_http) else {
             continue;
+        };
+        let client = Client {
+            peer,
+            accepted: Instant::now(),
+            slot: Arc::new(slot),
         };
         let (core, spoken, tls) = (core.clone(), spoken.clone(), tls.clone());
         tokio::spawn(async move {
-            let _place = place;
-            let _counted = Gauge::of(&core.metrics.connections);
-            connection(&core, stream, peer, spoken, tls).await;
+            let slot = client.slot.clone();
+            tokio::select! {
+                () = connection(&core, stream, client, spoken, tls) => {}
+                () = slot.evicted() => {}
+            }
         });
     }
 }
 
-/// Waits until the connections that are busy have ended, for as long as they may take.
+/// The client of a connection.
+#[derive(Clone)]
+pub struct Client {
+    /// Its address.
+    pub peer: SocketAddr,
+    /// When the connection was accepted.
+    pub accepted: Instant,
+    /// Slot of the connection.
+    pub slot: Arc<Slot>,
+}
+
+fn is_proxy(core: &Core, address: IpAddr) -> bool {
+    let mut proxies = core.config.trusted_proxies.iter();
+    proxies.any(|network| network.holds(address))
+}
+
+/// Waits until busy connections have completed, up to the time limit.
 pub async fn drain(core: &Core) {
-    let all = u32::try_from(core.config.limits.connections).unwrap_or(u32::MAX);
-    let drained = core.connections.acquire_many(all);
+    let drained = core.connections.all_ended();
     if tokio::time::timeout(core.config.limits.drain_time, drained)
         .await
         .is_err()
     {
-        tracing::warn!("requests that were still at work are cut off");
+        tracing::warn!("requests that were still running are aborted");
     }
 }
 
 async fn connection(
     core: &Arc<Core>,
     stream: TcpStream,
-    peer: SocketAddr,
-    spoken: Spoken,
+    client: Client,
+    spoken: Protocol,
     tls: Option<TlsAcceptor>,
 ) {
-    // Small answers must not wait for others.
+    // Nagle's algorithm would delay small answers.
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else {
-        return speak(core, stream, peer, spoken).await;
+        return speak(core, stream, client, spoken).await;
     };
-    // What is rare is kept elsewhere: each connection that is open would take the room for it.
-    let accepted = Box::pin(tokio::time::timeout(
-        core.config.limits.head_time,
+    // Boxed, as the handshake is rare: otherwise every open connection would hold its memory.
+    let accepted = Box::pin(tokio::time::timeout_at(
+        client.accepted + core.config.limits.head_time,
         tls.accept(stream),
     ));
     match accepted.await {
-        Ok(Ok(stream)) => Box::pin(speak(core, stream, peer, spoken)).await,
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS connection"),
-        Err(_) => {
-            core.metrics
-                .connections_slow
-                .fetch_add(1, Ordering::Relaxed);
-        }
+        Ok(Ok(stream)) => Box::pin(speak(core, stream, client, spoken)).await,
+        Ok(Err(error)) => tracing::debug!(peer = %client.peer, %error, "no TLS connection"),
+        Err(_) => core.connections.note_slow(),
     }
 }
 
 async fn speak(
     core: &Arc<Core>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    peer: SocketAddr,
-    spoken: Spoken,
+    client: Client,
+    spoken: Protocol,
 ) {
     match spoken {
-        Spoken::Http(router) => serve(core, stream, peer, router).await,
-        Spoken::Bolt => Box::pin(bolt::serve(core, stream, peer)).await,
+        Protocol::Http(router) => serve(core, stream, &client, router).await,
+        Protocol::Bolt => Box::pin(bolt::serve(core, stream, client)).await,
     }
 }
 
-/// A connection that waits has no more room than this for what comes first.
+/// Buffer for the first bytes of a request on an idle connection.
 const FIRST: usize = 32;
-/// A connection that had no request for so long gives back what it needs to talk.
+/// Time without a request after which a connection becomes idle.
 const REST: Duration = Duration::from_secs(1);
 
-/// Speaks HTTP: waits for a request, and talks while requests come.
+/// Serves HTTP: waits for a request, and answers while requests arrive.
 async fn serve(
     core: &Arc<Core>,
     mut stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    peer: SocketAddr,
+    client: &Client,
     router: Router,
 ) {
     let limits = &core.config.limits;
     let mut stopping = core.stopping();
-    let mut waits = limits.idle_time;
+    let mut head_end = Some(client.accepted + limits.head_time);
+    let mut waits = limits.head_time;
     loop {
+        let end = head_end.unwrap_or_else(|| Instant::now() + waits);
         let mut first = [0; FIRST];
         let came = tokio::select! {
-            came = tokio::time::timeout(waits, stream.read(&mut first)) => came,
+            came = tokio::time::timeout_at(end, stream.read(&mut first)) => came,
             () = stop_asked(&mut stopping) => {
-                // It may be gone already.
+                // The client may have closed it already.
                 let _ = tokio::time::timeout(limits.write_time, stream.shutdown()).await;
                 return;
             }
@@ -166,16 +197,18 @@ async fn serve(
         let mut first = match came {
             Ok(Ok(0) | Err(_)) => return,
             Ok(Ok(count)) => Bytes::copy_from_slice(&first[..count]),
-            Err(_) => {
-                core.metrics
-                    .connections_slow
-                    .fetch_add(1, Ordering::Relaxed);
-                return;
-            }
+            Err(_) => return core.connections.note_slow(),
         };
-        // The room for talking is given back with the talk.
+        // The buffers are released at the end of this block.
         while !first.is_empty() {
-            let talk = Box::pin(talk(core, stream, first, peer, router.clone()));
+            let talk = Box::pin(talk(
+                core,
+                stream,
+                first,
+                client,
+                head_end.take(),
+                router.clone(),
+            ));
             let Some((rests, unread)) = talk.await else {
                 return;
             };
@@ -185,16 +218,18 @@ async fn serve(
     }
 }
 
-/// Answers requests, of which the first one begins with `first`, until the connection has ended; or rests: then it is given back, with
-/// what came and was not understood yet.
+/// Answers requests, of which the first one begins with `first`, until the connection has ended or becomes idle: then
+/// it is returned with bytes that were read and not parsed. The head of the first one must arrive by `head_end`, if
+/// that is given.
 async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
     core: &Arc<Core>,
     stream: S,
     first: Bytes,
-    peer: SocketAddr,
+    client: &Client,
+    mut head_end: Option<Instant>,
     router: Router,
 ) -> Option<(S, Bytes)> {
-    let phase = Arc::new(Phase::default());
+    let phase = Arc::new(Phase::of(client.slot.clone()));
     let limits = &core.config.limits;
     let timed = Timed {
         stream,
@@ -203,22 +238,32 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
         writing: None,
         write_time: limits.write_time,
     };
-    let busy = phase.clone();
+    let (busy, peer) = (phase.clone(), client.peer);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let busy = Busy::begin(&busy);
         let mut router = router.clone();
         let (mut parts, body) = request.into_parts();
-        parts.extensions.insert(From(peer.ip()));
-        let body = Asked::of(body, &busy.0);
+        parts.extensions.insert(PeerAddress(peer.ip()));
+        parts.extensions.insert(busy.0.slot.clone());
+        // A client that waits for `100 Continue` withholds a body that would be discarded.
+        let may_drain = !parts.headers.contains_key(header::EXPECT);
+        let body = RequestBody::of(body, &busy.0);
         let answering = router.call(Request::from_parts(parts, body));
         async move {
             let response: Response<Body> = answering.await.unwrap_or_else(|never| match never {});
-            let (parts, body) = response.into_parts();
+            let (mut parts, body) = response.into_parts();
+            if let Some(unread) = busy.0.take_unread()
+                && !(may_drain && drain_body(unread, &busy.0).await)
+            {
+                let close = HeaderValue::from_static("close");
+                parts.headers.insert(header::CONNECTION, close);
+            }
             Ok::<_, Infallible>(Response::from_parts(parts, Answer { body, _busy: busy }))
         }
     });
     let mut connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
+        // The timer below enforces all time limits.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(8 << 10))
         .max_header_size(limits.head_bytes)
@@ -229,7 +274,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let mut stop = std::pin::pin!(stop_asked(&mut stopping));
     let mut timer = std::pin::pin!(tokio::time::sleep(limits.head_time));
     let mut timed_for = None;
-    // What is left of a request's body must never be taken for another request.
+    // The rest of a request's body must never be taken for another request.
     let may_rest = || limits.idle_time > REST && phase.is_whole.load(Ordering::Acquire);
     let end = poll_fn(|context| {
         if !stops && stop.as_mut().poll(context).is_ready() {
@@ -239,18 +284,19 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
         if let Poll::Ready(outcome) = Pin::new(&mut connection).poll(context) {
             return Poll::Ready(End::Over(outcome));
         }
-        // Here, and not where it is read: nothing is read any more by one that has looked already and found nothing.
+        // Checked here and not where it is read: hyper does not poll again after it has found nothing.
         let Some(now) = phase.waits() else {
             return Poll::Pending;
         };
         if timed_for != Some(now) {
             timed_for = Some(now);
-            let time = match now {
-                (HEAD, _) => limits.head_time,
-                _ if may_rest() => REST,
-                _ => limits.idle_time,
+            let end = match now {
+                (HEAD, 0) if head_end.is_some() => head_end.take(),
+                (HEAD, _) => Some(Instant::now() + limits.head_time),
+                _ if may_rest() => Some(Instant::now() + REST),
+                _ => Some(Instant::now() + limits.idle_time),
             };
-            timer.as_mut().reset(Instant::now() + time);
+            timer.as_mut().reset(end.unwrap_or_else(Instant::now));
         }
         ready!(timer.as_mut().poll(context));
         Poll::Ready(match now {
@@ -264,31 +310,95 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
             let parts = connection.into_parts();
             return Some((parts.io.into_inner().stream, parts.read_buf));
         }
-        End::Over(Ok(())) => return None,
-        End::Over(Err(error)) => {
-            let slow = std::error::Error::source(&error)
-                .and_then(|source| source.downcast_ref::<io::Error>())
-                .is_some_and(|source| source.kind() == io::ErrorKind::TimedOut);
-            tracing::debug!(%peer, %error, "a connection ended");
-            if !slow {
+        End::Over(outcome) => {
+            let is_slow = outcome.as_ref().is_err_and(is_timeout);
+            if let Err(error) = outcome {
+                tracing::debug!(%peer, %error, "a connection ended");
+            }
+            if !is_slow {
+                if !phase.is_whole.load(Ordering::Acquire) {
+                    linger(core, connection.into_parts().io.into_inner().stream).await;
+                }
                 return None;
             }
         }
         End::Slow => {}
     }
-    core.metrics
-        .connections_slow
-        .fetch_add(1, Ordering::Relaxed);
+    core.connections.note_slow();
     None
 }
 
-/// Why a talk has ended.
+fn is_timeout(error: &hyper::Error) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .is_some_and(|source| source.kind() == io::ErrorKind::TimedOut)
+}
+
+/// Limit on a discarded body that keeps the connection open, and its time limit.
+const DRAIN_BYTES: u64 = 256 << 10;
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// Discards the rest of a request's body; false if it is too long or does not arrive.
+async fn drain_body(mut body: Incoming, phase: &Phase) -> bool {
+    if body.size_hint().lower() > DRAIN_BYTES {
+        return false;
+    }
+    let draining = async {
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.ok()?;
+            bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+            if bytes > DRAIN_BYTES {
+                return None;
+            }
+        }
+        Some(())
+    };
+    let is_whole = matches!(
+        tokio::time::timeout(DRAIN_TIME, draining).await,
+        Ok(Some(()))
+    );
+    if is_whole {
+        phase.is_whole.store(true, Ordering::Release);
+    }
+    is_whole
+}
+
+/// Limit on bytes that are discarded from a connection before it is closed, and its time limit.
+const LINGER_BYTES: usize = 64 << 20;
+const LINGER_TIME: Duration = Duration::from_secs(5);
+
+/// Closes a connection on which data may still arrive. If it was closed at once, the kernel would reset it, and the
+/// client would lose the answer that it has not read yet.
+async fn linger(core: &Core, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let mut stopping = core.stopping();
+    let lingering = async {
+        if stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut buffer = vec![0; 16 << 10];
+        let mut left = LINGER_BYTES;
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            left = left.saturating_sub(count);
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = lingering => {}
+        () = tokio::time::sleep(LINGER_TIME) => {}
+        () = stop_asked(&mut stopping) => {}
+    }
+}
+
+/// Why serving has ended.
 enum End {
-    /// The connection is closed, or broken.
+    /// The connection was closed or failed.
     Over(hyper::Result<()>),
-    /// Nothing was asked for a while.
+    /// The connection became idle.
     Rests,
-    /// A request takes too long to come.
+    /// A request takes too long to arrive.
     Slow,
 }
 
@@ -296,19 +406,38 @@ const WAITING: u8 = 0;
 const HEAD: u8 = 1;
 const BUSY: u8 = 2;
 
-/// Where a connection is in its life; `round` counts the requests that it had.
-#[derive(Debug, Default)]
+/// State of a connection; `round` counts its requests.
+#[derive(Debug)]
 struct Phase {
+    slot: Arc<Slot>,
     now: AtomicU8,
     round: AtomicU64,
-    /// The client takes nothing of an answer, which has a time of its own.
+    /// The client does not read; sending has its own time limit.
     writes: AtomicBool,
-    /// The last request was read to the end of its body.
+    /// Whether the body of the last request was read to its end.
     is_whole: AtomicBool,
+    /// The body of the current request, if its handler has not read it to its end.
+    unread: Mutex<Option<Incoming>>,
 }
 
 impl Phase {
-    /// What is waited for, a request or the rest of its head, and in which round; nothing where the client need not do anything.
+    fn of(slot: Arc<Slot>) -> Self {
+        Self {
+            slot,
+            now: AtomicU8::new(WAITING),
+            round: AtomicU64::new(0),
+            writes: AtomicBool::new(false),
+            is_whole: AtomicBool::new(false),
+            unread: Mutex::default(),
+        }
+    }
+
+    fn take_unread(&self) -> Option<Incoming> {
+        self.unread.lock().take()
+    }
+
+    /// What the connection waits for, a request or the rest of its head, and in which round; `None` if it does not
+    /// wait for the client.
     fn waits(&self) -> Option<(u8, u64)> {
         let now = self.now.load(Ordering::Acquire);
         let waits = now != BUSY && !self.writes.load(Ordering::Relaxed);
@@ -316,44 +445,56 @@ impl Phase {
     }
 }
 
-/// A request at work: from its head to the last byte of its answer.
+/// A request in progress: from its head to the last byte of its answer.
 struct Busy(Arc<Phase>);
 
 impl Busy {
     fn begin(phase: &Arc<Phase>) -> Self {
         phase.now.store(BUSY, Ordering::Release);
+        phase.slot.set_idle(false);
         Self(phase.clone())
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        self.0.take_unread();
+        self.0.slot.set_idle(true);
         self.0.round.fetch_add(1, Ordering::Release);
         self.0.now.store(WAITING, Ordering::Release);
     }
 }
 
-/// A request's body, which notes that it was read to its end.
-struct Asked {
-    body: Incoming,
+/// A request's body, which records that it was read to its end, or else gives back the rest.
+struct RequestBody {
+    body: Option<Incoming>,
     phase: Arc<Phase>,
 }
 
-impl Asked {
+impl RequestBody {
     fn of(body: Incoming, phase: &Arc<Phase>) -> Body {
         let is_whole = body.is_end_stream();
         phase.is_whole.store(is_whole, Ordering::Release);
         match is_whole {
             true => Body::empty(),
             false => Body::new(Self {
-                body,
+                body: Some(body),
                 phase: phase.clone(),
             }),
         }
     }
 }
 
-impl hyper::body::Body for Asked {
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let is_whole = self.phase.is_whole.load(Ordering::Acquire);
+        if !is_whole && self.phase.now.load(Ordering::Acquire) == BUSY {
+            *self.phase.unread.lock() = self.body.take();
+        }
+    }
+}
+
+impl hyper::body::Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -361,19 +502,25 @@ impl hyper::body::Body for Asked {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if frame.is_none() || self.body.is_end_stream() {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+        if frame.is_none() || body.is_end_stream() {
             self.phase.is_whole.store(true, Ordering::Release);
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body
+            .as_ref()
+            .map(Incoming::size_hint)
+            .unwrap_or_default()
     }
 }
 
@@ -403,13 +550,13 @@ impl hyper::body::Body for Answer {
     }
 }
 
-/// A stream that notes where its connection is, and gives up on those who take nothing.
+/// A stream that tracks the state of its connection, and times out for clients that do not read.
 struct Timed<S> {
     stream: S,
-    /// What came before it talked, until that was read.
+    /// Bytes that arrived before serving began, until they are read.
     first: Bytes,
     phase: Arc<Phase>,
-    /// Set while the client takes nothing.
+    /// Set while the client does not read.
     writing: Option<Pin<Box<Sleep>>>,
     write_time: Duration,
 }
@@ -434,7 +581,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
             outcome = Poll::Ready(Ok(()));
         }
         if outcome.is_ready() && buffer.filled().len() > before {
-            // The first bytes of a head, if it waited for one. It is not overtaken: only this task ends a round.
+            // The first bytes of a head, if it waited for one. There is no race: only this task ends a round.
             let _ =
                 self.phase
                     .now
@@ -445,7 +592,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Timed<S> {
-    /// Ends a stream whose client takes nothing for too long.
+    /// Fails if the client does not read for too long.
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -463,7 +610,7 @@ impl<S: AsyncWrite + Unpin> Timed<S> {
             .writing
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
         match sleep.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(too_slow("the client takes nothing"))),
+            Poll::Ready(()) => Poll::Ready(Err(too_slow("the client does not read"))),
             Poll::Pending => Poll::Pending,
         }
     }

@@ -2,13 +2,13 @@
 
 use crate::config::{Config, LogFormat};
 
-/// Begins to write the log as the settings say. Once a process; further calls change nothing.
+/// Starts logging as configured. Once per process; further calls have no effect.
 pub fn start(config: &Config) {
     let lines = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(config.log_level)
         .with_target(false);
-    // An error means that there is a log already.
+    // An error means that a logger is already installed.
     let _ = match config.log_format {
         LogFormat::Text => {
             use std::io::IsTerminal;

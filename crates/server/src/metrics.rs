@@ -1,5 +1,5 @@
-//! Figures for Prometheus: counters and histograms of requests by route, and what the rest of the server tells when it is
-//! asked. Memory: fixed, about 200 bytes a route.
+//! Metrics for Prometheus: counters and histograms of requests by route, and gauges of the rest of the server.
+//! Memory: fixed, about 200 bytes a route.
 
 use std::{
     fmt::Write,
@@ -7,18 +7,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::access::{Figure, now_ms};
+use isomer_db::{Memory, ProcessMemory};
 
-/// Upper bounds of the histograms, in microseconds.
+use crate::{
+    access::{Metric, now_ms},
+    connections::Connections,
+};
+
+/// Upper bounds of the histogram buckets, in microseconds.
 const BOUNDS_US: [u64; 16] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 10_000_000, 30_000_000,
 ];
 
-/// What stands for the route of requests that no route is for, the last of all.
-const LOST: (&str, &str) = ("", "none");
+/// Method and route of requests without a route; the last entry.
+const UNMATCHED: (&str, &str) = ("", "none");
 
-/// What is counted of one route.
+/// Metrics of one route.
 #[derive(Debug, Default)]
 struct OfRoute {
     /// By the first digit of the status: 2xx to 5xx.
@@ -27,49 +32,26 @@ struct OfRoute {
     sum_us: AtomicU64,
 }
 
-/// All figures that are counted as they happen.
+/// All metrics that are counted as they happen.
 #[derive(Debug)]
 pub struct Metrics {
     started: Instant,
     routes: Vec<(String, OfRoute)>,
     messages: Vec<(String, OfRoute)>,
-    /// Connections that are open.
-    pub connections: AtomicU64,
-    /// Connections that were refused because there were too many.
-    pub connections_refused: AtomicU64,
-    /// Connections that were cut off because they were too slow.
-    pub connections_slow: AtomicU64,
-    /// Failed logins and wrong tokens.
+    /// Failed logins and invalid tokens.
     pub logins_failed: AtomicU64,
     /// Queries that took longer than `log.slow_query`.
     pub slow_queries: AtomicU64,
-    /// Transactions that were rolled back because nobody used them.
+    /// Transactions that were rolled back because they were not used.
     pub transactions_expired: AtomicU64,
-    /// Backups that were made over the network, and those that were not made.
+    /// Backups made over the network, and failed ones.
     pub backups: [AtomicU64; 2],
-    /// When the last one was made, in ms since 1970; 0 for never.
+    /// When the last one was made, in ms since 1970; 0: never.
     pub backup_ms: AtomicU64,
 }
 
-/// Adds one until it is dropped.
-pub struct Gauge<'m>(&'m AtomicU64);
-
-impl<'m> Gauge<'m> {
-    /// Adds one.
-    pub fn of(gauge: &'m AtomicU64) -> Self {
-        gauge.fetch_add(1, Ordering::Relaxed);
-        Self(gauge)
-    }
-}
-
-impl Drop for Gauge<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Metrics {
-    /// Nothing has happened. `routes` are method and path of each route, `messages` the names of those of Bolt.
+    /// All zero. `routes` are method and path of each route, `messages` the names of the Bolt messages.
     pub fn new<'n>(
         routes: impl Iterator<Item = (&'n str, &'n str)>,
         messages: impl Iterator<Item = &'n str>,
@@ -79,11 +61,8 @@ impl Metrics {
         let counted = |labels: String| (labels, OfRoute::default());
         Self {
             started: Instant::now(),
-            routes: routes.chain([LOST]).map(route).map(counted).collect(),
+            routes: routes.chain([UNMATCHED]).map(route).map(counted).collect(),
             messages: messages.map(message).map(counted).collect(),
-            connections: AtomicU64::new(0),
-            connections_refused: AtomicU64::new(0),
-            connections_slow: AtomicU64::new(0),
             logins_failed: AtomicU64::new(0),
             slow_queries: AtomicU64::new(0),
             transactions_expired: AtomicU64::new(0),
@@ -99,12 +78,12 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that no route is for.
-    pub fn lost(&self, status: u16) {
+    /// Counts a request without a route.
+    pub fn unmatched(&self, status: u16) {
         self.answered(self.routes.len() - 1, status, Duration::ZERO);
     }
 
-    /// Counts a backup that was made, or was not.
+    /// Counts a backup or a failed one.
     pub fn backed_up(&self, is_made: bool) {
         self.backups[usize::from(!is_made)].fetch_add(1, Ordering::Relaxed);
         if is_made {
@@ -112,7 +91,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a message of Bolt.
+    /// Counts a Bolt message.
     pub fn message(&self, number: usize, status: u16, took: Duration) {
         if let Some((_, of_message)) = self.messages.get(number) {
             of_message.count(status, took);
@@ -133,7 +112,7 @@ impl OfRoute {
 }
 
 impl Metrics {
-    /// All figures as Prometheus reads them (text format 0.0.4).
+    /// All metrics in the Prometheus text format 0.0.4.
     pub fn text(&self) -> String {
         let mut text = String::with_capacity(16 << 10);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -150,34 +129,16 @@ impl Metrics {
             &mut text,
             ("isomer_bolt_messages_total", "isomer_bolt_message_seconds"),
             (
-                "Messages of drivers answered, by name and first digit of the status that HTTP would have",
-                "Time at work for a message, by name",
+                "Bolt messages answered, by name and first digit of the equivalent HTTP status",
+                "Time to answer a Bolt message, by name",
             ),
             &self.messages,
         );
         for (name, kind, help, value) in [
             (
-                "isomer_connections",
-                "gauge",
-                "Connections that are open",
-                load(&self.connections),
-            ),
-            (
-                "isomer_connections_refused_total",
-                "counter",
-                "Connections refused because there were too many",
-                load(&self.connections_refused),
-            ),
-            (
-                "isomer_connections_slow_total",
-                "counter",
-                "Connections cut off because they were too slow",
-                load(&self.connections_slow),
-            ),
-            (
                 "isomer_logins_failed_total",
                 "counter",
-                "Failed logins and wrong tokens",
+                "Failed logins and invalid tokens",
                 load(&self.logins_failed),
             ),
             (
@@ -189,7 +150,7 @@ impl Metrics {
             (
                 "isomer_transactions_expired_total",
                 "counter",
-                "Transactions between requests that were rolled back unused",
+                "Open transactions that were rolled back because they were not used",
                 load(&self.transactions_expired),
             ),
             (
@@ -201,13 +162,13 @@ impl Metrics {
             (
                 "isomer_backups_failed_total",
                 "counter",
-                "Backups and copies asked for over the network that were not made",
+                "Backups and copies over the network that failed",
                 load(&self.backups[1]),
             ),
             (
                 "isomer_backup_last_seconds",
                 "gauge",
-                "When the last of them was made, in seconds since 1970; 0 for never since the start",
+                "Time of the last backup or copy, in seconds since 1970; 0 if none since the start",
                 load(&self.backup_ms) / 1000,
             ),
             (
@@ -217,13 +178,13 @@ impl Metrics {
                 self.started.elapsed().as_secs(),
             ),
         ] {
-            figure(&mut text, name, kind, help, value as f64);
+            sample(&mut text, name, kind, help, value as f64);
         }
         text
     }
 }
 
-/// Counters and histograms of requests of one kind.
+/// Counters and histograms of one kind of requests.
 fn answers(
     text: &mut String,
     (counter, histogram): (&str, &str),
@@ -273,15 +234,75 @@ fn header(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// Appends one figure without labels.
-pub fn figure(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+/// Appends one metric without labels.
+pub fn sample(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     header(text, name, kind, help);
     let _ = writeln!(text, "{name} {value}");
 }
 
-/// Appends the figures of databases, those of one name together.
-pub fn of_databases(text: &mut String, figures: &[Figure]) {
-    let mut names: Vec<(&str, &str)> = figures.iter().map(|one| (one.name, one.help)).collect();
+/// Appends the metrics of connections.
+pub fn of_connections(text: &mut String, connections: &Connections) {
+    let counts = connections.counts();
+    let open = connections.count() as u64;
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    for (name, kind, help, value) in [
+        ("isomer_connections", "gauge", "Open connections", open),
+        (
+            "isomer_connections_evicted_total",
+            "counter",
+            "Connections closed to make room for others",
+            load(&counts.evicted),
+        ),
+        (
+            "isomer_connections_refused_total",
+            "counter",
+            "Connections refused because of a limit",
+            load(&counts.refused),
+        ),
+        (
+            "isomer_connections_address_limited_total",
+            "counter",
+            "Connections evicted or refused because of the limit per address",
+            load(&counts.of_address),
+        ),
+        (
+            "isomer_connections_slow_total",
+            "counter",
+            "Connections closed because they were too slow",
+            load(&counts.slow),
+        ),
+    ] {
+        sample(text, name, kind, help, value as f64);
+    }
+}
+
+/// Appends memory metrics of the process and its parts.
+pub fn of_memory(text: &mut String, process: &ProcessMemory, memory: &Memory) {
+    sample(
+        text,
+        "isomer_process_resident_bytes",
+        "gauge",
+        "Bytes of memory of the process",
+        process.resident_bytes as f64,
+    );
+    sample(
+        text,
+        "isomer_memory_budget_bytes",
+        "gauge",
+        "Bytes of the memory budget of all databases",
+        memory.total_bytes() as f64,
+    );
+    let name = "isomer_memory_bytes";
+    let help = "Bytes of memory by purpose: parts of the budget as reserved, the rest as measured";
+    header(text, name, "gauge", help);
+    for part in process.parts(memory) {
+        let _ = writeln!(text, "{name}{{part=\"{}\"}} {}", part.name, part.bytes);
+    }
+}
+
+/// Appends the metrics of databases, grouped by name.
+pub fn of_databases(text: &mut String, metrics: &[Metric]) {
+    let mut names: Vec<(&str, &str)> = metrics.iter().map(|one| (one.name, one.help)).collect();
     names.sort_unstable();
     names.dedup();
     for (name, help) in names {
@@ -290,7 +311,7 @@ pub fn of_databases(text: &mut String, figures: &[Figure]) {
             false => "gauge",
         };
         header(text, &format!("isomer_database_{name}"), kind, help);
-        for one in figures.iter().filter(|one| one.name == name) {
+        for one in metrics.iter().filter(|one| one.name == name) {
             let _ = writeln!(
                 text,
                 "isomer_database_{name}{{database=\"{}\"}} {}",
@@ -305,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_cumulative_and_end_with_all() {
+    fn buckets_are_cumulative_and_end_with_the_total() {
         let metrics = Metrics::new([("GET", "/health")].into_iter(), ["RUN"].into_iter());
         for micros in [50, 200, 200, 4_000, 60_000_000] {
             metrics.answered(0, 200, Duration::from_micros(micros));

@@ -1,7 +1,7 @@
 //! Transactions that stay open between requests.
 //!
-//! Each belongs to one user and one database, is used by one request at a time, and is rolled back when it was not used
-//! for a while, when it is too old, and when the server stops.
+//! Each belongs to one user and one database, is used by one request at a time, and is rolled back when it was not
+//! used for a while, when it is too old, and when the server stops.
 
 use std::{
     sync::Arc,
@@ -18,17 +18,17 @@ use crate::{
 };
 
 /// An open transaction.
-pub struct Open {
+pub struct OpenTransaction {
     id: String,
     user: Arc<str>,
     database: Arc<str>,
-    /// What it reads and writes.
+    /// Its database.
     db: Database,
-    /// The most that was done in it.
+    /// The highest class of its statements.
     class: Mutex<StatementClass>,
-    /// Absent once it has ended.
+    /// `None` once it has ended.
     transaction: Mutex<Option<Transaction>>,
-    /// What of its user's memory it has.
+    /// What it takes of its user's memory.
     written: Mutex<Written>,
     times: Mutex<Times>,
 }
@@ -41,8 +41,8 @@ struct Times {
     end: Instant,
 }
 
-impl Open {
-    /// Its name for clients: 128 random bits.
+impl OpenTransaction {
+    /// Its id for clients: 128 random bits.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -56,18 +56,18 @@ impl Open {
             .saturating_duration_since(Instant::now())
     }
 
-    /// Something of this class was done in it.
+    /// Records that a statement of this class ran in it.
     pub(crate) fn note(&self, class: StatementClass) {
         let mut most = self.class.lock();
         *most = class.max(*most);
     }
 
-    /// The most that was done in it: who commits it must have the right to that.
+    /// The highest class of its statements: its commit requires the right to that.
     pub(crate) fn class(&self) -> StatementClass {
         *self.class.lock()
     }
 
-    /// Refuses whoever it does not belong to, in the words for one that is not there.
+    /// Fails for another user or database, with the error for one that does not exist.
     pub(crate) fn check(&self, user: &str, database: &str) -> Result<()> {
         if *self.user == *user && *self.database == *database {
             return Ok(());
@@ -75,7 +75,7 @@ impl Open {
         Err(no_transaction())
     }
 
-    /// Runs something in it.
+    /// Runs `work` in it.
     pub fn with<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut guard = self.transaction.try_lock().ok_or_else(busy)?;
         let transaction = guard.as_mut().ok_or_else(no_transaction)?;
@@ -96,14 +96,12 @@ impl Open {
 
 fn busy() -> ServerError {
     ServerError::Exists(
-        "another request is at work in this transaction: send one after the other".into(),
+        "another request is using this transaction: send requests one after the other".into(),
     )
 }
 
 pub(crate) fn no_transaction() -> ServerError {
-    ServerError::NotFound(
-        "there is no such transaction: it has ended, or was not used for too long".into(),
-    )
+    ServerError::NotFound("no such transaction: it has ended, or was not used for too long".into())
 }
 
 /// All open transactions.
@@ -112,11 +110,12 @@ pub struct OpenTransactions {
     longest: Duration,
     most_of_user: usize,
     gates: Arc<Gates>,
-    all: Mutex<FxHashMap<String, Arc<Open>>>,
+    all: Mutex<FxHashMap<String, Arc<OpenTransaction>>>,
 }
 
 impl OpenTransactions {
-    /// None yet; each ends after `idle` without use, and after `longest`. What they write counts at the gates.
+    /// Empty; each transaction ends after `idle` without use, and at the age `longest`. What they write counts for
+    /// the gates.
     pub fn new(idle: Duration, longest: Duration, most_of_user: usize, gates: Arc<Gates>) -> Self {
         Self {
             idle,
@@ -133,19 +132,19 @@ impl OpenTransactions {
         user: &Arc<str>,
         database: &Arc<str>,
         transaction: Transaction,
-    ) -> Result<Arc<Open>> {
+    ) -> Result<Arc<OpenTransaction>> {
         self.add_for(user, database, transaction, self.idle, self.longest)
     }
 
-    /// Keeps a transaction open that belongs to a connection and ends with it, or after `time`, where that is shorter than
-    /// what any may take.
+    /// Keeps a transaction open that belongs to a connection and ends with it, or after `time` if that is shorter
+    /// than the general limit.
     pub fn add_of_connection(
         &self,
         user: &Arc<str>,
         database: &Arc<str>,
         transaction: Transaction,
         time: Option<Duration>,
-    ) -> Result<Arc<Open>> {
+    ) -> Result<Arc<OpenTransaction>> {
         let time = time.map_or(self.longest, |time| time.min(self.longest));
         self.add_for(user, database, transaction, time, time)
     }
@@ -157,20 +156,20 @@ impl OpenTransactions {
         transaction: Transaction,
         idle: Duration,
         longest: Duration,
-    ) -> Result<Arc<Open>> {
+    ) -> Result<Arc<OpenTransaction>> {
         let id = password::hex(&password::random::<16>()?);
         let mut all = self.all.lock();
         if all.values().filter(|open| open.user == *user).count() >= self.most_of_user {
             return Err(ServerError::TooMany {
                 message: format!(
-                    "`{user}` has {} open transactions, which is the limit",
+                    "`{user}` has reached the limit of {} open transactions",
                     self.most_of_user
                 ),
                 retry_after_s: 1,
             });
         }
         let now = Instant::now();
-        let open = Arc::new(Open {
+        let open = Arc::new(OpenTransaction {
             id: id.clone(),
             user: user.clone(),
             database: database.clone(),
@@ -187,8 +186,9 @@ impl OpenTransactions {
         Ok(open)
     }
 
-    /// An open transaction, which is used now. It ends with its database: one that is made anew, or opened again, is another one.
-    pub fn get(&self, id: &str) -> Result<Arc<Open>> {
+    /// Returns an open transaction and marks it as used. It ends with its database, even if that is created again or
+    /// reopened.
+    pub fn get(&self, id: &str) -> Result<Arc<OpenTransaction>> {
         let open = self.all.lock().get(id).cloned();
         let open = open
             .filter(|open| !open.db.is_closed())
@@ -197,25 +197,25 @@ impl OpenTransactions {
         Ok(open)
     }
 
-    /// Commits one; it has ended, whatever comes of it.
-    pub fn commit(&self, open: &Open) -> Result<Version> {
+    /// Commits a transaction, which has ended even if that fails.
+    pub fn commit(&self, open: &OpenTransaction) -> Result<Version> {
         let transaction = open.take()?;
         self.all.lock().remove(&open.id);
         Ok(transaction.commit()?)
     }
 
-    /// Rolls one back.
-    pub fn rollback(&self, open: &Open) -> Result<()> {
+    /// Rolls a transaction back.
+    pub fn rollback(&self, open: &OpenTransaction) -> Result<()> {
         let transaction = open.take()?;
         self.all.lock().remove(&open.id);
         transaction.rollback();
         Ok(())
     }
 
-    /// Rolls back those whose time is over, or whose database is closed. One that is at work ends with its request.
+    /// Rolls back those whose time is over, or whose database is closed. One that is in use ends with its request.
     pub fn sweep(&self) -> usize {
         let now = Instant::now();
-        let over = |open: &Arc<Open>| {
+        let over = |open: &Arc<OpenTransaction>| {
             let times = *open.times.lock();
             times.idle_end.min(times.end) <= now || open.db.is_closed()
         };
@@ -232,7 +232,7 @@ impl OpenTransactions {
             .count()
     }
 
-    /// Rolls back all of them.
+    /// Rolls all of them back.
     pub fn clear(&self) {
         let all: Vec<_> = self.all.lock().drain().map(|(_, open)| open).collect();
         for open in all {
@@ -243,7 +243,7 @@ impl OpenTransactions {
         }
     }
 
-    /// How many there are.
+    /// Number of open transactions.
     pub fn count(&self) -> usize {
         self.all.lock().len()
     }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_nobody_uses_is_rolled_back() {
+    fn an_unused_transaction_is_rolled_back() {
         let db = isomer_db::Database::open_in_memory().unwrap();
         let all = two_a_user(Duration::from_millis(20));
         let (ada, people): (Arc<str>, Arc<str>) = ("ada".into(), "people".into());
@@ -272,13 +272,13 @@ mod tests {
         assert!(all.get(open.id()).is_err());
         assert!(
             open.with(|_| Ok(())).is_err(),
-            "who still holds it cannot use it"
+            "a remaining reference cannot use it"
         );
         assert_eq!(db.query("MATCH (d:Draft) RETURN d", ()).unwrap().len(), 0);
     }
 
     #[test]
-    fn it_belongs_to_one_user_and_one_request_at_a_time() {
+    fn a_transaction_belongs_to_one_user_and_one_request_at_a_time() {
         let db = isomer_db::Database::open_in_memory().unwrap();
         let all = two_a_user(Duration::from_secs(60));
         let (ada, people): (Arc<str>, Arc<str>) = ("ada".into(), "people".into());

@@ -1,4 +1,4 @@
-//! What takes long and is no query: backups and restores at work, with how far each is.
+//! Long operations other than queries: backups and restores in progress.
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +14,14 @@ use parking_lot::Mutex;
 
 use crate::{Result, ServerError};
 
-/// Writes backups of a database, or takes some away.
+/// Writes or removes backups of a database.
 pub(crate) const BACKUP: &str = "backup";
-/// Makes a database out of a backup.
+/// Creates a database from a backup.
 pub(crate) const RESTORE: &str = "restore";
 /// Reads a backup of the database, for a restore.
 pub(crate) const READING: &str = "reading";
 
-/// All that are at work now.
+/// All operations in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     next: AtomicU64,
@@ -40,28 +40,29 @@ struct Operation {
     total_bytes: AtomicU64,
 }
 
-/// An operation's place among those at work; it leaves when this is dropped.
-pub(crate) struct AtWork {
+/// Registration of an operation; ends when dropped.
+pub(crate) struct Registration {
     operations: Arc<Operations>,
     number: u64,
     operation: Arc<Operation>,
 }
 
 impl Operations {
-    /// How many there are.
+    /// Number of operations.
     pub(crate) fn count(&self) -> usize {
         self.all.lock().len()
     }
 
-    /// Begins one. Two of a kind in one database are one too many: they would write into the same folder. Any number may read one
-    /// backup; while they do, nothing is written or taken away under its name.
+    /// Registers an operation. Fails if one of the same kind is in progress in the database, as both would write to
+    /// the same folder. Any number may read one backup; until they have completed, nothing under its name is written
+    /// or removed.
     pub(crate) fn begin(
         self: &Arc<Self>,
         kind: &'static str,
         database: &Arc<str>,
         user: &Arc<str>,
         about: &str,
-    ) -> Result<AtWork> {
+    ) -> Result<Registration> {
         let mut all = self.all.lock();
         let in_the_way = |one: &&Arc<Operation>| {
             one.database == *database
@@ -74,11 +75,11 @@ impl Operations {
         };
         if let Some(other) = all.values().find(in_the_way) {
             let what = match other.kind {
-                READING => format!("a restore reads the backup `{about}` of `{database}`"),
-                kind => format!("a {kind} of `{database}` is at work"),
+                READING => format!("a restore is reading the backup `{about}` of `{database}`"),
+                kind => format!("a {kind} of `{database}` is in progress"),
             };
             return Err(ServerError::Exists(format!(
-                "{what}: wait for its end (GET …/queries tells how far it is)"
+                "{what}: wait until it has completed (GET …/queries shows its progress)"
             )));
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
@@ -92,7 +93,7 @@ impl Operations {
             total_bytes: AtomicU64::new(0),
         });
         all.insert(number, operation.clone());
-        Ok(AtWork {
+        Ok(Registration {
             operations: self.clone(),
             number,
             operation,
@@ -128,15 +129,15 @@ impl Operation {
     }
 }
 
-impl AtWork {
-    /// So many bytes of so many are done.
+impl Registration {
+    /// Updates its progress: `done` of `total` bytes.
     pub(crate) fn progress(&self, done: u64, total: u64) {
         self.operation.done_bytes.store(done, Ordering::Relaxed);
         self.operation.total_bytes.store(total, Ordering::Relaxed);
     }
 }
 
-impl Drop for AtWork {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.operations.all.lock().remove(&self.number);
     }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_a_kind_is_at_work_in_a_database_and_tells_how_far_it_is() {
+    fn one_of_a_kind_is_in_progress_per_database_and_reports_its_progress() {
         let operations = Arc::new(Operations::default());
         let (people, other, ada): (Arc<str>, Arc<str>, Arc<str>) =
             ("people".into(), "other".into(), "ada".into());
@@ -157,19 +158,19 @@ mod tests {
         assert!(operations.begin("backup", &people, &ada, "again").is_err());
         let _other = operations.begin("backup", &other, &ada, "nightly").unwrap();
         backup.progress(3, 10);
-        let told = operations.of("people");
-        assert_eq!(told.len(), 1);
-        let told = told[0].as_map().unwrap();
-        assert_eq!(told.get("about").and_then(Value::as_str), Some("nightly"));
-        assert_eq!(told.get("done_bytes").and_then(Value::as_int), Some(3));
-        assert_eq!(told.get("total_bytes").and_then(Value::as_int), Some(10));
+        let listed = operations.of("people");
+        assert_eq!(listed.len(), 1);
+        let listed = listed[0].as_map().unwrap();
+        assert_eq!(listed.get("about").and_then(Value::as_str), Some("nightly"));
+        assert_eq!(listed.get("done_bytes").and_then(Value::as_int), Some(3));
+        assert_eq!(listed.get("total_bytes").and_then(Value::as_int), Some(10));
         drop(backup);
         assert!(operations.of("people").is_empty());
         assert!(operations.begin("backup", &people, &ada, "again").is_ok());
     }
 
     #[test]
-    fn restores_share_what_they_read_and_hold_up_that_alone() {
+    fn restores_share_the_backup_that_they_read_and_exclude_its_writers() {
         let operations = Arc::new(Operations::default());
         let (people, ada): (Arc<str>, Arc<str>) = ("people".into(), "ada".into());
         let begin = |kind, about| operations.begin(kind, &people, &ada, about);
@@ -180,7 +181,10 @@ mod tests {
         let Err(refused) = begin(BACKUP, "nightly") else {
             panic!("what is read was written");
         };
-        assert!(refused.to_string().contains("a restore reads"), "{refused}");
+        assert!(
+            refused.to_string().contains("a restore is reading"),
+            "{refused}"
+        );
         drop(second);
         let _writing = begin(BACKUP, "nightly").unwrap();
         assert!(begin(READING, "nightly").is_err());

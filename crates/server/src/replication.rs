@@ -1,7 +1,7 @@
-//! Exchanges with the peers of all databases that are served, all the time.
+//! Continuous exchange with the peers of all served databases.
 //!
-//! A database exchanges soon after something was committed, and every few seconds in any case. A peer that cannot be reached is
-//! tried again later and later, up to a minute; one that is quarantined is left alone.
+//! A database exchanges soon after a commit, and every few seconds in any case. Unreachable peers are retried with
+//! exponential back-off, up to a minute; quarantined ones are skipped.
 
 use std::{
     collections::HashMap,
@@ -14,18 +14,18 @@ use std::{
 };
 
 use isomer_db::{Builder, data::Version};
-use isomer_sync::{peers, sync_once};
+use isomer_sync::{Cause, peers, sync_once};
 
 use crate::{access::Databases, core::Core};
 
-/// How often it is looked whether something was committed.
+/// Interval of checks for new commits.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a database waits when nothing was.
+/// Interval of exchanges without commits.
 const REST: Duration = Duration::from_secs(5);
-/// How long it waits at most for a peer that cannot be reached.
+/// Maximum back-off for a peer that cannot be reached.
 const MOST: Duration = Duration::from_secs(60);
 
-/// The thread that exchanges. Ends when this is dropped.
+/// The replication thread. Stops when this is dropped.
 pub(crate) struct Replicating {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -36,20 +36,20 @@ impl Drop for Replicating {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic was told where it happened.
+            // A panic was reported by the panic hook.
             let _ = thread.join();
         }
     }
 }
 
-/// When a peer is asked next.
+/// When a peer is contacted next.
 struct Turn {
     at: Instant,
     version: Version,
     wait: Duration,
 }
 
-/// Begins to exchange.
+/// Starts the thread.
 pub(crate) fn start(core: &Arc<Core>, builder: Builder) -> std::io::Result<Replicating> {
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, core) = (stop.clone(), Arc::downgrade(core));
@@ -98,6 +98,16 @@ fn look(
             match sync_once(&store, peer, builder, &mut |_| ()) {
                 Ok(done) => {
                     turn.wait = REST;
+                    if let Some(held) = done.held_text()
+                        && peer.state.cause != Some(Cause::Clock)
+                    {
+                        tracing::warn!(
+                            database = &*name,
+                            peer = peer.name,
+                            held,
+                            "not all was exchanged"
+                        );
+                    }
                     if done.received + done.sent > 0 {
                         tracing::debug!(
                             database = &*name,

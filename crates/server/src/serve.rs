@@ -1,4 +1,4 @@
-//! A server from start to stop.
+//! Start and shutdown of a server.
 
 use std::{
     net::SocketAddr,
@@ -12,9 +12,12 @@ use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        ServerConfig,
+        self, CertificateError, OtherError, ServerConfig,
         crypto::ring,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        pki_types::{
+            CertificateDer, PrivateKeyDer,
+            pem::{self, PemObject},
+        },
     },
 };
 
@@ -27,32 +30,32 @@ use crate::{
     core::{Core, make_folder, stop_asked},
     files,
     http::{self, route::ROUTES},
-    listen::{self, Spoken},
+    listen::{self, Protocol},
     metrics::Metrics,
     replication::{self, Replicating},
 };
 
-/// What is served. Not to be printed: a password may be in it.
+/// What to serve. Must not be logged: it may contain a password.
 #[derive(Clone)]
 pub struct ServeOptions {
     /// Settings.
     pub config: Config,
-    /// How databases are opened; those given and those that are made over the network share its budget of memory.
+    /// How databases are opened; all of them share its memory budget.
     pub builder: Builder,
-    /// Databases: names, where they are said, and folders.
+    /// Databases: names, if given, and folders.
     pub databases: Vec<(Option<String>, PathBuf)>,
-    /// Databases that are open already, by name.
+    /// Databases that are already open, by name.
     pub open: Vec<(String, Database)>,
-    /// Whether folders without a database become empty ones.
+    /// Whether missing databases are created.
     pub create: bool,
-    /// The first administrator's password, from the environment.
+    /// Password of the first administrator, from the environment.
     pub admin_password: Option<String>,
     /// The key that `builder` has, too: the system database is encrypted with it, and databases are restored with it.
     pub key: Option<MasterKey>,
 }
 
 impl ServeOptions {
-    /// Serves nothing yet.
+    /// No databases.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -66,7 +69,7 @@ impl ServeOptions {
     }
 }
 
-/// A server at work.
+/// A running server.
 pub struct RunningServer {
     core: Arc<Core>,
     runtime: Option<Runtime>,
@@ -78,7 +81,7 @@ pub struct RunningServer {
     setup_token: Option<String>,
 }
 
-/// Lets in no more connections than leave files to the databases.
+/// Reduces the limit of connections so that enough open files are left for the databases.
 fn leave_files(config: &mut Config) {
     let wanted = config.limits.connections;
     let connections = files::room_for_connections(wanted);
@@ -92,6 +95,11 @@ fn leave_files(config: &mut Config) {
     config.limits.connections = connections;
 }
 
+/// How long a thread for requests waits for the next one. The allocator keeps memory for the thread that allocated it,
+/// also where another thread has freed it: an answer of many MiB is returned to the operating system only when the
+/// thread that made it ends or allocates again.
+const IDLE_THREAD: Duration = Duration::from_secs(1);
+
 /// Starts a server: when this returns, it answers.
 pub fn start(options: ServeOptions) -> Result<RunningServer> {
     let mut config = options.config.clone();
@@ -104,11 +112,12 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(config.threads)
         .max_blocking_threads(config.limits.requests + 8)
+        .thread_keep_alive(IDLE_THREAD)
         .thread_name("isomer-http")
         .enable_all()
         .build()
-        .map_err(|error| ServerError::Unavailable(format!("threads cannot be made: {error}")))?;
-    // The address first: whoever starts a second server learns it before anything is opened.
+        .map_err(|error| ServerError::Unavailable(format!("threads cannot be created: {error}")))?;
+    // Binds the address first, so that a second server fails before it opens anything.
     let (listener, address) = bind(&runtime, config.listen)?;
     let bolt = config
         .bolt
@@ -143,7 +152,7 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
                 None if open_address(&config).is_some() && !config.expose_without_protection => {
                     return Err(ServerError::Invalid(format!(
                         "{} is reachable from other machines and there is no user yet: start on 127.0.0.1 first, set \
-                         `admin_password_file`, or say `expose_without_protection`",
+                         `admin_password_file`, or set `expose_without_protection`",
                         open_address(&config).unwrap_or(config.listen)
                     )));
                 }
@@ -168,7 +177,7 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         && !databases.names().iter().any(|known| **known == **name)
     {
         return Err(ServerError::Invalid(format!(
-            "`default_database` is `{name}`, and no database of that name is served: the first on the command line is the one unless set"
+            "`default_database` is `{name}`, which is not served: unset it to use the first database on the command line"
         )));
     }
     let core = Core::new(
@@ -180,21 +189,21 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         home,
         options.key.clone(),
     )?;
-    let http = Spoken::Http(http::router(&core));
+    let http = Protocol::Http(http::router(&core));
     let accept = |listener, spoken| {
         runtime.spawn(listen::accept(core.clone(), listener, spoken, tls.clone()))
     };
     let mut accepting = vec![accept(listener, http)];
     let mut bolt_address = None;
     if let Some((listener, address)) = bolt {
-        // It is set here and nowhere else.
+        // It is set only here.
         let _ = core.bolt_address.set(address);
         bolt_address = Some(address);
-        accepting.push(accept(listener, Spoken::Bolt));
+        accepting.push(accept(listener, Protocol::Bolt));
     }
     runtime.spawn(sweep(core.clone()));
     let replicating = replication::start(&core, options.builder.clone())
-        .map_err(|error| ServerError::Unavailable(format!("threads cannot be made: {error}")))?;
+        .map_err(|error| ServerError::Unavailable(format!("threads cannot be created: {error}")))?;
     Ok(RunningServer {
         replicating: Some(replicating),
         core,
@@ -206,13 +215,13 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
     })
 }
 
-/// Listens on an address, and says which it is where the system chose the port.
+/// Binds an address, and returns it with the port if the system chose that.
 fn bind(runtime: &Runtime, address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let bound = runtime.block_on(TcpListener::bind(address));
     let listener = bound.map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                "it is in use already: stop the other server or choose another port".to_owned()
+                "it is already in use: stop the other server or choose another port".to_owned()
             }
             _ => error.to_string(),
         };
@@ -222,13 +231,13 @@ fn bind(runtime: &Runtime, address: SocketAddr) -> Result<(TcpListener, SocketAd
     Ok((listener, own))
 }
 
-/// An address that other machines reach.
+/// An address that other machines can reach.
 fn open_address(config: &Config) -> Option<SocketAddr> {
     let mut addresses = [Some(config.listen), config.bolt].into_iter().flatten();
     addresses.find(|address| !address.ip().is_loopback())
 }
 
-/// The database of those who name none: the one that is set, or the first that was given.
+/// Default database: the configured one, or the first on the command line.
 fn home(options: &ServeOptions, config: &Config) -> Result<Option<Arc<str>>> {
     if let Some(name) = &config.default_database {
         check_name(name)?;
@@ -240,18 +249,18 @@ fn home(options: &ServeOptions, config: &Config) -> Result<Option<Arc<str>>> {
     Ok(first.or(open).map(|name| name.as_str().into()))
 }
 
-/// Where users and tokens are kept: as set, or beside the first database.
+/// Folder of users and tokens: as configured, or next to the first database.
 fn system_folder(options: &ServeOptions) -> Option<PathBuf> {
     options.config.system.clone().or_else(|| {
-        let beside = options.databases.first().map(|(_, path)| path.as_path());
-        let folder = beside
+        let first = options.databases.first().map(|(_, path)| path.as_path());
+        let folder = first
             .and_then(Path::parent)
             .or(options.config.databases_folder.as_deref());
         folder.map(|folder| folder.join("isomer-system"))
     })
 }
 
-/// The password of the first administrator, where one was set.
+/// Password of the first administrator, if configured.
 fn first_password(options: &ServeOptions) -> Result<Option<String>> {
     let Some(file) = &options.config.admin_password_file else {
         return Ok(options.admin_password.clone());
@@ -266,24 +275,53 @@ fn first_password(options: &ServeOptions) -> Result<Option<String>> {
 }
 
 fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
-    let wrong =
+    let invalid =
         |path: &Path, why: String| ServerError::Invalid(format!("{}: {why}", path.display()));
+    let unreadable = |path: &Path, error: pem::Error, item: &str| match error {
+        pem::Error::NoItemsFound => invalid(path, format!("no {item} in it: give a PEM file")),
+        error => invalid(path, error.to_string()),
+    };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate)
-        .map_err(|error| wrong(certificate, error.to_string()))?
+        .map_err(|error| unreadable(certificate, error, "certificate"))?
         .collect();
-    let chain = chain.map_err(|error| wrong(certificate, error.to_string()))?;
+    let chain = chain.map_err(|error| unreadable(certificate, error, "certificate"))?;
     let secret =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, error.to_string()))?;
+        PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error, "private key"))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(certificate, error.to_string()))?
+        .map_err(|error| invalid(certificate, error.to_string()))?
         .with_no_client_auth()
         .with_single_cert(chain, secret)
-        .map_err(|error| wrong(certificate, error.to_string()))?;
+        .map_err(|error| match &error {
+            rustls::Error::NoCertificatesPresented => {
+                unreadable(certificate, pem::Error::NoItemsFound, "certificate")
+            }
+            rustls::Error::InconsistentKeys(_) => invalid(
+                key,
+                format!("it is not the private key of {}", certificate.display()),
+            ),
+            rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why)))
+                if why.to_string() == "UnsupportedCertVersion" =>
+            {
+                invalid(
+                    certificate,
+                    "the certificate is one of X.509 version 1, which clients refuse: make one of version 3, such as with \
+                     `openssl req -x509 … -addext subjectAltName=DNS:HOST`"
+                        .into(),
+                )
+            }
+            // The only general error is that of a private key.
+            rustls::Error::General(_) => invalid(
+                key,
+                "this kind of private key is not supported: use RSA with 2048 bits or more, ECDSA (P-256, P-384), or Ed25519"
+                    .into(),
+            ),
+            error => invalid(certificate, error.to_string()),
+        })?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Rolls back what nobody uses, every second.
+/// Rolls back unused transactions, twice a second.
 async fn sweep(core: Arc<Core>) {
     let mut stopping = core.stopping();
     loop {
@@ -295,7 +333,7 @@ async fn sweep(core: Arc<Core>) {
             continue;
         }
         let sweeping = core.clone();
-        // An error is a panic, which was told where it happened.
+        // An error is a panic, which the panic hook reported.
         let ended = tokio::task::spawn_blocking(move || sweeping.open.sweep())
             .await
             .unwrap_or(0);
@@ -306,22 +344,22 @@ async fn sweep(core: Arc<Core>) {
 }
 
 impl RunningServer {
-    /// Where it listens.
+    /// HTTP address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens for drivers that speak Bolt.
+    /// Bolt address.
     pub fn bolt_address(&self) -> Option<SocketAddr> {
         self.bolt_address
     }
 
-    /// The one-time token for the first administrator, where there is none yet.
+    /// The one-time token for creating the first administrator, if there is none yet.
     pub fn setup_token(&self) -> Option<&str> {
         self.setup_token.as_deref()
     }
 
-    /// Waits until the process is asked to stop (SIGTERM, SIGINT).
+    /// Waits for SIGTERM or SIGINT.
     pub fn wait_for_signal(&self) -> Result<()> {
         let Some(runtime) = &self.runtime else {
             return Ok(());
@@ -329,7 +367,7 @@ impl RunningServer {
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
             let failed = |error: std::io::Error| {
-                ServerError::Unavailable(format!("signals cannot be heard: {error}"))
+                ServerError::Unavailable(format!("signals cannot be handled: {error}"))
             };
             let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
             let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -341,7 +379,7 @@ impl RunningServer {
         })
     }
 
-    /// Lets requests at work end, then closes everything. What was acknowledged is on disk.
+    /// Waits for running requests, then closes everything. Acknowledged commits are on disk afterwards.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -352,12 +390,12 @@ impl RunningServer {
         };
         self.core.stop();
         for accepting in self.accepting.drain(..) {
-            // It ends by itself; an error is a panic, which was told.
+            // It ends by itself; an error is a panic, which was reported.
             let _ = runtime.block_on(accepting);
         }
         self.replicating = None;
         runtime.block_on(listen::drain(&self.core));
-        // Those who were cut off stop their queries as they go.
+        // Aborted requests cancel their queries.
         runtime.shutdown_timeout(Duration::from_millis(1_500));
         self.core.close()
     }
@@ -371,7 +409,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// Serves until the process is asked to stop.
+/// Serves until SIGTERM or SIGINT.
 pub fn run(options: ServeOptions) -> Result<()> {
     let config = options.config.clone();
     let server = start(options)?;
@@ -400,28 +438,78 @@ pub fn run(options: ServeOptions) -> Result<()> {
         url,
         bolt,
         databases = databases.join(", "),
-        "the server answers: the console is the page at this address, the interface is described under /v1/docs"
+        "the server is ready: the console is at this address, the interface is described under /v1/docs"
     );
     if config.without_authentication {
         tracing::warn!(
-            "everybody who reaches the server may do everything: without_authentication"
+            "authentication is disabled, every client may do everything: without_authentication"
         );
     }
     if config.expose_without_protection && open_address(&config).is_some() {
         tracing::warn!(
-            "the server is open to other machines without protection: expose_without_protection"
+            "the server is reachable from other machines without protection: expose_without_protection"
         );
     }
     if let Some(token) = server.setup_token() {
-        // Standard error, and not the log: logs are kept and sent elsewhere.
+        // Written to standard error instead of the log, as logs are stored and forwarded.
         eprintln!(
-            "There is no user yet. Make the first administrator in a browser (the link works once):\n\n  {url}/#setup={token}\n\nor with\n\n  \
+            "There is no user yet. Create the first administrator in a browser (the link works once):\n\n  {url}/#setup={token}\n\nor with\n\n  \
              curl {url}/v1/setup -H 'Content-Type: application/json' -d '{{\"token\": \"{token}\", \"user\": \"admin\", \"password\": \"…\"}}'\n"
         );
     }
     server.wait_for_signal()?;
-    tracing::info!("the server stops: requests at work may end");
+    tracing::info!("the server is shutting down: waiting for running requests");
     server.stop()?;
     tracing::info!("the server has stopped");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made by `openssl x509 -req` without extensions.
+    const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
+MIIBEzCBuQIUbSYifT/jMvPmcMsQcmlHfeQUTvwwCgYIKoZIzj0EAwIwDDEKMAgG
+A1UEAwwBeDAeFw0yNjExMjYxNTU1MzZaFw0yNjExMjUxNTU1MzZaMAwxCjAIBgNV
+BAMMAXgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQPB9BFt0DD1EfL9FkxUplN
+YYfTfbg5UgG7zADVNv43a5q3Oi6Qob3NxTlkQJo4ix/7m28PfY1p9s5Eqlm+CRLA
+MAoGCCqGSM49BAMCA0kAMEYCIQCuDnOHETGPiuBHyxQxdAvG8umddv17h5sX4p+q
+O1H80AIhANADNZYeITbdqh+0vMc6dLxVR/EYqkX184zm9Z6pJxXu
+-----END CERTIFICATE-----
+";
+
+    /// The error names the file and says what is wrong with it, in words of the field.
+    #[test]
+    fn a_certificate_or_key_that_is_refused_is_explained() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2]
+            .map(|()| rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap());
+        let path = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let key = one.signing_key.serialize_pem();
+        let good = (path("good.pem", &one.cert.pem()), path("good.key", &key));
+        assert!(acceptor(&good.0, &good.1).is_ok());
+        let junk = path("junk.pem", "no PEM");
+        let foreign = path("other.key", &other.signing_key.serialize_pem());
+        let version_1 = path("old.pem", VERSION_1);
+        let unknown = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let unknown = path("unknown.key", unknown);
+        for (certificate, key, named, why) in [
+            (&junk, &good.1, "junk.pem", "no certificate in it"),
+            (&good.0, &junk, "junk.pem", "no private key in it"),
+            (&good.0, &foreign, "other.key", "not the private key of"),
+            (&version_1, &good.1, "old.pem", "X.509 version 1"),
+            (&good.0, &unknown, "unknown.key", "RSA with 2048 bits"),
+        ] {
+            let error = acceptor(certificate, key)
+                .err()
+                .expect("refused")
+                .to_string();
+            assert!(error.contains(named) && error.contains(why), "{error}");
+        }
+    }
 }

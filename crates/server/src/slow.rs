@@ -1,4 +1,4 @@
-//! Queries that take long are told in the log.
+//! The slow-query log.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -12,21 +12,20 @@ use crate::{
     core::Core,
 };
 
-/// Whether a query that took so long is told of.
+/// Whether a query that took this long is logged.
 pub fn is_slow(core: &Core, took: Duration) -> bool {
     core.config.slow_query.is_some_and(|slow| took >= slow)
 }
 
-/// Writes a query and its plan, both without the literals in them, into the log, where it took too long; and what it ended with,
-/// where that was no result.
-pub fn tell(core: &Core, access: &Access, text: &str, took: Duration, error: Option<&str>) {
+/// Logs a query and its plan, both with literals removed, if it took too long; and its error, if any.
+pub fn log(core: &Core, access: &Access, text: &str, took: Duration, error: Option<&str>) {
     if is_slow(core, took) {
         write(core, &access.outlines(), text, took, error);
     }
 }
 
-/// As [`tell`], on a thread that may wait: to tell is to plan the query once more.
-pub fn tell_later(
+/// Like [`log`], on a blocking thread: logging plans the query again.
+pub fn log_later(
     core: &Arc<Core>,
     access: &Access,
     text: String,
@@ -38,18 +37,18 @@ pub fn tell_later(
     }
     let (core, outlines) = (core.clone(), access.outlines());
     let is_stopping = core.is_stopping();
-    let tell = move || write(&core, &outlines, &text, took, error);
+    let log = move || write(&core, &outlines, &text, took, error);
     match tokio::runtime::Handle::try_current() {
-        // One that ends begins nothing any more.
-        Ok(runtime) if !is_stopping => drop(runtime.spawn_blocking(tell)),
-        _ => tell(),
+        // During shutdown nothing new is started.
+        Ok(runtime) if !is_stopping => drop(runtime.spawn_blocking(log)),
+        _ => log(),
     }
 }
 
 fn write(core: &Core, outlines: &Outlines, text: &str, took: Duration, error: Option<&str>) {
     let plan = outlines.of(text);
     if error.is_some() && plan.is_none() {
-        // Perhaps no query at all: who knows what stands in it.
+        // It cannot be parsed, so its text must not be logged: it may contain anything.
         return;
     }
     core.metrics.slow_queries.fetch_add(1, Ordering::Relaxed);

@@ -1,25 +1,25 @@
-//! About how much memory rows take that are kept.
+//! Estimates of the memory that kept rows take.
 
 use isomer_db::{Map, Node, Relationship, Row, Value};
 
-/// Values nested deeper than this are not counted: nothing nests deeper that can be sent.
+/// Deeper values are not counted: they cannot be sent.
 const MOST_LEVELS: usize = 200;
-/// The counts of an `Arc` and the head of a `Vec`, as allocated.
+/// The counts of an `Arc` and the header of a `Vec`, as allocated.
 const HEAD_BYTES: usize = 40;
 
-/// Bytes of a row and all that hangs on it. What several rows share counts for each of them.
+/// Memory of a row with its values. Shared values count for each row.
 pub fn of_row(row: &Row) -> usize {
-    // Queues have room for twice as many.
+    // A queue may have twice the capacity that it needs.
     2 * size_of::<Row>() + row.values().iter().map(|value| of(value, 0)).sum::<usize>()
 }
 
-/// The least that an `Arc` of a text takes, as allocated.
+/// Minimum allocation of an `Arc` of a string.
 const TEXT_BYTES: usize = 32;
-/// What a list or an object begins with: its head, and room for four entries.
+/// Minimum allocation of a list or an object: its header, and capacity for four entries.
 const BEGUN_BYTES: usize = 160;
 
-/// Bytes that the values of a JSON text take at most, about: told before they are made. Short values take much more than their
-/// text.
+/// Upper estimate of the memory of the values of a JSON text, computed before they are parsed. Short values take much
+/// more than their text.
 pub fn of_json(text: &[u8]) -> usize {
     let mut bytes = text.len();
     let mut rest = text.iter();
@@ -30,7 +30,7 @@ pub fn of_json(text: &[u8]) -> usize {
                 TEXT_BYTES
             }
             b'{' | b'[' => BEGUN_BYTES,
-            // Lists and objects have room for twice as many.
+            // Lists and objects may have twice the capacity that they need.
             b',' => 2 * size_of::<Value>(),
             b':' => 2 * (size_of::<Value>() + 16),
             _ => 0,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn json_counts_as_what_is_made_of_it() {
+    fn json_counts_like_the_parsed_value() {
         for one in [
             "{\"a\":0}",
             "[]",
@@ -113,17 +113,20 @@ mod tests {
             "[[[[1,2],[3]]]]",
         ] {
             let text = format!("[{}]", vec![one; 1_000].join(","));
-            let (told, made) = (
+            let (estimate, actual) = (
                 of_json(text.as_bytes()),
                 isomer_db::json::parse(&text).unwrap(),
             );
-            let made = of(&made, 0);
-            assert!((made..8 * made).contains(&told), "{one}: {told}, {made}");
+            let actual = of(&actual, 0);
+            assert!(
+                (actual..8 * actual).contains(&estimate),
+                "{one}: {estimate}, {actual}"
+            );
         }
     }
 
     #[test]
-    fn what_is_short_when_it_is_sent_counts_as_what_it_holds() {
+    fn values_that_are_short_on_the_wire_count_by_their_memory() {
         assert!(weight("RETURN 1 AS one") >= size_of::<Row>() + size_of::<Value>());
         let list = weight("RETURN range(1, 1000) AS list");
         assert!((24_000..30_000).contains(&list), "{list}");

@@ -1,4 +1,4 @@
-//! Prints what the engine costs here, one figure a line:
+//! Prints the engine's costs on this machine, one metric per line:
 //! `cargo run --release -p isomer-storage-redb --example measure [CACHE_MIB]`.
 
 use std::{fs, hint::black_box, thread, time::Instant};
@@ -15,7 +15,7 @@ fn key(number: u64) -> Vec<u8> {
     [&b"k"[..], &mixed.to_be_bytes(), &number.to_be_bytes()].concat()
 }
 
-/// Wall and processor time since it was made; the processor time tells more on a busy machine.
+/// Wall and processor time since its creation; on a busy machine the processor time is more reliable.
 struct Clock {
     wall: Instant,
     cpu_ns: u64,
@@ -42,7 +42,7 @@ impl Clock {
     }
 }
 
-/// Nanoseconds that this thread has run.
+/// Processor time of this thread in nanoseconds.
 fn cpu_ns() -> u64 {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace()

@@ -1,4 +1,4 @@
-//! The engine's backend: published views, groups of commits, recovery from a full disk.
+//! The engine's backend: published views, group commit, recovery from a full disk.
 
 use std::{
     cell::Cell,
@@ -32,10 +32,10 @@ use crate::{
     },
 };
 
-/// Buffered bytes and commits after which a commit is synced all the same, so that redb can reuse space.
+/// Buffered bytes and commits after which a commit is synced anyway, so that redb can reuse space.
 const MAX_BUFFERED_BYTES: u64 = 64 << 20;
 const MAX_BUFFERED_COMMITS: u64 = 1000;
-/// Free space that a commit leaves on the disk.
+/// Free space that a commit must leave on the disk.
 const SPACE_MARGIN: u64 = 256 << 10;
 
 pub struct RedbBackend {
@@ -43,21 +43,21 @@ pub struct RedbBackend {
     options: RedbOptions,
     published: RwLock<Arc<RedbView>>,
     durable_version: AtomicU64,
-    /// The change stream was forgotten up to here.
+    /// The change stream was trimmed up to this version.
     trimmed: AtomicU64,
     buffered: Mutex<Buffered>,
-    /// Why nothing may be trusted until reopening.
+    /// Why the handle is unusable until the database is reopened.
     poison: Mutex<Option<String>>,
-    /// Whether the published view reads an overlay, because the file could not be reopened for writing yet.
+    /// Whether the published view reads an overlay, because the file could not yet be reopened for writing.
     stranded: AtomicBool,
     /// Held while the instance is written to or replaced.
     exclusive: Mutex<()>,
-    /// Syncs of instances that were given up.
+    /// Syncs of instances that were replaced.
     past_syncs: AtomicU64,
     _lock: Arc<Option<Lock>>,
 }
 
-/// What redb holds that was not synced yet.
+/// What redb buffers and has not synced.
 #[derive(Default)]
 struct Buffered {
     bytes: u64,
@@ -99,7 +99,7 @@ impl RedbView {
             let version =
                 ReadableTable::get(&meta, VERSION).map_err(|error| convert(error.into()))?;
             let version = version
-                .ok_or_else(|| damaged(&directory, "its version is missing"))?
+                .ok_or_else(|| damaged(&directory, "the record of its version is missing"))?
                 .value();
             Ok((version, pairs, stream))
         });
@@ -117,7 +117,7 @@ impl RedbView {
         })
     }
 
-    /// Runs a read; no answer comes back if a damaged block was met meanwhile.
+    /// Runs a read; its result is withheld if it met a damaged block.
     fn read<T>(&self, run: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
         let before = self.instance.blocks.damage_count();
         let answer = guarded(&self.directory, run);
@@ -153,7 +153,7 @@ impl View for RedbView {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
-        // The visitor must never see a pair that stands on a damaged block, so that is checked before each one.
+        // The visitor must never see a pair from a damaged block, so check before each pair.
         let blocks = &self.instance.blocks;
         let before = blocks.damage_count();
         self.read(|| {
@@ -240,8 +240,8 @@ impl RedbBackend {
         Ok(self.published.read().instance.clone())
     }
 
-    /// Refuses a write that would not fit on the disk, before redb begins it: an error in the middle would cost a
-    /// reopening.
+    /// Rejects a write that would not fit on the disk before redb starts it: an error in the middle would
+    /// require reopening the file.
     fn check_space(&self, bytes: u64) -> Result<(), StorageError> {
         let Ok(Some(free)) = self.options.disk.free_bytes(&self.directory) else {
             return Ok(());
@@ -262,12 +262,12 @@ impl RedbBackend {
             self.directory.as_path().into(),
             self._lock.clone(),
         )?);
-        // The old view is dropped after the lock.
+        // The old view is dropped after the lock is released.
         let _old = std::mem::replace(&mut *self.published.write(), view);
         Ok(())
     }
 
-    /// Opens the file anew after an error; with `overlay` for reading alone.
+    /// Reopens the file after an error; with `overlay` for reading only.
     fn reopen(&self, overlay: bool) -> Result<(), StorageError> {
         let old = self.published.read().instance.clone();
         let version = self.published.read().version;
@@ -292,7 +292,7 @@ impl RedbBackend {
         Ok(())
     }
 
-    /// Finds out what became of a write that failed, and gets the engine going again where that is safe.
+    /// Determines the outcome of a failed write, and recovers the engine if that is safe.
     fn after_failure(
         &self,
         instance: &Instance,
@@ -305,7 +305,7 @@ impl RedbBackend {
         {
             self.poison(&format!("a sync failed ({})", failure.message));
             return Err(StorageError::CommitUnknown(format!(
-                "a sync of `{}` failed ({}): the commit may be on disk or not: reopen the database and look",
+                "a sync of `{}` failed ({}): the outcome of the commit is unknown: reopen the database and check",
                 self.directory.display(),
                 failure.message
             )));
@@ -314,7 +314,7 @@ impl RedbBackend {
             Some(failure) => open::failure_error(&self.directory, failure),
             None => error,
         };
-        // For writing where possible; else readers at least can go on.
+        // For writing if possible; otherwise at least reads keep working.
         if let Err(first) = self.reopen(false).or_else(|_| self.reopen(true)) {
             self.poison(&format!(
                 "after an error ({error}) it could not be read again ({first})"
@@ -323,7 +323,7 @@ impl RedbBackend {
                 return Err(first);
             }
             return Err(StorageError::CommitUnknown(format!(
-                "{error}; what became of the commit is not known: reopen the database and look"
+                "{error}; the outcome of the commit is unknown: reopen the database and check"
             )));
         }
         if self.published.read().version >= last {
@@ -378,7 +378,7 @@ impl RedbBackend {
         match (written, refused) {
             (Ok(()), Some(error)) => Err(error),
             (Ok(()), None) => self.publish(instance.clone()),
-            // Damage met before the commit began: nothing is changed, and what is intact can still be read.
+            // Damage was met before the commit began: nothing was changed, and intact data can still be read.
             (Err(error @ StorageError::Corrupt(_)), _)
                 if !committing.get() && instance.blocks.failure().is_none() =>
             {
@@ -388,7 +388,7 @@ impl RedbBackend {
         }
     }
 
-    /// Makes everything durable, the checksums of blocks included.
+    /// Makes everything durable, including the block checksums.
     fn sync_all(&self) -> Result<(), StorageError> {
         let version = self.published.read().version;
         let instance = self.writable()?;
@@ -404,11 +404,11 @@ impl RedbBackend {
     }
 }
 
-/// Why a write does not go on.
+/// Why a write was aborted.
 enum Stop {
-    /// redb could not.
+    /// redb failed.
     Failed(Box<redb::Error>),
-    /// The caller asked for something that is refused; the database is as before.
+    /// The request was rejected; the database is unchanged.
     Refused(StorageError),
 }
 
@@ -439,7 +439,7 @@ impl Backend for RedbBackend {
         if view.instance.blocks.failure().is_none() {
             return Ok(view);
         }
-        // A read failed, and redb reads no more through this instance. While a writer is at work it sees to that.
+        // After a failed read redb refuses reads through this instance. A concurrent writer handles that.
         let Some(_exclusive) = self.exclusive.try_lock() else {
             return Ok(view);
         };
@@ -499,7 +499,7 @@ impl Backend for RedbBackend {
         self.transact(&instance, last, durability, |transaction| {
             let mut pairs = transaction.open_table(PAIRS)?;
             for commit in commits {
-                for range in commit.writes.erased() {
+                for range in commit.writes.deleted_ranges() {
                     let bounds = (
                         Bound::Included(range.start),
                         range.end.map_or(Bound::Unbounded, Bound::Excluded),
@@ -577,7 +577,8 @@ impl Backend for RedbBackend {
         let version = self.published.read().version;
         let trimmed = self.trimmed.fetch_max(upto.min(version), Ordering::AcqRel);
         let trimmed = trimmed.max(upto.min(version));
-        // Durable at once, so that a crash cannot bring entries back; earlier buffered commits become durable with it.
+        // Synced at once, so that a crash cannot bring entries back; this also makes earlier buffered commits
+        // durable.
         self.transact(
             &instance,
             version,
@@ -620,7 +621,7 @@ impl Backend for RedbBackend {
         if existed && disk.list(target).map_or(true, |names| !names.is_empty()) {
             let target = target.display();
             return Err(StorageError::Invalid(format!(
-                "`{target}` is there already: copy to a new or an empty directory"
+                "`{target}` already exists: copy to a new or an empty directory"
             )));
         }
         open::prepare(target, &options)?;
@@ -687,7 +688,8 @@ impl Backend for RedbBackend {
         })
     }
 
-    /// Opens the file a second time, over memory, and lets redb verify every page in use; commits wait meanwhile.
+    /// Opens the file a second time with an in-memory overlay and lets redb verify every page in use; commits
+    /// wait until that is done.
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
         let _exclusive = self.exclusive.lock();
         if !self.options.read_only {
@@ -704,21 +706,23 @@ impl Backend for RedbBackend {
                 thread::sleep(Duration::from_millis(20));
             }
             progress(total, total);
-            worker
-                .join()
-                .unwrap_or_else(|_| Err(damaged(&self.directory, "its verification broke off")))
+            worker.join().unwrap_or_else(|_| {
+                Err(damaged(&self.directory, "its verification was interrupted"))
+            })
         })
     }
 }
 
 impl RedbBackend {
-    /// Inserts ascending new pairs: those in a row through one cursor, single ones among stored keys one by one.
+    /// Inserts ascending new pairs: consecutive ones through one cursor, isolated ones among stored keys
+    /// individually.
     fn insert_sorted(
         &self,
         table: &mut Table<'_, &'static [u8], &'static [u8]>,
         pairs: &mut Pairs<'_>,
     ) -> Result<(), Stop> {
-        // A run shorter than this is not worth its cursor; then so many pairs go in one by one before the next try.
+        // A run shorter than this does not pay for a cursor; after it, this many pairs are inserted
+        // individually before the next attempt.
         const SHORT_RUN: u64 = 8;
         const SINGLES: u64 = 256;
         let mut feed = Feed {
@@ -730,7 +734,7 @@ impl RedbBackend {
         while let Some((first, _)) = &pending {
             let mut cursor: CursorMut<'_, &[u8], &[u8]> =
                 table.lower_bound_mut(Bound::Included(first.as_slice()))?;
-            // The run ends where the next stored key would lie between two new ones.
+            // The run ends where a stored key lies between two new ones.
             let border = cursor.peek_next()?.map(|(key, _)| key.value().to_vec());
             let mut run = 0;
             while let Some((key, value)) = &pending {
@@ -768,7 +772,7 @@ impl RedbBackend {
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// What an ingestion is fed, with a look at the disk now and then.
+/// The input of an ingestion, with periodic checks of the free space.
 struct Feed<'a, 'b> {
     pairs: &'a mut Pairs<'b>,
     backend: &'a RedbBackend,
@@ -784,7 +788,7 @@ impl Feed<'_, '_> {
             .map_or(0, |(key, value)| (key.len() + value.len()) as u64);
         if self.unchecked > CHECK_BYTES {
             self.unchecked = 0;
-            // What redb still holds in memory must fit too.
+            // Data that redb still buffers must fit on the disk too.
             let held = (self.backend.options.cache_bytes as u64).min(CHECK_BYTES);
             self.backend.check_space(2 * held).map_err(Stop::Refused)?;
         }
@@ -862,7 +866,7 @@ fn copy(
     transaction.commit().map_err(|error| convert(error.into()))
 }
 
-/// Verifies the file through an instance of its own; answers what is damaged.
+/// Verifies the file through a separate instance; returns the damage found.
 fn verify_copy(
     directory: &Path,
     options: &RedbOptions,
@@ -892,7 +896,7 @@ fn verify_copy(
         );
     }
     done.store(blocks.bytes_read(), Ordering::Relaxed);
-    // A file that was closed cleanly was not verified by opening it.
+    // Opening a cleanly closed file does not verify it.
     let sound = guarded(directory, || {
         instance
             .database
@@ -925,7 +929,7 @@ fn verify_copy(
     Ok(damage)
 }
 
-/// Reads all tables: keys ascend, stream entries are not from the future.
+/// Reads all tables: keys must ascend, and no stream entry may be newer than the last version.
 fn check_order(
     directory: &Path,
     instance: &Instance,

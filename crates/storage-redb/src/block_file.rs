@@ -1,8 +1,9 @@
 //! The file below redb, with a checksum for every block of 4 KiB.
 //!
-//! redb verifies its own page checksums only when it repairs a database, so a flipped bit in a cleanly closed file
-//! would be read as if it were data. Here every block is verified whenever it is read from the file. A damaged block
-//! is handed to redb as a page that it must refuse ([`fill_refused`]), and counted, so that no answer can rest on it.
+//! redb verifies its own page checksums only when it repairs a database, so a flipped bit in a cleanly closed
+//! file would be returned as data. Here every block is verified whenever it is read from the file. A damaged
+//! block is passed to redb as a page that it must refuse ([`fill_refused`]), and counted, so that no result
+//! can depend on it.
 //!
 //! ```text
 //! physical file, all numbers little-endian
@@ -19,13 +20,13 @@
 //! 4096   groups of 513 blocks: one of 512 checksums (u64), then the 512 blocks they belong to
 //! ```
 //!
-//! The checksum of block n is XXH3-64 of its bytes with seed n; 0 stands for a block that was never written, all
-//! zeros. Block 0 holds redb's header, which is rewritten in place and carries checksums of its own; its checksum is
-//! kept in the superblock, for cleanly closed files only.
+//! The checksum of block n is XXH3-64 of its bytes with seed n; 0 means a block that was never written, all
+//! zeros. Block 0 holds redb's header, which is rewritten in place and carries redb's own checksums; its
+//! checksum is kept in the superblock, for cleanly closed files only.
 //!
-//! Checksums are kept in memory (8 bytes a block) and written before each sync. After a crash they may be older than
-//! their blocks; redb then verifies every page that is in use, and the checksums of the blocks it has read are renewed
-//! ([`BlockFile::heal`]).
+//! Checksums are kept in memory (8 bytes per block) and written before each sync. After a crash they may be
+//! older than their blocks; redb then verifies every page that is in use, and the checksums of the blocks it
+//! has read are renewed ([`BlockFile::heal`]).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -49,11 +50,11 @@ const MAGIC: &[u8; 16] = b"IsomerDB pairs\r\n";
 const SUMS_PER_GROUP: u64 = 512;
 const CLEAN_OFFSET: u64 = 2048;
 const DURABLE_OFFSET: u64 = 3072;
-/// Where redb keeps its flags, and the one that says that it is open or was not closed.
+/// Offset of redb's flags, and the flag that means "open, or not closed cleanly".
 const GOD_BYTE: usize = 9;
 const RECOVERY_REQUIRED: u8 = 2;
 
-/// What went wrong first on this file.
+/// The first failure on this file.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The call.
@@ -76,14 +77,14 @@ struct Shared {
     len: AtomicU64,
     groups: RwLock<Vec<Option<Arc<Mutex<Group>>>>>,
     dirty: Mutex<BTreeSet<usize>>,
-    /// In place of the file, where it is opened read-only: written blocks.
+    /// Replaces the file if it is opened read-only: the blocks written.
     overlay: Option<Mutex<HashMap<u64, Box<[u8; BLOCK_BYTES]>>>>,
-    /// Whether damaged blocks are handed out as they are: redb is repairing, and verifies them itself.
+    /// Whether damaged blocks are returned as they are: redb is repairing, and verifies them itself.
     lenient: AtomicBool,
-    /// Whether another instance has taken the file over.
+    /// Whether another instance has taken over the file.
     superseded: AtomicBool,
-    /// The process that opened the file. A fork of it shares the lock and none of the memory: it must not write, not
-    /// even to close the file.
+    /// The process that opened the file. A fork of it shares the lock but not the memory: it must not write,
+    /// not even to close the file.
     owner: u32,
     damage_count: AtomicU64,
     damaged: Mutex<BTreeSet<u64>>,
@@ -96,21 +97,21 @@ struct Group {
     sums: Box<[u64; SUMS_PER_GROUP as usize]>,
 }
 
-/// What the superblock says.
+/// Content of the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Superblock {
     /// A file of this format.
     Valid {
         /// XXH3-64 of block 0, if the file was closed cleanly.
         clean: Option<u64>,
-        /// A version that was durable once, where that is known: the file must hold it.
+        /// A version that was durable once, if known: the file must contain it.
         durable: Option<u64>,
     },
     /// A file of a newer format.
     Newer(u32),
-    /// Not a file of ours.
+    /// Not a file of this format.
     Foreign,
-    /// A file of ours with a damaged superblock.
+    /// A file of this format with a damaged superblock.
     Damaged,
 }
 
@@ -151,7 +152,7 @@ pub fn read_superblock(file: &dyn DiskFile) -> io::Result<Superblock> {
         return Ok(Superblock::Damaged);
     }
     let clean = (u64_at(at) == 1).then(|| u64_at(at + 8));
-    // Written without a sync: it may be old, or torn, and then says nothing.
+    // Written without a sync: it may be outdated or torn, and is ignored then.
     let at = DURABLE_OFFSET as usize;
     let durable = (u64_at(at + 8) == xxh3_64(&block[at..at + 8])).then(|| u64_at(at));
     Ok(Superblock::Valid { clean, durable })
@@ -166,7 +167,7 @@ fn clean_record(clean: Option<u64>) -> [u8; 24] {
     record
 }
 
-/// Marks the file as in use: its clean record no longer holds.
+/// Marks the file as in use: the record of a clean shutdown is invalid.
 pub fn mark_in_use(file: &dyn DiskFile) -> io::Result<()> {
     file.write_all_at(&clean_record(None), CLEAN_OFFSET)?;
     file.sync()
@@ -188,7 +189,7 @@ fn physical_len(len: u64) -> u64 {
     }
 }
 
-/// Logical bytes in a file of `physical` bytes; a torn last block does not count.
+/// Logical size of a file of `physical` bytes; a torn last block does not count.
 fn logical_len(physical: u64) -> u64 {
     let blocks = (physical / BLOCK_BYTES as u64).saturating_sub(1);
     let (groups, rest) = (blocks / (SUMS_PER_GROUP + 1), blocks % (SUMS_PER_GROUP + 1));
@@ -199,21 +200,21 @@ fn checksum(block: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, block).max(1)
 }
 
-/// Makes a redb branch page with one key and two children whose page numbers are out of any range: redb answers
-/// that its file is damaged, where it would panic on a page of no kind.
+/// Fills in a redb branch page with one key and two children whose page numbers are out of range: redb
+/// reports damage, whereas it would panic on an unknown page type.
 fn fill_refused(page: &mut [u8]) {
     page.fill(0);
     if page.len() >= 512 {
         page[0] = 2;
         page[2] = 1;
         page[8..56].fill(0xff);
-        // End of the key where keys have lengths, 260; a key of redb's own where they have not.
+        // End of the key if keys have lengths, 260; otherwise one of redb's own keys.
         page[56..58].copy_from_slice(&[4, 1]);
     }
 }
 
 impl BlockFile {
-    /// The blocks of `file`, whose superblock was checked. With `read_only`, writes stay in memory.
+    /// The blocks of `file`, whose superblock was verified. With `read_only`, writes stay in memory.
     pub fn new(file: Arc<dyn DiskFile>, read_only: bool) -> io::Result<Self> {
         let len = logical_len(file.len()?);
         Ok(Self {
@@ -249,8 +250,8 @@ impl BlockFile {
         &*self.shared.file
     }
 
-    /// Notes that `version` is durable, so that losing it can never pass for an interrupted commit. Not synced: what
-    /// the system writes later or never is only older.
+    /// Records that `version` is durable, so that its loss is never mistaken for an interrupted commit. Not
+    /// synced: a note that is written late or never is merely older.
     pub fn note_durable(&self, version: u64) {
         let shared = &self.shared;
         if shared.overlay.is_some() || shared.superseded.load(Ordering::SeqCst) {
@@ -260,26 +261,26 @@ impl BlockFile {
         record[..8].copy_from_slice(&version.to_le_bytes());
         let sum = xxh3_64(&record[..8]);
         record[8..].copy_from_slice(&sum.to_le_bytes());
-        // The commit stands without this note.
+        // The commit is valid without this note.
         drop(shared.file.write_all_at(&record, DURABLE_OFFSET));
     }
 
-    /// Hands damaged blocks out as they are from now on, because redb verifies them itself, or no longer.
+    /// Returns damaged blocks as they are from now on, because redb verifies them itself, or no longer.
     pub fn set_lenient(&self, lenient: bool) {
         self.shared.lenient.store(lenient, Ordering::SeqCst);
     }
 
-    /// Refuses every call from now on: another instance has taken the file over.
+    /// Rejects every call from now on: another instance has taken over the file.
     pub fn supersede(&self) {
         self.shared.superseded.store(true, Ordering::SeqCst);
     }
 
-    /// How many damaged blocks were met so far; grows with every meeting.
+    /// Number of damaged blocks read so far, with repetitions.
     pub fn damage_count(&self) -> u64 {
         self.shared.damage_count.load(Ordering::SeqCst)
     }
 
-    /// The damaged blocks met so far, ascending.
+    /// The damaged blocks read so far, ascending.
     pub fn damaged(&self) -> Vec<u64> {
         self.shared.damaged.lock().iter().copied().collect()
     }
@@ -295,7 +296,7 @@ impl BlockFile {
         Ok(())
     }
 
-    /// What went wrong first.
+    /// The first failure.
     pub fn failure(&self) -> Option<Failure> {
         self.shared.failure.lock().clone()
     }
@@ -310,7 +311,7 @@ impl BlockFile {
         self.shared.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory that the checksums take.
+    /// Memory of the checksums in bytes.
     pub fn sum_bytes(&self) -> u64 {
         self.shared.groups.read().iter().flatten().count() as u64 * BLOCK_BYTES as u64
     }
@@ -319,11 +320,11 @@ impl BlockFile {
         self.shared.owner != std::process::id()
     }
 
-    /// Runs one call, with the first failure noted.
+    /// Runs one call, and records the first failure.
     fn call<T>(&self, call: Call, run: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.shared.superseded.load(Ordering::SeqCst) {
             return Err(io::Error::other(
-                "the database was reopened after an error: begin again",
+                "the database was reopened after an error: restart the transaction",
             ));
         }
         if self.is_forked() {
@@ -402,7 +403,7 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Reads one block as it is.
+    /// Reads one block without verification.
     fn read_block(&self, block: u64, bytes: &mut [u8; BLOCK_BYTES]) -> io::Result<()> {
         if let Some(overlay) = &self.shared.overlay
             && let Some(written) = overlay.lock().get(&block)
@@ -414,7 +415,7 @@ impl BlockFile {
             .bytes_read
             .fetch_add(BLOCK_BYTES as u64, Ordering::Relaxed);
         match self.shared.file.read_exact_at(bytes, block_offset(block)) {
-            // Blocks that exist in the overlay alone.
+            // Blocks that exist only in the overlay.
             Err(error)
                 if error.kind() == io::ErrorKind::UnexpectedEof
                     && self.shared.overlay.is_some() =>
@@ -426,7 +427,7 @@ impl BlockFile {
         }
     }
 
-    /// Whether a block is what was written.
+    /// Whether a block matches its checksum.
     fn is_intact(&self, block: u64, bytes: &[u8]) -> io::Result<bool> {
         if block == 0 {
             return Ok(true);
@@ -444,7 +445,7 @@ impl BlockFile {
         self.shared.damage_count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Reads whole blocks; answers whether all are intact.
+    /// Reads whole blocks; returns whether all are intact.
     fn read_blocks(&self, first: u64, out: &mut [u8]) -> io::Result<bool> {
         let mut intact = true;
         if self.shared.overlay.is_some() {
@@ -549,7 +550,7 @@ impl BlockFile {
     fn set_len_any(&self, len: u64) -> io::Result<()> {
         if !len.is_multiple_of(BLOCK_BYTES as u64) {
             return Err(io::Error::other(format!(
-                "{len} bytes are no whole number of blocks"
+                "{len} bytes are not a multiple of the block size"
             )));
         }
         let old_blocks = self.shared.len.load(Ordering::SeqCst) / BLOCK_BYTES as u64;
@@ -559,7 +560,7 @@ impl BlockFile {
         } else {
             self.shared.file.set_len(physical_len(len))?;
         }
-        // What is cut off comes back as zeros.
+        // Truncated bytes must read as zeros afterwards.
         for block in new_blocks..old_blocks {
             let group = (block / SUMS_PER_GROUP) as usize;
             if let Some(overlay) = &self.shared.overlay {
@@ -571,7 +572,7 @@ impl BlockFile {
             }
             self.set_sum(block, 0)?;
         }
-        // A group without a block has no place in the file.
+        // A group without blocks occupies no space in the file.
         if new_blocks.is_multiple_of(SUMS_PER_GROUP) {
             self.shared
                 .dirty
@@ -592,7 +593,7 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Notes that the file was closed cleanly, if redb has said so in its header.
+    /// Records a clean shutdown, if redb's header says so.
     fn close_any(&self) -> io::Result<()> {
         let shared = &self.shared;
         if shared.overlay.is_some()
@@ -674,7 +675,7 @@ mod tests {
         BlockFile::new(blocks.shared.file.clone(), read_only).expect("a block file")
     }
 
-    /// The physical length tells the logical one, at group borders too.
+    /// The physical length determines the logical one, at group borders too.
     #[test]
     fn lengths_round_trip() {
         for blocks in [0, 1, 2, 511, 512, 513, 514, 1023, 1024, 1025, 5000] {
@@ -683,7 +684,7 @@ mod tests {
         }
     }
 
-    /// Blocks come back as written, across group borders, from a file opened again.
+    /// Blocks round-trip, across group borders, also through a reopened file.
     #[test]
     fn blocks_come_back() {
         let blocks = block_file();
@@ -707,7 +708,7 @@ mod tests {
         );
     }
 
-    /// A flipped bit is met as a page to refuse, and counted; a healed block is accepted.
+    /// A flipped bit is returned as a page to refuse, and counted; a healed block is accepted.
     #[test]
     fn a_flipped_bit_is_met() {
         let blocks = block_file();
@@ -742,7 +743,7 @@ mod tests {
         );
     }
 
-    /// What was cut off is zero when the file grows again, and counts as intact.
+    /// Truncated bytes are zero when the file grows again, and count as intact.
     #[test]
     fn a_cut_comes_back_as_zeros() {
         for (from, to) in [(600, 300), (1600, 300), (1024, 512), (513, 512), (20, 0)] {
@@ -767,7 +768,7 @@ mod tests {
         }
     }
 
-    /// A fork of the process that opened the file writes nothing, not even when it ends.
+    /// A fork of the process that opened the file writes nothing, not even on exit.
     #[test]
     fn a_fork_keeps_the_file() {
         let mut blocks = block_file();
@@ -793,7 +794,7 @@ mod tests {
         );
     }
 
-    /// Opened read-only, nothing reaches the file.
+    /// Opened read-only, the file is never written.
     #[test]
     fn an_overlay_keeps_the_file() {
         let blocks = block_file();

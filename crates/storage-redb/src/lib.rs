@@ -1,15 +1,15 @@
 //! redb behind the storage contract: a durable engine in one directory.
 //!
 //! ```text
-//! DIR/LOCK   locked while the database is open, holds the process id of the one who has it open
+//! DIR/LOCK   locked while the database is open, contains the id of the locking process
 //! DIR/data   redb's pages in checksummed blocks (see `block_file`), in three redb tables:
 //!              "pairs"   key → value
 //!              "stream"  version (u64) → change-stream entry
 //!              "meta"    "version" → last version (u64)
 //! ```
 //!
-//! What it keeps true beside the contract: no answer rests on a block whose checksum does not match; a failed sync
-//! ends the handle; a full disk refuses the commit and nothing else.
+//! Invariants in addition to the contract: no result depends on a block with a wrong checksum; a failed sync
+//! ends the handle; a full disk rejects the commit and nothing else.
 
 mod backend;
 mod block_file;
@@ -23,15 +23,15 @@ use isomer_vfs::{Disk, RealDisk};
 /// How to open a database.
 #[derive(Clone)]
 pub struct RedbOptions {
-    /// Makes the database if nothing is there.
+    /// Creates the database if it does not exist.
     pub create: bool,
-    /// Opens without writing a byte; commits are refused.
+    /// Opens without writing a byte; commits are rejected.
     pub read_only: bool,
     /// Bytes of memory for cached pages, read and dirty ones together.
     pub cache_bytes: usize,
     /// Largest write set of a transaction.
     pub max_transaction_bytes: usize,
-    /// Where the files are.
+    /// The disk that holds the files.
     pub disk: Arc<dyn Disk>,
 }
 
@@ -47,7 +47,7 @@ impl Default for RedbOptions {
     }
 }
 
-/// A database directory, open.
+/// An open database directory.
 ///
 /// Memory: the cache of the options, 8 bytes for each 4 KiB of the file, and what transactions hold.
 pub struct RedbEngine {
@@ -55,18 +55,18 @@ pub struct RedbEngine {
 }
 
 impl RedbEngine {
-    /// Opens the database in the directory `path`, and makes it first if nothing is there and the options allow it.
+    /// Opens the database in the directory `path`; creates it if it does not exist and the options allow it.
     ///
-    /// After a crash redb reads the whole database once to find out what was committed.
-    /// Errors: [`StorageError::Unavailable`] where it is in use, missing or may not be read or written;
-    /// [`StorageError::Corrupt`] where it is damaged, of a newer format, or no database at all.
+    /// After a crash redb reads the whole database once to determine what was committed. Errors:
+    /// [`StorageError::Unavailable`] if it is in use, missing or not accessible; [`StorageError::Corrupt`] if
+    /// it is damaged, of a newer format, or not a database.
     pub fn open(path: impl AsRef<Path>, options: RedbOptions) -> Result<Self, StorageError> {
         Ok(Self {
             engine: Optimistic::new(backend::RedbBackend::open(path.as_ref(), options)?),
         })
     }
 
-    /// Whether the directory `path` holds a database of this engine, or one that was being made.
+    /// Whether the directory `path` holds a database of this engine, or an incomplete one.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         path.join(open::DATA).is_file() || path.join(open::NEW_DATA).is_file()

@@ -1,4 +1,4 @@
-//! Opening, making and recognising database directories.
+//! Opens, creates and recognises database directories.
 
 use std::{
     cell::Cell,
@@ -21,24 +21,24 @@ pub const PAIRS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("
 pub const STREAM: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("stream");
 pub const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 pub const VERSION: &str = "version";
-/// Up to where the change stream was forgotten; missing where it never was.
+/// The version up to which the change stream was trimmed; missing if it never was.
 pub const TRIMMED: &str = "stream_trimmed";
 
 pub const DATA: &str = "data";
 const LOCK: &str = "LOCK";
 pub const NEW_DATA: &str = "data.new";
 
-/// redb over one file, open.
+/// An open redb instance over one file.
 pub struct Instance {
     pub database: Database,
     pub blocks: BlockFile,
-    /// Whether the last commit was damaged, so that redb went back to the one before.
+    /// Whether the last commit was damaged, so that redb rolled back to the one before.
     pub rolled_back: bool,
-    /// Blocks whose checksums were renewed, because redb has verified what is in use in them.
+    /// Blocks whose checksums were renewed, because redb has verified their pages in use.
     pub healed: Vec<u64>,
 }
 
-/// Turns a panic inside redb, which only damaged data can cause, into an error.
+/// Converts a panic inside redb, which only damaged data can cause, into an error.
 pub fn guarded<T>(
     path: &Path,
     run: impl FnOnce() -> Result<T, StorageError>,
@@ -50,12 +50,12 @@ pub fn guarded<T>(
             .or_else(|| panic.downcast_ref::<&str>().copied());
         Err(damaged(
             path,
-            text.unwrap_or("it stopped on data that it could not read"),
+            text.unwrap_or("it panicked on unreadable data"),
         ))
     })
 }
 
-/// redb's error, in the contract's words.
+/// Converts redb's error into one of the contract.
 pub fn redb_error(path: &Path, error: impl Into<redb::Error>) -> StorageError {
     match error.into() {
         redb::Error::Corrupted(what) => damaged(path, &what),
@@ -79,8 +79,8 @@ fn has_data(directory: &Path, options: &RedbOptions) -> Result<bool, StorageErro
     found.map_err(|error| io_error("opening", &path, &error))
 }
 
-/// Locks `directory` for one writer, or for readers that keep writers out; nothing is locked where there is no file to
-/// lock and none may be made.
+/// Locks `directory` for one writer, or for readers that exclude writers. Takes no lock if there is no lock
+/// file and none may be created.
 pub fn lock(directory: &Path, options: &RedbOptions) -> Result<Option<Lock>, StorageError> {
     let path = directory.join(LOCK);
     let mode = if options.read_only {
@@ -105,7 +105,7 @@ pub fn lock(directory: &Path, options: &RedbOptions) -> Result<Option<Lock>, Sto
     })
 }
 
-/// Makes sure that `directory` is a database, making one where that is allowed.
+/// Ensures that `directory` is a database; creates one if that is allowed.
 pub fn prepare(directory: &Path, options: &RedbOptions) -> Result<(), StorageError> {
     let place = directory.display();
     let not_a_database = |why: String| {
@@ -151,7 +151,8 @@ pub fn prepare(directory: &Path, options: &RedbOptions) -> Result<(), StorageErr
     Ok(())
 }
 
-/// Makes the data file of a new database. `fill` writes its content; the file appears under its name when complete.
+/// Creates the data file of a new database. `fill` writes its content; the file gets its final name when it
+/// is complete.
 pub fn create_data(
     directory: &Path,
     options: &RedbOptions,
@@ -191,7 +192,7 @@ pub fn create_data(
             .map_err(|error| io_error("writing", directory, &error))
     })();
     if made.is_err() {
-        // Left behind, it would only take space: the next creation begins anew.
+        // A leftover would only take space: the next creation starts from scratch.
         drop(options.disk.remove(&new));
     }
     made
@@ -217,14 +218,15 @@ pub fn fill_empty(directory: &Path, database: &Database) -> Result<(), StorageEr
     transaction.commit().map_err(|error| convert(error.into()))
 }
 
-/// Makes a new, empty database where there is none.
+/// Creates a new, empty database if there is none.
 pub fn create_if_missing(directory: &Path, options: &RedbOptions) -> Result<(), StorageError> {
     let sync = |folder: &Path| {
         let synced = options.disk.sync_folder(folder);
         synced.map_err(|error| io_error("writing", folder, &error))
     };
     if has_data(directory, options)? {
-        // Whoever made it may have failed at that, or ended before: without a name nothing in it is durable.
+        // An earlier creation may have failed or been interrupted: without the final name nothing in it is
+        // durable.
         return sync(directory);
     }
     create_data(directory, options, |database| {
@@ -241,10 +243,11 @@ pub fn data_path(directory: &Path) -> PathBuf {
     directory.join(DATA)
 }
 
-/// Opens the data file. With `overlay`, nothing is written to it.
+/// Opens the data file. With `overlay`, the file is not written.
 ///
-/// After a crash the last commit may be half written: redb then goes back to the one before. It must not do so with a
-/// commit that was durable, so that is tried in memory first, where the file is to be written.
+/// After a crash the last commit may be half written, and redb rolls back to the one before. It must not do
+/// so with a commit that was durable, so a file that will be written is first opened with an overlay in
+/// memory.
 pub fn open_data(
     directory: &Path,
     options: &RedbOptions,
@@ -258,7 +261,7 @@ pub fn open_data(
     opened.ok_or_else(|| damaged(directory, "it was not closed and cannot be repaired"))
 }
 
-/// Opens the data file; answers nothing if redb would have to give the last commit up, and may not.
+/// Opens the data file; returns `None` if redb would have to roll back the last commit, and must not.
 fn try_open(
     directory: &Path,
     options: &RedbOptions,
@@ -289,10 +292,7 @@ fn try_open(
             .header_sum()
             .map_err(|error| redb_error(directory, redb::Error::Io(error)))?;
         if found != expected {
-            return Err(damaged(
-                directory,
-                "its header is not what was written last",
-            ));
+            return Err(damaged(directory, "its header does not match its checksum"));
         }
         if !overlay {
             block_file::mark_in_use(blocks.file())
@@ -308,9 +308,9 @@ fn try_open(
             .set_cache_size(options.cache_bytes)
             .set_repair_callback(move |session| {
                 repaired.set(true);
-                // redb reports 0.3 only when it gives the last commit up.
+                // redb reports 0.3 only when it rolls back the last commit.
                 rolled_back.set(rolled_back.get() || (0.29..0.31).contains(&session.progress()));
-                // A cleanly closed file needs no repair: something else is wrong with it.
+                // A cleanly closed file needs no repair, so the damage is elsewhere.
                 if clean.is_some() || (rolled_back.get() && !may_roll_back) {
                     session.abort();
                 }
@@ -372,7 +372,7 @@ pub fn damaged_blocks(directory: &Path, blocks: &[u64]) -> StorageError {
     damaged(directory, &what)
 }
 
-/// The error for what went wrong on the file.
+/// The error for the first failure on the file.
 pub fn failure_error(directory: &Path, failure: &block_file::Failure) -> StorageError {
     let place = directory.display();
     StorageError::Unavailable(if failure.full {
@@ -384,7 +384,7 @@ pub fn failure_error(directory: &Path, failure: &block_file::Failure) -> Storage
     })
 }
 
-/// Checks the superblock; answers the checksum of block 0 and the durable version that it notes.
+/// Verifies the superblock; returns the checksum of block 0 and the durable version recorded in it.
 fn check_superblock(
     directory: &Path,
     file: &dyn DiskFile,
@@ -412,18 +412,18 @@ fn check_superblock(
         }
         Superblock::Damaged => Err(damaged(
             directory,
-            "its first block is not what was written",
+            "its first block does not match its checksum",
         )),
     }
 }
 
-/// The version that an instance has committed last.
+/// The last version committed by an instance.
 pub fn stored_version(directory: &Path, database: &Database) -> Result<u64, StorageError> {
     stored_number(directory, database, VERSION)?
-        .ok_or_else(|| damaged(directory, "its version is missing"))
+        .ok_or_else(|| damaged(directory, "the record of its version is missing"))
 }
 
-/// A number that an instance has noted.
+/// A number stored by an instance.
 pub fn stored_number(
     directory: &Path,
     database: &Database,

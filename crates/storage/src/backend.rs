@@ -1,6 +1,8 @@
-//! What an engine must bring to get transactions: views of versions, and a way to apply a group of commits.
+//! What a storage engine has to implement to get transactions: views of versions, and a way to apply a group of
+//! commits.
 //!
-//! Overlay, guards, validation and group commit are written once, in [`crate::optimistic`], over these two traits.
+//! The overlay of a transaction's own writes, guards, validation and group commit are implemented once, in
+//! [`crate::optimistic`], on top of these two traits.
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
@@ -9,19 +11,20 @@ use crate::{
     Version, WriteSet, version_not_kept,
 };
 
-/// Called with each pair of a scan; answers whether to go on.
+/// Called with each pair of a scan; returns whether to continue.
 pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// Called with each value of a batch, `None` where there is none; answers whether to go on.
+/// Called with each value of a batch, `None` for a missing key; returns whether to continue.
 pub type ValueVisitor<'a> = dyn FnMut(Option<&[u8]>) -> ControlFlow<()> + 'a;
 
 /// Called with each pair of a bulk load.
 pub type Pairs<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> + 'a;
 
-/// All pairs of one version. It never changes; it may be read from many threads at once.
+/// All pairs of one version. A view is immutable and may be read by several threads concurrently.
 pub trait View: Send + Sync + 'static {
-    /// Whether [`View::visit`] may be given a visitor that takes its time, reads and writes elsewhere, or panics: it holds no
-    /// lock and keeps nothing that the engine wants to be rid of. Where not, such visits are made of pages.
+    /// Whether a visitor passed to [`View::visit`] may block, panic, or read and write the database: the view
+    /// holds no lock during the visit and does not keep alive anything that the engine wants to free. Otherwise
+    /// such visits are split into pages.
     const LENDS: bool = false;
     /// The version.
     fn version(&self) -> Version;
@@ -43,8 +46,9 @@ pub trait View: Send + Sync + 'static {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError>;
-    /// As [`View::visit`]; where `visit` breaks, it may leave in `parked` what saves a search if the rest of the range, from
-    /// that pair on, is visited next. What it finds there may be of another visit, another view or another engine.
+    /// Like [`View::visit`]. If `visit` breaks, the view may leave a cursor in `parked`, which saves a search
+    /// when the rest of the range, from that pair on, is visited next. `parked` may come from another visit,
+    /// another view or another engine; the view then ignores it.
     fn visit_on(
         &self,
         parked: &mut Parked,
@@ -62,19 +66,19 @@ pub trait View: Send + Sync + 'static {
 pub struct Commit<'a> {
     /// Its version; the versions of a group ascend.
     pub version: Version,
-    /// What it changes: apply [`WriteSet::erased`] first, then [`WriteSet::slots`].
+    /// Its changes: apply [`WriteSet::deleted_ranges`] first, then [`WriteSet::slots`].
     pub writes: &'a WriteSet,
-    /// Its entry in the change stream, where not empty.
+    /// Its entry in the change stream; may be empty.
     pub stream: &'a [u8],
 }
 
-/// The part of an engine that differs between engines. All calls that change something come from one thread at a
-/// time; reads come from any.
+/// The part of an engine that differs between engines. Calls that change something come from one thread at a
+/// time; reads may come from any thread.
 pub trait Backend: Send + Sync + 'static {
     /// Its views.
     type View: View;
 
-    /// What it can do and how much it takes.
+    /// Features and limits of the engine.
     fn capabilities(&self) -> Capabilities;
     /// The last published version. Cheap: called for every transaction.
     fn view(&self) -> Result<Arc<Self::View>, StorageError>;
@@ -86,7 +90,7 @@ pub trait Backend: Send + Sync + 'static {
         }
         Err(version_not_kept(version, last.version()))
     }
-    /// The oldest version that can be read for sure, at this moment.
+    /// The oldest version that is guaranteed to be readable at this moment.
     fn oldest_version(&self) -> Version {
         self.view().map_or(0, |view| view.version())
     }
@@ -95,10 +99,10 @@ pub trait Backend: Send + Sync + 'static {
         let _ = time_ms;
         Ok(None)
     }
-    /// Applies a group whole or not at all, makes it as durable as asked, then publishes its last version.
-    /// [`StorageError::CommitUnknown`] where it cannot tell.
+    /// Applies a group completely or not at all, makes it as durable as requested, then publishes its last
+    /// version. Returns [`StorageError::CommitUnknown`] if the outcome cannot be determined.
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError>;
-    /// The last version that survives the process and the machine.
+    /// The last version that survives a crash of the process and of the machine.
     fn durable_version(&self) -> Version;
     /// Change-stream entries with a version above `after` and up to `upto`, as in [`crate::Engine::stream`].
     fn stream(
@@ -110,7 +114,7 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<Vec<StreamEntry>, StorageError>;
     /// Forgets change-stream entries up to and including `upto`.
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
-    /// As [`crate::Engine::stream_trimmed`]. Raised before the first entry goes.
+    /// Like [`crate::Engine::stream_trimmed`]. It is raised before the first entry is removed.
     fn stream_trimmed(&self) -> Result<Version, StorageError>;
     /// Makes everything applied durable.
     fn sync(&self) -> Result<(), StorageError>;
@@ -124,16 +128,16 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// Copies the last published version to a new place.
     fn checkpoint(&self, target: &Path) -> Result<(), StorageError>;
-    /// Applies `pairs`, which ascend strictly and fit the limits, as the commit `version`; a key that exists already
-    /// is [`StorageError::Invalid`]. All or nothing.
+    /// Applies `pairs`, which ascend strictly and fit the limits, as the commit `version`; a key that already
+    /// exists is [`StorageError::Invalid`]. All or nothing.
     fn ingest(
         &self,
         version: Version,
         pairs: &mut Pairs<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError>;
-    /// Sizes and counts; commits and conflicts are filled in by the caller.
+    /// Sizes and counts; the caller fills in commits and conflicts.
     fn statistics(&self) -> Result<Statistics, StorageError>;
-    /// Reads everything, as in [`crate::Engine::verify`].
+    /// Reads and checks everything, as in [`crate::Engine::verify`].
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError>;
 }

@@ -1,12 +1,14 @@
-//! One budget of memory for a process: who holds how much of it, and who gives some back when another needs it.
+//! One memory budget for a process: how much each kind of holder has reserved, and eviction when another holder
+//! needs memory.
 //!
-//! [`Memory`] counts bytes, it allocates none: whoever keeps something big reserves for it first. What a reservation
-//! asks for it gets whole or not at all, so that the sum of all reservations never exceeds the budget. Four kinds of
-//! holders share it ([`MemoryKind`]); a kind may have a ceiling of its own. Holders of what can be made again (views)
-//! register a [`Reclaim`], which is asked to give way before anybody is refused.
+//! [`Memory`] counts bytes, it does not allocate: a component that keeps something large reserves bytes for it
+//! first. A reservation is granted completely or not at all, so the sum of all reservations never exceeds the
+//! budget. Several kinds of holders share it ([`MemoryKind`]); a kind may have its own ceiling. Holders of data
+//! that can be recomputed (views) register a [`Reclaim`], which is asked to evict before a reservation is
+//! refused.
 //!
-//! Cost: a [`Reservation`] takes from the budget in slabs of [`SLAB_BYTES`], so that an operator that counts each row
-//! touches the shared counters once per slab.
+//! Cost: a [`Reservation`] takes from the budget in slabs of [`SLAB_BYTES`], so that an operator that counts
+//! each row touches the shared counters once per slab.
 
 use std::{
     fmt,
@@ -19,33 +21,49 @@ use std::{
 use crate::sync::Mutex;
 use thiserror::Error;
 
-/// A growing reservation takes this much at once, where the budget has it.
+/// A growing reservation takes this much at once, if the budget has it.
 pub const SLAB_BYTES: usize = 64 << 10;
+
+/// Number of kinds of holders.
+const KINDS: usize = 6;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryKind {
-    /// Pages that an engine keeps.
+    /// Pages cached by an engine.
     EngineCache,
-    /// Read views: adjacency, columns, label sets. They give way to all others.
+    /// Read views: adjacency, columns, label sets. They are evicted in favour of all other kinds.
     Views,
     /// Rows, groups, lists and searches of running queries.
     Queries,
-    /// Rows that wait to be written by a bulk load.
+    /// Rows buffered by a bulk load.
     Import,
+    /// Write sets of transactions, with their entries in the change stream.
+    Writes,
+    /// Commits that are not in tables yet.
+    Memtables,
 }
 
 impl MemoryKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::EngineCache, Self::Views, Self::Queries, Self::Import];
+    pub const ALL: [Self; KINDS] = [
+        Self::EngineCache,
+        Self::Views,
+        Self::Queries,
+        Self::Import,
+        Self::Writes,
+        Self::Memtables,
+    ];
 
-    /// Its name, for people and for statistics.
+    /// Its name, for display and statistics.
     pub fn name(self) -> &'static str {
         match self {
             Self::EngineCache => "engine cache",
             Self::Views => "views",
             Self::Queries => "queries",
             Self::Import => "import",
+            Self::Writes => "write sets",
+            Self::Memtables => "memtables",
         }
     }
 }
@@ -56,7 +74,7 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// The budget has no room for a reservation.
+/// The budget cannot grant a reservation.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "{asked} more bytes for {kind} do not fit: {} of {limit} bytes are in use; \
@@ -64,23 +82,23 @@ impl fmt::Display for MemoryKind {
     in_use
 )]
 pub struct OverBudget {
-    /// For what.
+    /// The kind of memory that was requested.
     pub kind: MemoryKind,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked: usize,
-    /// Bytes in use of what is exhausted: the budget, or the kind's ceiling.
+    /// Bytes in use of the exhausted limit: the budget, or the kind's ceiling.
     pub in_use: usize,
-    /// What is exhausted.
+    /// The exhausted limit, in bytes.
     pub limit: usize,
 }
 
-/// Somebody who can give memory back: a cache of what can be made again.
+/// A holder that can give memory back: a cache of data that can be recomputed.
 pub trait Reclaim: Send + Sync {
-    /// Gives back about `bytes` bytes, by dropping or shrinking reservations before it returns, and says how many.
-    /// Fewer, or none, where it holds no more or where its holdings are in use.
+    /// Frees about `bytes` bytes by dropping or shrinking reservations before it returns, and returns the
+    /// number of bytes freed: fewer, or none, if it holds less or if its contents are in use.
     ///
-    /// Runs on the thread of whoever needs the memory: it must not reserve, nor wait for anything that a reserving
-    /// thread may hold (`try_lock` and answer 0 where it would).
+    /// Runs on the thread that requests memory: it must not reserve, nor wait for a lock that a reserving
+    /// thread may hold (use `try_lock` and return 0 if the lock is taken).
     fn reclaim(&self, bytes: usize) -> usize;
 }
 
@@ -91,7 +109,7 @@ pub struct Memory(Arc<Shared>);
 struct Shared {
     total: usize,
     used: AtomicUsize,
-    kinds: [Kind; 4],
+    kinds: [Kind; KINDS],
     reclaimers: Mutex<Vec<(MemoryKind, Weak<dyn Reclaim>)>>,
 }
 
@@ -101,27 +119,30 @@ struct Kind {
     ceiling: AtomicUsize,
 }
 
-/// What one kind of holder has.
+/// What one kind of holder has reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Which.
+    /// The kind.
     pub kind: MemoryKind,
     /// Bytes reserved now.
     pub used_bytes: usize,
-    /// Most bytes reserved at once so far.
+    /// Largest number of bytes reserved at once so far.
     pub peak_bytes: usize,
-    /// Most bytes that it may reserve.
+    /// Largest number of bytes that it may reserve.
     pub ceiling_bytes: usize,
 }
 
 impl Memory {
-    /// A budget of so many bytes. Views may have half of it unless [`Memory::set_ceiling`] says otherwise, the others all.
+    /// A budget in bytes. By default views may use half of it and write sets all but an eighth, so that a
+    /// transaction's writes can still be committed; the others may use all of it. [`Memory::set_ceiling`]
+    /// changes that.
     pub fn new(total_bytes: usize) -> Self {
         let kind = |kind: MemoryKind| Kind {
             used: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
             ceiling: AtomicUsize::new(match kind {
                 MemoryKind::Views => total_bytes / 2,
+                MemoryKind::Writes => total_bytes - total_bytes / 8,
                 _ => total_bytes,
             }),
         };
@@ -133,7 +154,7 @@ impl Memory {
         }))
     }
 
-    /// A quarter of what this process may use: see [`machine_bytes`].
+    /// A quarter of the memory that this process may use: see [`machine_bytes`].
     pub fn of_this_machine() -> Self {
         Self::new(machine_bytes() / 4)
     }
@@ -148,12 +169,12 @@ impl Memory {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that nobody has reserved.
+    /// Bytes that are not reserved.
     pub fn free_bytes(&self) -> usize {
         self.0.total.saturating_sub(self.used_bytes())
     }
 
-    /// What one kind of holder has.
+    /// What one kind of holder has reserved.
     pub fn usage(&self, kind: MemoryKind) -> MemoryUse {
         let counters = &self.0.kinds[kind as usize];
         MemoryUse {
@@ -164,7 +185,7 @@ impl Memory {
         }
     }
 
-    /// Lets a kind of holder have no more than so many bytes. What it has already stays.
+    /// Limits a kind of holder to `bytes`. Existing reservations stay.
     pub fn set_ceiling(&self, kind: MemoryKind, bytes: usize) {
         let bytes = bytes.min(self.0.total);
         self.0.kinds[kind as usize]
@@ -172,7 +193,8 @@ impl Memory {
             .store(bytes, Ordering::Relaxed);
     }
 
-    /// Reserves `bytes` bytes; they come back when the reservation is dropped. Others give way where they can.
+    /// Reserves `bytes` bytes, evicting from other holders if necessary. They are returned when the reservation
+    /// is dropped.
     pub fn reserve(&self, kind: MemoryKind, bytes: usize) -> Result<Reservation, OverBudget> {
         self.take(kind, bytes)?;
         Ok(Reservation {
@@ -183,7 +205,7 @@ impl Memory {
         })
     }
 
-    /// A reservation of nothing, to grow.
+    /// An empty reservation, to grow.
     pub fn reservation(&self, kind: MemoryKind) -> Reservation {
         Reservation {
             memory: self.clone(),
@@ -193,19 +215,28 @@ impl Memory {
         }
     }
 
-    /// Asks `holder` to give memory back whenever somebody of another kind would be refused. It is forgotten when it
-    /// is dropped.
+    /// Registers `holder` to be asked for memory when a reservation of another kind would be refused. It is
+    /// unregistered when it is dropped.
     pub fn add_reclaimer(&self, kind: MemoryKind, holder: Weak<dyn Reclaim>) {
         let mut reclaimers = self.0.reclaimers.lock();
         reclaimers.retain(|(_, holder)| holder.strong_count() > 0);
         reclaimers.push((kind, holder));
     }
 
-    /// Takes bytes from the budget, after others gave way where they must.
+    /// Number of registered holders of a kind.
+    pub fn reclaimers(&self, kind: MemoryKind) -> usize {
+        let reclaimers = self.0.reclaimers.lock();
+        let of_kind = |(of, holder): &&(MemoryKind, Weak<dyn Reclaim>)| {
+            *of == kind && holder.strong_count() > 0
+        };
+        reclaimers.iter().filter(of_kind).count()
+    }
+
+    /// Takes bytes from the budget, after evicting from other holders if necessary.
     fn take(&self, kind: MemoryKind, bytes: usize) -> Result<(), OverBudget> {
         match self.try_take(kind, bytes) {
             Err(over) if over.limit == self.0.total && bytes <= self.0.total => {
-                // Twice: while the first gave way, somebody else may have taken what it gave.
+                // Twice: another thread may have taken the bytes that the first attempt freed.
                 for _ in 0..2 {
                     self.make_room(kind, bytes);
                     if self.try_take(kind, bytes).is_ok() {
@@ -232,7 +263,7 @@ impl Memory {
                     limit,
                 })
         };
-        // The budget first: where both are exhausted, others can still give way.
+        // The budget first: if both are exhausted, eviction from other holders can still help.
         add(&self.0.used, self.0.total)?;
         match add(&counters.used, counters.ceiling.load(Ordering::Relaxed)) {
             Ok(before) => {
@@ -246,7 +277,7 @@ impl Memory {
         }
     }
 
-    /// Asks holders of other kinds to give back what `bytes` more need.
+    /// Asks holders of other kinds to free what `bytes` more need.
     fn make_room(&self, kind: MemoryKind, bytes: usize) {
         let holders: Vec<Arc<dyn Reclaim>> = self
             .0
@@ -261,7 +292,7 @@ impl Memory {
             if free >= bytes {
                 return;
             }
-            // A little more than is needed: who asks for a slab will ask for the next.
+            // A little more than needed: a holder that asks for a slab will soon ask for the next.
             holder.reclaim((bytes - free).max(16 * SLAB_BYTES));
         }
     }
@@ -283,23 +314,23 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A part of the budget that somebody holds; given back when it is dropped.
+/// A part of the budget, returned when it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Memory,
     kind: MemoryKind,
-    /// Taken from the budget: `used`, and what is left of the last slab.
+    /// Taken from the budget: `used`, and the rest of the last slab.
     taken: usize,
     used: usize,
 }
 
 impl Reservation {
-    /// Bytes in use. A growing reservation holds up to a slab more.
+    /// Bytes in use. A growing reservation holds up to one slab more.
     pub fn bytes(&self) -> usize {
         self.used
     }
 
-    /// The budget it is a part of.
+    /// The budget that it belongs to.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -314,7 +345,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// As [`Reservation::grow`], but nobody else gives way: for those who have another way to go on.
+    /// Like [`Reservation::grow`], but without evicting from other holders: for callers that have an
+    /// alternative.
     #[inline]
     pub fn try_grow(&mut self, bytes: usize) -> Result<(), OverBudget> {
         if bytes > self.taken - self.used {
@@ -324,7 +356,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives `bytes` of the bytes in use back; all of them where it holds no more.
+    /// Returns `bytes` of the bytes in use to the budget; all of them if it holds fewer.
     #[inline]
     pub fn shrink(&mut self, bytes: usize) {
         self.used -= bytes.min(self.used);
@@ -336,7 +368,7 @@ impl Reservation {
         }
     }
 
-    /// Makes it hold `bytes` bytes.
+    /// Resizes it to `bytes` bytes.
     pub fn resize(&mut self, bytes: usize) -> Result<(), OverBudget> {
         if bytes > self.used {
             self.grow(bytes - self.used)
@@ -346,7 +378,7 @@ impl Reservation {
         }
     }
 
-    /// Gives all of it back, the spare part of the slab too.
+    /// Returns all of it, including the spare part of the slab.
     pub fn clear(&mut self) {
         self.memory.give_back(self.kind, self.taken);
         self.taken = 0;
@@ -364,7 +396,7 @@ impl Reservation {
                 self.memory.try_take(self.kind, bytes)
             }
         };
-        // Where no slab fits, what is needed may.
+        // If no slab fits, the bytes needed may.
         if self.memory.try_take(self.kind, slab).is_ok() {
             self.taken += slab;
             return Ok(());
@@ -381,8 +413,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Bytes of memory that this process may use: those of the machine or, where it is less, of the control groups it is
-/// in and of its limit on address space. 1 GiB where nothing can be found out.
+/// Bytes of memory that this process may use: the minimum of the machine's memory, the limits of its control
+/// groups and its limit on address space. 1 GiB if none of these can be determined.
 pub fn machine_bytes() -> usize {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| meminfo_total(&text));
@@ -415,8 +447,9 @@ fn address_space_limit(text: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// The files that may say how much the control groups of `/proc/self/cgroup` allow: each group's own and those of the
-/// groups around it, of version 2 and of version 1, and the mount's root, which is what a container sees as its group.
+/// Files that may contain memory limits of the control groups in `/proc/self/cgroup`: of each group and its
+/// ancestors, of version 2 and of version 1, and of the mount's root, which is what a container sees as its
+/// group.
 fn group_limit_files(groups: &str) -> Vec<String> {
     let mut files = vec![
         "/sys/fs/cgroup/memory.max".to_owned(),
@@ -447,7 +480,7 @@ fn group_limit_files(groups: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Holds reservations that it drops when asked.
+    /// Holds reservations that it drops on request.
     struct Cache(Mutex<Vec<Reservation>>);
 
     impl Reclaim for Cache {
@@ -511,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_give_way_to_others_but_not_to_their_own_kind() {
+    fn caches_are_evicted_for_others_but_not_for_their_own_kind() {
         let memory = Memory::new(100 * SLAB_BYTES);
         memory.set_ceiling(MemoryKind::Views, memory.total_bytes());
         let cache = Arc::new(Cache(Mutex::default()));
@@ -528,7 +561,7 @@ mod tests {
         assert!(query.try_grow(1).is_err());
         query.grow(50 * SLAB_BYTES).unwrap();
         assert!(memory.used_bytes() <= memory.total_bytes());
-        // Who is at work on its holdings is passed over.
+        // A holder whose lock is taken is skipped.
         let busy = cache.0.lock();
         assert!(query.grow(51 * SLAB_BYTES).is_err());
         drop(busy);

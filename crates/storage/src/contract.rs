@@ -1,4 +1,4 @@
-//! The traits and types that an engine fills.
+//! The traits and types that an engine implements.
 
 use std::{
     any::Any,
@@ -16,16 +16,16 @@ use crate::{ValueVisitor, Visitor};
 /// Number of a commit: 1 for the first, increasing by at least 1. Version 0 is the empty database.
 pub type Version = u64;
 
-/// An engine: one database directory, or one memory, opened once.
+/// An engine: one database directory, or one in-memory database, opened once.
 pub trait Engine: Send + Sync {
-    /// What this engine can do and how much it takes.
+    /// Features and limits of this engine.
     fn capabilities(&self) -> Capabilities;
     /// The last committed and visible version.
     fn version(&self) -> Version;
     /// A read view of the last committed version, valid for as long as it is held, on any thread.
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError>;
-    /// A read view of an earlier version, from [`Engine::oldest_version`] on; [`StorageError::Invalid`] for others. An
-    /// engine that keeps one version only answers for that one.
+    /// A read view of an earlier version, from [`Engine::oldest_version`] on; [`StorageError::Invalid`] for
+    /// others. An engine that keeps only one version returns a view of that one only.
     fn snapshot_at(&self, version: Version) -> Result<Arc<dyn Snapshot>, StorageError> {
         let last = self.snapshot()?;
         if last.version() == version {
@@ -33,20 +33,20 @@ pub trait Engine: Send + Sync {
         }
         Err(version_not_kept(version, last.version()))
     }
-    /// The oldest version that can be read for sure, at this moment.
+    /// The oldest version that is guaranteed to be readable at this moment.
     fn oldest_version(&self) -> Version {
         self.version()
     }
-    /// The last version that was committed at or before a time, in milliseconds since 1970; `None` where nobody knows
-    /// any more, or the engine does not note times.
+    /// The last version that was committed at or before a time, in milliseconds since 1970; `None` if that is
+    /// no longer known, or if the engine does not record times.
     fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
         let _ = time_ms;
         Ok(None)
     }
     /// A transaction that reads the last committed version and may write.
-    fn begin(&self) -> Result<Box<dyn Transaction>, StorageError>;
-    /// Change-stream entries with a version above `after`, ascending, at most `max_entries` and about `max_bytes`
-    /// (at least one entry where there is one). Only entries that are durable are returned when `durable_only`.
+    fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError>;
+    /// Change-stream entries with a version above `after`, ascending, at most `max_entries` and about
+    /// `max_bytes` (at least one entry if there is one). Only durable entries are returned if `durable_only`.
     fn stream(
         &self,
         after: Version,
@@ -54,38 +54,39 @@ pub trait Engine: Send + Sync {
         max_bytes: usize,
         durable_only: bool,
     ) -> Result<Vec<StreamEntry>, StorageError>;
-    /// Forgets change-stream entries with a version up to and including `upto`.
+    /// Trims change-stream entries with a version up to and including `upto`.
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
-    /// The change stream was forgotten up to and including this version; 0 where nothing was. Who has read it up to an
-    /// earlier one has missed something: read a part of the stream first, then ask.
+    /// The change stream is trimmed up to and including this version (its low watermark); 0 if nothing was
+    /// trimmed. A consumer that has read up to an earlier version has missed entries: read a part of the stream
+    /// first, then check.
     fn stream_trimmed(&self) -> Result<Version, StorageError>;
-    /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
+    /// Makes all commits so far durable, including those with [`Durability::Buffered`].
     fn sync(&self) -> Result<(), StorageError>;
-    /// Waits until nothing is left to do in the background: what was written is where it stays, and whatever is merged
-    /// by and by has been.
+    /// Waits until the background work is done: all commits are flushed, and all pending compactions have run.
     fn settle(&self) -> Result<(), StorageError> {
         self.sync()
     }
-    /// Rewrites what is stored so that it takes as little room as it can; nothing, where an engine has no such thing.
+    /// Compacts the stored data completely; does nothing if the engine has no compaction.
     fn compact(&self) -> Result<(), StorageError> {
         self.settle()
     }
-    /// Writes a copy of the last committed version to `target`, which must not exist or be an empty folder, while
-    /// reads and writes go on. The copy opens as a database of its own.
+    /// Writes a copy of the last committed version to `target`, which must not exist or be an empty folder,
+    /// while reads and writes continue. The copy opens as an independent database.
     fn checkpoint(&self, target: &Path) -> Result<(), StorageError>;
-    /// Puts ascending, distinct pairs past the transaction path, all or nothing, as one commit with one optional
-    /// change-stream entry. `pairs` yields sorted runs; the keys must not exist yet. Engines without
+    /// Loads ascending, distinct pairs past the transaction path, all or nothing, as one commit with one
+    /// optional change-stream entry. `pairs` yields sorted runs; the keys must not exist yet. Engines without
     /// [`Capabilities::ingest`] run it as one large transaction.
     fn ingest(
         &self,
         pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
         stream: Option<&[u8]>,
     ) -> Result<Version, StorageError>;
-    /// Registers who is told of every commit before it becomes visible, in place of whoever was before.
+    /// Registers the hook that is notified of every commit before it becomes visible; replaces the previous
+    /// one.
     fn set_hook(&self, hook: Arc<dyn CommitHook>);
-    /// Sizes and counts, for people and planners.
+    /// Sizes and counts, for display and for the planner.
     fn statistics(&self) -> Result<Statistics, StorageError>;
-    /// Reads everything that is stored and reports what is damaged; `progress` is called with (done, total) bytes.
+    /// Reads all stored data and reports damage; `progress` is called with (done, total) bytes.
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError>;
 }
 
@@ -97,27 +98,28 @@ pub fn version_not_kept(version: Version, oldest: Version) -> StorageError {
     ))
 }
 
-/// Told of every commit, on the thread that applies it: what it does delays all commits, and it must not call the
-/// engine.
+/// Notified of every commit, on the thread that applies it: time spent here delays all commits. It must not
+/// call the engine.
 pub trait CommitHook: Send + Sync {
-    /// The commit `version` with the change-stream entry `stream` is valid and about to be applied; nobody sees it yet.
-    /// Versions ascend. Commits without an entry are announced too.
+    /// The commit `version` with the change-stream entry `stream` is validated and about to be applied; it is
+    /// not visible yet. Versions ascend. Commits without an entry are announced as well.
     fn committing(&self, version: Version, stream: &[u8]);
-    /// The commits announced with a version of `from` and above did not happen; their versions may be used again.
+    /// The announced commits with a version of `from` and above were not applied; their versions may be reused.
     fn abandoned(&self, from: Version);
-    /// Nobody knows whether the commits announced with a version of `from` and above happened; the engine is closed to
-    /// writers.
+    /// The outcome of the announced commits with a version of `from` and above is unknown; the engine refuses
+    /// further writes.
     fn unsettled(&self, from: Version);
 }
 
-/// What both snapshots and transactions read.
+/// Reads common to snapshots and transactions.
 pub trait Read: Send {
     /// The version that is read (a transaction's own writes come on top).
     fn version(&self) -> Version;
     /// The value under `key`.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
-    /// Calls `visit` with the value under each of `keys`, in their order, until it breaks. One round trip. An engine that has
-    /// values at hand lends them; `visit` may take its time, read and write elsewhere, and panic.
+    /// Calls `visit` with the value under each of `keys`, in their order, until it breaks. One round trip. An
+    /// engine that has values in memory lends them (zero-copy); `visit` may block, panic, or read and write the
+    /// database.
     fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError>;
     /// The values under `keys`, in their order. One round trip.
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
@@ -128,8 +130,8 @@ pub trait Read: Send {
         })?;
         Ok(values)
     }
-    /// The first page of the pairs in `range`; go on by passing [`Page::next`] as the new range. Appends to `page`
-    /// after clearing it, so that one allocation serves a whole scan.
+    /// The first page of the pairs in `range`; continue by passing [`Page::next`] as the new range. Clears
+    /// `page` and fills it, so that one allocation serves a whole scan.
     fn scan(
         &self,
         range: KeyRange<'_>,
@@ -137,8 +139,9 @@ pub trait Read: Send {
         limit: PageLimit,
         page: &mut Page,
     ) -> Result<(), StorageError>;
-    /// Calls `visit` with the pairs of `range` in `order` until it breaks or the range ends. An engine that has its pairs at
-    /// hand lends them, where a page would be a copy; `visit` may take its time, read and write elsewhere, and panic.
+    /// Calls `visit` with the pairs of `range` in `order` until it breaks or the range ends. An engine that has
+    /// its pairs in memory lends them (zero-copy) instead of copying a page; `visit` may block, panic, or read
+    /// and write the database.
     fn visit(
         &self,
         range: KeyRange<'_>,
@@ -155,7 +158,7 @@ const VISITED: PageLimit = PageLimit {
     bytes: 1 << 20,
 };
 
-/// [`Read::visit`] for whatever has pages.
+/// [`Read::visit`] for implementations that have pages.
 pub(crate) fn visit_by_pages(
     read: &(impl Read + ?Sized),
     range: KeyRange<'_>,
@@ -186,62 +189,66 @@ pub trait Snapshot: Read + Sync {}
 
 /// A transaction: reads its snapshot and its own writes. Dropping it without a commit leaves no trace.
 ///
-/// Nothing is checked against other transactions before [`Transaction::commit`]; then every guard is.
-pub trait Transaction: Read {
+/// Nothing is checked against other transactions before [`EngineTransaction::commit`]; then every guard is.
+pub trait EngineTransaction: Read {
     /// Puts `value` under `key`, which has at least one byte.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError>;
-    /// Takes `key` out; no error where it is not there.
+    /// Deletes `key`; no error if it does not exist.
     fn delete(&mut self, key: &[u8]) -> Result<(), StorageError>;
-    /// Takes every key in `range` out, those of this transaction's own writes included.
+    /// Deletes every key in `range`, including this transaction's own writes.
     fn delete_range(&mut self, range: KeyRange<'_>) -> Result<(), StorageError>;
     /// Declares a part of the footprint; the same granule may be declared several times and in several modes.
     fn guard(&mut self, granule: Granule, mode: GuardMode);
     /// Appends `bytes` to this commit's change-stream entry.
     fn append_stream(&mut self, bytes: &[u8]);
-    /// Marks the present state, so that a failed statement can be undone alone.
-    fn savepoint(&mut self) -> Savepoint;
-    /// Undoes all writes and stream bytes since `savepoint`, which may be used again (guards stay: what was observed
-    /// stays observed). A savepoint that was released or undone is ignored.
-    fn rollback_to(&mut self, savepoint: Savepoint);
-    /// Forgets `savepoint` and the ones set after it, keeping the writes; saves the memory that undoing would take.
-    fn release(&mut self, savepoint: Savepoint);
+    /// Like [`EngineTransaction::append_stream`], taking ownership of the buffer.
+    fn append_stream_owned(&mut self, bytes: Vec<u8>) {
+        self.append_stream(&bytes);
+    }
+    /// Sets a savepoint, so that a failed statement can be rolled back alone.
+    fn savepoint(&mut self) -> EngineSavepoint;
+    /// Undoes all writes and stream bytes since `savepoint`, which may be used again. Guards stay: an
+    /// observation cannot be undone. A savepoint that was released or rolled back is ignored.
+    fn rollback_to(&mut self, savepoint: EngineSavepoint);
+    /// Drops `savepoint` and the later ones, keeping the writes; frees their undo log.
+    fn release(&mut self, savepoint: EngineSavepoint);
     /// Bytes that the write set holds in memory.
     fn write_bytes(&self) -> usize;
     /// Checks the footprint and applies the writes. Returns the version at which they are visible; a transaction that
     /// wrote nothing returns the version it read and never conflicts.
     fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError>;
-    /// As [`Transaction::commit`], for whoever has other things to do than to wait for it. It is under way when this returns,
-    /// or over: an engine that cannot do one thing and another waits here. `during` is dropped when it is over, whether anybody
-    /// has asked or not.
+    /// Like [`EngineTransaction::commit`], asynchronously. The commit is under way, or complete, when this returns:
+    /// an engine without asynchronous commits waits here. `during` is dropped when the commit is complete,
+    /// whether it was polled or not.
     fn start_commit(
         self: Box<Self>,
         durability: Durability,
         during: Box<dyn Send>,
-    ) -> Box<dyn Committing> {
+    ) -> Box<dyn EngineCommit> {
         let committed = self.commit(durability);
         drop(during);
-        Box::new(Settled(committed))
+        Box::new(Completed(committed))
     }
 }
 
-/// A commit that is under way. It goes on, and is not taken back, when this is dropped.
-pub trait Committing: Send {
-    /// How it ended, once; where it has not, `waker` is woken when it has (the one given last). Wakers are woken one after
-    /// the other: one may commit and wait for that by its thread, but must not wait for another waker.
+/// A commit that is under way. Dropping this does not cancel the commit.
+pub trait EngineCommit: Send {
+    /// Its result, once; until then `waker` (the last one passed) is woken when it is complete. Wakers run one
+    /// after the other: a waker may commit and block its thread on that, but must not wait for another waker.
     fn poll(&mut self, waker: &Waker) -> Poll<Result<Version, StorageError>>;
     /// Waits for its end.
     fn wait(self: Box<Self>) -> Result<Version, StorageError>;
 }
 
-/// A commit that is over.
-pub(crate) struct Settled(pub(crate) Result<Version, StorageError>);
+/// A commit that is complete.
+pub(crate) struct Completed(pub(crate) Result<Version, StorageError>);
 
-impl Committing for Settled {
+impl EngineCommit for Completed {
     fn poll(&mut self, _: &Waker) -> Poll<Result<Version, StorageError>> {
-        let told = Err(StorageError::Invalid(
-            "the end of a commit is told once".to_owned(),
+        let polled_twice = Err(StorageError::Invalid(
+            "the result of a commit can be polled only once".to_owned(),
         ));
-        Poll::Ready(std::mem::replace(&mut self.0, told))
+        Poll::Ready(std::mem::replace(&mut self.0, polled_twice))
     }
 
     fn wait(self: Box<Self>) -> Result<Version, StorageError> {
@@ -267,16 +274,16 @@ pub enum Order {
     Descending,
 }
 
-/// Bounds of a page; a page holds at least one pair where there is one.
+/// Limits of a page; a page holds at least one pair if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimit {
-    /// Most pairs.
+    /// Largest number of pairs.
     pub keys: usize,
-    /// About how many bytes of keys and values.
+    /// Approximate limit in bytes of keys and values.
     pub bytes: usize,
 }
 
-/// Pairs in the order of the scan, in one buffer, and where to go on.
+/// Pairs in the order of the scan, in one buffer, and where to continue.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     bytes: Vec<u8>,
@@ -286,25 +293,25 @@ pub struct Page {
     parked: Parked,
 }
 
-/// What an engine left where a page ended, so that the next page of the same scan needs no search: a cursor, with what
-/// it holds of the engine. It goes with the page that it is in; without it a scan goes on all the same.
+/// State that an engine left at the end of a page, so that the next page of the same scan needs no search: a
+/// cursor, with the resources it holds. It is optional: without it a scan continues with a search.
 #[derive(Default)]
 pub struct Parked(Option<Box<dyn Any + Send + Sync>>);
 
 impl Parked {
-    /// Leaves something.
+    /// Stores a value.
     pub fn put<T: Any + Send + Sync>(&mut self, left: Box<T>) {
         self.0 = Some(left);
     }
 
-    /// Takes what was left, where it is a `T`; whatever else it is, it is gone.
+    /// Takes the value if it is a `T`; drops it otherwise.
     pub fn take<T: Any>(&mut self) -> Option<Box<T>> {
         self.0.take()?.downcast().ok()
     }
 }
 
 impl Clone for Parked {
-    /// Nothing: a cursor stands in one scan.
+    /// Empty: a cursor belongs to one scan.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -322,7 +329,7 @@ impl Page {
         Self::default()
     }
 
-    /// Empties the page and keeps its buffers.
+    /// Clears the page and keeps its buffers.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -330,12 +337,12 @@ impl Page {
         self.parked = Parked::default();
     }
 
-    /// Takes what the engine left for the next page.
+    /// Takes the state that the engine left for the next page.
     pub fn take_parked(&mut self) -> Parked {
         std::mem::take(&mut self.parked)
     }
 
-    /// Leaves something for the next page.
+    /// Stores state for the next page.
     pub fn set_parked(&mut self, parked: Parked) {
         self.parked = parked;
     }
@@ -349,7 +356,7 @@ impl Page {
         self.ends.push((key_end, self.end()));
     }
 
-    /// Sets where the scan goes on: the rest of its range, or `None` at the end.
+    /// Sets where the scan continues: the rest of its range, or `None` at the end.
     pub fn set_next(&mut self, rest: Option<(Vec<u8>, Option<Vec<u8>>)>) {
         self.next = rest;
     }
@@ -408,14 +415,16 @@ impl Page {
     }
 }
 
-/// One unit of the logical footprint: a 128-bit hash of what it stands for, made by the layer above.
+/// One unit of the logical footprint (conflict granule): a 128-bit hash of the thing it represents, computed by
+/// the layer above.
 ///
-/// Ranges are mapped to fixed granules, so that an embedded engine can check them at commit and a distributed one
-/// can lock them. Two things that share a hash conflict for nothing, with probability below 2⁻⁶⁰ in any database.
+/// Ranges are mapped to fixed granules, so that an embedded engine can check them at commit and a distributed
+/// one can lock them. Two things with equal hashes cause a false conflict, with probability below 2⁻⁶⁰ in any
+/// database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Granule(pub u128);
 
-/// How a transaction touched a granule. With another transaction that committed since the snapshot:
+/// How a transaction accessed a granule. With another transaction that committed since the snapshot:
 ///
 /// | this one \ the other | read | write | add |
 /// |---|---|---|---|
@@ -424,11 +433,11 @@ pub struct Granule(pub u128);
 /// | add   | – | –        | –        |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GuardMode {
-    /// Observed.
+    /// Read.
     Read,
-    /// Changed after it was observed.
+    /// Written after it was read.
     Write,
-    /// Changed blind, by an operation that commutes with its like.
+    /// Changed without reading it, by a commutative operation.
     Add,
 }
 
@@ -438,36 +447,36 @@ pub enum Durability {
     /// On disk (fsync; many transactions share one).
     #[default]
     Synced,
-    /// In the engine's hands: lost with the machine, perhaps with the process, until a later synced commit or
-    /// [`Engine::sync`]. Never half applied.
+    /// In the engine's or the operating system's memory: lost if the machine crashes, perhaps if the process
+    /// crashes, until a later synced commit or [`Engine::sync`]. Never half applied.
     Buffered,
 }
 
-/// A mark inside a transaction's write set.
+/// A position in a transaction's undo log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Savepoint(pub usize);
+pub struct EngineSavepoint(pub usize);
 
-/// One commit's entry in the change stream.
+/// The change-stream entry of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEntry {
     /// The commit.
     pub version: Version,
-    /// What the layer above appended.
+    /// The bytes that the layer above appended.
     pub bytes: Vec<u8>,
 }
 
-/// What an engine can do.
+/// Features and limits of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// Short name, for people: `memory`, `redb`, `store`.
+    /// Short name, for display: `memory`, `redb`, `lsm`.
     pub name: &'static str,
     /// Longest key in bytes.
     pub max_key_bytes: usize,
     /// Longest value in bytes.
     pub max_value_bytes: usize,
-    /// Largest write set in bytes: beyond it `put` answers `TooLarge`.
+    /// Largest write set in bytes; a `put` beyond it returns `TooLarge`.
     pub max_transaction_bytes: usize,
-    /// Whether `ingest` avoids the transaction path.
+    /// Whether `ingest` bypasses the transaction path.
     pub ingest: bool,
     /// Whether commits survive the process.
     pub durable: bool,
@@ -478,29 +487,29 @@ pub struct Capabilities {
 /// Sizes and counts of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// Pairs stored; an estimate where there are many and counting would read them all.
+    /// Stored pairs; an estimate if there are too many to count.
     pub key_count: u64,
     /// Bytes on disk (or in memory).
     pub stored_bytes: u64,
-    /// Commits since opening, and the syncs that they shared.
+    /// Commits since opening.
     pub commits: u64,
-    /// Syncs since opening.
+    /// Syncs since opening; several commits may share one.
     pub syncs: u64,
-    /// Commits refused by a guard since opening.
+    /// Commits since opening that failed validation.
     pub conflicts: u64,
     /// Change-stream entries kept.
     pub stream_entries: u64,
-    /// Further figures of this engine, by name.
+    /// Further metrics of this engine, by name.
     pub details: Vec<(String, String)>,
 }
 
-/// What an engine can answer instead, split by what the caller does next.
+/// What can go wrong in an engine, split by what the caller does next.
 #[derive(Debug, Error)]
 pub enum StorageError {
     /// Run the transaction again.
     #[error("another transaction changed what this one observed (version {version}): run it again")]
     Conflict {
-        /// The granule that collided.
+        /// The granule in conflict.
         granule: Granule,
         /// The commit that changed it.
         version: Version,
@@ -517,16 +526,16 @@ pub enum StorageError {
         /// What to do.
         advice: &'static str,
     },
-    /// The database cannot be used now: locked, full disk, no permission, poisoned by a failed sync.
+    /// The database cannot be used at present: locked, full disk, no permission, poisoned by a failed sync.
     #[error("{0}")]
     Unavailable(String),
-    /// The commit may or may not have happened: look before trying again.
+    /// The commit may or may not have been applied: check before retrying.
     #[error("{0}")]
     CommitUnknown(String),
-    /// Bytes on disk are not what was written, or not a database.
+    /// Bytes on disk are damaged, or the files are not a database.
     #[error("{0}")]
     Corrupt(String),
-    /// The caller used the contract wrongly.
+    /// The caller violated the contract.
     #[error("{0}")]
     Invalid(String),
 }

@@ -1,10 +1,10 @@
-//! What engines that keep files say of them, in the contract's words.
+//! Error messages shared by the engines that keep files.
 
 use std::{io, path::Path};
 
 use crate::StorageError;
 
-/// The database at `path` is not what was written.
+/// The error for damaged files of the database at `path`.
 pub fn damaged(path: &Path, what: &str) -> StorageError {
     StorageError::Corrupt(format!(
         "the database `{}` is damaged: {what}: restore it from a backup",
@@ -12,7 +12,7 @@ pub fn damaged(path: &Path, what: &str) -> StorageError {
     ))
 }
 
-/// An input or output error, with what was being done.
+/// An I/O error, with the operation that failed.
 pub fn io_error(doing: &str, path: &Path, error: &io::Error) -> StorageError {
     let path = path.display();
     StorageError::Unavailable(match error.kind() {
@@ -36,9 +36,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_do_is_said() {
+    fn messages_say_what_to_do() {
         let path = Path::new("/a/b");
-        for (kind, told) in [
+        for (kind, advice) in [
             (io::ErrorKind::PermissionDenied, "change its owner or mode"),
             (
                 io::ErrorKind::ReadOnlyFilesystem,
@@ -50,7 +50,7 @@ mod tests {
             let StorageError::Unavailable(text) = io_error("writing", path, &kind.into()) else {
                 panic!("{kind}");
             };
-            assert!(text.contains(told) && text.contains("/a/b"), "{text}");
+            assert!(text.contains(advice) && text.contains("/a/b"), "{text}");
         }
         assert!(matches!(damaged(path, "x"), StorageError::Corrupt(_)));
     }

@@ -1,4 +1,4 @@
-//! Which granules were changed lately, and by which commit: the validation of optimistic transactions.
+//! The granules that recent commits changed: validation of optimistic transactions.
 
 use std::collections::VecDeque;
 
@@ -6,25 +6,25 @@ use rustc_hash::FxHashMap;
 
 use crate::{Granule, GuardMode, StorageError, Version};
 
-/// Granules that the table keeps before it forgets the oldest.
+/// Granules that the table keeps before it drops the oldest.
 const MAX_ENTRIES: usize = 2_000_000;
 
-/// Entries that the map has room for when nothing is in it.
+/// Capacity that the map keeps when it is cleared.
 const KEPT_CAPACITY: usize = 1 << 16;
 
-/// Compares that a check spends on commits that are not in the map before it enters them there.
+/// Comparisons that a check spends on commits outside of the map before it adds them to the map.
 const MAX_COMPARES: usize = 32_768;
 
-/// A transaction's footprint. A granule may stand in it more than once.
+/// The granules that a transaction declared. A granule may occur more than once.
 #[derive(Debug, Default)]
-pub struct Footprint {
+pub struct GuardSet {
     /// Declared to be read or written.
     observed: Vec<Granule>,
     /// Declared to be written or added to.
     changed: Vec<Granule>,
 }
 
-impl Footprint {
+impl GuardSet {
     /// Declares a granule.
     pub fn declare(&mut self, granule: Granule, mode: GuardMode) {
         if mode != GuardMode::Add {
@@ -41,18 +41,20 @@ impl Footprint {
     }
 }
 
-/// Which granules the commits above a floor changed.
+/// The granules changed by the commits above a floor.
 ///
-/// Most commits meet nobody who began before them: their changes are kept as they came, and are forgotten so. Only where
-/// many have to be searched do they enter a map from granule to last change.
+/// Most commits are dropped from the table before a transaction that started earlier is validated: their
+/// changes are kept as plain lists, in commit order. Only if many lists have to be searched are they added to a
+/// map from granule to last change.
 ///
-/// Memory: 16 bytes a change inside the window and about 40 more once it is in the map, at most [`MAX_ENTRIES`] changes.
-/// A transaction whose snapshot is older than the floor can no longer be checked and is refused if it observed anything.
+/// Memory: 16 bytes per change inside the window and about 40 more once it is in the map, at most
+/// [`MAX_ENTRIES`] changes. A transaction whose snapshot is older than the floor can no longer be validated and
+/// is refused if it observed anything.
 #[derive(Debug, Default)]
 pub struct GuardTable {
     /// The changes of each commit, oldest first.
     history: VecDeque<(Version, Box<[Granule]>)>,
-    /// How many commits at the front of `history` are in `last_change`.
+    /// Number of commits at the front of `history` that are in `last_change`.
     mapped: usize,
     last_change: FxHashMap<Granule, Version>,
     /// Changes in `history`.
@@ -62,7 +64,7 @@ pub struct GuardTable {
 
 impl GuardTable {
     /// Whether a transaction that read `snapshot` may commit.
-    pub fn check(&mut self, snapshot: Version, footprint: &Footprint) -> Result<(), StorageError> {
+    pub fn check(&mut self, snapshot: Version, footprint: &GuardSet) -> Result<(), StorageError> {
         let observed = footprint.observed.as_slice();
         let Some(&any) = observed.first() else {
             return Ok(());
@@ -102,7 +104,7 @@ impl GuardTable {
         Ok(())
     }
 
-    /// Enters all commits into the map.
+    /// Adds all commits to the map.
     fn map(&mut self) {
         for (version, changed) in self.history.iter().skip(self.mapped) {
             for granule in changed {
@@ -112,8 +114,8 @@ impl GuardTable {
         self.mapped = self.history.len();
     }
 
-    /// Notes what the commit `version` changed.
-    pub fn record(&mut self, version: Version, footprint: &Footprint) {
+    /// Records the changes of the commit `version`.
+    pub fn record(&mut self, version: Version, footprint: &GuardSet) {
         if footprint.changed.is_empty() {
             return;
         }
@@ -122,15 +124,15 @@ impl GuardTable {
             .push_back((version, footprint.changed.as_slice().into()));
     }
 
-    /// Takes the changes out of `later`, whose versions are all above those kept here.
+    /// Moves the changes out of `later`, whose versions are all above those kept here.
     pub fn append(&mut self, later: &mut GuardTable) {
         self.count += later.count;
         self.history.extend(later.history.drain(..));
         later.clear();
     }
 
-    /// Forgets all changes. The map keeps its room, unless it is large: made anew by whichever thread leads a group, it
-    /// would leave its memory in the heap of each of them.
+    /// Drops all changes. The map keeps its capacity unless that is large: the leader of a group may be any
+    /// thread, and a map reallocated by each of them would leave memory in each thread's heap arena.
     pub fn clear(&mut self) {
         self.history.clear();
         (self.mapped, self.count) = (0, 0);
@@ -142,7 +144,7 @@ impl GuardTable {
         }
     }
 
-    /// Forgets what no transaction needs any more: `oldest` is the oldest snapshot of a live one.
+    /// Drops changes that no transaction needs any more: `oldest` is the oldest snapshot of a live one.
     pub fn forget_before(&mut self, oldest: Version) {
         if let Some((last, _)) = self.history.back()
             && *last <= oldest
@@ -170,8 +172,8 @@ impl GuardTable {
         }
     }
 
-    /// Refuses every transaction that observed anything at a snapshot before `version`: something changed that has no
-    /// footprint.
+    /// Refuses every transaction that observed anything at a snapshot before `version`: a change without a
+    /// footprint took place.
     pub fn raise_floor(&mut self, version: Version) {
         self.floor = self.floor.max(version);
     }
@@ -191,15 +193,15 @@ impl GuardTable {
 mod tests {
     use super::*;
 
-    fn footprint(modes: &[(u128, GuardMode)]) -> Footprint {
-        let mut footprint = Footprint::default();
+    fn footprint(modes: &[(u128, GuardMode)]) -> GuardSet {
+        let mut footprint = GuardSet::default();
         for &(granule, mode) in modes {
             footprint.declare(Granule(granule), mode);
         }
         footprint
     }
 
-    /// A change that no live transaction can be older than is forgotten; the others stay.
+    /// A change older than every live transaction is dropped; the others stay.
     #[test]
     fn the_window_ends_at_the_oldest_snapshot() {
         let mut table = GuardTable::default();
@@ -231,7 +233,7 @@ mod tests {
         assert!(table.check(10, &reads_99).is_ok());
     }
 
-    /// A full table forgets its oldest changes and refuses whoever would have needed them.
+    /// A full table drops its oldest changes and refuses the transactions that would need them.
     #[test]
     fn a_full_table_refuses_old_observers() {
         let mut table = GuardTable::default();
@@ -252,9 +254,10 @@ mod tests {
         assert!(table.check(0, &footprint(&[(7, GuardMode::Add)])).is_ok());
     }
 
-    /// Whether commits are searched one by one or in the map, the answer is the same; some are forgotten meanwhile.
+    /// The result is the same whether commits are searched one by one or in the map, also while some are
+    /// dropped.
     #[test]
-    fn large_footprints_find_what_small_ones_do() {
+    fn large_footprints_find_the_same_conflicts_as_small_ones() {
         let mut table = GuardTable::default();
         for version in 1..=200_u64 {
             let changes: Vec<_> = (0..10)
@@ -285,7 +288,7 @@ mod tests {
         assert!(table.is_empty() && table.last_change.is_empty());
     }
 
-    /// Reads and writes collide with changes, additions with nothing.
+    /// Reads and writes conflict with changes, additions with nothing.
     #[test]
     fn additions_pass() {
         for (committed, changes) in [

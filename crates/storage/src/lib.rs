@@ -1,13 +1,15 @@
-//! The contract between IsomerDB and the engine that keeps its bytes: an ordered key-value **transaction**.
+//! The contract between IsomerDB and its storage engines: an ordered key-value **transaction**.
 //!
-//! Synchronous and batched, so that an engine behind a network can stand here with one round trip a batch.
-//! What every engine keeps true: a snapshot never changes; a commit is applied whole or not at all, becomes
-//! visible to others only when it is as durable as asked, and is refused if what it observed was changed since.
+//! Synchronous and batched, so that an engine behind a network can implement it with one round trip per batch.
+//! Every engine keeps these invariants: a snapshot never changes; a commit is applied completely or not at all,
+//! becomes visible to others only when it is as durable as requested, and is refused if what it observed was
+//! changed since.
 //!
-//! [`MemoryEngine`] is the first engine and the model of the others. [`Optimistic`] makes an engine out of a small
-//! [`Backend`]: own-write overlay, guards, validation and group commit are written once.
+//! [`MemoryEngine`] is the simplest engine and the model of the others. [`Optimistic`] makes an engine out of a
+//! small [`Backend`]: the overlay of own writes, guards, validation and group commit are implemented once.
 //!
-//! [`Memory`] is here because all that keep much need it and this is the lowest crate: one budget for the process.
+//! [`Memory`] is here because all components that hold much memory need it and this is the lowest crate: one
+//! budget for the process.
 
 mod backend;
 mod budget;
@@ -15,12 +17,13 @@ mod budget;
 pub mod conformance;
 mod contract;
 mod errors;
+mod group_commit;
 mod guards;
-mod leading;
 mod memory;
 mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
+mod process_memory;
 pub mod sync;
 mod tree;
 mod write_set;
@@ -31,11 +34,12 @@ pub use budget::{
 };
 pub use contract::*;
 pub use errors::{damaged, io_error};
-pub use guards::{Footprint, GuardTable};
+pub use guards::{GuardSet, GuardTable};
 pub use memory::{
     MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine, hex, key_exists,
 };
 pub use optimistic::Optimistic;
+pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
 pub use write_set::WriteSet;
 
 #[cfg(test)]
@@ -65,7 +69,7 @@ mod tests {
 
     crate::conformance_tests!(memory);
 
-    /// The memory engine answers as the model does, over many random histories.
+    /// The memory engine agrees with the model on many random histories.
     #[test]
     fn random_histories_match_the_model() {
         let make: Make = memory;

@@ -1,4 +1,4 @@
-//! The memory engine: a tree with free copies, one copy per published version.
+//! The in-memory engine: a copy-on-write tree, one copy per published version.
 
 use std::{
     collections::BTreeMap,
@@ -22,15 +22,16 @@ use crate::{
 pub const MAX_KEY_BYTES: usize = 64 << 10;
 /// Longest value of the engines in this repository.
 pub const MAX_VALUE_BYTES: usize = 64 << 20;
-/// Largest write set unless told otherwise.
+/// Default limit on a write set.
 pub const MAX_TRANSACTION_BYTES: usize = 1 << 30;
 
-/// So many pairs of a commit are put into the tree at once: enough that nodes are looked at once for many of them.
+/// Pairs of a commit that are put into the tree at once: enough that each tree node is visited once for many of
+/// them.
 const PUT_AT_ONCE: usize = 4096;
 
 /// An engine that keeps everything in memory and forgets it when it is dropped.
 ///
-/// Every commit counts as durable: there is nothing more durable than the process here.
+/// Every commit counts as durable: nothing outlives the process here.
 pub struct MemoryEngine {
     engine: Optimistic<MemoryBackend>,
 }
@@ -82,7 +83,7 @@ impl View for MemoryView {
     }
 
     fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
-        // The end is the visitor's wish, not an error.
+        // A break is the visitor's choice, not an error.
         let _ = keys.iter().try_for_each(|key| visit(self.tree.get(key)));
         Ok(())
     }
@@ -114,7 +115,7 @@ impl MemoryBackend {
 
     fn publish(&self, version: Version, tree: Tree) {
         let view = Arc::new(MemoryView { version, tree });
-        // The old view is dropped after the lock: freeing it may take long.
+        // The old view is dropped after the lock is released: freeing it may take long.
         let _old = std::mem::replace(&mut *self.published.write(), view);
     }
 }
@@ -144,7 +145,7 @@ impl Backend for MemoryBackend {
         };
         let mut tree = self.published.read().tree.clone();
         for commit in commits {
-            for range in commit.writes.erased() {
+            for range in commit.writes.deleted_ranges() {
                 tree.delete_range(range);
             }
             let slots = commit.writes.slots();
@@ -291,7 +292,7 @@ impl Backend for MemoryBackend {
     }
 }
 
-/// The error for an ingested key that is there already.
+/// The error for an ingested key that already exists.
 pub fn key_exists(key: &[u8]) -> StorageError {
     StorageError::Invalid(format!(
         "the key {} is in the database already: ingest only new keys, or use transactions",
@@ -299,7 +300,7 @@ pub fn key_exists(key: &[u8]) -> StorageError {
     ))
 }
 
-/// The first bytes of a key, for messages.
+/// The first bytes of a key in hexadecimal, for messages.
 pub fn hex(key: &[u8]) -> String {
     let shown: String = key
         .iter()

@@ -1,8 +1,8 @@
 //! Optimistic transactions over any [`Backend`]: overlay reads, guards, and validation in groups.
 //!
 //! A transaction reads one view and collects its writes and its footprint. At commit it joins a group (see
-//! [`crate::leading`]); each member is validated in order against the guard table (the ones before it in the group
-//! included), and the survivors go to the backend as one.
+//! [`crate::group_commit`]); each member is validated in order against the guard table (including the earlier
+//! members of its group), and the survivors are passed to the backend as one group.
 
 use std::{
     collections::BTreeMap,
@@ -14,35 +14,35 @@ use std::{
     },
 };
 
-use crate::contract::{Settled, visit_by_pages};
-use crate::leading::{Committer, Leading};
+use crate::contract::{Completed, visit_by_pages};
+use crate::group_commit::{Committer, GroupCommit};
 use crate::sync::{Mutex, RwLock};
 
 use crate::{
-    Backend, Capabilities, Commit, CommitHook, Committing, Durability, Footprint, Granule,
-    GuardMode, GuardTable, KeyRange, Order, Page, PageLimit, Pairs, Parked, Read, Savepoint,
-    Snapshot, Statistics, StorageError, StreamEntry, Transaction, ValueVisitor, Version, View,
-    Visitor, WriteSet,
+    Backend, Capabilities, Commit, CommitHook, Durability, EngineCommit, EngineSavepoint,
+    EngineTransaction, Granule, GuardMode, GuardSet, GuardTable, KeyRange, Order, Page, PageLimit,
+    Pairs, Parked, Read, Snapshot, Statistics, StorageError, StreamEntry, ValueVisitor, Version,
+    View, Visitor, WriteSet,
 };
 
-/// Largest page, whatever the caller allows.
+/// Largest page, whatever limit the caller passes.
 const MAX_PAGE_BYTES: usize = 1 << 30;
 
 /// An engine made of a backend.
 pub struct Optimistic<B: Backend> {
     core: Arc<Core<B>>,
-    leading: Arc<Leading<Core<B>>>,
+    group_commit: Arc<GroupCommit<Core<B>>>,
 }
 
 struct Core<B: Backend> {
     backend: B,
     capabilities: Capabilities,
-    /// Snapshots of the live transactions, with how many read each.
+    /// Snapshots of the live transactions, with the number of transactions that read each.
     live: Mutex<BTreeMap<Version, usize>>,
     guards: Mutex<GuardTable>,
-    /// Of the group that is led now.
+    /// Changes of the group that is being committed.
     fresh: Mutex<GuardTable>,
-    /// Held by whoever changes the backend.
+    /// Held by the thread that changes the backend.
     writer: Mutex<()>,
     hook: RwLock<Option<Arc<dyn CommitHook>>>,
     commits: AtomicU64,
@@ -50,11 +50,11 @@ struct Core<B: Backend> {
     conflicts: AtomicU64,
 }
 
-/// What is to be committed of a transaction.
+/// The data to be committed for a transaction.
 struct Work<B: Backend> {
-    /// As long as it may be checked against what came since.
+    /// Registered as long as it may be validated against later commits.
     live: Live<B>,
-    footprint: Footprint,
+    footprint: GuardSet,
     writes: WriteSet,
     stream: Vec<u8>,
     durability: Durability,
@@ -77,7 +77,7 @@ impl<B: Backend> Optimistic<B> {
             conflicts: AtomicU64::new(0),
         });
         Self {
-            leading: Leading::new(core.clone()),
+            group_commit: GroupCommit::new(core.clone()),
             core,
         }
     }
@@ -92,7 +92,7 @@ impl<B: Backend> Optimistic<B> {
         self.core.capabilities
     }
 
-    /// See [`crate::Engine::version`]; 0 where the engine cannot be read.
+    /// See [`crate::Engine::version`]; 0 if the engine cannot be read.
     pub fn version(&self) -> Version {
         self.core.backend.view().map_or(0, |view| view.version())
     }
@@ -122,22 +122,22 @@ impl<B: Backend> Optimistic<B> {
     }
 
     /// See [`crate::Engine::begin`].
-    pub fn begin(&self) -> Result<Box<dyn Transaction>, StorageError> {
-        // The view is taken under the lock: whoever computes the oldest snapshot sees either this one or a version
-        // that this one cannot be older than.
+    pub fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError> {
+        // The view is taken under the lock: a thread that computes the oldest snapshot sees either this one or
+        // a version that this one cannot be older than.
         let mut live = self.core.live.lock();
         let view = self.core.backend.view()?;
         *live.entry(view.version()).or_default() += 1;
         drop(live);
         Ok(Box::new(OptimisticTransaction {
-            leading: self.leading.clone(),
+            group_commit: self.group_commit.clone(),
             live: Live {
                 core: self.core.clone(),
                 version: view.version(),
             },
             view,
             writes: WriteSet::new(),
-            footprint: Footprint::default(),
+            footprint: GuardSet::default(),
             stream: Vec::new(),
             marks: Vec::new(),
         }))
@@ -179,13 +179,13 @@ impl<B: Backend> Optimistic<B> {
         self.core.backend.sync()
     }
 
-    /// See [`crate::Engine::settle`]. Commits go on meanwhile.
+    /// See [`crate::Engine::settle`]. Commits continue concurrently.
     pub fn settle(&self) -> Result<(), StorageError> {
         self.sync()?;
         self.core.backend.settle()
     }
 
-    /// See [`crate::Engine::compact`]. Commits go on meanwhile.
+    /// See [`crate::Engine::compact`]. Commits continue concurrently.
     pub fn compact(&self) -> Result<(), StorageError> {
         self.settle()?;
         self.core.backend.compact()
@@ -223,10 +223,10 @@ impl<B: Backend> Optimistic<B> {
             hook.committing(version, stream.unwrap_or_default());
         }
         let ingested = core.backend.ingest(version, &mut checked, stream);
-        tell_failure(&ingested, hook.as_deref(), version);
+        notify_hook_of_failure(&ingested, hook.as_deref(), version);
         if matches!(ingested, Ok(()) | Err(StorageError::CommitUnknown(_))) {
-            // No footprint tells what this changed: whoever observed anything before it must run again. Nobody is
-            // checked before this, as the writer's lock is held.
+            // An ingestion has no footprint: every transaction that observed an earlier version must be
+            // retried. None is validated before this, as the writer's lock is held.
             core.guards.lock().raise_floor(version);
         }
         ingested?;
@@ -301,7 +301,7 @@ macro_rules! delegate_engine {
             ) -> Result<Option<$crate::Version>, $crate::StorageError> {
                 self.$field.version_at(time_ms)
             }
-            fn begin(&self) -> Result<Box<dyn $crate::Transaction>, $crate::StorageError> {
+            fn begin(&self) -> Result<Box<dyn $crate::EngineTransaction>, $crate::StorageError> {
                 self.$field.begin()
             }
             fn stream(
@@ -415,8 +415,8 @@ impl<B: Backend> Committer for Core<B> {
         let mut results = Vec::with_capacity(group.len());
         let mut commits: Vec<Commit<'_>> = Vec::with_capacity(group.len());
         let mut durability = Durability::Buffered;
-        // What this group changes counts for those behind in it at once, for others when it is applied: a group that
-        // fails leaves no trace in the guard table either.
+        // A member is validated against the earlier members of its group at once; other transactions only see
+        // the changes once they are applied: a group that fails leaves no trace in the guard table.
         let mut fresh = self.fresh.lock();
         fresh.clear();
         {
@@ -454,7 +454,7 @@ impl<B: Backend> Committer for Core<B> {
             }
         }
         let applied = self.backend.apply(&commits, durability);
-        tell_failure(&applied, hook.as_deref(), first);
+        notify_hook_of_failure(&applied, hook.as_deref(), first);
         if matches!(applied, Ok(()) | Err(StorageError::CommitUnknown(_))) {
             self.guards.lock().append(&mut fresh);
         }
@@ -474,14 +474,18 @@ impl<B: Backend> Committer for Core<B> {
 }
 
 impl<B: Backend> Drop for Optimistic<B> {
-    /// Its own threads end; who is in the queue by then is committed, and told.
+    /// Its threads shut down; queued transactions are committed and notified.
     fn drop(&mut self) {
-        self.leading.end();
+        self.group_commit.end();
     }
 }
 
-/// Tells the hook of commits that it was told of and that did not happen, or perhaps did not.
-fn tell_failure(outcome: &Result<(), StorageError>, hook: Option<&dyn CommitHook>, from: Version) {
+/// Notifies the hook of announced commits that failed or whose outcome is unknown.
+fn notify_hook_of_failure(
+    outcome: &Result<(), StorageError>,
+    hook: Option<&dyn CommitHook>,
+    from: Version,
+) {
     match (outcome, hook) {
         (Err(StorageError::CommitUnknown(_)), Some(hook)) => hook.unsettled(from),
         (Err(_), Some(hook)) => hook.abandoned(from),
@@ -489,7 +493,7 @@ fn tell_failure(outcome: &Result<(), StorageError>, hook: Option<&dyn CommitHook
     }
 }
 
-/// The same error once more, for every member of a group.
+/// A copy of the error, for every member of a group.
 fn copy_of(error: &StorageError) -> StorageError {
     match error {
         StorageError::Conflict { granule, version } => StorageError::Conflict {
@@ -597,7 +601,7 @@ fn fill(
     Ok(())
 }
 
-/// A place among the live transactions, given back when dropped.
+/// The registration of a live transaction, removed when it is dropped.
 struct Live<B: Backend> {
     core: Arc<Core<B>>,
     version: Version,
@@ -616,22 +620,22 @@ impl<B: Backend> Drop for Live<B> {
 }
 
 struct OptimisticTransaction<B: Backend> {
-    leading: Arc<Leading<Core<B>>>,
+    group_commit: Arc<GroupCommit<Core<B>>>,
     live: Live<B>,
     view: Arc<B::View>,
     writes: WriteSet,
-    footprint: Footprint,
+    footprint: GuardSet,
     stream: Vec<u8>,
     /// Savepoints: position in the write set's undo log, length of the stream entry.
     marks: Vec<(usize, usize)>,
 }
 
 impl<B: Backend> OptimisticTransaction<B> {
-    /// Refuses what would take the write set over its limit.
+    /// Refuses a write that would exceed the limit of the write set.
     fn check_room(&mut self, more: usize) -> Result<(), StorageError> {
         let max = self.live.core.capabilities.max_transaction_bytes;
         if self.write_bytes() + more > max {
-            // Without what was written over it may fit.
+            // Without overwritten values it may fit.
             self.writes.order();
         }
         let size = self.write_bytes() + more;
@@ -649,7 +653,7 @@ impl<B: Backend> OptimisticTransaction<B> {
 }
 
 impl<B: Backend> OptimisticTransaction<B> {
-    /// What is to be committed of it; where it wrote nothing, the version that it read.
+    /// The data to commit; if nothing was written, the version that it read.
     fn into_work(self, durability: Durability) -> Result<Work<B>, Version> {
         let Self {
             live,
@@ -663,7 +667,7 @@ impl<B: Backend> OptimisticTransaction<B> {
         if writes.is_empty() && stream.is_empty() {
             return Err(view.version());
         }
-        // Before anybody waits for it. The view is not needed any more; an engine may reuse its space.
+        // Before other threads wait for it. The view is not needed any more; an engine may reuse its space.
         writes.prepare();
         Ok(Work {
             live,
@@ -740,7 +744,7 @@ impl<B: Backend> Read for OptimisticTransaction<B> {
     }
 }
 
-impl<B: Backend> Transaction for OptimisticTransaction<B> {
+impl<B: Backend> EngineTransaction for OptimisticTransaction<B> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
         self.live.core.check_pair(key, value)?;
         self.check_room(WriteSet::cost(key, value))?;
@@ -768,12 +772,19 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         self.stream.extend_from_slice(bytes);
     }
 
-    fn savepoint(&mut self) -> Savepoint {
-        self.marks.push((self.writes.mark(), self.stream.len()));
-        Savepoint(self.marks.len() - 1)
+    fn append_stream_owned(&mut self, bytes: Vec<u8>) {
+        match self.stream.is_empty() {
+            true => self.stream = bytes,
+            false => self.append_stream(&bytes),
+        }
     }
 
-    fn rollback_to(&mut self, savepoint: Savepoint) {
+    fn savepoint(&mut self) -> EngineSavepoint {
+        self.marks.push((self.writes.mark(), self.stream.len()));
+        EngineSavepoint(self.marks.len() - 1)
+    }
+
+    fn rollback_to(&mut self, savepoint: EngineSavepoint) {
         let Some(&(undo, stream)) = self.marks.get(savepoint.0) else {
             return;
         };
@@ -782,7 +793,7 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         self.stream.truncate(stream);
     }
 
-    fn release(&mut self, savepoint: Savepoint) {
+    fn release(&mut self, savepoint: EngineSavepoint) {
         self.marks.truncate(savepoint.0);
         if self.marks.is_empty() {
             self.writes.stop_recording();
@@ -794,9 +805,9 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError> {
-        let leading = self.leading.clone();
+        let group_commit = self.group_commit.clone();
         match self.into_work(durability) {
-            Ok(work) => leading.commit(work),
+            Ok(work) => group_commit.commit(work),
             Err(version) => Ok(version),
         }
     }
@@ -805,12 +816,12 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         self: Box<Self>,
         durability: Durability,
         during: Box<dyn Send>,
-    ) -> Box<dyn Committing> {
-        let leading = self.leading.clone();
+    ) -> Box<dyn EngineCommit> {
+        let group_commit = self.group_commit.clone();
         let is_quick = durability == Durability::Buffered;
         match self.into_work(durability) {
-            Ok(work) => leading.start(work, is_quick, during),
-            Err(version) => Box::new(Settled(Ok(version))),
+            Ok(work) => group_commit.start(work, is_quick, during),
+            Err(version) => Box::new(Completed(Ok(version))),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Group commit under a model checker: in every order of steps tried nobody waits for ever, nothing is lost, and whoever
-//! reads finds whole groups.
+//! Group commit under a model checker: in every interleaving tried there is no deadlock, no commit is lost, and
+//! readers only see whole groups.
 
 use std::{
     collections::BTreeMap,
@@ -10,24 +10,24 @@ use std::{
 };
 
 use crate::{
-    Backend, Capabilities, Commit, Committing, Durability, Granule, GuardMode, KeyRange,
+    Backend, Capabilities, Commit, Durability, EngineCommit, Granule, GuardMode, KeyRange,
     Optimistic, Order, Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor,
     sync::{Condvar, Mutex, RwLock},
 };
 
 type Tree = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What may be wrong with a backend, so that the model is seen to find it.
+/// Faults of a backend that the model must find.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
-    /// A version is shown before all of it is there.
+    /// A version is published before all of it is applied.
     ShownEarly,
-    /// A group is called durable before it is.
+    /// A group is reported as durable before it is.
     DurableEarly,
 }
 
-/// Commits in a map; several steps each.
+/// Commits in a map; several scheduling points each.
 struct Slow {
     fault: Fault,
     tree: Mutex<Tree>,
@@ -188,13 +188,14 @@ const COUNTER: Granule = Granule(1);
 /// How a writer commits.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
-    /// It waits, and leads where it has to.
+    /// It waits, and leads if necessary.
     Itself,
-    /// It begins, and waits.
+    /// It starts a commit, and waits.
     Started,
-    /// It begins, and is woken.
+    /// It starts a commit, and is woken.
     Awaited,
-    /// It begins, and counts once more where it is woken: whoever wakes it waits for another commit.
+    /// It starts a commit, and its waker increments once more: the thread that runs the waker waits for another
+    /// commit.
     Again,
 }
 
@@ -205,7 +206,7 @@ fn number(value: Option<Vec<u8>>) -> u64 {
     bytes.map_or(0, u64::from_be_bytes)
 }
 
-/// An engine, and how often was counted.
+/// An engine, and the number of increments.
 #[derive(Clone)]
 struct Counting {
     engine: Arc<Optimistic<Slow>>,
@@ -223,7 +224,7 @@ impl Counting {
         }
     }
 
-    /// Counts one up, and writes the number under two keys.
+    /// Increments once, and writes the number under two keys.
     fn count(&self, how: How, durability: Durability) {
         loop {
             let mut transaction = self.engine.begin().expect("begins");
@@ -258,14 +259,14 @@ impl Counting {
     }
 }
 
-/// Somebody who is told by a waker, and may count first.
-struct Told {
+/// A task that is notified by a waker, which may increment first.
+struct CountingWaker {
     counts: Option<Counting>,
     woken: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Wake for Told {
+impl Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
         if let Some(counting) = &self.counts {
             counting.count(How::Started, Durability::Buffered);
@@ -276,28 +277,28 @@ impl Wake for Told {
 }
 
 fn awaited(
-    mut commit: Box<dyn Committing>,
+    mut commit: Box<dyn EngineCommit>,
     counts: Option<Counting>,
 ) -> Result<Version, StorageError> {
-    let told = Arc::new(Told {
+    let woken_task = Arc::new(CountingWaker {
         counts,
         woken: Mutex::default(),
         changed: Condvar::new(),
     });
-    let waker = Waker::from(told.clone());
+    let waker = Waker::from(woken_task.clone());
     loop {
         if let Poll::Ready(outcome) = commit.poll(&waker) {
             return outcome;
         }
-        let mut woken = told.woken.lock();
+        let mut woken = woken_task.woken.lock();
         while !std::mem::take(&mut *woken) {
-            told.changed.wait(&mut woken);
+            woken_task.changed.wait(&mut woken);
         }
     }
 }
 
 /// A transaction that has put a key.
-fn putting(engine: &Optimistic<Slow>, key: u8) -> Box<dyn crate::Transaction> {
+fn putting(engine: &Optimistic<Slow>, key: u8) -> Box<dyn crate::EngineTransaction> {
     let mut transaction = engine.begin().expect("begins");
     transaction.put(&[key], b"value").expect("put");
     transaction
@@ -315,7 +316,7 @@ fn read(engine: &Optimistic<Slow>) {
             .collect::<Vec<_>>();
         assert_eq!(values[0], values[1], "half a commit");
         assert_eq!(values[0], snapshot.version(), "each commit counts one up");
-        assert!(snapshot.version() >= last, "time went back");
+        assert!(snapshot.version() >= last, "the version decreased");
         last = snapshot.version();
         engine.backend().durable_version();
     }
@@ -349,17 +350,18 @@ fn model(fault: Fault) {
 }
 
 #[test]
-fn model_groups_commit_whole_and_nobody_waits_for_ever() {
+fn model_groups_commit_whole_without_deadlock() {
     model(Fault::None);
 }
 
-/// Transactions may outlive their engine: they are committed, by whoever is there, and its end waits for nobody for ever.
+/// Transactions may outlive their engine: they are committed by the waiting threads, and dropping the engine
+/// does not deadlock.
 #[test]
-fn model_an_engine_ends_while_others_commit() {
+fn model_an_engine_is_dropped_while_others_commit() {
     shuttle::check_random(
         || {
             let engine = Optimistic::new(Slow::new(Fault::None));
-            // The engine's own threads are there.
+            // The leader thread and its standby run.
             let early = putting(&engine, 0).start_commit(Durability::Synced, Box::new(()));
             early.wait().expect("committed");
             let (itself, started) = (putting(&engine, 1), putting(&engine, 2));
@@ -378,7 +380,7 @@ fn model_an_engine_ends_while_others_commit() {
     );
 }
 
-/// Somebody who lets go of the engine where he is woken.
+/// A waker that drops the engine.
 struct Last(Mutex<Option<Optimistic<Slow>>>);
 
 impl Wake for Last {
@@ -387,9 +389,9 @@ impl Wake for Last {
     }
 }
 
-/// It may be the engine's own thread that lets go of it.
+/// The engine may be dropped on its own leader thread.
 #[test]
-fn model_an_engine_ends_where_it_wakes() {
+fn model_an_engine_is_dropped_by_a_waker() {
     shuttle::check_random(
         || {
             let engine = Optimistic::new(Slow::new(Fault::None));
@@ -406,8 +408,8 @@ fn model_an_engine_ends_where_it_wakes() {
     );
 }
 
-/// Somebody who commits where he is woken, and has his thread wait for that.
-struct Commits(Mutex<Option<Box<dyn crate::Transaction>>>);
+/// A waker that commits and blocks its thread on that.
+struct Commits(Mutex<Option<Box<dyn crate::EngineTransaction>>>);
 
 impl Wake for Commits {
     fn wake(self: Arc<Self>) {
@@ -417,23 +419,23 @@ impl Wake for Commits {
     }
 }
 
-/// When the engine goes.
+/// When the engine is dropped.
 #[derive(Clone, Copy, PartialEq)]
-enum Goes {
+enum Dropped {
     Before,
-    Meanwhile,
+    DuringCommit,
     After,
 }
 
-/// Whoever wakes him has not the lead: else he would wait for that thread.
-fn who_is_woken_commits(goes: Goes) {
+/// The thread that runs the waker is not the leader: otherwise the waker would deadlock.
+fn waker_commits(dropped: Dropped) {
     shuttle::check_random(
         move || {
             let engine = Optimistic::new(Slow::new(Fault::None));
             let [itself, started, then, other] = [1, 2, 3, 4].map(|key| putting(&engine, key));
             let waker = Waker::from(Arc::new(Commits(Mutex::new(Some(then)))));
             let mut engine = Some(engine);
-            if goes == Goes::Before {
+            if dropped == Dropped::Before {
                 engine = None;
             }
             let threads = [
@@ -446,7 +448,7 @@ fn who_is_woken_commits(goes: Goes) {
             if let Poll::Ready(outcome) = commit.poll(&waker) {
                 outcome.expect("committed");
             }
-            if goes == Goes::Meanwhile {
+            if dropped == Dropped::DuringCommit {
                 engine = None;
             }
             for thread in threads {
@@ -459,23 +461,23 @@ fn who_is_woken_commits(goes: Goes) {
 }
 
 #[test]
-fn model_who_is_woken_commits() {
-    who_is_woken_commits(Goes::After);
+fn model_a_waker_commits() {
+    waker_commits(Dropped::After);
 }
 
 #[test]
-fn model_who_is_woken_commits_while_the_engine_goes() {
-    who_is_woken_commits(Goes::Meanwhile);
+fn model_a_waker_commits_while_the_engine_is_dropped() {
+    waker_commits(Dropped::DuringCommit);
 }
 
 #[test]
-fn model_who_is_woken_commits_though_the_engine_is_gone() {
-    who_is_woken_commits(Goes::Before);
+fn model_a_waker_commits_after_the_engine_is_dropped() {
+    waker_commits(Dropped::Before);
 }
 
 #[test]
 #[should_panic(expected = "half a commit")]
-fn model_finds_a_version_that_is_shown_early() {
+fn model_finds_a_version_that_is_published_early() {
     model(Fault::ShownEarly);
 }
 

@@ -1,5 +1,6 @@
-//! Locks: `parking_lot`'s, or, with the feature `model`, those of the model checker `shuttle`, which tries many orders of the
-//! threads' steps. Whatever may wait while it holds one of these must not hold another kind of lock.
+//! Locks: those of `parking_lot`, or, with the feature `model`, those of the model checker `shuttle`, which
+//! tries many interleavings. A thread that may wait while it holds one of these must not hold another kind of
+//! lock.
 
 #[cfg(not(feature = "model"))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,11 +15,11 @@ use shuttle::thread;
 #[cfg(not(feature = "model"))]
 use std::thread;
 
-/// A thread of an engine's own.
+/// A background thread of an engine.
 pub struct Thread(thread::JoinHandle<()>);
 
 impl Thread {
-    /// Starts one; nothing where the system has none to give: in a model now and then.
+    /// Starts one; `None` if the system cannot start a thread: in a model now and then.
     pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Option<Self> {
         #[cfg(feature = "model")]
         if shuttle::rand::Rng::gen_ratio(&mut shuttle::rand::thread_rng(), 1, 4) {
@@ -28,27 +29,27 @@ impl Thread {
         builder.spawn(work).ok().map(Self)
     }
 
-    /// Whether it is the one that asks.
+    /// Whether it is the current thread.
     pub fn is_current(&self) -> bool {
         self.0.thread().id() == thread::current().id()
     }
 
-    /// Waits for its end. It does not wait for itself.
+    /// Waits for its end. Does not wait if it is the current thread.
     pub fn join(self) {
         if !self.is_current() {
-            // A panic of it was told by the hook.
+            // The panic hook has reported its panic.
             let _ = self.0.join();
         }
     }
 }
 
-/// Time since `began`; in a model one or the other.
+/// Time since `began`; short or long at random in a model.
 #[cfg(not(feature = "model"))]
 pub fn elapsed(began: Instant) -> Duration {
     began.elapsed()
 }
 
-/// Time since `began`; in a model one or the other.
+/// Time since `began`; short or long at random in a model.
 #[cfg(feature = "model")]
 pub fn elapsed(_: Instant) -> Duration {
     use shuttle::rand::Rng as _;
@@ -58,7 +59,7 @@ pub fn elapsed(_: Instant) -> Duration {
 
 #[cfg(feature = "model")]
 mod model {
-    //! `parking_lot`'s interface over `shuttle`'s locks. Nothing is poisoned: a panic ends the model.
+    //! The interface of `parking_lot` over `shuttle`'s locks. There is no poisoning: a panic ends the model.
 
     use std::{
         fmt,
@@ -72,7 +73,7 @@ mod model {
     #[derive(Default)]
     pub struct Mutex<T>(sync::Mutex<T>);
 
-    /// Holds a [`Mutex`].
+    /// Guard of a [`Mutex`].
     pub struct MutexGuard<'a, T> {
         mutex: &'a Mutex<T>,
         held: Option<sync::MutexGuard<'a, T>>,
@@ -84,7 +85,7 @@ mod model {
             Self(sync::Mutex::new(value))
         }
 
-        /// Waits for it.
+        /// Acquires it.
         pub fn lock(&self) -> MutexGuard<'_, T> {
             let held = self.0.lock().unwrap_or_else(|held| held.into_inner());
             MutexGuard {
@@ -93,12 +94,12 @@ mod model {
             }
         }
 
-        /// What is in it, where nobody else can hold it.
+        /// The value, through an exclusive reference.
         pub fn get_mut(&mut self) -> &mut T {
             self.0.get_mut().unwrap_or_else(|held| held.into_inner())
         }
 
-        /// Takes it if nobody holds it.
+        /// Acquires it if it is free.
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             let held = self.0.try_lock().ok()?;
             Some(MutexGuard {
@@ -128,7 +129,7 @@ mod model {
         }
     }
 
-    /// A lock that readers share.
+    /// A reader-writer lock.
     #[derive(Default)]
     pub struct RwLock<T>(sync::RwLock<T>);
 
@@ -143,12 +144,12 @@ mod model {
             Self(sync::RwLock::new(value))
         }
 
-        /// Waits until nobody writes.
+        /// Waits until there is no writer.
         pub fn read(&self) -> RwLockReadGuard<'_, T> {
             self.0.read().unwrap_or_else(|held| held.into_inner())
         }
 
-        /// Waits until nobody else holds it.
+        /// Waits until it is free.
         pub fn write(&self) -> RwLockWriteGuard<'_, T> {
             self.0.write().unwrap_or_else(|held| held.into_inner())
         }
@@ -160,23 +161,23 @@ mod model {
         }
     }
 
-    /// Something to wait for.
+    /// A condition variable.
     #[derive(Debug, Default)]
     pub struct Condvar(sync::Condvar);
 
-    /// How a wait with a limit ended.
+    /// Result of a wait with a timeout.
     #[derive(Clone, Copy, Debug)]
     pub struct WaitTimeoutResult(bool);
 
     impl WaitTimeoutResult {
-        /// Whether the time was over.
+        /// Whether the time has elapsed.
         pub fn timed_out(&self) -> bool {
             self.0
         }
     }
 
     impl Condvar {
-        /// One that nobody waits for.
+        /// A new one, without waiters.
         pub fn new() -> Self {
             Self::default()
         }
@@ -191,14 +192,14 @@ mod model {
             self.0.notify_all();
         }
 
-        /// Waits to be woken.
+        /// Waits for a notification.
         pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
             let held = guard.held.take().expect("given up only while it waits");
             let again = self.0.wait(held);
             guard.held = Some(again.unwrap_or_else(|held| held.into_inner()));
         }
 
-        /// Lets others go first; then the time is over.
+        /// Yields to other threads; then the time has elapsed.
         pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
             guard.held = None;
             shuttle::thread::yield_now();
@@ -206,7 +207,7 @@ mod model {
             WaitTimeoutResult(true)
         }
 
-        /// Lets others go first; then the time is over.
+        /// Yields to other threads; then the time has elapsed.
         pub fn wait_until<T>(
             &self,
             guard: &mut MutexGuard<'_, T>,

@@ -1,7 +1,7 @@
-//! An ordered map of bytes whose copies are free: a B+-tree with shared nodes, copied where they change.
+//! An ordered map of bytes with free copies: a B+-tree with shared nodes, copied on write.
 //!
-//! A clone costs one reference count. A change copies the nodes on its path that somebody else holds too, at most
-//! [`WIDTH`] entries per level; long values are never copied. What no clone reaches any more is freed at once.
+//! A clone costs one reference count. A change copies the shared nodes on its path, at most [`WIDTH`] entries
+//! per level; long values are never copied. Nodes that no clone reaches any more are freed at once.
 
 mod leaf;
 
@@ -12,10 +12,10 @@ use crate::{KeyRange, Order, Visitor};
 
 /// Most entries of a node.
 const WIDTH: usize = 32;
-/// Neighbours that together have no more entries than this become one node.
+/// Adjacent nodes that together have no more entries than this are merged.
 const JOIN: usize = WIDTH / 2;
 
-/// A pair to be put.
+/// A pair to put.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 /// The map.
@@ -30,7 +30,7 @@ pub struct Tree {
 enum Node {
     /// Pairs, ascending.
     Leaf(Leaf),
-    /// Children, ascending; the first one's `low` is not looked at.
+    /// Children, ascending; `low` of the first one is not used.
     Inner(Vec<Child>),
 }
 
@@ -41,7 +41,7 @@ struct Child {
     node: Arc<Node>,
 }
 
-/// How many pairs, and bytes of keys and values.
+/// Number of pairs, and bytes of keys and values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     len: u64,
@@ -108,7 +108,7 @@ impl Tree {
         }
     }
 
-    /// Puts pairs, whose keys ascend: each node on the way is looked at once for all that belongs into it.
+    /// Puts pairs, whose keys ascend: each node on the path is visited once for all pairs that belong into it.
     pub fn put_all(&mut self, pairs: &[Pair<'_>]) {
         debug_assert!(pairs.windows(2).all(|two| two[0].0 < two[1].0));
         if pairs.is_empty() {
@@ -132,7 +132,7 @@ impl Tree {
         self.bytes = self.bytes + added.bytes - replaced.bytes;
     }
 
-    /// Takes `key` out.
+    /// Deletes `key`.
     pub fn delete(&mut self, key: &[u8]) {
         if self.get(key).is_some() {
             let mut end = key.to_vec();
@@ -144,7 +144,7 @@ impl Tree {
         }
     }
 
-    /// Takes every key of `range` out. Whole subtrees go in one step.
+    /// Deletes every key of `range`. Whole subtrees are dropped in one step.
     pub fn delete_range(&mut self, range: KeyRange<'_>) {
         let mut removed = Sum::default();
         delete_range(Arc::make_mut(&mut self.root), range, &mut removed);
@@ -168,12 +168,13 @@ impl Tree {
     }
 }
 
-/// Position of the child that `key` belongs to.
+/// Index of the child that `key` belongs to.
 fn child_of(children: &[Child], key: &[u8]) -> usize {
     children[1..].partition_point(|child| *child.low <= *key)
 }
 
-/// Puts a pair; returns how long the value was that it replaces, and the node that belongs right of this one then.
+/// Puts a pair; returns the length of the value that it replaces, and the new right sibling if the node was
+/// split.
 fn put(node: &mut Node, key: &[u8], value: &[u8]) -> (Option<usize>, Option<Child>) {
     match node {
         Node::Leaf(pairs) => match pairs.search(key) {
@@ -202,7 +203,8 @@ fn put(node: &mut Node, key: &[u8], value: &[u8]) -> (Option<usize>, Option<Chil
     }
 }
 
-/// Cuts the entries of a node into as few nodes as hold them: full ones, as single puts of ascending keys make them.
+/// Splits the entries of a node into as few nodes as hold them: full ones, as single puts of ascending keys
+/// create them.
 fn in_pieces<T>(mut entries: Vec<T>) -> Vec<Vec<T>> {
     if entries.len() <= WIDTH {
         return vec![entries];
@@ -231,7 +233,7 @@ fn leaf_child(pairs: Leaf) -> Child {
     }
 }
 
-/// Puts pairs that belong into `node`, at least one; returns the nodes that belong right of it then.
+/// Puts pairs that belong into `node`, at least one; returns the new right siblings.
 fn put_many(node: &mut Arc<Node>, pairs: &[Pair<'_>], replaced: &mut Sum) -> Vec<Child> {
     if let Node::Leaf(own) = &**node {
         let leaves = merged(own, pairs, replaced);
@@ -273,13 +275,13 @@ fn put_many(node: &mut Arc<Node>, pairs: &[Pair<'_>], replaced: &mut Sum) -> Vec
     pieces.map(inner_child).collect()
 }
 
-/// The pairs of a leaf with others among them, in as many leaves as they need.
+/// Merges the pairs of a leaf with others, into as many leaves as necessary.
 fn merged(own: &Leaf, pairs: &[Pair<'_>], replaced: &mut Sum) -> Vec<Leaf> {
     let mut all = Vec::with_capacity(own.len() + pairs.len());
     let mut left = pairs;
     for old in 0..own.len() {
         let old_key = own.key(old);
-        // Often many pairs belong between two that are there, or none.
+        // Often many pairs, or none, belong between two existing ones.
         if left.first().is_some_and(|(key, _)| *key < old_key) {
             let below = left.partition_point(|(key, _)| *key < old_key);
             all.extend(left[..below].iter().map(Source::of));
@@ -304,7 +306,8 @@ fn merged(own: &Leaf, pairs: &[Pair<'_>], replaced: &mut Sum) -> Vec<Leaf> {
         .collect()
 }
 
-/// Where a full node of `len` entries is cut: in the middle, or before the last entry where entries come in order.
+/// Where a full node of `len` entries is split: in the middle, or before the last entry if entries come in
+/// ascending order.
 fn split_at(inserted: usize, len: usize) -> usize {
     if inserted + 1 == len {
         len - 1
@@ -346,7 +349,7 @@ fn delete_range(node: &mut Node, range: KeyRange<'_>, removed: &mut Sum) {
     }
 }
 
-/// Joins small neighbours among `children` from `from` on.
+/// Merges small adjacent `children` from `from` on.
 fn join_small(children: &mut Vec<Child>, from: usize) {
     let mut at = from;
     while at + 1 < children.len() && at <= from + 3 {
@@ -366,7 +369,7 @@ fn join_small(children: &mut Vec<Child>, from: usize) {
         ) {
             (Node::Leaf(left), Node::Leaf(pairs)) => left.append(&pairs),
             (Node::Inner(left), Node::Inner(mut grandchildren)) => {
-                // The first one's lower bound was not looked at so far; now it is.
+                // The lower bound of the first one was not used so far; now it is.
                 if let Some(first) = grandchildren.first_mut() {
                     first.low = right.low;
                 }
@@ -453,7 +456,7 @@ mod tests {
         Put(u16),
         Delete(u16),
         DeleteRange(u16, u16),
-        /// So many keys from one on, at some distance.
+        /// Number of keys, the first one and the distance between them.
         PutMany(u16, u16, u16),
         Clone,
     }
@@ -481,21 +484,21 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// The tree answers as a sorted map, and older clones never change.
+        /// The tree agrees with a sorted map, and older clones never change.
         #[test]
-        fn it_is_a_map_with_free_copies(steps in prop::collection::vec(step(), 0..1500), from in 0u16..600, len in 0u16..600) {
+        fn the_tree_is_a_map_with_free_copies(steps in prop::collection::vec(step(), 0..1500), from in 0u16..600, len in 0u16..600) {
             let (mut tree, mut map) = (Tree::default(), BTreeMap::new());
             let mut clones = Vec::new();
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Put(key) => {
-                        // Some are so long that they are not copied with the leaf.
+                        // Some are long enough to be shared instead of copied with the leaf.
                         let value = number.to_be_bytes().repeat(1 + number % 40);
                         tree.put(&key.to_be_bytes(), &value);
                         map.insert(key.to_be_bytes().to_vec(), value);
                     }
                     Step::PutMany(from, count, step) => {
-                        // Some are so long that they are not copied with the leaf.
+                        // Some are long enough to be shared instead of copied with the leaf.
                         let value = number.to_be_bytes().repeat(1 + number % 40);
                         let keys = (0..count).map(|at| from + at * step);
                         let bytes: Vec<[u8; 2]> = keys.clone().map(u16::to_be_bytes).collect();
@@ -534,7 +537,7 @@ mod tests {
         }
     }
 
-    /// A deep tree that shrinks while keys come back still finds every key: nodes that were joined are in order.
+    /// A deep tree that shrinks while keys are put again still finds every key: merged nodes are in order.
     #[test]
     fn deep_trees_shrink_in_order() {
         const KEYS: u32 = 30_000;
@@ -545,7 +548,7 @@ mod tests {
             map.insert(mixed(number).to_vec(), b"first".to_vec());
         }
         for round in 0u32..40 {
-            // A wide hole, which empties the first children of inner nodes.
+            // A wide gap, which empties the first children of inner nodes.
             let start = mixed(round * 977);
             let end = u32::from_be_bytes(start)
                 .saturating_add(1 << 27)
@@ -559,7 +562,7 @@ mod tests {
                 .map(|(key, _)| key.clone())
                 .collect();
             inside.iter().for_each(|key| drop(map.remove(key)));
-            // Some of the keys come back, and others go, one by one.
+            // Some keys are put again, others are deleted, one by one.
             for number in 0..KEYS / 60 {
                 let key = mixed(round * 31 + number * 60);
                 if map.remove(key.as_slice()).is_some() {
@@ -586,9 +589,9 @@ mod tests {
         assert!((1000..20_000).contains(&map.len()), "{}", map.len());
     }
 
-    /// Deleting everything leaves an empty tree that works again, not a shell of empty nodes.
+    /// Deleting everything leaves a working empty tree, not a skeleton of empty nodes.
     #[test]
-    fn it_shrinks_to_nothing() {
+    fn an_emptied_tree_shrinks_to_nothing() {
         let mut tree = Tree::default();
         for key in 0u32..10_000 {
             tree.put(&key.to_be_bytes(), b"v");

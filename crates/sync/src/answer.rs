@@ -1,39 +1,54 @@
-//! The other side: answers to frames, whatever the way they came.
+//! The responding side: answers frames, whatever the transport.
 
-use isomer_data::{Applied, PushedPage, Store};
+use isomer_data::{
+    Applied, DataError, DataStore, ErrorKind, HeldBack, PushedPage, ReplicaId, end_point,
+};
 
-use crate::frame::{self, Kind, NoFrame};
+use crate::{
+    error::{CLOCK_AHEAD, JOIN_RUNNING, JOINING},
+    frame::{self, FrameError, Kind},
+};
 
 /// Longest frame that is read.
 pub const MAX_FRAME_BYTES: usize = frame::MOST + frame::HEAD;
-/// About how long pages of a snapshot are: what is made of one on its way (rows, a write set, a record of the log) is used again
-/// for the next one, where larger ones would take fresh memory each time.
+/// Approximate size of a page of a state transfer: buffers (rows, a write set, a record of the log) are reused for
+/// the next page, while larger ones would be allocated anew each time.
 pub(crate) const SNAPSHOT_BYTES: usize = 1 << 20;
-/// About how long pages of entries are.
+/// Approximate size of a page of log entries.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
-/// Answers a frame. Whatever is wrong with it, the answer says so in a frame.
-pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
+/// Offset of what is held back in the answer to entries.
+const HELD_AT: usize = 42;
+
+/// Answers a frame; errors are answered with a frame as well. Only a greeting of another replica that this database
+/// may exchange with makes it a replica; any other frame leaves it as it is.
+pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
     let (kind, content) = match frame::decode(asked) {
         Ok(decoded) => decoded,
-        Err(NoFrame::Version(found)) => {
+        Err(FrameError::Version(found)) => {
             let own = frame::VERSION;
             return refused(
                 "Unsupported",
                 &format!(
-                    "version {found} of the protocol is not spoken here, but version {own}: bring both to the same version"
+                    "protocol version {found} is not supported, only {own}: upgrade both sides to the same version"
                 ),
             );
         }
-        Err(NoFrame::What(what)) => return refused("Invalid", &format!("no frame came: {what}")),
+        Err(FrameError::Invalid(what)) => {
+            return refused("Invalid", &format!("invalid frame: {what}"));
+        }
     };
+    end_point();
+    if let Err(error) = admit(store, kind, &content) {
+        return refused(error.kind().name(), &error.to_string());
+    }
     let answered = match kind {
-        Kind::Greet => store.greeting().map(|page| (Kind::Greeting, page)),
+        Kind::Greet => greet(store, &content).map(|page| (Kind::Greeting, page)),
         Kind::Entries => store
             .entries_for(&content, PAGE_BYTES)
             .and_then(|page| store.cut_log().map(|()| (Kind::Page, page))),
         Kind::Apply => store
-            .apply_entries(&content)
+            .apply_page(&content)
             .map(|applied| (Kind::Applied, encode_applied(applied))),
         Kind::Fingerprints => store.fingerprints().map(|page| (Kind::Page, page)),
         Kind::Ranges => {
@@ -55,17 +70,50 @@ pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
                     more: !is_last,
                     ..Applied::default()
                 };
-                let mut content = encode_applied(applied);
-                content.extend_from_slice(&session.to_le_bytes());
-                (Kind::Applied, content)
+                (Kind::Applied, encode_session(applied, session))
             }),
-            None => return refused("Invalid", "a page of a snapshot is malformed"),
+            None => return refused("Invalid", "a page of the state transfer is malformed"),
         },
-        _ => return refused("Invalid", "this kind of frame is no question"),
+        _ => return refused("Invalid", "this kind of frame is not a request"),
     };
+    end_point();
     match answered {
         Ok((kind, content)) => frame::encode(kind, &content),
-        Err(error) => refused(error.kind().name(), &error.to_string()),
+        Err(error) => refused(name_of(&error, store), &error.to_string()),
+    }
+}
+
+/// Makes the database a replica when another replica greets it; refuses any other frame before that.
+fn admit(store: &DataStore, kind: Kind, content: &[u8]) -> Result<(), DataError> {
+    if store.is_replicated() {
+        return Ok(());
+    }
+    match kind {
+        Kind::Entries | Kind::Greet if !content.is_empty() => {
+            store.check_greeting(content)?;
+            store.begin_replication().map(drop)
+        }
+        _ => store.greeting().map(drop), // the error says that it is not a replica
+    }
+}
+
+fn greet(store: &DataStore, greeting: &[u8]) -> Result<Vec<u8>, DataError> {
+    if !greeting.is_empty() {
+        store.greeted(greeting)?;
+        store.note_members()?;
+    }
+    store.greeting()
+}
+
+/// The kind of a refusal. Three of them are not error kinds: the peer acts on them by itself.
+fn name_of(error: &DataError, store: &DataStore) -> &'static str {
+    match error {
+        DataError::ClockAhead { .. } => CLOCK_AHEAD,
+        // Memory that is in use now may be available later.
+        DataError::OverBudget(_) => ErrorKind::Unavailable.name(),
+        error if error.is_join_running() => JOIN_RUNNING,
+        error if error.kind() == ErrorKind::Unavailable && store.is_joining() => JOINING,
+        error => error.kind().name(),
     }
 }
 
@@ -73,7 +121,7 @@ fn refused(kind: &str, message: &str) -> Vec<u8> {
     frame::encode(Kind::Refused, format!("{kind}\n{message}").as_bytes())
 }
 
-/// A page that is handed over, see [`Kind::Join`].
+/// A pushed page, see [`Kind::Join`].
 pub(crate) fn encode_pushed(pushed: &PushedPage<'_>) -> Vec<u8> {
     let mut bytes = pushed.session.to_le_bytes().to_vec();
     bytes.extend_from_slice(&pushed.from);
@@ -96,18 +144,29 @@ fn decode_pushed(bytes: &[u8]) -> Option<PushedPage<'_>> {
     })
 }
 
-/// The number of the session in the answer to a page that was handed over.
+/// The session in the answer to a pushed page.
 pub(crate) fn decode_session(answer: &[u8]) -> Option<u128> {
     let number = answer.get(26..42)?;
     Some(u128::from_le_bytes(number.try_into().ok()?))
 }
 
 pub(crate) fn encode_applied(applied: Applied) -> Vec<u8> {
+    encode_session(applied, 0)
+}
+
+fn encode_session(applied: Applied, session: u128) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in [applied.transactions, applied.operations, applied.known] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     bytes.extend_from_slice(&[u8::from(applied.more), u8::from(applied.behind)]);
+    bytes.extend_from_slice(&session.to_le_bytes());
+    if let Some(held) = applied.held {
+        bytes.extend_from_slice(&held.replica.to_bytes());
+        for number in [held.number, held.time_ms, held.ahead_ms, held.transactions] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    }
     bytes
 }
 
@@ -122,5 +181,20 @@ pub(crate) fn decode_applied(bytes: &[u8]) -> Option<Applied> {
         known: number(16)?,
         more: *bytes.get(24)? == 1,
         behind: *bytes.get(25)? == 1,
+        held: bytes.get(HELD_AT..).and_then(|bytes| {
+            let (name, numbers) = bytes.split_at_checked(ReplicaId::BYTES)?;
+            let mut numbers = numbers.chunks_exact(8).map(|eight| {
+                let eight = eight.try_into().ok();
+                eight.map(u64::from_le_bytes)
+            });
+            let mut number = || numbers.next().flatten();
+            Some(HeldBack {
+                replica: ReplicaId::from_bytes(name)?,
+                number: number()?,
+                time_ms: number()?,
+                ahead_ms: number()?,
+                transactions: number()?,
+            })
+        }),
     })
 }

@@ -1,4 +1,4 @@
-//! Bringing two databases to the same state.
+//! Exchanges: bring two databases to the same state.
 
 use std::{
     sync::mpsc,
@@ -6,86 +6,122 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_data::{Applied, ErrorKind, Joining, PushedPage, Store};
+use isomer_data::{Applied, DataStore, ErrorKind, HeldBack, Joining, PushedPage};
 
 use crate::{
     Result, SyncError,
     answer::{PAGE_BYTES, SNAPSHOT_BYTES, decode_applied, decode_session, encode_pushed},
-    frame::{self, Kind, NoFrame},
+    frame::{self, FrameError, Kind},
+    report::held_text,
 };
 
-/// How often one exchange begins to join a state, where what it is of is not held any more.
+/// How often one exchange restarts a state transfer whose snapshot is no longer held.
 const MOST_BEGUN: u32 = 3;
-/// How often one page of a state is asked for again where the connection broke off: the peer holds that state for a while. Between two
-/// there is a pause, twice as long as the one before.
+/// How often one page of a state is requested again after the connection broke off: the peer holds the snapshot for a
+/// while. The pause doubles each time.
 const MOST_ASKED_AGAIN: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long an exchange waits for a peer that joins a pushed state, and the longest pause between two questions. A
+/// server exchanges with its peers in turn on one thread; after a longer join the next exchange finds the result.
+const LONGEST_JOIN: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Somebody to exchange with.
+/// A peer to exchange with.
 pub trait Peer: Send {
-    /// What it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> &str;
     /// Sends a frame and waits for the answer.
     fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// What an exchange did.
+/// Result of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exchanged {
-    /// Transactions that came.
+    /// Received transactions.
     pub received: u64,
     /// Operations in them.
     pub received_operations: u64,
-    /// Transactions that the peer took.
+    /// Transactions that the peer applied.
     pub sent: u64,
-    /// Bytes that came and went.
+    /// Bytes in both directions.
     pub bytes: u64,
-    /// Pages of snapshots that came or went.
+    /// Pages of state transfers in both directions.
     pub pages: u64,
-    /// Whether a snapshot was joined.
+    /// Whether this database joined the peer's state.
     pub joined: bool,
-    /// How long it took.
+    /// The peer's transactions that are held back here because their timestamps are ahead of this database's clock.
+    pub held: Option<HeldBack>,
+    /// This database's transactions that are held back by the peer because their timestamps are ahead of its clock.
+    pub held_there: Option<HeldBack>,
+    /// Duration.
     pub time: Duration,
 }
 
-/// Told how far an exchange is.
+impl Exchanged {
+    /// Describes what was held back on either side because its timestamps are ahead of a clock.
+    pub fn held_text(&self) -> Option<String> {
+        let here = self.held.as_ref().map(|held| held_text(held, true));
+        let there = self.held_there.as_ref().map(|held| held_text(held, false));
+        match (here, there) {
+            (Some(here), Some(there)) => Some(format!("{here}; {there}")),
+            (here, there) => here.or(there),
+        }
+    }
+}
+
+/// Called with the progress of an exchange.
 pub type Progress<'a> = &'a mut dyn FnMut(&Exchanged);
 
-/// Exchanges transactions with a peer until neither has anything that the other one lacks.
+/// Exchanges transactions with a peer until neither has anything that the other one lacks, except for transactions
+/// that are held back because their timestamps are ahead of the clock. A state transfer that broke off on either side
+/// is restarted.
 ///
 /// # Errors
-/// Those of the peer and of this database; what was exchanged before stays.
-pub fn exchange(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> Result<Exchanged> {
+///
+/// Those of the peer and of this database; what was exchanged before is kept.
+pub fn exchange(
+    store: &DataStore,
+    peer: &mut dyn Peer,
+    progress: Progress<'_>,
+) -> Result<Exchanged> {
     let start = Instant::now();
-    let mut talk = Talk {
+    let mut current = Exchange {
         peer,
         done: Exchanged::default(),
     };
-    talk.pull(store, progress)?;
-    talk.push(store, progress)?;
+    let refused = current.pull(store, progress)?;
+    let has_more = current.push(store, refused.is_some(), progress)?;
+    // The push completes the peer's state transfer, after which it answers the pull; or the peer has something new
+    // since the first pull, other than what is held back here.
+    if refused.is_some() || has_more && current.done.held.is_none() {
+        let still = current.pull(store, progress)?;
+        still.map_or(Ok(()), Err)?;
+    }
+    current.report_versions(store)?;
     store.give_up_unknown()?;
     store.cut_log()?;
-    talk.done.time = start.elapsed();
-    Ok(talk.done)
+    current.done.time = start.elapsed();
+    Ok(current.done)
 }
 
-/// Exchanges with a peer, then compares all that both hold, and repairs what differs. Answers how many of
-/// [`isomer_data::REPLICATION_RANGES`] ranges did.
+/// Exchanges with a peer, then compares everything that both hold, and repairs differences (anti-entropy). Returns
+/// how many of the [`isomer_data::REPLICATION_RANGES`] ranges differed.
 ///
 /// # Errors
-/// Those of [`exchange`]; [`SyncError::Unreachable`] where one of the two was written all the time.
-pub fn scrub(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> Result<u64> {
+///
+/// Those of [`exchange`]; [`SyncError::Unreachable`] if one of the two is written to continuously.
+pub fn scrub(store: &DataStore, peer: &mut dyn Peer, progress: Progress<'_>) -> Result<u64> {
     const ATTEMPTS: usize = 10;
     let mut repaired = 0;
     for _ in 0..ATTEMPTS {
         exchange(store, peer, progress)?;
-        let mut talk = Talk {
+        let mut current = Exchange {
             peer,
             done: Exchanged::default(),
         };
-        let theirs = talk.ask(Kind::Fingerprints, &[], Kind::Page)?;
+        let theirs = current.ask(Kind::Fingerprints, &[], Kind::Page)?;
         let Some(differ) = store.differing(&theirs)? else {
-            continue; // somebody wrote in between
+            continue; // a concurrent write
         };
         if differ.is_empty() {
             return Ok(repaired);
@@ -95,21 +131,20 @@ pub fn scrub(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> Resu
             .iter()
             .flat_map(|range| range.to_le_bytes())
             .collect();
-        let theirs = talk.ask(Kind::Ranges, &ranges, Kind::Page)?;
+        let theirs = current.ask(Kind::Ranges, &ranges, Kind::Page)?;
         let ours = store.ranges_page(&differ)?;
         let repair = store.repair(&theirs).map_err(SyncError::from);
-        let done = repair.and_then(|()| talk.ask(Kind::Repair, &ours, Kind::Applied));
+        let done = repair.and_then(|()| current.ask(Kind::Repair, &ours, Kind::Applied));
         match done {
             Ok(_) => {}
-            // One of the two was written in between: what it removed must not come back.
+            // A concurrent write makes the comparison invalid: what it removed must not come back.
             Err(error) if error.kind() == ErrorKind::Unavailable => {}
             Err(error) => return Err(error),
         }
     }
     Err(SyncError::Unreachable {
         peer: peer.name().to_owned(),
-        reason: "the two did not come to hold the same; one of them may be written all the time"
-            .into(),
+        reason: "the two did not converge; one of them may be written to continuously".into(),
     })
 }
 
@@ -120,24 +155,25 @@ struct StatePage {
     next: Option<Vec<u8>>,
 }
 
-struct Talk<'p> {
+struct Exchange<'p> {
     peer: &'p mut dyn Peer,
     done: Exchanged,
 }
 
-impl Talk<'_> {
+impl Exchange<'_> {
     fn ask(&mut self, kind: Kind, content: &[u8], expected: Kind) -> Result<Vec<u8>> {
         let frame = frame::encode(kind, content);
+        isomer_data::end_point();
         let answer = self.peer.ask(&frame)?;
         self.done.bytes += (frame.len() + answer.len()) as u64;
         let peer = || self.peer.name().to_owned();
         let (kind, content) = frame::decode(&answer).map_err(|wrong| match wrong {
-            NoFrame::Version(found) => SyncError::Version {
+            FrameError::Version(found) => SyncError::Version {
                 peer: peer(),
                 found,
                 own: frame::VERSION,
             },
-            NoFrame::What(what) => SyncError::Malformed {
+            FrameError::Invalid(what) => SyncError::Malformed {
                 peer: peer(),
                 what: what.into(),
             },
@@ -155,34 +191,49 @@ impl Talk<'_> {
             true => Ok(content),
             false => Err(SyncError::Malformed {
                 peer: peer(),
-                what: "an answer to another question".into(),
+                what: "an answer to another request".into(),
             }),
         }
     }
 
-    /// Takes what the peer has.
-    fn pull(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+    /// Pulls what the peer has. Returns the peer's refusal if it has an incomplete state transfer, until which it
+    /// does not send anything.
+    fn pull(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<Option<SyncError>> {
         loop {
-            let page = self.ask(Kind::Entries, &store.greeting()?, Kind::Page)?;
-            let applied = store.apply_entries(&page)?;
+            let page = match self.ask(Kind::Entries, &store.greeting()?, Kind::Page) {
+                Err(error) if error.is_joining() => return Ok(Some(error)),
+                page => page?,
+            };
+            let applied = store.apply_page(&page)?;
             self.done.received += applied.transactions;
             self.done.received_operations += applied.operations;
+            self.done.held = applied.held.or(self.done.held);
             progress(&self.done);
-            let broke_off = store.is_joining() && !applied.more;
-            if applied.behind || broke_off {
+            if applied.behind {
                 self.join(store, progress)?;
-            } else if !goes_on(applied) {
-                return Ok(());
+            } else if !more_follow(applied) {
+                return Ok(None);
             }
         }
     }
 
+    /// After an exchange, both report their versions, so that neither lists the other one as behind.
+    fn report_versions(&mut self, store: &DataStore) -> Result<()> {
+        if self.done.received + self.done.sent + self.done.pages > 0 {
+            let theirs = self.ask(Kind::Greet, &store.greeting()?, Kind::Greeting)?;
+            store.greeted(&theirs)?;
+            store.note_members()?;
+        }
+        Ok(())
+    }
+
     /// Joins the peer's whole state.
-    fn join(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+    fn join(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<()> {
+        // A second transfer in one exchange would end like the first: the log is trimmed faster than a state is joined.
         if self.done.joined {
             return Err(SyncError::Unreachable {
                 peer: self.peer.name().to_owned(),
-                reason: "its log does not reach back to here again, just after its state was joined: either transactions are kept there for a shorter time than joining takes (`isomer replica retain`), or it was written faster than they came".into(),
+                reason: "its log was trimmed past this database's version while its state was joined: either its retention is shorter than a state transfer takes (`isomer replica retain`), or it was written to faster than the transfer ran".into(),
             });
         }
         self.done.joined = true;
@@ -191,7 +242,7 @@ impl Talk<'_> {
             let mut joining = store.begin_join()?;
             begun += 1;
             match self.join_pages(store, &mut joining, progress) {
-                // What its pages are of is not held for ever: of a newer state, then.
+                // The peer holds the snapshot of its pages only for a while: restart with a newer one.
                 Err(error @ SyncError::There { .. })
                     if error.kind() == ErrorKind::Unavailable
                         && joining.pages() > 0
@@ -201,10 +252,10 @@ impl Talk<'_> {
         }
     }
 
-    /// Joins page after page; the peer makes the next one while one is joined here.
+    /// Joins page after page; the peer produces the next one while one is joined here.
     fn join_pages(
         &mut self,
-        store: &Store,
+        store: &DataStore,
         joining: &mut Joining,
         progress: Progress<'_>,
     ) -> Result<()> {
@@ -214,22 +265,22 @@ impl Talk<'_> {
         progress(&self.done);
         if let Some(next) = first.next.filter(|_| !is_last) {
             let done = &mut self.done;
-            let mut talk = Talk {
+            let mut current = Exchange {
                 peer: &mut *self.peer,
                 done: *done,
             };
             thread::scope(|scope| {
-                // One page is made, and one is joined; none waits in between.
+                // A rendezvous channel: one page is produced while one is joined, and none is queued.
                 let (sender, pages) = mpsc::sync_channel(0);
                 scope.spawn(move || {
                     let mut place = Some(next);
                     while let Some(from) = place.take() {
-                        let told = talk.page_at(&from).map(|came| {
+                        let result = current.page_at(&from).map(|came| {
                             place = came.next;
-                            (came.page, talk.done.bytes)
+                            (came.page, current.done.bytes)
                         });
-                        if sender.send(told).is_err() {
-                            return; // what was joined went wrong
+                        if sender.send(result).is_err() {
+                            return; // joining a page failed
                         }
                     }
                 });
@@ -247,13 +298,13 @@ impl Talk<'_> {
             true => Ok(()),
             false => Err(SyncError::Malformed {
                 peer: self.peer.name().to_owned(),
-                what: "a page of its state that says neither where the next one begins nor that it is the last".into(),
+                what: "a page of its state without a cursor that is not the last one".into(),
             }),
         }
     }
 
-    /// A page of the peer's state, and where the next one begins. Asked for again where the connection breaks off: what was joined
-    /// until then is worth more than a pause.
+    /// A page of the peer's state with the cursor of the next one. Requested again if the connection breaks off:
+    /// repeating one request is cheaper than restarting the transfer.
     fn page_at(&mut self, place: &[u8]) -> Result<StatePage> {
         let (mut asked, mut pause) = (0, FIRST_PAUSE);
         let page = loop {
@@ -264,20 +315,20 @@ impl Talk<'_> {
                     thread::sleep(pause);
                     (asked, pause) = (asked + 1, pause * 2);
                 }
-                told => break told?,
+                result => break result?,
             }
         };
         let next = isomer_data::next_place(&page)?;
         Ok(StatePage { page, next })
     }
 
-    /// Hands this database's whole state over.
-    fn hand_over(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+    /// Pushes this database's whole state.
+    fn push_state(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<()> {
         let own = store.begin_replication()?;
         let (mut place, mut session, mut begun) = (Vec::new(), 0, 1);
         loop {
             let page = match store.snapshot_page(&place, SNAPSHOT_BYTES) {
-                // What the pages are of is not held for ever: of a newer state, then.
+                // The snapshot of the pages is held only for a while: restart with a newer one.
                 Err(error)
                     if error.kind() == ErrorKind::Unavailable
                         && !place.is_empty()
@@ -295,10 +346,10 @@ impl Talk<'_> {
                 place: &place,
                 page: &page,
             });
-            let answer = self.ask(Kind::Join, &pushed, Kind::Applied)?;
+            let answer = self.push_page(&pushed, !place.is_empty())?;
             session = decode_session(&answer).ok_or_else(|| SyncError::Malformed {
                 peer: self.peer.name().to_owned(),
-                what: "what it joined".into(),
+                what: "the page that it joined".into(),
             })?;
             self.done.pages += 1;
             progress(&self.done);
@@ -309,34 +360,64 @@ impl Talk<'_> {
         }
     }
 
-    /// Hands over what the peer lacks.
-    fn push(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+    /// Pushes a page. The peer joins the state when it has the last one, which may take longer than it may take to
+    /// answer: the page is sent again until the peer acknowledges it. `may_repeat`: the page belongs to a session, so
+    /// that the peer recognises it.
+    fn push_page(&mut self, page: &[u8], may_repeat: bool) -> Result<Vec<u8>> {
+        let begun = Instant::now();
+        let (mut asked, mut pause) = (0, FIRST_PAUSE);
+        loop {
+            match self.ask(Kind::Join, page, Kind::Applied) {
+                Err(error)
+                    if may_repeat && error.is_join_running() && begun.elapsed() < LONGEST_JOIN => {}
+                Err(SyncError::Unreachable { .. }) if may_repeat && asked < MOST_ASKED_AGAIN => {
+                    asked += 1;
+                }
+                answer => return answer,
+            }
+            thread::sleep(pause);
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Pushes what the peer lacks; always to one with an incomplete state transfer, as its answer says whether it
+    /// needs another one. Returns whether the peer has something that is not here: it began an epoch, or was written
+    /// to, since it was asked.
+    fn push(
+        &mut self,
+        store: &DataStore,
+        is_joining: bool,
+        progress: Progress<'_>,
+    ) -> Result<bool> {
         let mut handed_over = false;
         loop {
             let theirs = self.ask(Kind::Greet, &[], Kind::Greeting)?;
-            if store.greeted(&theirs)?.is_ahead {
-                return Ok(());
+            let greeted = store.greeted(&theirs)?;
+            let has_more = !greeted.is_past;
+            if greeted.is_ahead && (handed_over || !is_joining) {
+                return Ok(has_more);
             }
             let page = store.entries_for(&theirs, PAGE_BYTES)?;
             let applied = self.ask(Kind::Apply, &page, Kind::Applied)?;
             let applied = decode_applied(&applied).ok_or_else(|| SyncError::Malformed {
                 peer: self.peer.name().to_owned(),
-                what: "what it applied".into(),
+                what: "the entries that it applied".into(),
             })?;
             self.done.sent += applied.transactions;
+            self.done.held_there = applied.held.or(self.done.held_there);
             progress(&self.done);
             if applied.behind && !handed_over {
-                self.hand_over(store, progress)?;
+                self.push_state(store, progress)?;
                 handed_over = true;
-            } else if !goes_on(applied) {
-                return Ok(());
+            } else if !more_follow(applied) {
+                return Ok(has_more);
             }
         }
     }
 }
 
-/// Whether there is more to come; a page without progress ends an exchange in any case.
-fn goes_on(applied: Applied) -> bool {
+/// Whether more entries follow; a page without progress ends an exchange in any case.
+fn more_follow(applied: Applied) -> bool {
     applied.more && applied.transactions > 0
 }
 
@@ -347,9 +428,9 @@ mod tests {
     use super::*;
     use crate::{answer::answer, frame};
 
-    /// Somebody who lets the state of a join go, once, and whose connection breaks off at every so manieth page.
+    /// A peer that releases the snapshot of a join once, and whose connection breaks off at every `breaks`-th page.
     struct Busy {
-        store: Store,
+        store: DataStore,
         pages: u32,
         lets_go: bool,
         breaks: Option<u32>,
@@ -369,7 +450,7 @@ mod tests {
                 }
                 let is_cut = |every: u32| self.pages.is_multiple_of(every);
                 if self.breaks.is_some_and(is_cut) {
-                    // The page was made, and is lost.
+                    // The page was produced, and is lost.
                     drop(answer(&self.store, asked));
                     return Err(SyncError::Unreachable {
                         peer: "busy".into(),
@@ -381,7 +462,7 @@ mod tests {
         }
     }
 
-    /// Joins ten records of a mebibyte; answers how many pages were asked for, and what was told of the way.
+    /// Joins ten records of a mebibyte; returns how many pages were requested, and the reported progress.
     fn joined(lets_go: bool, breaks: Option<u32>) -> (u32, Vec<(u64, u64)>) {
         let (full, new) = (
             Database::open_in_memory().unwrap(),
@@ -407,7 +488,7 @@ mod tests {
         })
         .unwrap();
         assert!(done.joined);
-        assert!(steps.is_sorted(), "it goes forward: {steps:?}");
+        assert!(steps.is_sorted(), "progress is monotonic: {steps:?}");
         let found = new
             .query("MATCH (n:Long) RETURN count(n) AS n", ())
             .unwrap();
@@ -416,14 +497,98 @@ mod tests {
         (busy.pages, steps)
     }
 
+    /// A peer that joins what is pushed, but answers too late: the sender is refused while the join runs, or waits in
+    /// vain.
+    struct Slow {
+        store: DataStore,
+        late: Vec<SyncError>,
+        pushed: u32,
+    }
+
+    impl Peer for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+
+        fn ask(&mut self, asked: &[u8]) -> Result<Vec<u8>> {
+            let reply = answer(&self.store, asked);
+            if !matches!(frame::decode(asked), Ok((Kind::Join, _))) {
+                return Ok(reply);
+            }
+            self.pushed += 1;
+            let is_last = match frame::decode(&reply) {
+                Ok((Kind::Applied, content)) => decode_applied(&content).is_some_and(|it| !it.more),
+                _ => false,
+            };
+            match self.late.pop().filter(|_| is_last) {
+                Some(error) => Err(error),
+                None => Ok(reply),
+            }
+        }
+    }
+
     #[test]
-    fn a_join_whose_state_was_let_go_begins_anew() {
+    fn the_last_page_is_pushed_until_the_peer_has_joined_it() {
+        let (full, new) = (
+            Database::open_in_memory().unwrap(),
+            Database::open_in_memory().unwrap(),
+        );
+        let long = "x".repeat(1 << 20);
+        for key in 0..10 {
+            let text = format!("CREATE (:Long {{_key: {key}, text: '{long}'}})");
+            full.query(&text, ()).unwrap();
+        }
+        let store = full.store().unwrap();
+        store.begin_replication().unwrap();
+        let late = || {
+            let running = SyncError::There {
+                peer: "slow".into(),
+                kind: crate::error::JOIN_RUNNING.into(),
+                message: "a snapshot is being joined".into(),
+            };
+            let cut = SyncError::Unreachable {
+                peer: "slow".into(),
+                reason: "no answer in time".into(),
+            };
+            vec![running, cut]
+        };
+        let mut slow = Slow {
+            store: new.store().unwrap(),
+            late: Vec::new(),
+            pushed: 0,
+        };
+        slow.store.begin_replication().unwrap();
+        let push = |slow: &mut Slow| {
+            let mut exchange = Exchange {
+                peer: slow,
+                done: Exchanged::default(),
+            };
+            exchange.push_state(&store, &mut |_| {})
+        };
+        push(&mut slow).unwrap();
+        let pages = slow.pushed;
+        assert!(pages > 2, "{pages} pages");
+        // Errors are taken from the end, one a page: only those of the last page are returned.
+        slow.pushed = 0;
+        slow.late = late();
+        slow.late
+            .extend((1..pages).map(|_| SyncError::Invalid("of an earlier page".into())));
+        push(&mut slow).unwrap();
+        assert_eq!(slow.pushed, pages + 2, "the last page was sent three times");
+        let found = new
+            .query("MATCH (n:Long) RETURN count(n) AS n", ())
+            .unwrap();
+        assert_eq!(found.rows()[0].get::<i64>("n").unwrap(), 10);
+    }
+
+    #[test]
+    fn a_join_whose_snapshot_was_released_restarts() {
         let (pages, _) = joined(true, None);
         assert!(pages > 4, "{pages} pages");
     }
 
     #[test]
-    fn a_join_goes_on_where_the_connection_broke_off() {
+    fn a_join_resumes_where_the_connection_broke_off() {
         let (all, _) = joined(false, None);
         let (pages, steps) = joined(false, Some(3));
         let cut = u64::from(pages / 3);
@@ -431,7 +596,7 @@ mod tests {
         assert_eq!(
             u64::from(pages),
             u64::from(all) + cut,
-            "no page is made again but those"
+            "only those pages are produced again"
         );
         assert!(steps.len() >= all as usize);
     }

@@ -13,45 +13,50 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// What every frame begins with.
+/// Magic number.
 const MAGIC: &[u8; 8] = b"isomsync";
-/// The version of the protocol.
+/// Protocol version.
 pub(crate) const VERSION: u8 = 1;
-/// Bytes before the content.
+/// Bytes of the header.
 pub(crate) const HEAD: usize = 27;
-/// Most bytes of a frame, unpacked.
+/// Maximum size of an uncompressed frame.
 pub(crate) const MOST: usize = 96 << 20;
-/// Contents shorter than this are not packed.
+/// Shorter contents are not compressed.
 const PACKED_FROM: usize = 128;
 
-/// What a frame is.
+/// Kinds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Asks who it is and what it has; holds the own greeting, or nothing.
+    /// Requests identity and versions; contains the sender's greeting, which is recorded, or nothing.
     Greet = 1,
-    /// Asks for entries that the greeting in it lacks.
+    /// Requests the entries that the contained greeting lacks.
     Entries = 2,
-    /// Hands entries over.
+    /// Pushes entries.
     Apply = 3,
-    /// Asks for a page of a snapshot: the place, or nothing.
+    /// Requests a page of a state transfer: the cursor, or nothing.
     Snapshot = 4,
-    /// Hands a page of a snapshot over: u128 LE session (0 in the first page), 16 bytes the sender's id, u32 LE and as many bytes:
-    /// the place that the page before named; the page.
+    /// Pushes a page of a state transfer: u128 LE session (0 in the first page), 16 bytes the sender's id, u32 LE and
+    /// as many bytes: the cursor that the page before named; the page.
     Join = 5,
-    /// Asks for fingerprints.
+    /// Requests fingerprints.
     Fingerprints = 6,
-    /// Asks for ranges: u16 LE each.
+    /// Requests ranges: u16 LE each.
     Ranges = 7,
-    /// Hands ranges over.
+    /// Pushes ranges.
     Repair = 8,
     /// A greeting.
     Greeting = 65,
     /// A page.
     Page = 66,
-    /// What applying did: u64 LE transactions, operations, known ones; u8 more, u8 behind; after a page of a snapshot u128 LE session.
+    /// Result of applying: u64 LE transactions, operations, known ones; u8 more, u8 behind; u128 LE session, after a
+    /// page of a state transfer (0 after entries); if transactions are held back the first of them: 16 bytes and u32
+    /// BE the replica that wrote it, u64 LE its number, its timestamp in ms since 1970, by how many ms that is ahead,
+    /// how many transactions there are. Earlier versions end after `behind`, or after the session, and read no
+    /// further.
     Applied = 67,
-    /// An error: kind, a line break, message.
+    /// An error: kind, a line break, message. Kinds are those of errors, and `Joining`: a state transfer is
+    /// incomplete; `JoinRunning`: a state is being joined at the moment, the same frame can be sent again soon; `ClockAhead`: the state has timestamps too far ahead of the clock.
     Refused = 127,
 }
 
@@ -76,14 +81,14 @@ impl Kind {
     }
 }
 
-/// What is wrong with bytes that are no frame.
+/// Why bytes are not a valid frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoFrame {
+pub(crate) enum FrameError {
     Version(u8),
-    What(&'static str),
+    Invalid(&'static str),
 }
 
-/// A frame.
+/// Encodes a frame.
 pub(crate) fn encode(kind: Kind, content: &[u8]) -> Vec<u8> {
     let packed = (content.len() >= PACKED_FROM).then(|| lz4_flex::block::compress(content));
     let packed = packed.filter(|packed| packed.len() < content.len());
@@ -102,41 +107,41 @@ pub(crate) fn encode(kind: Kind, content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What a frame says.
-pub(crate) fn decode(frame: &[u8]) -> Result<(Kind, Vec<u8>), NoFrame> {
+/// Decodes a frame.
+pub(crate) fn decode(frame: &[u8]) -> Result<(Kind, Vec<u8>), FrameError> {
     let (head, bytes) = frame
         .split_at_checked(HEAD)
-        .ok_or(NoFrame::What("it is shorter than a frame"))?;
+        .ok_or(FrameError::Invalid("shorter than a header"))?;
     if !head.starts_with(MAGIC) {
-        return Err(NoFrame::What("it does not begin as a frame does"));
+        return Err(FrameError::Invalid("wrong magic number"));
     }
     if head[8] != VERSION {
-        return Err(NoFrame::Version(head[8]));
+        return Err(FrameError::Version(head[8]));
     }
     let number = |at: usize| {
         u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
     };
     let (unpacked, length) = (number(11), number(15));
     if length != bytes.len() {
-        return Err(NoFrame::What("it is cut off"));
+        return Err(FrameError::Invalid("truncated"));
     }
     if unpacked > MOST {
-        return Err(NoFrame::What("it is too long"));
+        return Err(FrameError::Invalid("too long"));
     }
     let mut sum = [0; 8];
     sum.copy_from_slice(&head[19..]);
     if u64::from_le_bytes(sum) != checksum(&head[..19], bytes) {
-        return Err(NoFrame::What("its checksum is wrong"));
+        return Err(FrameError::Invalid("wrong checksum"));
     }
-    let kind = Kind::of(head[9]).ok_or(NoFrame::What("its kind is unknown"))?;
+    let kind = Kind::of(head[9]).ok_or(FrameError::Invalid("unknown kind"))?;
     let content = match head[10] {
         0 if unpacked == length => bytes.to_vec(),
         1 => lz4_flex::block::decompress(bytes, unpacked)
-            .map_err(|_| NoFrame::What("it cannot be unpacked"))?,
-        _ => return Err(NoFrame::What("its packing is unknown")),
+            .map_err(|_| FrameError::Invalid("invalid compression"))?,
+        _ => return Err(FrameError::Invalid("unknown compression")),
     };
     if content.len() != unpacked {
-        return Err(NoFrame::What("its length is wrong"));
+        return Err(FrameError::Invalid("wrong length"));
     }
     Ok((kind, content))
 }
@@ -153,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_back_and_damage_is_seen() {
+    fn frames_round_trip_and_damage_is_detected() {
         for length in [0, 1, 127, 128, 5000, 100_000] {
             let content: Vec<u8> = (0..length).map(|at| (at / 7 % 251) as u8).collect();
             let frame = encode(Kind::Apply, &content);
@@ -172,18 +177,18 @@ mod tests {
                 damaged[at] ^= 0x10;
                 assert!(
                     decode(&damaged).is_err(),
-                    "a bit flipped at {at} was not seen"
+                    "a bit flipped at {at} was not detected"
                 );
             }
         }
         let mut other = encode(Kind::Greet, b"");
         other[8] = 9;
-        assert_eq!(decode(&other), Err(NoFrame::Version(9)));
+        assert_eq!(decode(&other), Err(FrameError::Version(9)));
         assert!(frame_of_bomb().is_err());
     }
 
-    /// A frame that says it unpacks to more than any frame does.
-    fn frame_of_bomb() -> Result<(Kind, Vec<u8>), NoFrame> {
+    /// A frame that claims to decompress to more than the maximum.
+    fn frame_of_bomb() -> Result<(Kind, Vec<u8>), FrameError> {
         let mut frame = encode(Kind::Apply, &[0; 1000]);
         frame[11..15].copy_from_slice(&u32::MAX.to_le_bytes());
         let sum = checksum(&frame[..19], &frame[HEAD..]);

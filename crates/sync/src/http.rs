@@ -1,7 +1,7 @@
-//! A peer behind HTTP or HTTPS: one frame is one request.
+//! A peer behind HTTP or HTTPS: one frame per request.
 //!
-//! The client is a few lines of HTTP/1.1 over a blocking connection, which is kept for the next request; certificates are
-//! checked against those that the options name.
+//! A minimal HTTP/1.1 client over a blocking connection, which is kept alive; certificates are checked against those
+//! in the options.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -11,25 +11,22 @@ use std::{
     time::Duration,
 };
 
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
-use crate::{Result, SyncError, answer::MAX_FRAME_BYTES, exchange::Peer};
+use crate::{Result, SyncError, answer::MAX_FRAME_BYTES, certificates, exchange::Peer};
 
-/// Longest line, and most lines, of an answer's head.
+/// Limits on the length and the number of lines of an answer's head.
 const MAX_LINE: u64 = 16 << 10;
 const MAX_LINES: usize = 100;
 
-/// How a server is reached.
+/// How to reach a server.
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
-    /// What it is to be shown; nothing where the server asks for nothing.
+    /// Bearer token; `None` if the server requires none.
     pub token: Option<String>,
-    /// The certificates that are trusted, PEM.
+    /// Trusted certificates, PEM.
     pub certificates: Option<PathBuf>,
-    /// How long one answer may take.
+    /// Time limit per answer.
     pub timeout: Duration,
 }
 
@@ -85,14 +82,15 @@ impl Write for Connection {
 }
 
 impl Remote {
-    /// The database at `url`; nothing is sent yet.
+    /// The database at `url`; does not connect yet.
     ///
     /// # Errors
-    /// [`SyncError::Invalid`] for an address that is none, and for certificates that cannot be read.
+    ///
+    /// [`SyncError::Invalid`] for an invalid address, and for certificates that cannot be read.
     pub fn new(url: &str, options: RemoteOptions) -> Result<Self> {
         let wrong = || {
             SyncError::Invalid(format!(
-                "`{url}` is no address of a database: write http://HOST:PORT/DATABASE or https://HOST:PORT/DATABASE"
+                "invalid address of a database `{url}`: write http://HOST:PORT/DATABASE or https://HOST:PORT/DATABASE"
             ))
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -120,7 +118,7 @@ impl Remote {
         };
         if tls.is_none() && options.token.is_some() && !is_loopback(host) {
             return Err(SyncError::Invalid(format!(
-                "a token would go to {host} in the clear: use https"
+                "a token would be sent to {host} unencrypted: use https"
             )));
         }
         Ok(Self {
@@ -169,7 +167,7 @@ impl Remote {
             return Ok(BufReader::new(Connection::Plain(stream)));
         };
         let name = ServerName::try_from(self.host.clone())
-            .map_err(|_| SyncError::Invalid(format!("`{}` is no name of a host", self.host)))?;
+            .map_err(|_| SyncError::Invalid(format!("`{}` is not a valid host name", self.host)))?;
         let tls =
             ClientConnection::new(config.clone(), name).map_err(|error| self.unreachable(error))?;
         Ok(BufReader::new(Connection::Tls(Box::new(StreamOwned::new(
@@ -228,7 +226,7 @@ impl Remote {
                     length = Some(
                         value
                             .parse()
-                            .map_err(|_| invalid("its length is no number"))?,
+                            .map_err(|_| invalid("its length is not a number"))?,
                     );
                 }
                 "transfer-encoding" => chunked = value.eq_ignore_ascii_case("chunked"),
@@ -247,7 +245,10 @@ impl Remote {
         let answer = self
             .send(&mut connection, frame)
             .and_then(|()| self.receive(&mut connection))
-            .map_err(|error| self.unreachable(error))?;
+            .map_err(|error| match certificates::advice(&error, &self.host) {
+                Some(advice) => self.unreachable(advice),
+                None => self.unreachable(error),
+            })?;
         if !answer.close {
             self.connection = Some(connection);
         }
@@ -269,7 +270,7 @@ impl Peer for Remote {
     fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
         let was_open = self.connection.is_some();
         let answer = match self.try_ask(frame) {
-            // The server may have closed what was kept open; asking twice changes nothing.
+            // The server may have closed the idle connection; requests are idempotent.
             Err(SyncError::Unreachable { .. }) if was_open => self.try_ask(frame)?,
             answer => answer?,
         };
@@ -303,31 +304,10 @@ fn is_loopback(host: &str) -> bool {
 fn tls_config(options: &RemoteOptions) -> Result<Arc<ClientConfig>> {
     let Some(path) = &options.certificates else {
         return Err(SyncError::Invalid(
-            "https needs the certificates that are trusted: name a PEM file, such as the server's own certificate or /etc/ssl/certs/ca-certificates.crt".into(),
+            "https requires trusted certificates: name a PEM file, such as the server's own certificate or /etc/ssl/certs/ca-certificates.crt".into(),
         ));
     };
-    let wrong = |reason: String| {
-        SyncError::Invalid(format!(
-            "{} cannot be read as certificates: {reason}",
-            path.display()
-        ))
-    };
-    let mut roots = RootCertStore::empty();
-    let certificates =
-        CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-        roots
-            .add(certificate)
-            .map_err(|error| wrong(error.to_string()))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+    certificates::config(path)
 }
 
 fn invalid(what: &str) -> std::io::Error {
@@ -346,7 +326,7 @@ fn line(connection: &mut BufReader<Connection>) -> std::io::Result<String> {
     if bytes.last() == Some(&b'\r') {
         bytes.pop();
     }
-    String::from_utf8(bytes).map_err(|_| invalid("its answer's head is no text"))
+    String::from_utf8(bytes).map_err(|_| invalid("its answer's head is not text"))
 }
 
 fn exactly(connection: &mut BufReader<Connection>, length: usize) -> std::io::Result<Vec<u8>> {
@@ -370,7 +350,7 @@ fn chunks(connection: &mut BufReader<Connection>) -> std::io::Result<Vec<u8>> {
         let head = line(connection)?;
         let size = head.split(';').next().unwrap_or_default().trim();
         let size = usize::from_str_radix(size, 16)
-            .map_err(|_| invalid("the size of a chunk is no number"))?;
+            .map_err(|_| invalid("the size of a chunk is not a number"))?;
         if size > MAX_FRAME_BYTES - body.len() {
             return Err(invalid("its answer is too long"));
         }

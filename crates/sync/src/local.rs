@@ -1,8 +1,8 @@
-//! A peer in the same process, or a database on this machine that nobody else has open.
+//! A peer in the same process, or a database on this machine that no other process has open.
 
 use std::path::Path;
 
-use isomer_data::Store;
+use isomer_data::DataStore;
 use isomer_db::{Builder, Database};
 
 use crate::{Result, answer::answer, exchange::Peer};
@@ -10,7 +10,7 @@ use crate::{Result, answer::answer, exchange::Peer};
 /// Another database in this process.
 pub struct Local {
     name: String,
-    store: Store,
+    store: DataStore,
     /// Closed when this is dropped.
     opened: Option<Database>,
 }
@@ -25,11 +25,10 @@ impl Local {
         })
     }
 
-    /// Opens the database in a folder; it is made where there is none.
+    /// Opens the database in a folder; creates it if there is none.
     pub fn open(path: &Path, builder: Builder) -> Result<Self> {
         let database = builder.open(path)?;
         let store = database.store()?;
-        store.begin_replication()?;
         Ok(Self {
             name: path.display().to_string(),
             store,
@@ -41,7 +40,7 @@ impl Local {
 impl Drop for Local {
     fn drop(&mut self) {
         if let Some(database) = self.opened.take() {
-            // Whatever was exchanged is on disk already.
+            // Everything that was exchanged is on disk already.
             drop(database.close());
         }
     }

@@ -1,25 +1,25 @@
-//! Whom a database exchanges with: named in the database itself.
+//! The peers of a database, which are stored in it.
 
 use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use isomer_data::Store;
+use isomer_data::DataStore;
 use isomer_db::Builder;
 
 use crate::{
-    Exchanged, Local, Progress, Remote, RemoteOptions, Result, SyncError,
+    Cause, Exchanged, Local, Progress, Remote, RemoteOptions, Result, SyncError,
     exchange::{Peer, exchange},
 };
 
-/// The environment variable with the token for peers that name no file.
+/// The environment variable with the token for peers without a token file.
 const TOKEN_VARIABLE: &str = "ISOMER_PEER_TOKEN";
 
-/// How old the noted time of the last exchange may be: a note is a commit.
+/// Maximum age of the recorded time of the last exchange: recording it is a commit.
 const NOTED_EVERY_MS: u64 = 60_000;
 
-/// Where a peer is.
+/// Address of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A database on a server.
@@ -29,7 +29,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// What stands on a command line.
+    /// Parses an address on the command line.
     pub fn parse(text: &str) -> Self {
         match text.contains("://") {
             true => Self::Url(text.to_owned()),
@@ -38,27 +38,29 @@ impl Address {
     }
 }
 
-/// How the last exchange with a peer went.
+/// Result of the last exchange with a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerState {
-    /// When the last one ended well, in ms since 1970; 0 for never.
+    /// When the last one succeeded, in ms since 1970; 0: never.
     pub exchanged_ms: u64,
-    /// What went wrong with the last one.
+    /// The error of the last one, or what was held back in it.
     pub error: Option<String>,
-    /// Whether nothing more is exchanged until somebody has looked and added the peer again.
+    /// The cause of the error; `None` in entries of earlier versions.
+    pub cause: Option<Cause>,
+    /// Whether exchanges are stopped until an administrator adds the peer again.
     pub is_quarantined: bool,
 }
 
 /// A peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// What it is called: its address as it was given.
+    /// Its name: the address as it was given.
     pub name: String,
-    /// File with its token.
+    /// File with the token.
     pub token_file: Option<PathBuf>,
-    /// File with the certificates that are trusted.
+    /// File with the trusted certificates.
     pub certificates: Option<PathBuf>,
-    /// How the last exchange went.
+    /// Result of the last exchange.
     pub state: PeerState,
 }
 
@@ -70,7 +72,8 @@ impl PeerInfo {
                 .map(|path| path.to_string_lossy().into_owned());
             path.unwrap_or_default()
         };
-        let fields = [
+        // Six fields, which earlier versions can read, if there is no cause.
+        let mut fields = vec![
             "1".to_owned(),
             path(&self.token_file),
             path(&self.certificates),
@@ -78,12 +81,14 @@ impl PeerInfo {
             u8::from(self.state.is_quarantined).to_string(),
             self.state.error.clone().unwrap_or_default(),
         ];
+        fields.extend(self.state.cause.map(|cause| cause.name().to_owned()));
         fields.join("\0").into_bytes()
     }
 
     fn decode(name: String, bytes: &[u8]) -> Result<Self> {
         let text = String::from_utf8_lossy(bytes);
-        let fields: Vec<&str> = text.split('\0').collect();
+        let mut fields: Vec<&str> = text.split('\0').collect();
+        let cause = (fields.len() == 7).then(|| fields.pop()).flatten();
         let ["1", token, certificates, exchanged, quarantined, error] = fields[..] else {
             return Err(SyncError::Invalid(format!(
                 "the entry of the peer {name} is malformed: remove it and add it again"
@@ -97,6 +102,7 @@ impl PeerInfo {
             state: PeerState {
                 exchanged_ms: exchanged.parse().unwrap_or_default(),
                 error: some(error),
+                cause: cause.and_then(Cause::parse),
                 is_quarantined: quarantined == "1",
             },
         })
@@ -104,7 +110,7 @@ impl PeerInfo {
 }
 
 /// All peers of a database, by name.
-pub fn peers(store: &Store) -> Result<Vec<PeerInfo>> {
+pub fn peers(store: &DataStore) -> Result<Vec<PeerInfo>> {
     store
         .replica_peers()?
         .into_iter()
@@ -112,14 +118,13 @@ pub fn peers(store: &Store) -> Result<Vec<PeerInfo>> {
         .collect()
 }
 
-/// Makes a database a replica, if it is none, and enters a peer; one that is there is entered anew.
+/// Makes a database a replica if necessary, and adds or replaces a peer.
 pub fn add_peer(
-    store: &Store,
+    store: &DataStore,
     address: &str,
     token_file: Option<&Path>,
     certificates: Option<&Path>,
 ) -> Result<PeerInfo> {
-    store.begin_replication()?;
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let name = match Address::parse(address) {
         Address::Url(url) => {
@@ -134,12 +139,14 @@ pub fn add_peer(
         certificates: certificates.map(absolute),
         state: PeerState::default(),
     };
+    // Not before the address and the files are known to be valid: a replica writes a log of its changes.
+    store.begin_replication()?;
     store.put_replica_peer(&peer.name, &peer.encode())?;
     Ok(peer)
 }
 
-/// Forgets a peer; answers whether it was there.
-pub fn remove_peer(store: &Store, address: &str) -> Result<bool> {
+/// Removes a peer; returns whether it existed.
+pub fn remove_peer(store: &DataStore, address: &str) -> Result<bool> {
     let name = match Address::parse(address) {
         Address::Url(url) => url,
         Address::Path(path) => {
@@ -159,6 +166,13 @@ fn options_of(token_file: Option<&Path>, certificates: Option<&Path>) -> Result<
                     file.display()
                 ))
             })?;
+            // Without one the server would answer that a token is missing, which is not what is wrong.
+            if text.trim().is_empty() {
+                return Err(SyncError::Invalid(format!(
+                    "the token file {} holds no token",
+                    file.display()
+                )));
+            }
             Some(text.trim().to_owned())
         }
         None => std::env::var(TOKEN_VARIABLE).ok(),
@@ -170,7 +184,7 @@ fn options_of(token_file: Option<&Path>, certificates: Option<&Path>) -> Result<
     })
 }
 
-/// Reaches a peer. `builder` says how a database in a folder is opened.
+/// Connects to a peer. `builder` configures how a database in a folder is opened.
 pub fn connect(peer: &PeerInfo, builder: &Builder) -> Result<Box<dyn Peer + Send>> {
     Ok(match Address::parse(&peer.name) {
         Address::Url(url) => {
@@ -181,45 +195,73 @@ pub fn connect(peer: &PeerInfo, builder: &Builder) -> Result<Box<dyn Peer + Send
     })
 }
 
-/// Exchanges with one peer of a database, and notes how that went.
+/// Exchanges with one peer of a database, and records the result.
 ///
 /// # Errors
-/// What went wrong; [`SyncError::Invalid`] for a peer that is quarantined: one that said something that cannot be, or whose
-/// transactions cannot be applied here.
+///
+/// Those of the exchange; [`SyncError::Invalid`] for a quarantined peer: one that sent invalid data, or transactions
+/// that cannot be applied here.
 pub fn sync_once(
-    store: &Store,
+    store: &DataStore,
     peer: &PeerInfo,
     builder: &Builder,
     progress: Progress<'_>,
 ) -> Result<Exchanged> {
     if peer.state.is_quarantined {
-        let error = peer.state.error.as_deref().unwrap_or("nobody knows why");
+        let error = peer.state.error.as_deref().unwrap_or("unknown reason");
         return Err(SyncError::Invalid(format!(
-            "{} is quarantined: {error}; once this is mended, `isomer replica add` it again",
+            "{} is quarantined: {error}; after fixing this, add it again with `isomer replica add`",
             peer.name
         )));
     }
     let done = connect(peer, builder).and_then(|mut peer| exchange(store, &mut *peer, progress));
     let mut noted = peer.clone();
     match &done {
-        Ok(_) => {
+        Ok(done) => {
+            let error = done.held_text();
             noted.state = PeerState {
                 exchanged_ms: now_ms(),
-                ..PeerState::default()
+                cause: error.is_some().then_some(Cause::Clock),
+                error,
+                is_quarantined: false,
             }
         }
         Err(error) => {
             noted.state.error = Some(error.to_string().replace('\0', " "));
+            noted.state.cause = Some(error.cause());
             noted.state.is_quarantined = error.quarantines();
         }
     }
-    let same = noted.state.error == peer.state.error
-        && noted.state.is_quarantined == peer.state.is_quarantined;
+    // Messages about clocks contain seconds: they are recorded only together with the time of the exchange.
+    let is_clock = noted.state.cause == Some(Cause::Clock);
+    let same = noted.state.cause == peer.state.cause
+        && noted.state.is_quarantined == peer.state.is_quarantined
+        && (is_clock || noted.state.error == peer.state.error);
     let recent = noted.state.exchanged_ms < peer.state.exchanged_ms + NOTED_EVERY_MS;
     if !same || !recent {
         store.put_replica_peer(&noted.name, &noted.encode())?;
     }
     done
+}
+
+/// Exchanges with one peer of a database like [`sync_once`], and accepts its transactions with timestamps ahead of
+/// this database's clock. Also returns the latest such timestamp, in ms since 1970, if there was one: timestamps up
+/// to it are accepted from now on.
+///
+/// # Errors
+///
+/// Those of [`sync_once`]; a quarantined peer is tried again.
+pub fn accept_clock(
+    store: &DataStore,
+    peer: &PeerInfo,
+    builder: &Builder,
+    progress: Progress<'_>,
+) -> Result<(Exchanged, Option<u64>)> {
+    let mut peer = peer.clone();
+    peer.state.is_quarantined = false;
+    let (done, latest_ms) =
+        store.accept_clock_during(|| sync_once(store, &peer, builder, progress))?;
+    Ok((done?, latest_ms))
 }
 
 fn now_ms() -> u64 {

@@ -1,4 +1,4 @@
-//! The `isomer` binary that was built beside the tests.
+//! The `isomer` binary that was built together with the tests.
 
 use std::process::{Command, Output};
 
@@ -20,13 +20,13 @@ pub fn isomer() -> Result<Command> {
     Ok(Command::new(binary))
 }
 
-/// Runs it to its end and returns what it said on standard error, if it ended with exit code 1; `None` if with 0.
+/// Runs the binary; returns its standard error if it exited with code 1, `None` if with 0.
 pub fn refused(command: &mut Command) -> Result<Option<String>> {
     let Output { status, stderr, .. } = command.output()?;
-    let told = String::from_utf8_lossy(&stderr).into_owned();
+    let message = String::from_utf8_lossy(&stderr).into_owned();
     match status.code() {
         Some(0) => Ok(None),
-        Some(1) if !told.contains("panicked") => Ok(Some(told)),
-        code => anyhow::bail!("it ended with {code:?}: {told}"),
+        Some(1) if !message.contains("panicked") => Ok(Some(message)),
+        code => anyhow::bail!("it exited with {code:?}: {message}"),
     }
 }

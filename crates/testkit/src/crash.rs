@@ -1,8 +1,8 @@
-//! What a process that is killed at any moment must leave behind.
+//! Checks the state that a process leaves when it is killed at any moment.
 //!
-//! Writers number their transactions; transaction `n` of a writer has effects in every model that follow from `n` alone. A
-//! writer says on its standard output that it begins to commit one, and that the commit was acknowledged. Whoever
-//! reads these lines (the *journal*) knows which transactions must be there and which one may be.
+//! Writers number their transactions; transaction `n` of a writer has effects in every model that follow from
+//! `n` alone. A writer prints a line to standard output before it commits, and another one when the commit
+//! was acknowledged. These lines (the *journal*) determine which transactions must exist and which one may.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +19,19 @@ use isomer_db::{
     views::{Side, ViewKind, ViewOptions},
 };
 
-/// Writers at a time, so that commits share a sync.
+/// Concurrent writers, so that commits share a sync.
 pub const WRITERS: u64 = 3;
 
-/// How far one writer came, from its lines.
+/// Progress of one writer, from its lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The last transaction that was acknowledged.
+    /// The last acknowledged transaction.
     pub acknowledged: u64,
-    /// The last one whose commit began.
+    /// The last transaction whose commit began.
     pub begun: u64,
 }
 
-/// How far each writer came.
+/// Progress of each writer.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     writers: BTreeMap<u64, Progress>,
@@ -42,19 +42,19 @@ impl Journal {
     pub fn read_line(&mut self, line: &str) -> Result<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [word, writer, number] = words[..] else {
-            bail!("the child said {line:?}")
+            bail!("unexpected line from the child: {line:?}")
         };
         let progress = self.writers.entry(writer.parse()?).or_default();
         let number = number.parse()?;
         match word {
             "begin" => progress.begun = number,
             "ack" => progress.acknowledged = number,
-            _ => bail!("the child said {line:?}"),
+            _ => bail!("unexpected line from the child: {line:?}"),
         }
         Ok(())
     }
 
-    /// Takes in one line of a child that may only be trusted to have begun: was it an acknowledgement?
+    /// Parses one line of a child that may be incomplete; returns whether it was an acknowledgement.
     pub fn read_begun(&mut self, line: &str) -> Result<bool> {
         let acknowledgement = line.starts_with("ack");
         if !acknowledgement {
@@ -63,7 +63,7 @@ impl Journal {
         Ok(acknowledgement)
     }
 
-    /// Transactions acknowledged, of all writers.
+    /// Number of acknowledged transactions, over all writers.
     pub fn acknowledged(&self) -> u64 {
         self.writers
             .values()
@@ -71,7 +71,7 @@ impl Journal {
             .sum()
     }
 
-    /// Transactions whose commit began, of all writers.
+    /// Number of transactions whose commit began, over all writers.
     pub fn begun(&self) -> u64 {
         let writers = self.writers.values();
         writers
@@ -79,8 +79,8 @@ impl Journal {
             .sum()
     }
 
-    /// What was found in the database is from now on what must be there.
-    fn settle(&mut self, writer: u64, number: u64) {
+    /// Records the state found in the database as the state required from now on.
+    fn set_progress(&mut self, writer: u64, number: u64) {
         self.writers.insert(
             writer,
             Progress {
@@ -91,7 +91,7 @@ impl Journal {
     }
 }
 
-/// Relationships and parts that transaction `number` makes.
+/// Number of relationships and parts that transaction `number` creates.
 fn parts(number: u64) -> u64 {
     1 + number % 4
 }
@@ -101,7 +101,7 @@ fn deletes(number: u64) -> Option<u64> {
     number.is_multiple_of(5).then(|| number - 3)
 }
 
-/// Makes what writers need; does nothing in a database that has it.
+/// Creates the schema that writers need; does nothing if it exists.
 pub fn prepare(db: &Database) -> Result<()> {
     db.query(
         "CREATE INDEX part_number IF NOT EXISTS FOR (p:Part) ON (p.n)",
@@ -114,7 +114,7 @@ pub fn prepare(db: &Database) -> Result<()> {
     Ok(())
 }
 
-/// Opens the database with read views that are made, merged and written to disk all the time.
+/// Opens the database with read views that are built, merged and written to disk all the time.
 pub fn open(path: &Path) -> Result<Database> {
     let mut views = ViewOptions::default();
     views.demand = 1;
@@ -123,7 +123,8 @@ pub fn open(path: &Path) -> Result<Database> {
     Ok(Database::builder().views(views).open(path)?)
 }
 
-/// Opens the database at `path` and commits until killed (or until `most` transactions of each writer), telling `out`.
+/// Opens the database at `path` and commits until killed (or until `most` transactions of each writer);
+/// writes the journal to `out`.
 pub fn write_until_killed(path: &Path, most: u64) -> Result<()> {
     let db = open(path)?;
     prepare(&db)?;
@@ -141,7 +142,7 @@ pub fn write_until_killed(path: &Path, most: u64) -> Result<()> {
     })
 }
 
-/// Makes and merges views, each of which is then written.
+/// Builds and merges views, each of which is then written.
 fn write_views(db: &Database) {
     let Ok(catalog) = db.store().map(|store| store.catalog()) else {
         return;
@@ -154,7 +155,7 @@ fn write_views(db: &Database) {
         kinds.push(ViewKind::Column(label, [n].into()));
     }
     for kind in kinds {
-        // What cannot be made now is made in the next round.
+        // A view that cannot be built now is built in the next round.
         let _ = db
             .views()
             .make(&kind)
@@ -179,20 +180,20 @@ fn write(db: &Database, writer: u64, most: u64) -> Result<()> {
         loop {
             let mut tx = db.begin()?;
             apply(&mut tx, writer, number)?;
-            tell(&format!("begin {writer} {number}\n"));
+            print_line(&format!("begin {writer} {number}\n"));
             match tx.commit() {
                 Ok(_) => break,
                 Err(error) if error.kind() == ErrorKind::Retry => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        tell(&format!("ack {writer} {number}\n"));
+        print_line(&format!("ack {writer} {number}\n"));
     }
     Ok(())
 }
 
-/// One write, so that a line is there as a whole or not at all.
-fn tell(line: &str) {
+/// A single write, so that a line is complete or missing.
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes())
         .and_then(|()| out.flush())
@@ -230,8 +231,9 @@ fn apply(tx: &mut Transaction, writer: u64, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// Compares the database with the journal: every acknowledged transaction is there, wholly; of each writer's others at
-/// most the one whose commit had begun, wholly too; nothing else. Whatever is found is settled in the journal.
+/// Compares the database with the journal: every acknowledged transaction is present and complete; of each
+/// writer's others at most the one whose commit had begun, complete as well; nothing else. Records the state
+/// found in the journal.
 pub fn verify(db: &Database, journal: &mut Journal) -> Result<()> {
     db.read(|tx| {
         for writer in 0..WRITERS {
@@ -239,7 +241,7 @@ pub fn verify(db: &Database, journal: &mut Journal) -> Result<()> {
             let progress = journal.writers.get(&writer).copied().unwrap_or_default();
             verify_writer(tx, writer, found, progress)
                 .with_context(|| format!("writer {writer}"))?;
-            journal.settle(writer, found);
+            journal.set_progress(writer, found);
         }
         anyhow::Ok(())
     })
@@ -316,12 +318,14 @@ fn verify_writer(tx: &mut Transaction, writer: u64, found: u64, progress: Progre
     Ok(())
 }
 
-/// Reads everything and compares what is derived with its source; an error tells the first problems. Answers how many
-/// read views came from their files.
+/// Reads everything and checks derived data against its source; the error lists the first problems. Returns
+/// the number of read views that came from files.
 pub fn check(path: &Path) -> Result<usize> {
     let db = open(path).context("opening to check")?;
     let mut problems = db.store()?.engine().verify(&mut |_, _| {})?;
-    problems.extend(db.store()?.check(&mut |_, _| Verdict::Continue)?);
+    problems.extend(isomer_check::check(&db.store()?, &mut |_, _| {
+        Verdict::Continue
+    })?);
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
     let views = db.views().check(&mut |_| {});
     ensure!(views.wrong.is_empty(), "{views:?}");

@@ -1,8 +1,9 @@
-//! An engine that fails where a test says so, and one that forgets what was not synced.
+//! Fault injection: an engine that fails on request, and one that loses what was not synced.
 //!
-//! [`Faulty`] hands every call on to the engine below until a planned fault is due: the n-th call of a kind fails, once
-//! or from then on. Made with [`Faulty::forgetful`], it also keeps a log of commits, and [`Faulty::cut_power`] brings
-//! the database back to its last synced commit, with the same versions, as a power cut may.
+//! [`Faulty`] forwards every call to the engine below until a planned fault is due: the n-th call of a kind
+//! fails, once or from then on. Created with [`Faulty::forgetful`], it also keeps a log of commits, and
+//! [`Faulty::cut_power`] rolls the database back to its last synced commit, with the same versions, as a
+//! power cut may.
 
 use std::{
     path::Path,
@@ -10,9 +11,9 @@ use std::{
 };
 
 use isomer_storage::{
-    Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page,
-    PageLimit, Pairs, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry,
-    Transaction, ValueVisitor, Version,
+    Capabilities, CommitHook, Durability, Engine, EngineSavepoint, EngineTransaction, Granule,
+    GuardMode, KeyRange, Order, Page, PageLimit, Pairs, Read, Snapshot, Statistics, StorageError,
+    StreamEntry, ValueVisitor, Version,
 };
 
 /// A kind of call.
@@ -28,7 +29,7 @@ pub enum Call {
     Scan,
     /// A put, a deletion, a range deletion.
     Write,
-    /// [`Transaction::commit`] of a transaction that wrote.
+    /// [`EngineTransaction::commit`] of a transaction that wrote.
     Commit,
     /// [`Engine::sync`].
     Sync,
@@ -40,29 +41,29 @@ pub enum Call {
     Checkpoint,
 }
 
-/// What a call that fails leaves behind.
+/// Effect of a failing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing: the call is refused before it begins.
+    /// No effect: the call fails before it begins.
     Refused,
-    /// A commit whose outcome is not known, and that did not happen.
+    /// A commit with an unknown outcome that did not happen.
     UnknownAndLost,
-    /// A commit whose outcome is not known, and that did happen.
+    /// A commit with an unknown outcome that did happen.
     UnknownAndDone,
 }
 
-/// A fault that is still to come.
+/// A planned fault.
 #[derive(Clone, Debug)]
 struct Planned {
     call: Call,
-    /// Calls of the kind that pass before.
+    /// Calls of the kind that succeed before.
     passing: u64,
-    /// How many calls fail then.
+    /// Number of calls that fail then.
     failing: u64,
     outcome: Outcome,
 }
 
-/// One commit, as it can be done again.
+/// One commit, so that it can be replayed.
 #[derive(Clone, Debug, Default)]
 struct Logged {
     writes: Vec<Write>,
@@ -76,11 +77,11 @@ enum Write {
     DeleteRange(Vec<u8>, Option<Vec<u8>>),
 }
 
-/// Everything that a forgetful engine did.
+/// The log of a forgetful engine.
 struct Log {
     make: fn() -> Arc<dyn Engine>,
     commits: Vec<Logged>,
-    /// Commits that a power cut spares.
+    /// Number of commits that survive a power cut.
     synced: usize,
     trimmed: Version,
 }
@@ -91,19 +92,19 @@ struct Inner {
     log: Option<Mutex<Log>>,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<Inner>,
 }
 
 impl Faulty {
-    /// Lets calls on `engine` fail.
+    /// Wraps `engine`.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         Self::with(engine, None)
     }
 
-    /// Over an engine that `make` makes, empty; for small tests, as every commit is kept in memory.
+    /// Wraps an empty engine from `make`; for small tests, as every commit is kept in memory.
     pub fn forgetful(make: fn() -> Arc<dyn Engine>) -> Self {
         let log = Log {
             make,
@@ -125,7 +126,7 @@ impl Faulty {
         }
     }
 
-    /// Lets the calls of a kind fail after `passing` of them, `failing` times.
+    /// Makes calls of a kind fail after `passing` of them, `failing` times.
     pub fn fail(&self, call: Call, passing: u64, failing: u64, outcome: Outcome) {
         locked(&self.inner.planned).push(Planned {
             call,
@@ -135,16 +136,16 @@ impl Faulty {
         });
     }
 
-    /// Forgets the faults that are still to come.
+    /// Removes all planned faults.
     pub fn heal(&self) {
         locked(&self.inner.planned).clear();
     }
 
-    /// Goes back to the last synced commit; answers how many commits are lost. Snapshots and transactions of before
-    /// stay with the database of before.
+    /// Rolls back to the last synced commit; returns the number of lost commits. Earlier snapshots and
+    /// transactions keep using the database from before.
     ///
     /// # Panics
-    /// If it was not made by [`Faulty::forgetful`].
+    /// If it was not created by [`Faulty::forgetful`].
     pub fn cut_power(&self) -> usize {
         let mut log = locked(
             self.inner
@@ -166,7 +167,7 @@ impl Faulty {
             transaction.append_stream(&commit.stream);
             let version = transaction
                 .commit(Durability::Synced)
-                .expect("nobody else writes");
+                .expect("there is no other writer");
             assert_eq!(
                 version,
                 number as u64 + 1,
@@ -217,7 +218,7 @@ impl Inner {
         }
     }
 
-    /// Notes a commit, and with [`Durability::Synced`] that it and all before it are safe.
+    /// Logs a commit; with [`Durability::Synced`] it and all earlier ones become safe.
     fn note(&self, commit: Logged, durability: Durability) {
         if let Some(log) = &self.log {
             let mut log = locked(log);
@@ -230,7 +231,7 @@ impl Inner {
 }
 
 impl Write {
-    fn apply(&self, transaction: &mut dyn Transaction) -> Result<(), StorageError> {
+    fn apply(&self, transaction: &mut dyn EngineTransaction) -> Result<(), StorageError> {
         match self {
             Self::Put(key, value) => transaction.put(key, value),
             Self::Delete(key) => transaction.delete(key),
@@ -263,7 +264,7 @@ impl Engine for Faulty {
         }))
     }
 
-    fn begin(&self) -> Result<Box<dyn Transaction>, StorageError> {
+    fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError> {
         self.inner.pass(Call::Begin)?;
         Ok(Box::new(FaultyTransaction {
             below: self.engine().begin()?,
@@ -392,11 +393,11 @@ impl Read for FaultySnapshot {
 }
 
 struct FaultyTransaction {
-    below: Box<dyn Transaction>,
+    below: Box<dyn EngineTransaction>,
     inner: Arc<Inner>,
     logged: Logged,
-    /// Savepoints below, with the lengths of writes and stream at each.
-    marks: Vec<(Savepoint, usize, usize)>,
+    /// Savepoints of the engine below, with the lengths of writes and stream at each.
+    marks: Vec<(EngineSavepoint, usize, usize)>,
     wrote: bool,
 }
 
@@ -439,7 +440,7 @@ impl Read for FaultyTransaction {
     }
 }
 
-impl Transaction for FaultyTransaction {
+impl EngineTransaction for FaultyTransaction {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
         self.write(Write::Put(key.to_vec(), value.to_vec()))
     }
@@ -465,14 +466,14 @@ impl Transaction for FaultyTransaction {
         self.below.append_stream(bytes);
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn savepoint(&mut self) -> EngineSavepoint {
         let below = self.below.savepoint();
         self.marks
             .push((below, self.logged.writes.len(), self.logged.stream.len()));
-        Savepoint(self.marks.len() - 1)
+        EngineSavepoint(self.marks.len() - 1)
     }
 
-    fn rollback_to(&mut self, savepoint: Savepoint) {
+    fn rollback_to(&mut self, savepoint: EngineSavepoint) {
         if let Some(&(below, writes, stream)) = self.marks.get(savepoint.0) {
             self.marks.truncate(savepoint.0 + 1);
             self.logged.writes.truncate(writes);
@@ -481,7 +482,7 @@ impl Transaction for FaultyTransaction {
         }
     }
 
-    fn release(&mut self, savepoint: Savepoint) {
+    fn release(&mut self, savepoint: EngineSavepoint) {
         if let Some(&(below, _, _)) = self.marks.get(savepoint.0) {
             self.marks.truncate(savepoint.0);
             self.below.release(below);
@@ -513,7 +514,7 @@ impl Transaction for FaultyTransaction {
             Some(Outcome::UnknownAndLost) => return Err(unknown()),
             Some(Outcome::UnknownAndDone) | None => {}
         }
-        // One commit and its note at a time, so that the log is in the order of the versions.
+        // Commit and log entry are serialised, so that the log is in version order.
         let order = inner.log.as_ref().map(|_| locked(&COMMITTING));
         let before = below.version();
         let version = below.commit(durability)?;
@@ -528,7 +529,7 @@ impl Transaction for FaultyTransaction {
     }
 }
 
-/// Orders the commits of forgetful engines.
+/// Serialises the commits of forgetful engines.
 static COMMITTING: Mutex<()> = Mutex::new(());
 
 #[cfg(test)]
@@ -567,7 +568,7 @@ mod tests {
             .collect()
     }
 
-    /// The n-th call of a kind fails, as often as asked, and no other one.
+    /// The n-th call of a kind fails, as many times as planned, and no other call.
     #[test]
     fn the_planned_call_fails() {
         let engine = Faulty::new(memory());
@@ -592,7 +593,7 @@ mod tests {
         );
     }
 
-    /// A commit of unknown outcome happened or did not, as planned.
+    /// A commit with an unknown outcome happened or did not, as planned.
     #[test]
     fn unknown_commits_go_either_way() {
         let engine = Faulty::new(memory());
@@ -615,9 +616,9 @@ mod tests {
         assert_eq!(reading.commit(Durability::Synced).unwrap(), 3);
     }
 
-    /// A power cut takes the commits after the last synced one, their stream entries and their versions.
+    /// A power cut removes the commits after the last synced one, their stream entries and their versions.
     #[test]
-    fn a_power_cut_takes_what_was_not_synced() {
+    fn a_power_cut_loses_unsynced_commits() {
         let engine = Faulty::forgetful(memory);
         put(&engine, "a", Durability::Buffered).unwrap();
         put(&engine, "b", Durability::Synced).unwrap();

@@ -1,18 +1,19 @@
-//! What must hold of any text that is given as a query. The fuzz targets `parse` and `query` call these functions on
-//! texts that they make up, the tests on the texts kept in `fuzz/corpus`.
+//! Properties of any text given as a query. The fuzz targets `parse` and `query` call these functions with
+//! generated texts, the tests with the texts in `fuzz/corpus`.
 
 use std::time::Duration;
 
 use isomer_cypher::{ast::StatementBody, parse};
 use isomer_db::{Database, ErrorKind, Limits, QueryOptions};
 
-/// A text is parsed or refused; what was parsed is printed, and the print is parsed to the same print.
+/// A text is parsed or rejected; the printed form of a parsed text parses to the same printed form.
 pub fn parse_and_print(text: &str) {
     let Ok(statement) = parse(text) else { return };
     let printed = statement.to_string();
     match parse(&printed) {
         Ok(again) => assert_eq!(again.to_string(), printed, "the print of the print differs"),
-        // The print may be longer and more deeply nested than the text, and so beyond a limit that the text keeps.
+        // The printed form may be longer and more deeply nested than the text, and so exceed a limit that the
+        // text keeps.
         Err(error) => assert_eq!(
             error.detail,
             isomer_cypher::Detail::LimitExceeded,
@@ -21,7 +22,7 @@ pub fn parse_and_print(text: &str) {
     }
 }
 
-/// What the graph holds before a text is tried.
+/// The graph before each text.
 const GRAPH: &str = "CREATE (a:A:B {i: 1, v: 1, s: 'a', l: [1, 2]}), (b:B {i: 2, v: 2.5, m: {x: {y: 1}}}), (c:C {i: 3}),
     (a)-[:T {w: 1}]->(b), (b)-[:T {w: 2}]->(c), (c)-[:U]->(a), (a)-[:V]->(a), (:D {_key: 'k', day: date('2020-02-29')})";
 
@@ -38,8 +39,8 @@ pub fn tiny_database() -> Database {
     database
 }
 
-/// A text is executed or refused within small limits; an error is never the database's own fault. What it wrote is
-/// taken back, so that the next text finds the same graph. A statement about the schema is planned only.
+/// A text is executed or rejected within small limits; an error is never an internal one. Its writes are
+/// rolled back, so that the next text finds the same graph. A schema statement is only planned.
 pub fn execute(database: &Database, text: &str) {
     let is_query =
         parse(text).is_ok_and(|statement| matches!(statement.body, StatementBody::Query(_)));
@@ -66,7 +67,7 @@ pub fn execute(database: &Database, text: &str) {
     }
 }
 
-/// Nodes and relationships of the database.
+/// Number of nodes and relationships in the database.
 pub fn size(database: &Database) -> (i64, i64) {
     let count = |text: &str| {
         let answer = database.query(text, ()).expect("counting works");

@@ -1,4 +1,4 @@
-//! Random values, records and names, the nasty ones first: what breaks codecs and comparisons comes up often.
+//! Random values, records and names with a bias to edge cases that tend to break codecs and comparisons.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ const NAMES: [&str; 10] = [
     "__proto__",
 ];
 
-/// A value of any type that a property can hold, nested at most `depth` times. Never null at the top.
+/// A value of any type that a property can hold, nested at most `depth` times. Never null at the top level.
 pub fn property(random: &mut Random, depth: u32) -> Value {
     let kinds = if depth == 0 { 11 } else { 13 };
     match random.below(kinds) {
@@ -96,7 +96,7 @@ pub fn property(random: &mut Random, depth: u32) -> Value {
     }
 }
 
-/// Like [`property`], and null too, as elements of lists may be.
+/// Like [`property`], but possibly null, as elements of lists may be.
 fn nested(random: &mut Random, depth: u32) -> Value {
     if random.once_in(8) {
         Value::Null
@@ -121,7 +121,7 @@ pub fn document_key(random: &mut Random) -> Value {
     }
 }
 
-/// Bytes of 1 to `max` bytes, often with the values that codecs treat apart.
+/// Between 1 and `max` bytes, often with the values that codecs treat specially.
 pub fn bytes(random: &mut Random, max: u64) -> Vec<u8> {
     let byte = |random: &mut Random| {
         if random.once_in(2) {
@@ -133,7 +133,7 @@ pub fn bytes(random: &mut Random, max: u64) -> Vec<u8> {
     (0..=random.below(max)).map(|_| byte(random)).collect()
 }
 
-/// Any integer, edges often.
+/// Any integer, with a bias to edge cases.
 pub fn integer(random: &mut Random) -> i64 {
     match random.below(3) {
         0 => *random.pick(&INTEGERS),
@@ -142,7 +142,7 @@ pub fn integer(random: &mut Random) -> i64 {
     }
 }
 
-/// Any float, edges often.
+/// Any float, with a bias to edge cases.
 pub fn float(random: &mut Random) -> f64 {
     match random.below(3) {
         0 => *random.pick(&FLOATS),
@@ -151,7 +151,7 @@ pub fn float(random: &mut Random) -> f64 {
     }
 }
 
-/// Any text, edges often.
+/// Any string, with a bias to edge cases.
 pub fn string(random: &mut Random) -> String {
     if random.once_in(2) {
         return (*random.pick(&STRINGS)).to_owned();
@@ -217,7 +217,7 @@ fn point(random: &mut Random) -> Value {
     })
 }
 
-/// A list that is nested `depth` times around a number; built and dropped without recursion problems up to some thousands.
+/// A number in `depth` nested lists; can be built and dropped without stack overflow up to some thousands.
 pub fn deep_list(depth: usize) -> Value {
     (0..depth).fold(Value::Int(1), |inner, _| Value::List(Arc::new(vec![inner])))
 }

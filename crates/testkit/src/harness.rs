@@ -1,5 +1,5 @@
-//! A test program of named cases that run one after the other, may be skipped with a reason, and print what `cargo test`
-//! prints, so that tools read one format.
+//! A test harness for named cases that run sequentially, may be skipped with a reason, and print in the
+//! format of `cargo test`, so that tools parse one format.
 
 use std::{
     io::Write,
@@ -8,16 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a case that did not fail ended.
+/// Outcome of a case that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It ran and held.
+    /// It ran and passed.
     Passed,
-    /// It could not run here, and why.
+    /// It could not run here, with the reason.
     Skipped(String),
 }
 
-/// What a case returns: an error is a failure, and so is a panic.
+/// Result of a case: an error is a failure, and so is a panic.
 pub type Outcome = anyhow::Result<Verdict>;
 
 type Body = Box<dyn FnOnce() -> Outcome>;
@@ -29,7 +29,7 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// No case yet.
+    /// An empty program.
     pub fn new() -> Self {
         Self::default()
     }
@@ -39,8 +39,17 @@ impl Harness {
         self.cases.push((name.into(), Box::new(body)));
     }
 
-    /// Runs the cases that the command line chooses (words that their names contain; `--exact`, `--list` and `--skip WORD` as in
-    /// `cargo test`; other flags are accepted and mean nothing here).
+    /// Adds cases whose names begin with `module::`, so that `cargo xtask test` can run the module as one task.
+    pub fn module(&mut self, module: &str, add_cases: impl FnOnce(&mut Self)) {
+        let first = self.cases.len();
+        add_cases(self);
+        for (name, _) in &mut self.cases[first..] {
+            *name = format!("{module}::{name}");
+        }
+    }
+
+    /// Runs the cases selected on the command line (substrings of their names; `--exact`, `--list` and
+    /// `--skip WORD` as in `cargo test`; other flags are accepted and ignored).
     pub fn run(self) -> ExitCode {
         let choice = Choice::from_arguments(std::env::args().skip(1));
         if choice.list {
@@ -103,12 +112,12 @@ impl Harness {
     }
 }
 
-/// Whether to do less of what is random or repeated (`cargo xtask test --quick`).
+/// Whether to reduce randomised and repeated work (`cargo xtask test --quick`).
 pub fn is_quick() -> bool {
     std::env::var_os("ISOMER_TEST_QUICK").is_some_and(|value| value != "0" && !value.is_empty())
 }
 
-/// The seed of this run: `ISOMER_TEST_SEED`, or the same one every time.
+/// The seed of this run: `ISOMER_TEST_SEED`, or a fixed one.
 pub fn seed() -> u64 {
     std::env::var("ISOMER_TEST_SEED")
         .ok()
@@ -116,7 +125,7 @@ pub fn seed() -> u64 {
         .unwrap_or(1)
 }
 
-/// Times of a second and more are worth printing.
+/// Durations of one second and more are printed.
 fn seconds(time: Duration) -> String {
     if time >= Duration::from_secs(1) {
         format!(" ({:.1} s)", time.as_secs_f64())
@@ -167,6 +176,18 @@ mod tests {
 
     fn choice(words: &[&str]) -> Choice {
         Choice::from_arguments(words.iter().map(|word| word.to_string()))
+    }
+
+    #[test]
+    fn names_begin_with_their_module() {
+        let mut harness = Harness::new();
+        harness.case("first", || Ok(Verdict::Passed));
+        harness.module("files", |harness| {
+            harness.case("second", || Ok(Verdict::Passed));
+        });
+        harness.case("third", || Ok(Verdict::Passed));
+        let names: Vec<&str> = harness.cases.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["first", "files::second", "third"]);
     }
 
     #[test]

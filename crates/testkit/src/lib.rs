@@ -1,6 +1,7 @@
-//! What the tests share and nothing ships: a harness whose skips have reasons, and a checker of isolation.
+//! Shared test infrastructure, never shipped: a harness whose skips have reasons, a checker of isolation, and
+//! more.
 //!
-//! What it keeps true: a test that cannot run says so and why; nothing here is used outside of tests.
+//! Invariants: a test that cannot run reports that and why; nothing here is used outside of tests.
 
 pub mod binary;
 pub mod crash;

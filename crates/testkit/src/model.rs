@@ -1,6 +1,6 @@
-//! The database as plain maps: what it must answer, computed in the most naive way.
+//! A reference model of the database: plain maps with naive algorithms.
 //!
-//! Nodes and relationships carry a number of our own in the property `uid`, by which both sides know them.
+//! Nodes and relationships have a number in the property `uid`, by which both sides identify them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub struct Relationship {
     pub weight: i64,
 }
 
-/// A graph. Cloning it is how a transaction begins, dropping the clone how it is rolled back.
+/// A graph. Cloning it begins a transaction, dropping the clone rolls it back.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     /// Nodes by `uid`.
@@ -96,7 +96,8 @@ impl Model {
         self.relationships.values().filter(counts).count() as u64
     }
 
-    /// `uid`s of nodes at the end of a path of exactly two relationships out of `node`, none used twice; with repetitions.
+    /// `uid`s of nodes at the ends of paths of exactly two different relationships out of `node`; with
+    /// repetitions.
     pub fn two_steps(&self, node: u64) -> Vec<u64> {
         let out = |from: u64| {
             self.relationships
@@ -141,7 +142,7 @@ impl Model {
         unreachable!("a graph has fewer nodes than numbers")
     }
 
-    /// Takes a node out, with its relationships.
+    /// Removes a node with its relationships.
     pub fn detach_delete(&mut self, node: u64) {
         self.nodes.remove(&node);
         self.relationships

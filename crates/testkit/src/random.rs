@@ -1,4 +1,4 @@
-//! A small generator of numbers that repeats from its seed on every machine.
+//! A small pseudo-random generator that is reproducible from its seed on every machine.
 
 /// xorshift64* (Vigna, 2016), started through one step of splitmix64 so that neighbouring seeds differ.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Random {
         &choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// Whether something happens that happens once in `times`.
+    /// True once in `times` on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -1,18 +1,19 @@
-//! An engine whose transactions are never refused: the proof that the isolation checker would notice.
+//! An engine whose transactions never conflict: it proves that the isolation checker detects missing
+//! validation.
 
 use std::{path::Path, sync::Arc};
 
 use isomer_storage::{
-    Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page,
-    PageLimit, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry, Transaction,
-    ValueVisitor, Version,
+    Capabilities, CommitHook, Durability, Engine, EngineSavepoint, EngineTransaction, Granule,
+    GuardMode, KeyRange, Order, Page, PageLimit, Read, Snapshot, Statistics, StorageError,
+    StreamEntry, ValueVisitor, Version,
 };
 
-/// Hands everything on to another engine, except guards: it forgets them.
+/// Forwards everything to another engine, except guards, which it drops.
 pub struct Unchecked(Arc<dyn Engine>);
 
 impl Unchecked {
-    /// Switches the validation of `engine` off.
+    /// Disables the validation of `engine`.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         Self(engine)
     }
@@ -31,7 +32,7 @@ impl Engine for Unchecked {
         self.0.snapshot()
     }
 
-    fn begin(&self) -> Result<Box<dyn Transaction>, StorageError> {
+    fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError> {
         Ok(Box::new(Guardless(self.0.begin()?)))
     }
 
@@ -82,7 +83,7 @@ impl Engine for Unchecked {
     }
 }
 
-struct Guardless(Box<dyn Transaction>);
+struct Guardless(Box<dyn EngineTransaction>);
 
 impl Read for Guardless {
     fn version(&self) -> Version {
@@ -108,7 +109,7 @@ impl Read for Guardless {
     }
 }
 
-impl Transaction for Guardless {
+impl EngineTransaction for Guardless {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
         self.0.put(key, value)
     }
@@ -127,15 +128,15 @@ impl Transaction for Guardless {
         self.0.append_stream(bytes);
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn savepoint(&mut self) -> EngineSavepoint {
         self.0.savepoint()
     }
 
-    fn rollback_to(&mut self, savepoint: Savepoint) {
+    fn rollback_to(&mut self, savepoint: EngineSavepoint) {
         self.0.rollback_to(savepoint);
     }
 
-    fn release(&mut self, savepoint: Savepoint) {
+    fn release(&mut self, savepoint: EngineSavepoint) {
         self.0.release(savepoint);
     }
 

@@ -1,5 +1,5 @@
-//! The language, as scenarios: our own in `tests/language`, all of which hold, and openCypher's conformance suite where it is
-//! beside the checkout, of which no answer is wrong.
+//! The query language, as scenarios: the project's own in `tests/language`, all of which pass, and
+//! openCypher's conformance suite if it is available, without a wrong result.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
 use isomer_testkit::naive;
-use isomer_testkit::naive::subject::Way;
+use isomer_testkit::naive::subject::Mode;
 use isomer_testkit::tck::notation::Noted;
 use isomer_testkit::tck::report::{Deviations, Report};
 use isomer_testkit::tck::scenario::load_folder;
 use isomer_testkit::tck::suite::{run_all, run_in};
 use isomer_testkit::tck::{DEVIATIONS, graphs_folder, mutate, suite_folder};
 
-/// The share of the conformance suite that is promised.
+/// The promised share of the conformance suite.
 const PASSED_PERCENT: f64 = 99.0;
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     harness.case("the_conformance_suite_has_no_wrong_answer", || {
         let Some(folder) = suite_folder() else {
             return Ok(Verdict::Skipped(
-                "the conformance suite is not beside the checkout: set ISOMER_SHARED".into(),
+                "the conformance suite is missing: set ISOMER_SHARED".into(),
             ));
         };
         let report = report(&folder.join("features"))?;
@@ -44,9 +44,9 @@ fn main() -> ExitCode {
         );
         Ok(Verdict::Passed)
     });
-    for way in [Way::NoRules, Way::Barriers, Way::Views, Way::Plain] {
+    for mode in [Mode::NoRules, Mode::Barriers, Mode::Views, Mode::Plain] {
         harness.case(
-            format!("scenarios_hold_{way:?}").to_lowercase(),
+            format!("scenarios_hold_{mode:?}").to_lowercase(),
             move || {
                 let mut scenarios = load_folder(&own_folder())?;
                 if let Some(folder) = suite_folder().filter(|_| !is_quick()) {
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
                 }
                 let graphs =
                     suite_folder().and_then(|folder| graphs_folder(&folder.join("features")));
-                let outcomes = run_in(scenarios, graphs.as_deref(), Some(way))?;
+                let outcomes = run_in(scenarios, graphs.as_deref(), Some(mode))?;
                 let report = Report::new(outcomes, &Deviations::parse(DEVIATIONS));
                 let tally = report.tally();
                 println!("{tally}");
@@ -131,10 +131,11 @@ fn report(folder: &Path) -> Result<Report> {
     Ok(Report::new(outcomes, &Deviations::parse(DEVIATIONS)))
 }
 
-/// Runs the statements of the document in order, on one database, and compares the rows and errors that it shows.
+/// Runs the statements of the document in order, on one database, and compares the rows and errors that it
+/// shows.
 ///
-/// A line `// a | b` under a statement is a row of its result, in order; `// error: Name` says that it fails, with that
-/// detail of the language or that kind. Files are blocks of `csv` with their name.
+/// A line `// a | b` below a statement is a row of its result, in order; `// error: Name` means that it fails
+/// with that detail or error kind. Files are blocks of `csv` with their name.
 fn run_document() -> Result<usize> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language.md");
     let text = std::fs::read_to_string(&path)?;
@@ -173,7 +174,7 @@ fn run_document() -> Result<usize> {
             let known = text.contains(&format!("`{name}(")) || text.contains(&format!("`{name}`"));
             ensure!(
                 known || clock.iter().any(|end| name.ends_with(end)),
-                "the document does not tell of {name}"
+                "the document does not mention {name}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Random whole queries: the database in all its ways, and an interpreter that shares nothing with it, agree.
+//! Random whole queries: the database in all its modes and an independent interpreter agree.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
+use isomer_testkit::naive::constraints;
 use isomer_testkit::naive::differential::{Bounds, compare};
+use isomer_testkit::naive::nested;
 use isomer_testkit::naive::scenarios;
 use isomer_testkit::tck::suite_folder;
 
@@ -42,8 +44,47 @@ fn main() -> ExitCode {
             tally.too_large
         );
         ensure!(tally.differences.is_empty(), "{}", tally.differences.join("\n\n"));
-        ensure!(tally.agreed > tally.tried / 2, "few queries tell anything: {tally:?}");
+        ensure!(tally.agreed > tally.tried / 2, "too few queries agreed: {tally:?}");
         ensure!(tally.undecided < tally.tried / 50, "many queries are undecided: {tally:?}");
+        Ok(Verdict::Passed)
+    });
+    harness.case("constraints_hold_for_statements", || {
+        let count =
+            number("ISOMER_TEST_STATEMENTS").unwrap_or(if is_quick() { 1_500 } else { 15_000 });
+        println!("seed {}", seed());
+        let tally = constraints::compare(count as usize, seed())?;
+        println!("{tally:?}");
+        ensure!(
+            tally.accepted > tally.tried / 10,
+            "few statements are accepted: {tally:?}"
+        );
+        ensure!(
+            tally.refused > tally.tried / 20,
+            "few statements are refused: {tally:?}"
+        );
+        ensure!(
+            tally.mended > tally.tried / 100,
+            "few statements mend what they broke: {tally:?}"
+        );
+        Ok(Verdict::Passed)
+    });
+    harness.case("paths_over_other_shapes_are_null", || {
+        let count = number("ISOMER_TEST_PATHS").unwrap_or(if is_quick() { 3_000 } else { 20_000 });
+        println!("seed {}", seed());
+        let tally = nested::compare(count as usize, seed())?;
+        println!("{tally:?}");
+        ensure!(
+            tally.agreed > tally.tried / 2,
+            "few queries tell anything: {tally:?}"
+        );
+        ensure!(
+            tally.with_rows > tally.tried / 3,
+            "few queries have rows: {tally:?}"
+        );
+        ensure!(
+            tally.errors < tally.tried / 10,
+            "many queries are in error: {tally:?}"
+        );
         Ok(Verdict::Passed)
     });
     harness.case(

@@ -1,5 +1,5 @@
-//! The parser on every query of the conformance suite: those that are right are parsed, and errors that a parser can tell
-//! have the class that the suite demands.
+//! The parser on every query of the conformance suite: valid queries are parsed, and syntax errors that a
+//! parser can detect have the class that the suite demands.
 
 use std::process::ExitCode;
 
@@ -13,13 +13,13 @@ use isomer_testkit::tck::suite_folder;
 fn main() -> ExitCode {
     let mut harness = Harness::new();
     harness.case("queries_without_a_syntax_error_are_parsed", || {
-        with_suite(parses_what_is_right)
+        with_suite(parses_valid_queries)
     });
     harness.case("syntax_errors_have_their_class", || {
-        with_suite(classifies_what_is_wrong)
+        with_suite(classifies_invalid_queries)
     });
     harness.case("printed_queries_parse_to_the_same_tree", || {
-        with_suite(prints_what_it_parsed)
+        with_suite(prints_parsed_queries)
     });
     harness.case("lifting_literals_changes_nothing_else", || {
         with_suite(lifts_literals)
@@ -30,14 +30,14 @@ fn main() -> ExitCode {
 fn with_suite(check: impl FnOnce(&[Scenario]) -> Result<()>) -> Outcome {
     let Some(folder) = suite_folder() else {
         return Ok(Verdict::Skipped(
-            "the conformance suite is not beside the checkout: set ISOMER_SHARED".into(),
+            "the conformance suite is missing: set ISOMER_SHARED".into(),
         ));
     };
     check(&load_folder(&folder.join("features"))?)?;
     Ok(Verdict::Passed)
 }
 
-/// The queries of a scenario and the class of syntax error that the last of them must meet.
+/// The queries of a scenario and the class of syntax error that the last of them must raise.
 fn queries(scenario: &Scenario) -> (Vec<&str>, Option<&str>) {
     let expected = scenario.steps.iter().find_map(|step| {
         step.text
@@ -53,7 +53,7 @@ fn queries(scenario: &Scenario) -> (Vec<&str>, Option<&str>) {
     )
 }
 
-fn parses_what_is_right(scenarios: &[Scenario]) -> Result<()> {
+fn parses_valid_queries(scenarios: &[Scenario]) -> Result<()> {
     let mut count = 0;
     for scenario in scenarios {
         let (queries, expected) = queries(scenario);
@@ -69,7 +69,7 @@ fn parses_what_is_right(scenarios: &[Scenario]) -> Result<()> {
     Ok(())
 }
 
-fn classifies_what_is_wrong(scenarios: &[Scenario]) -> Result<()> {
+fn classifies_invalid_queries(scenarios: &[Scenario]) -> Result<()> {
     let mut count = 0;
     for scenario in scenarios {
         let (queries, Some(expected)) = queries(scenario) else {
@@ -95,11 +95,11 @@ fn classifies_what_is_wrong(scenarios: &[Scenario]) -> Result<()> {
             ),
         }
     }
-    println!("{count} syntax errors were told by the parser");
+    println!("{count} syntax errors were reported by the parser");
     Ok(())
 }
 
-fn prints_what_it_parsed(scenarios: &[Scenario]) -> Result<()> {
+fn prints_parsed_queries(scenarios: &[Scenario]) -> Result<()> {
     let mut count = 0;
     for query in scenarios.iter().flat_map(|scenario| queries(scenario).0) {
         let Ok(tree) = parse(query) else { continue };

@@ -1,4 +1,5 @@
-//! What a codec costs: `cargo bench -p isomer-value` prints one JSON object a line, nanoseconds per operation.
+//! Codec micro-benchmarks: `cargo bench -p isomer-value` prints one JSON object per line, in nanoseconds per
+//! operation.
 
 use std::{hint::black_box, time::Instant};
 
@@ -10,7 +11,7 @@ use isomer_value::{
 
 const ROUNDS: u32 = 100;
 
-/// Prints the best of many short rounds: what the work costs where nothing else takes the processor.
+/// Prints the best of many short rounds: the cost without interference from other processes.
 fn measure(case: &str, count: u32, mut work: impl FnMut()) {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {

@@ -1,8 +1,8 @@
-//! Reading stored bytes that may be damaged, and the variable-length integers that records use.
+//! A reader for stored bytes that may be damaged, and the variable-length integers that records use.
 
 use crate::ValueError;
 
-/// A position in stored bytes. Every read checks its bounds and errors at damage.
+/// A cursor over stored bytes. Every read checks its bounds and reports damage as an error.
 #[derive(Clone)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// Whether nothing is left.
+    /// Whether all bytes were read.
     #[inline]
     pub fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.at
     }
 
-    /// The error that the bytes here are not what the format allows.
+    /// The error for bytes at this position that the format does not allow.
     #[cold]
     pub fn corrupt(&self, reason: &'static str) -> ValueError {
         ValueError::Corrupt {
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Puts the byte back that was read last.
+    /// Puts back the byte that was read last.
     pub fn back(&mut self) {
         self.at -= 1;
     }
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// The bytes before the next byte below 2, and that byte; what key strings are made of.
+    /// The bytes up to the next byte below 2, and that byte; key strings are encoded this way.
     pub fn until_low(&mut self) -> Result<(&'a [u8], u8), ValueError> {
         let rest = &self.bytes[self.at..];
         let len = rest
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         Ok((&rest[..len], rest[len]))
     }
 
-    /// An unsigned LEB128 integer: 7 bits a byte, lowest first, the top bit set on all but the last.
+    /// An unsigned LEB128 integer: 7 bits per byte, lowest first, the top bit set on all but the last byte.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, ValueError> {
         let first = self.u8()?;
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.varint()?).map_err(|_| self.corrupt("an integer is longer than 32 bits"))
     }
 
-    /// A length of something that lies ahead: never more than there are bytes left.
+    /// A length of data that follows: never more than the bytes left.
     #[inline]
     pub fn length(&mut self) -> Result<usize, ValueError> {
         usize::try_from(self.varint()?)

@@ -4,45 +4,45 @@ use std::sync::Arc;
 
 use crate::{Map, NodeId, RelId, TypeId};
 
-/// A node. Two are equal, and sort, by their ids alone.
+/// A node. Equality and order use the id alone.
 ///
 /// Inside a query only the id is known; `content` is read when the value leaves the query in a result.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The node's id in its database.
     pub id: NodeId,
-    /// Labels and properties, where they were read.
+    /// Labels and properties, if they were read.
     pub content: Option<Arc<NodeContent>>,
 }
 
 /// Names of labels, sorted; nodes of the same labels share them.
 pub type Labels = Arc<[Arc<str>]>;
 
-/// What a node carries.
+/// The content of a node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeContent {
     /// Its labels.
     pub labels: Labels,
-    /// Properties; `_key` among them where the node has one.
+    /// Properties; includes `_key` if the node has one.
     pub properties: Map,
 }
 
-/// A relationship. Two are equal, and sort, by their ids alone.
+/// A relationship. Equality and order use the id alone.
 #[derive(Clone, Debug)]
 pub struct Relationship {
     /// The relationship's id in its database.
     pub id: RelId,
     /// The number of its type in the catalog.
     pub type_id: TypeId,
-    /// Where it starts.
+    /// The source node.
     pub source: NodeId,
-    /// Where it ends.
+    /// The target node.
     pub target: NodeId,
-    /// Type name and properties, where they were read.
+    /// Type name and properties, if they were read.
     pub content: Option<Arc<RelationshipContent>>,
 }
 
-/// What a relationship carries.
+/// The content of a relationship.
 #[derive(Clone, Debug, Default)]
 pub struct RelationshipContent {
     /// The name of its type.
@@ -52,14 +52,14 @@ pub struct RelationshipContent {
 }
 
 impl Node {
-    /// A node of which only the id is known.
+    /// A node with its id only.
     pub fn new(id: NodeId) -> Self {
         Self { id, content: None }
     }
 }
 
 impl Relationship {
-    /// A relationship of which the content is not read.
+    /// A relationship without its content.
     pub fn new(id: RelId, type_id: TypeId, source: NodeId, target: NodeId) -> Self {
         Self {
             id,

@@ -1,7 +1,8 @@
-//! The language's two equalities and its comparison.
+//! The language's two equalities and its comparison operators.
 //!
-//! - [`equal`] and [`compare`] are three-valued: what touches null is unknown.
-//! - [`equivalent`] is what `DISTINCT`, grouping and unique keys use: two-valued, null equals null and NaN equals NaN.
+//! - [`equal`] and [`compare`] are three-valued: an operand that contains null may make the result unknown.
+//! - [`equivalent`] is the relation of `DISTINCT`, grouping and unique keys: two-valued, null equals null and
+//!   NaN equals NaN.
 
 use std::{
     cmp::Ordering,
@@ -48,14 +49,14 @@ fn all_equal<'a>(pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Option<
     answer
 }
 
-/// How two values stand to one another under `<`, `<=`, `>` and `>=`.
+/// Result of comparing two values for `<`, `<=`, `>` and `>=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// Both are known and comparable.
+    /// Both values are known and comparable.
     Ordered(Ordering),
-    /// One is NaN: every comparison is false.
+    /// One value is NaN: every comparison is false.
     Never,
-    /// One is null, or the types do not compare: every comparison is null.
+    /// One value is null, or the types are not comparable: every comparison is null.
     Unknown,
 }
 
@@ -89,8 +90,9 @@ impl Comparison {
     }
 }
 
-/// Compares for `<` and its kin. Comparable are numbers, strings, booleans, bytes and temporal instants with their own
-/// kind, and lists item by item. Maps, nodes, relationships, paths, points and durations have no `<`.
+/// Compares for `<`, `<=`, `>` and `>=`. Numbers, strings, booleans, bytes and temporal instants compare with
+/// their own kind, and lists item by item. Maps, nodes, relationships, paths, points and durations are not
+/// comparable.
 pub fn compare(a: &Value, b: &Value) -> Comparison {
     match (a, b) {
         (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
@@ -116,7 +118,7 @@ pub fn compare(a: &Value, b: &Value) -> Comparison {
     }
 }
 
-/// The first pair that is not surely equal decides; after a common prefix the shorter list is less.
+/// The first pair that is not certainly equal decides; after a common prefix the shorter list is less.
 fn compare_items(a: &[Value], b: &[Value]) -> Comparison {
     a.iter()
         .zip(b)
@@ -126,7 +128,8 @@ fn compare_items(a: &[Value], b: &[Value]) -> Comparison {
         })
 }
 
-/// Whether the two are one group: equal, or both null, or both NaN, at every depth. `1` and `1.0` are one group.
+/// Whether both values belong to one group: equal, or both null, or both NaN, at every depth. `1` and `1.0`
+/// are one group.
 pub fn equivalent(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::String(a), Value::String(b)) => a == b,
@@ -134,7 +137,7 @@ pub fn equivalent(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Feeds `value` to `state` such that equivalent values feed the same.
+/// Hashes `value` such that equivalent values have equal hashes.
 pub fn hash<H: Hasher>(value: &Value, state: &mut H) {
     match value {
         Value::Float(float) => {

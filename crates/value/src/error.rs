@@ -1,31 +1,31 @@
-//! What can go wrong with values.
+//! Errors of this crate.
 
 use thiserror::Error;
 
-/// An error of this crate, split by what went wrong.
+/// An error of this crate, classified by its cause.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ValueError {
     /// An operand or argument has the wrong type.
     #[error("{operation} takes {expected}, not {found}")]
     Type {
-        /// What was to be done.
+        /// The operation.
         operation: String,
-        /// The types it takes.
+        /// The accepted types.
         expected: &'static str,
-        /// The type it got.
+        /// The actual type.
         found: &'static str,
     },
     /// A number left the range of its type.
     #[error("{what} is out of range: {value} is not within {range}")]
     OutOfRange {
-        /// What the number is.
+        /// The quantity.
         what: String,
         /// The number.
         value: String,
-        /// The range that holds.
+        /// The valid range.
         range: String,
     },
-    /// An integer or duration computation left 64 bits.
+    /// The result of an integer or duration computation does not fit into 64 bits.
     #[error("the result of {operation} does not fit into 64 bits: use floats or smaller numbers")]
     Overflow {
         /// The computation.
@@ -34,38 +34,38 @@ pub enum ValueError {
     /// A division by zero.
     #[error("division by zero")]
     DivisionByZero,
-    /// A text does not spell the value wanted.
+    /// A string could not be parsed as a value of the requested type.
     #[error("`{text}` is not a {what}: {reason}")]
     Syntax {
-        /// The value wanted.
+        /// The requested type.
         what: &'static str,
         /// The text, shortened if long.
         text: String,
-        /// What is wrong, and what is expected.
+        /// The cause, and the expected syntax.
         reason: String,
     },
-    /// The fields of a map do not make the value wanted.
+    /// The fields of a map do not define a value of the requested type.
     #[error("cannot make a {what}: {reason}")]
     Fields {
-        /// The value wanted.
+        /// The requested type.
         what: &'static str,
-        /// What is missing, unknown or in excess.
+        /// The missing, unknown or superfluous fields.
         reason: String,
     },
-    /// A time zone is not in the database of zones.
+    /// The time zone database does not contain this zone.
     #[error(
         "time zone `{name}` is unknown: give an IANA name such as Europe/Rome or an offset such as +01:00"
     )]
     UnknownZone {
-        /// The name given.
+        /// The given name.
         name: String,
     },
-    /// A value has no such field.
+    /// The value has no such field.
     #[error("a {type_name} has no field `{field}`")]
     NoField {
         /// The value's type.
         type_name: &'static str,
-        /// The field asked for.
+        /// The requested field.
         field: String,
     },
     /// A value of this type can be neither a key nor a property.
@@ -74,40 +74,48 @@ pub enum ValueError {
         /// The value's type.
         type_name: &'static str,
     },
-    /// Lists and maps are nested too deep.
+    /// Lists and maps are nested too deeply.
     #[error("the value is nested deeper than {max} levels: flatten it or store its parts as nodes")]
     TooDeep {
         /// The limit.
         max: usize,
     },
-    /// Something is larger than its format allows.
+    /// Something exceeds the size limit of its format.
     #[error("{what} is {size} bytes, the limit is {max}")]
     TooLarge {
-        /// What is too large.
+        /// The object.
         what: &'static str,
         /// Its size.
         size: usize,
         /// The limit.
         max: usize,
     },
-    /// Stored bytes are not what the format allows.
+    /// Stored bytes violate their format.
     #[error("stored {what} is damaged at byte {at}: {reason}")]
     Corrupt {
         /// The format.
         what: &'static str,
-        /// Where.
+        /// The byte offset.
         at: usize,
-        /// What is wrong.
+        /// The cause.
         reason: &'static str,
     },
-    /// A JSON text is malformed, or says something that cannot be kept exactly.
+    /// A part of a changed value has another type than the stored one.
+    #[error("{}{reason}", if path.is_empty() { "the value ".into() } else { format!("`{path}` ") })]
+    OtherType {
+        /// Its path in the value: names and list indexes; empty for the whole.
+        path: String,
+        /// The stored type, and the given value.
+        reason: String,
+    },
+    /// Malformed JSON, or JSON that cannot be represented exactly.
     #[error("JSON, line {line}, column {column}: {reason}")]
     Json {
         /// Line, from 1.
         line: usize,
         /// Column in characters, from 1.
         column: usize,
-        /// What is wrong, and what is expected.
+        /// The cause, and the expected syntax.
         reason: String,
     },
 }

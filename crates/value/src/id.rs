@@ -1,4 +1,4 @@
-//! Ids of one database. They never leave it: the outside world and replicas use keys.
+//! Ids of one database. They are internal to the database: clients and replicas use keys.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -15,11 +15,11 @@ macro_rules! id {
 }
 
 id! {
-    /// A node: dense, allocated in extents per first label, never reused.
+    /// A node id: dense, allocated in extents per first label, never reused.
     NodeId(u64)
 }
 id! {
-    /// A relationship: dense, allocated in extents per type, never reused.
+    /// A relationship id: dense, allocated in extents per type, never reused.
     RelId(u64)
 }
 id! {

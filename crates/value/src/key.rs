@@ -1,8 +1,8 @@
 //! The order-preserving key codec: byte order of encoded values is [`cmp_order`](crate::order::cmp_order).
 //!
 //! Each encoded value is self-delimiting, so that composite keys are concatenations and any bytes may follow.
-//! Equivalent values have equal bytes: `1` and `1.0`, the two zeros, every NaN. Decoding gives one representative,
-//! the integer where there is one; whoever needs the number's type reads the record.
+//! Equivalent values have equal bytes: `1` and `1.0`, the two zeros, every NaN. Decoding yields one
+//! representative, the integer if there is one; a caller that needs the number's type reads the record.
 //!
 //! Layout, a tag byte and then:
 //!
@@ -24,10 +24,11 @@
 //! f0 null
 //! ```
 //!
-//! All integers are big-endian, signed ones with the top bit flipped. An *ordered double* is its bits with the top bit
-//! flipped if it was clear, all bits flipped if it was set. An integer is written as the largest double that is not above it, and
-//! what the double lacks in the 2 more bytes, so that integers and floats interleave exactly.
-//! No value starts with a byte below 08 or above f0: those are free for end marks and the bounds of ranges.
+//! All integers are big-endian, signed ones with the top bit flipped. An *ordered double* has its top bit
+//! flipped if that was clear, and all bits flipped if it was set. An integer is written as the largest double
+//! that is not above it, with the difference in the 2 extra bytes, so that integers and floats interleave
+//! exactly. No value starts with a byte below 08 or above f0: those bytes are free for terminators and range
+//! bounds.
 
 use std::sync::Arc;
 
@@ -66,17 +67,17 @@ const NULL: u8 = 0xf0;
 /// The encoded key of one value.
 ///
 /// # Errors
-/// As [`encode_into`].
+/// Like [`encode_into`].
 pub fn encode(value: &Value) -> Result<Vec<u8>, ValueError> {
     let mut out = Vec::with_capacity(16);
     encode_into(value, &mut out)?;
     Ok(out)
 }
 
-/// The encoded key of several values, one after the other.
+/// The encoded keys of several values, concatenated.
 ///
 /// # Errors
-/// As [`encode_into`].
+/// Like [`encode_into`].
 pub fn encode_all<'a>(values: impl IntoIterator<Item = &'a Value>) -> Result<Vec<u8>, ValueError> {
     let mut out = Vec::with_capacity(32);
     for value in values {
@@ -85,7 +86,7 @@ pub fn encode_all<'a>(values: impl IntoIterator<Item = &'a Value>) -> Result<Vec
     Ok(out)
 }
 
-/// Appends the encoded key of `value`. On an error `out` is as before.
+/// Appends the encoded key of `value`. On an error `out` is unchanged.
 ///
 /// # Errors
 /// `NotStorable` for nodes, relationships and paths, `TooDeep` for nesting over [`MAX_NESTING`].
@@ -244,10 +245,10 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ValueError> {
     }
 }
 
-/// The first value of `bytes` and the number of bytes it takes.
+/// The first value of `bytes` and its encoded length.
 ///
 /// # Errors
-/// `Corrupt` if no value as [`encode`] writes it stands there.
+/// `Corrupt` if `bytes` does not start with a value as [`encode`] writes it.
 pub fn decode_prefix(bytes: &[u8]) -> Result<(Value, usize), ValueError> {
     let mut reader = Reader::new(bytes, "key");
     let value = take(&mut reader, MAX_NESTING)?;
@@ -257,7 +258,7 @@ pub fn decode_prefix(bytes: &[u8]) -> Result<(Value, usize), ValueError> {
 /// All the values of a composite key.
 ///
 /// # Errors
-/// As [`decode`].
+/// Like [`decode`].
 pub fn decode_all(bytes: &[u8]) -> Result<Vec<Value>, ValueError> {
     let mut reader = Reader::new(bytes, "key");
     let mut values = Vec::new();
@@ -439,7 +440,7 @@ fn take_point(reader: &mut Reader<'_>) -> Result<Value, ValueError> {
 mod tests {
     use super::*;
 
-    /// The format on disk: a change here is a change of format.
+    /// Pins the format on disk: a change of this table is a change of format.
     #[test]
     fn keys_are_written_as_documented() {
         let hex = |value: Value| {

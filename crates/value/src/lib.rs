@@ -1,9 +1,11 @@
 //! Values, their order and equality, ids, and the codecs that turn them into keys, records and JSON.
 //!
-//! Everything above speaks in [`Value`]s. What this crate keeps true: one total order over all values
-//! (openCypher's orderability), one three-valued equality, and encoded keys whose byte order is that order.
+//! All crates above use [`Value`]s. Invariants: one total order over all values (openCypher's orderability),
+//! one three-valued equality, and encoded keys whose byte order is that order.
 
 mod bytes;
+mod direction;
+mod element_id;
 mod entity;
 pub mod equality;
 mod error;
@@ -23,6 +25,8 @@ mod value;
 
 pub use jiff;
 
+pub use direction::Direction;
+pub use element_id::{DatabaseId, Element, ElementId};
 pub use entity::{Labels, Node, NodeContent, Path, Relationship, RelationshipContent};
 pub use equality::GroupKey;
 pub use error::ValueError;
@@ -30,6 +34,6 @@ pub use id::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};
 pub use map::Map;
 pub use names::{Interner, NameTable, Names};
 pub use point::{Crs, Point};
-pub use temporal::{Duration, ZonedTime};
+pub use temporal::{Duration, ZonedDateTime, ZonedTime};
 pub use uuid::{new_uuid_v7, uuid_v7_of};
 pub use value::Value;

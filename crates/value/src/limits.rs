@@ -1,7 +1,7 @@
-//! The limits that every codec and parser of values shares.
+//! The limits that all codecs and parsers of values share.
 
-/// How deep lists and maps may be nested in one value: a scalar has depth 0, `[]` 1, `[[]]` 2.
+/// Maximum nesting of lists and maps in one value: a scalar has depth 0, `[]` 1, `[[]]` 2.
 pub const MAX_NESTING: usize = 128;
 
-/// Longest encoded key in bytes, composite keys counted as a whole by whoever joins them.
+/// Maximum length of an encoded key in bytes; for a composite key the caller checks the total.
 pub const MAX_KEY_BYTES: usize = 32 * 1024;

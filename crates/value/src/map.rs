@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::{Value, record::Sealed};
 
 /// A name with its value.
-pub(crate) type Entry = (Arc<str>, Value);
+pub(crate) type NamedValue = (Arc<str>, Value);
 
 /// A map from names to values: entries sorted by name, each name once.
 ///
-/// `get` is a binary search; building from `n` unsorted entries is O(n log n), the last of equal names wins. The properties
-/// of a record that was read as a whole are decoded when the map is first looked into (see
+/// `get` is a binary search; building from `n` unsorted entries is O(n log n), and the last of duplicate
+/// names wins. The properties of a record that was read as a whole are decoded on the first access (see
 /// [`RecordSealer`](crate::record::RecordSealer)).
 #[derive(Clone)]
 pub struct Map {
@@ -19,7 +19,7 @@ pub struct Map {
 
 #[derive(Clone)]
 enum Entries {
-    Plain(Vec<Entry>),
+    Plain(Vec<NamedValue>),
     Sealed(Sealed),
 }
 
@@ -35,7 +35,7 @@ impl Map {
         position(entries, name).ok().map(|at| &entries[at].1)
     }
 
-    /// The value under `name`, to be changed in place.
+    /// The value under `name`, mutable.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         let entries = self.plain();
         let at = position(entries, name).ok()?;
@@ -47,7 +47,7 @@ impl Map {
         position(self.entries(), name).is_ok()
     }
 
-    /// Puts `value` under `name` and returns what was there.
+    /// Inserts `value` under `name` and returns the previous value.
     pub fn insert(&mut self, name: impl Into<Arc<str>>, value: Value) -> Option<Value> {
         let name = name.into();
         let entries = self.plain();
@@ -60,7 +60,7 @@ impl Map {
         }
     }
 
-    /// Takes `name` out.
+    /// Removes `name`.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let entries = self.plain();
         let at = position(entries, name).ok()?;
@@ -95,25 +95,25 @@ impl Map {
         self.entries().iter().map(|(_, value)| value)
     }
 
-    /// A map of entries that are already sorted by name, each name once.
+    /// A map of entries that are already sorted by name, without duplicates.
     pub fn from_sorted(entries: Vec<(Arc<str>, Value)>) -> Self {
         debug_assert!(
             entries.windows(2).all(|pair| pair[0].0 < pair[1].0),
-            "entries must come sorted, names once"
+            "entries must be sorted by name, without duplicates"
         );
         Self {
             entries: Entries::Plain(entries),
         }
     }
 
-    /// Properties that are in their record's bytes.
+    /// Properties that are still encoded in their record's bytes.
     pub(crate) fn sealed(sealed: Sealed) -> Self {
         Self {
             entries: Entries::Sealed(sealed),
         }
     }
 
-    /// Bytes that the map holds while its entries are not decoded yet; nothing where they are.
+    /// Bytes that the map holds while its entries are not decoded; 0 afterwards.
     pub fn unopened_bytes(&self) -> Option<usize> {
         match &self.entries {
             Entries::Plain(_) => None,
@@ -122,35 +122,35 @@ impl Map {
     }
 
     #[inline]
-    fn entries(&self) -> &[Entry] {
+    fn entries(&self) -> &[NamedValue] {
         match &self.entries {
             Entries::Plain(entries) => entries,
             Entries::Sealed(sealed) => sealed.entries(),
         }
     }
 
-    pub(crate) fn into_entries(self) -> Vec<Entry> {
+    pub(crate) fn into_entries(self) -> Vec<NamedValue> {
         match self.entries {
             Entries::Plain(entries) => entries,
             Entries::Sealed(sealed) => sealed.into_entries(),
         }
     }
 
-    /// The entries, to be changed.
-    fn plain(&mut self) -> &mut Vec<Entry> {
+    /// The entries, mutable.
+    fn plain(&mut self) -> &mut Vec<NamedValue> {
         if let Entries::Sealed(_) = &self.entries {
             let sealed = std::mem::take(self);
             self.entries = Entries::Plain(sealed.into_entries());
         }
         match &mut self.entries {
             Entries::Plain(entries) => entries,
-            Entries::Sealed(_) => unreachable!("it was opened above"),
+            Entries::Sealed(_) => unreachable!("the map was decoded above"),
         }
     }
 }
 
 #[inline]
-fn position(entries: &[Entry], name: &str) -> Result<usize, usize> {
+fn position(entries: &[NamedValue], name: &str) -> Result<usize, usize> {
     entries.binary_search_by(|(entry, _)| entry.as_ref().cmp(name))
 }
 
@@ -185,7 +185,7 @@ impl<N: Into<Arc<str>>> FromIterator<(N, Value)> for Map {
             .map(|(name, value)| (name.into(), value))
             .collect();
         entries.reverse();
-        entries.sort_by(|a, b| a.0.cmp(&b.0)); // stable: of equal names the last given now stands first
+        entries.sort_by(|a, b| a.0.cmp(&b.0)); // stable: of duplicate names the last given one now comes first
         entries.dedup_by(|later, first| later.0 == first.0);
         Self {
             entries: Entries::Plain(entries),

@@ -1,30 +1,30 @@
-//! Property names and their numbers, as the codecs ask for them.
+//! The mapping between property names and numbers, as the codecs need it.
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{PropId, ValueError};
 
-/// Knows the names of property numbers. The catalog of a database is one.
+/// Resolves property numbers to names. The catalog of a database implements it.
 pub trait Names {
     /// The name of this number.
     fn name(&self, prop: PropId) -> Option<Arc<str>>;
 
-    /// A number below which every number has a name, for whoever asks for many. Names are never taken back.
+    /// A number below which every number has a name, for bulk lookups. Names are never removed.
     fn named_below(&self) -> u32 {
         0
     }
 }
 
-/// Gives property names their numbers, new ones included.
+/// Resolves property names to numbers, and allocates new ones.
 pub trait Interner {
-    /// The number of this name; the same for the same name, for ever.
+    /// The number of this name; permanent.
     ///
     /// # Errors
-    /// Whatever keeps the catalog from taking another name.
+    /// Errors of the catalog if it cannot add a name.
     fn intern(&mut self, name: &str) -> Result<PropId, ValueError>;
 }
 
-/// Names in memory, numbered from 0 in the order of their arrival.
+/// An in-memory name table, numbered from 0 in order of insertion.
 #[derive(Clone, Debug, Default)]
 pub struct NameTable {
     names: Vec<Arc<str>>,
@@ -32,7 +32,7 @@ pub struct NameTable {
 }
 
 impl NameTable {
-    /// A table without names.
+    /// An empty table.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,7 +47,7 @@ impl NameTable {
         self.names.len()
     }
 
-    /// Whether there is no name.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -1,8 +1,9 @@
 //! The one total order over all values: openCypher's orderability.
 //!
-//! Types ascending: map, node, relationship, list, path, point, zoned date-time, local date-time, date, zoned time,
-//! local time, duration, bytes, string, boolean, number, NaN, null. `ORDER BY`, `min`, `max` and every index rest on
-//! it. Two values stand equal in it exactly where they are [equivalent](crate::equality::equivalent).
+//! Types ascending: map, node, relationship, list, path, point, zoned date-time, local date-time, date, zoned
+//! time, local time, duration, bytes, string, boolean, number, NaN, null. `ORDER BY`, `min`, `max` and every
+//! index rely on it. Two values are equal in it exactly if they are
+//! [equivalent](crate::equality::equivalent).
 
 use std::cmp::Ordering;
 
@@ -12,7 +13,7 @@ use crate::{
     temporal::parts::{duration_rank, zoned_parts, zoned_time_rank},
 };
 
-/// Compares any two values. Total, and consistent with equivalence: `Equal` means one group.
+/// Compares any two values. Total, and consistent with equivalence: `Equal` means the same group.
 ///
 /// Maps: fewer entries first, then their names, then their values. Lists and paths: item by item, a prefix first.
 /// Strings by code point. Numbers exactly: an integer is never rounded to compare it with a float. Durations by
@@ -42,7 +43,7 @@ pub fn cmp_order(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Where the value's type stands among the others.
+/// Rank of the value's type.
 pub(crate) fn type_rank(value: &Value) -> u8 {
     match value {
         Value::Map(_) => 0,
@@ -66,7 +67,7 @@ pub(crate) fn type_rank(value: &Value) -> u8 {
     }
 }
 
-/// What points are ordered by: system, then coordinates.
+/// The sort key of points: system, then coordinates.
 pub(crate) fn point_rank(point: &Point) -> (u8, u64, u64, u64) {
     (
         point.crs as u8,
@@ -97,7 +98,7 @@ fn cmp_maps(a: &Map, b: &Map) -> Ordering {
         })
 }
 
-/// Paths compare like the lists of their nodes and relationships in turn.
+/// Paths compare as alternating lists of their nodes and relationships.
 fn cmp_paths(a: &Path, b: &Path) -> Ordering {
     let node = |a: &Node, b: &Node| a.id.cmp(&b.id);
     let step = |a: &(&Relationship, &Node), b: &(&Relationship, &Node)| {
@@ -128,7 +129,7 @@ mod tests {
     use crate::{Duration, NodeId, RelId, TypeId, ZonedTime};
     use jiff::{civil, tz::Offset};
 
-    /// One value or more of every type, in ascending order.
+    /// One or more values of every type, in ascending order.
     fn ladder() -> Vec<Value> {
         let node = |id| Node::new(NodeId(id));
         let rel = |id| Relationship::new(RelId(id), TypeId(0), NodeId(1), NodeId(2));

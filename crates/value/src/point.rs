@@ -1,20 +1,20 @@
 //! Points of a plane, of space or of the earth.
 
-/// The system that a point's coordinates are told in.
+/// The coordinate reference system of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Crs {
-    /// Longitude and latitude in degrees on the WGS 84 ellipsoid.
+    /// WGS 84: longitude and latitude in degrees.
     Wgs84 = 0,
-    /// Longitude, latitude and height in metres.
+    /// WGS 84: longitude, latitude and height in metres.
     Wgs84Height = 1,
-    /// A plane.
+    /// Cartesian plane.
     Cartesian = 2,
-    /// Space.
+    /// Cartesian space.
     Cartesian3d = 3,
 }
 
 impl Crs {
-    /// The number by which the EPSG registry and other databases know the system.
+    /// The system's number in the EPSG registry, which other databases use too.
     pub fn srid(self) -> i64 {
         match self {
             Self::Wgs84 => 4326,
@@ -24,7 +24,7 @@ impl Crs {
         }
     }
 
-    /// The system of this number.
+    /// The system with this number.
     pub fn from_srid(srid: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|crs| crs.srid() == srid)
     }
@@ -39,7 +39,7 @@ impl Crs {
         }
     }
 
-    /// The system of this name, in any case.
+    /// The system with this name, ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -60,10 +60,11 @@ impl Crs {
     ];
 }
 
-/// A point. On the earth `x` is the longitude and `y` the latitude, in degrees; `z` is 0 where the system has none.
+/// A point. In WGS 84 systems `x` is the longitude and `y` the latitude, in degrees; `z` is 0 in
+/// two-dimensional systems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The system of the coordinates.
+    /// The coordinate reference system.
     pub crs: Crs,
     /// First coordinate, or longitude.
     pub x: f64,
@@ -71,4 +72,12 @@ pub struct Point {
     pub y: f64,
     /// Third coordinate, or height.
     pub z: f64,
+}
+
+impl Point {
+    /// Whether longitude and latitude are within their ranges; points of other systems always are.
+    pub fn is_in_range(&self) -> bool {
+        !matches!(self.crs, Crs::Wgs84 | Crs::Wgs84Height)
+            || ((-180.0..=180.0).contains(&self.x) && (-90.0..=90.0).contains(&self.y))
+    }
 }

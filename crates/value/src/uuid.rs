@@ -2,13 +2,13 @@
 
 use uuid::{Builder, Uuid};
 
-/// A new UUID of version 7 in lower case with dashes. They ascend with time, also within a millisecond of one process,
-/// so that records inserted one after the other lie beside one another.
+/// A new UUID of version 7 in lower case with dashes. UUIDs ascend with time, also within a millisecond of one process,
+/// so that consecutively inserted records are adjacent in key order.
 pub fn new_uuid_v7() -> String {
     Uuid::now_v7().hyphenated().to_string()
 }
 
-/// The UUID of version 7 of these milliseconds since 1970 and random bytes, for runs that must be repeatable.
+/// The UUID of version 7 for a time in milliseconds since 1970 and random bytes, for reproducible runs.
 pub fn uuid_v7_of(unix_ms: u64, random: [u8; 10]) -> String {
     Builder::from_unix_timestamp_millis(unix_ms, &random)
         .into_uuid()

@@ -1,20 +1,21 @@
-//! The value that everything above speaks in.
+//! The value type that all crates above use.
 
 use std::sync::Arc;
 
 use jiff::civil;
 
 use crate::order::point_rank;
-use crate::{Duration, Map, Node, Path, Point, Relationship, ZonedTime};
+use crate::{Duration, Map, Node, Path, Point, Relationship, ZonedDateTime, ZonedTime};
 
-/// One value of any type of the language. Cloning copies at most a pointer and its count; 24 bytes.
+/// A value of any type of the language. Cloning copies at most a pointer and increments a count; 24 bytes.
 ///
 /// `==` in Rust is *identity*: same type, same content, NaN identical to itself, `1` not identical to `1.0`.
 /// The language's own relations are [`equality::equal`](crate::equality::equal) (three-valued `=`),
-/// [`equality::equivalent`](crate::equality::equivalent) (grouping) and [`order::cmp_order`](crate::order::cmp_order) (sorting).
+/// [`equality::equivalent`](crate::equality::equivalent) (grouping) and
+/// [`order::cmp_order`](crate::order::cmp_order) (sorting).
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// Nothing known.
+    /// Null.
     #[default]
     Null,
     /// True or false.
@@ -45,11 +46,11 @@ pub enum Value {
     ZonedTime(ZonedTime),
     /// A day and a time without a zone.
     LocalDateTime(civil::DateTime),
-    /// An instant with the zone (or fixed offset) it is told in.
-    ZonedDateTime(Arc<jiff::Zoned>),
+    /// An instant with a time zone or a fixed offset.
+    ZonedDateTime(Arc<ZonedDateTime>),
     /// An amount of months, days, seconds and nanoseconds.
     Duration(Arc<Duration>),
-    /// A point of a plane, of space or of the earth.
+    /// A point.
     Point(Arc<Point>),
 }
 
@@ -83,12 +84,12 @@ impl Value {
         }
     }
 
-    /// Whether this is null.
+    /// Whether the value is null.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// Whether it has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
+    /// Whether lists and maps are nested in more than `levels` levels. Recursion is bounded by `levels`.
     pub fn nests_deeper(&self, levels: usize) -> bool {
         match self {
             Self::List(items) => {
@@ -99,12 +100,12 @@ impl Value {
         }
     }
 
-    /// Whether this is an integer or a float.
+    /// Whether the value is an integer or a float.
     pub fn is_number(&self) -> bool {
         matches!(self, Self::Int(_) | Self::Float(_))
     }
 
-    /// Whether this is a date, a time, a date-time or a duration.
+    /// Whether the value is a date, a time, a date-time or a duration.
     pub fn is_temporal(&self) -> bool {
         matches!(
             self,
@@ -117,7 +118,7 @@ impl Value {
         )
     }
 
-    /// The boolean, if this is one.
+    /// The boolean, if the value is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),
@@ -125,7 +126,7 @@ impl Value {
         }
     }
 
-    /// The integer, if this is one. A float never is, not even `1.0`.
+    /// The integer, if the value is one. A float never is, not even `1.0`.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(*value),
@@ -133,7 +134,7 @@ impl Value {
         }
     }
 
-    /// The float, if this is one. An integer never is: see [`Value::to_f64`].
+    /// The float, if the value is one. An integer never is: see [`Value::to_f64`].
     pub fn as_float(&self) -> Option<f64> {
         match self {
             Self::Float(value) => Some(*value),
@@ -141,7 +142,7 @@ impl Value {
         }
     }
 
-    /// The number as the nearest double, if this is an integer or a float.
+    /// The nearest double, if the value is an integer or a float.
     pub fn to_f64(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
@@ -150,7 +151,7 @@ impl Value {
         }
     }
 
-    /// The text, if this is a string.
+    /// The string, if the value is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(value) => Some(value),
@@ -158,7 +159,7 @@ impl Value {
         }
     }
 
-    /// The bytes, if this is a byte string.
+    /// The bytes, if the value is a byte string.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(value) => Some(value),
@@ -166,7 +167,7 @@ impl Value {
         }
     }
 
-    /// The items, if this is a list.
+    /// The items, if the value is a list.
     pub fn as_list(&self) -> Option<&[Value]> {
         match self {
             Self::List(value) => Some(value),
@@ -174,7 +175,7 @@ impl Value {
         }
     }
 
-    /// The map, if this is one (not the properties of a node).
+    /// The map, if the value is one (not the properties of a node).
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Self::Map(value) => Some(value),
@@ -182,7 +183,7 @@ impl Value {
         }
     }
 
-    /// The node, if this is one.
+    /// The node, if the value is one.
     pub fn as_node(&self) -> Option<&Node> {
         match self {
             Self::Node(value) => Some(value),
@@ -190,7 +191,7 @@ impl Value {
         }
     }
 
-    /// The relationship, if this is one.
+    /// The relationship, if the value is one.
     pub fn as_relationship(&self) -> Option<&Relationship> {
         match self {
             Self::Relationship(value) => Some(value),
@@ -198,7 +199,7 @@ impl Value {
         }
     }
 
-    /// The path, if this is one.
+    /// The path, if the value is one.
     pub fn as_path(&self) -> Option<&Path> {
         match self {
             Self::Path(value) => Some(value),
@@ -225,9 +226,7 @@ impl PartialEq for Value {
             (Self::LocalTime(a), Self::LocalTime(b)) => a == b,
             (Self::ZonedTime(a), Self::ZonedTime(b)) => a == b,
             (Self::LocalDateTime(a), Self::LocalDateTime(b)) => a == b,
-            (Self::ZonedDateTime(a), Self::ZonedDateTime(b)) => {
-                a.timestamp() == b.timestamp() && a.time_zone() == b.time_zone()
-            }
+            (Self::ZonedDateTime(a), Self::ZonedDateTime(b)) => a == b,
             (Self::Duration(a), Self::Duration(b)) => a == b,
             (Self::Point(a), Self::Point(b)) => point_rank(a) == point_rank(b),
             _ => false,
@@ -268,7 +267,8 @@ from! {
     civil::Time => |value| Self::LocalTime(value),
     ZonedTime => |value| Self::ZonedTime(value),
     civil::DateTime => |value| Self::LocalDateTime(value),
-    jiff::Zoned => |value| Self::ZonedDateTime(Arc::new(value)),
+    ZonedDateTime => |value| Self::ZonedDateTime(Arc::new(value)),
+    jiff::Zoned => |value| Self::ZonedDateTime(Arc::new(value.into())),
     Duration => |value| Self::Duration(Arc::new(value)),
     Point => |value| Self::Point(Arc::new(value)),
 }

@@ -1,4 +1,4 @@
-//! A disk whose calls fail when a test says so.
+//! Fault injection: a disk whose calls fail when a test says so.
 
 use std::{
     fmt, io,
@@ -11,8 +11,8 @@ use crate::{Call, Disk, DiskFile, Kind, Lock, LockError, LockMode, Open};
 /// Decides whether a call fails, and how.
 pub type FaultHook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
 
-/// Another disk, with a hook before each call, and one behind it: a call that fails has done nothing, or all that it was
-/// asked for.
+/// Wraps another disk with a hook before each call and one after it: a failed call has either had no effect
+/// or its full effect.
 #[derive(Clone)]
 pub struct FaultyDisk {
     disk: Arc<dyn Disk>,
@@ -20,7 +20,7 @@ pub struct FaultyDisk {
 }
 
 impl FaultyDisk {
-    /// `disk`, with `before` asked before each call.
+    /// Wraps `disk`; calls `before` ahead of each call.
     pub fn new(disk: Arc<dyn Disk>, before: FaultHook) -> Self {
         let hooks = Hooks {
             before,
@@ -29,7 +29,8 @@ impl FaultyDisk {
         Self { disk, hooks }
     }
 
-    /// The same, with `behind` asked once a call has done what it should: an error is all that the caller hears of it then.
+    /// The same, with `behind` called after a successful call: an error from it replaces the result, though
+    /// the call took effect.
     pub fn and_behind(mut self, behind: FaultHook) -> Self {
         self.hooks.behind = Some(behind);
         self

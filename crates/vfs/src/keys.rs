@@ -1,7 +1,7 @@
-//! The keys of an encrypted database: random *data keys*, which seal what is stored, wrapped by one *master key*, which
-//! whoever opens the database brings and which is never stored.
+//! Encryption keys of a database: random *data keys*, which encrypt what is stored, wrapped by one *master
+//! key*, which the user supplies on opening and which is never stored.
 //!
-//! The file `KEYS` in the database's folder, byte by byte; numbers are little-endian:
+//! Layout of the file `KEYS` in the database's folder; numbers are little-endian:
 //!
 //! ```text
 //! 0    8 bytes   "ISOMKEYS"
@@ -15,9 +15,10 @@
 //! …    u64       XXH3 of everything before it
 //! ```
 //!
-//! It is replaced as a whole: written beside its place, synced, renamed, the folder synced. A copy of the database (a
-//! backup) takes it along. New files are sealed by the newest data key; [`Keys::add`] makes one, and [`Keys::rewrap`] puts all of
-//! them under another master key, which takes no longer for a large database than for a small one.
+//! The file is replaced as a whole: written under a temporary name, synced, renamed, then the folder is
+//! synced. A copy of the database (a backup) includes it. New files are encrypted with the newest data key;
+//! [`Keys::add`] creates one, and [`Keys::rewrap`] wraps all of them with another master key, at a cost that
+//! does not depend on the size of the database.
 
 use std::{
     fmt,
@@ -34,61 +35,61 @@ use crate::{
     seal::{KEY_BYTES, Key, random},
 };
 
-/// Name of the file of keys in a database's folder.
+/// Name of the key file in a database's folder.
 pub const KEYS_FILE: &str = "KEYS";
-/// Its name while it is written.
+/// Its temporary name while it is written.
 pub const NEW_KEYS_FILE: &str = "KEYS.new";
 
 const MAGIC: &[u8; 8] = b"ISOMKEYS";
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 32;
-/// A data key sealed: its bytes and what sealing adds.
+/// Size of a wrapped data key: its bytes and the overhead of sealing.
 const WRAPPED_BYTES: usize = KEY_BYTES + 44;
 const ENTRY_BYTES: usize = 4 + WRAPPED_BYTES;
-/// A file of more keys than anybody rotates is damaged.
+/// A larger key count than any rotation schedule reaches means that the file is damaged.
 const MOST_KEYS: u32 = 10_000;
-/// So much of a file with a key is read: the digits, and white space around them.
+/// Maximum bytes read of a file with a master key: the digits, and surrounding white space.
 const MAX_KEY_FILE_BYTES: usize = 1024;
 
-/// Why a key or a file of keys is not used.
+/// Why a key or a key file was rejected.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// It is encrypted, and no key was given.
+    /// The database is encrypted, and no key was given.
     #[error(
         "the database `{0}` is encrypted: give its key in a file or in an environment variable"
     )]
     Missing(PathBuf),
-    /// It is not encrypted, and a key was given.
+    /// The database is not encrypted, and a key was given.
     #[error(
-        "the database `{0}` is not encrypted: open it without a key; to encrypt it, export it into a new database that has one"
+        "the database `{0}` is not encrypted: open it without a key; to encrypt it, export it into a new encrypted database"
     )]
     NotEncrypted(PathBuf),
-    /// The key is another one.
+    /// The key belongs to another database or is out of date.
     #[error(
-        "the key is not that of the database `{0}`: give the one that it was made or last rotated with"
+        "the key is not that of the database `{0}`: give the key that it was created with or last rotated to"
     )]
     Wrong(PathBuf),
-    /// The file of keys is not what was written.
+    /// The key file is damaged.
     #[error(
-        "the file of keys `{0}` is damaged: {1}: restore it from a backup, without it nothing can be read"
+        "the key file `{0}` is damaged: {1}: restore it from a backup; without it nothing can be decrypted"
     )]
     Damaged(PathBuf, &'static str),
-    /// The file of keys is newer than this program.
+    /// The key file has a newer format than this program reads.
     #[error(
-        "the file of keys `{0}` is of format {1}, this program reads format {FORMAT}: use a newer program"
+        "the key file `{0}` has format {1}, this program reads format {FORMAT}: use a newer program"
     )]
     Format(PathBuf, u32),
-    /// What was given is no key.
+    /// The input is not a valid key.
     #[error(
-        "{0} is no key: a key is 32 bytes, or 64 hexadecimal digits, as `openssl rand -hex 32` makes them"
+        "{0} is not a valid key: a key is 32 bytes, or 64 hexadecimal digits as `openssl rand -hex 32` prints"
     )]
     Malformed(String),
-    /// The operating system says no.
+    /// The operating system reported an error.
     #[error("{0} `{1}`: {2}")]
     Io(&'static str, PathBuf, io::Error),
 }
 
-/// The key that a database's owner keeps. Wiped when dropped, shown by nothing.
+/// The master key, which the owner of the database keeps. Wiped when dropped; never printed.
 #[derive(Clone)]
 pub struct MasterKey(Key);
 
@@ -99,16 +100,17 @@ impl fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// From 32 bytes, or from 64 hexadecimal digits with or without white space around them.
+    /// From 32 bytes, or from 64 hexadecimal digits, optionally surrounded by white space.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
-        Self::parse(bytes, "what was given")
+        Self::parse(bytes, "the input")
     }
 
-    /// From a file that holds what [`MasterKey::from_bytes`] takes.
+    /// From a file with the content that [`MasterKey::from_bytes`] accepts.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, KeyError> {
         let path = path.as_ref();
         let io = |error| KeyError::Io("reading the key", path.to_owned(), error);
-        // What is longer is no key: a device may have no end. The room is there at once, so that no copy is left behind.
+        // Longer input is not a key, and a device may be endless. The buffer is allocated in full at once, so
+        // that growing it leaves no copy behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_FILE_BYTES));
         let file = std::fs::File::open(path).map_err(io)?;
         file.take(MAX_KEY_FILE_BYTES as u64)
@@ -130,7 +132,7 @@ impl MasterKey {
         Ok(Self(Zeroizing::new(random()?)))
     }
 
-    /// Its 64 hexadecimal digits, for whoever keeps it.
+    /// The key as 64 hexadecimal digits, for the owner to store.
     pub fn to_hex(&self) -> Zeroizing<String> {
         use fmt::Write;
         let mut text = String::with_capacity(2 * KEY_BYTES);
@@ -165,7 +167,7 @@ impl MasterKey {
     }
 }
 
-/// The data keys of one database, unwrapped.
+/// The unwrapped data keys of one database.
 pub struct Keys {
     identity: [u8; 16],
     data: Vec<(u32, Key)>,
@@ -184,8 +186,9 @@ pub fn is_encrypted(disk: &dyn Disk, folder: &Path) -> Result<bool, KeyError> {
         .map_err(|error| KeyError::Io("looking for", path, error))
 }
 
-/// The seal of the database in `folder`, before anything else of it is touched: plain where it has no file of keys and
-/// none is given. `new` says that there is no database yet: then the folder, which must be there, gets its keys.
+/// The [`Seal`] of the database in `folder`, created before any other file is touched: plain if there is no
+/// key file and no key is given. With `new` there is no database yet, and the folder, which must exist, gets
+/// a key file.
 pub fn open(
     disk: &dyn Disk,
     folder: &Path,
@@ -206,8 +209,8 @@ pub fn open(
     keys.seal()
 }
 
-/// Puts the data keys of the database in `folder`, which must not be open, under the key `new`, and adds a data key for
-/// what is written from now on.
+/// Wraps the data keys of the database in `folder`, which must not be open, with the master key `new`, and
+/// adds a data key for subsequent writes.
 pub fn rotate(
     disk: &dyn Disk,
     folder: &Path,
@@ -223,11 +226,11 @@ pub fn rotate(
 }
 
 fn no_random(error: io::Error) -> KeyError {
-    KeyError::Io("drawing random bytes from", "the system".into(), error)
+    KeyError::Io("reading random bytes from", "the system".into(), error)
 }
 
 impl Keys {
-    /// One new data key, stored nowhere yet.
+    /// A new data key that is not stored yet.
     pub fn generate() -> Result<Self, KeyError> {
         let mut keys = Self {
             identity: random().map_err(no_random)?,
@@ -237,7 +240,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Adds a data key, which seals from now on.
+    /// Adds a data key, which encrypts from now on.
     pub fn add(&mut self) -> Result<(), KeyError> {
         let number = self.data.last().map_or(1, |(last, _)| last + 1);
         let key = Zeroizing::new(random().map_err(no_random)?);
@@ -245,12 +248,12 @@ impl Keys {
         Ok(())
     }
 
-    /// How many data keys there are.
+    /// Number of data keys.
     pub fn count(&self) -> usize {
         self.data.len()
     }
 
-    /// What seals with the newest of them and opens with all.
+    /// The seal that encrypts with the newest data key and decrypts with all of them.
     pub fn seal(&self) -> Result<Seal, KeyError> {
         Seal::of(&self.data).map_err(no_random)
     }
@@ -276,7 +279,7 @@ impl Keys {
             Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
         };
         if bytes.get(..8) != Some(MAGIC) {
-            return Err(damaged("it does not begin as such a file"));
+            return Err(damaged("wrong magic number"));
         }
         let (content, sum) = bytes
             .split_at_checked(bytes.len() - 8)
@@ -291,10 +294,10 @@ impl Keys {
         }
         let count = number(12)
             .filter(|count| (1..=MOST_KEYS).contains(count))
-            .ok_or_else(|| damaged("its number of keys cannot be"))?;
+            .ok_or_else(|| damaged("invalid number of keys"))?;
         let entries = &content[HEAD_BYTES..];
         if entries.len() != count as usize * ENTRY_BYTES {
-            return Err(damaged("its length does not fit its number of keys"));
+            return Err(damaged("its length does not match its number of keys"));
         }
         let mut identity = [0; 16];
         identity.copy_from_slice(&content[16..HEAD_BYTES]);
@@ -306,7 +309,7 @@ impl Keys {
         for (entry, expected) in entries.chunks_exact(ENTRY_BYTES).zip(1..) {
             let (stated, wrapped) = entry.split_at(4);
             if stated != u32::to_le_bytes(expected) {
-                return Err(damaged("its keys are not in order"));
+                return Err(damaged("its keys are out of order"));
             }
             let mut wrapped = wrapped.to_vec();
             seal.open(keys.place(expected), &mut wrapped, 0)
@@ -319,7 +322,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Writes them, wrapped by `master`, in place of what `folder` may hold.
+    /// Writes the keys, wrapped by `master`, and replaces any key file in `folder`.
     pub fn store(
         &self,
         disk: &dyn Disk,
@@ -420,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_key_opens_and_any_other_is_told() {
+    fn the_right_key_opens_and_any_other_is_rejected() {
         let disk = disk();
         let (right, wrong) = (
             MasterKey::generate().unwrap(),
@@ -475,7 +478,7 @@ mod tests {
         assert_eq!(numbers, [1, 2, 3], "a new data key each time");
     }
 
-    /// Whatever happens to the file of keys is told, before anything is sealed or opened with it.
+    /// Every kind of damage to the key file is reported before anything is encrypted or decrypted with it.
     #[test]
     fn a_damaged_file_of_keys_is_refused() {
         let disk = disk();
@@ -501,7 +504,8 @@ mod tests {
         }
     }
 
-    /// Wherever the power goes while keys are made or rotated: the old state or the new one, never neither.
+    /// At whatever point power is lost while keys are created or rotated, the old state or the new one
+    /// remains.
     #[test]
     fn a_power_cut_leaves_the_old_keys_or_the_new_ones() {
         let disk = disk();

@@ -1,20 +1,26 @@
-//! The files below an engine, behind two small traits, so that what a disk may do wrong can be tried in a test.
+//! Virtual file system below the storage engines: two small traits, so that tests can simulate every fault of
+//! a disk.
 //!
-//! [`Disk`] is a file system, [`DiskFile`] an open file: positional reads and writes, lengths, syncs of files *and* of
-//! folders, renames, links, locks. [`RealDisk`] is the operating system's. [`SimDisk`] is one in memory that loses
-//! power at any call and then forgets, tears or keeps what was not synced, deterministically by seed. [`FaultyDisk`]
-//! lets calls on either of them fail. [`Seal`] encrypts what is written to any of them, with keys that a database keeps
-//! wrapped in a file ([`keys`]). [`Time`] is the clock that work is paced by.
+//! [`Disk`] is a file system, [`DiskFile`] an open file: positional reads and writes, lengths, syncs of files
+//! *and* of folders, renames, links, locks. [`RealDisk`] is the operating system's. [`SimDisk`] is an
+//! in-memory disk that loses power at any call and then drops, tears or keeps unsynced writes,
+//! deterministically by seed. [`FaultyDisk`] injects errors into calls on either of them. [`Seal`] encrypts
+//! what is written to any of them, with keys that the database keeps wrapped in a file ([`keys`]). [`Time`]
+//! is the clock used for pacing and timeouts. [`process`] has the limits and times of the process; together with
+//! [`RealDisk`] it holds all code that differs between operating systems.
 //!
-//! What every disk keeps true:
-//! - what was written before a sync that returned without error is there after a loss of power;
-//! - a file's name is there after a loss of power once its folder was synced; until then it may be the old one;
-//! - a call that fails may have done all the same what it was asked for: whoever goes on relies on neither;
-//! - everything else may be there or not, in part too.
+//! Guarantees of every disk:
+//! - bytes written before a successful sync survive a loss of power;
+//! - a file's name survives a loss of power once its folder was synced; until then the old name may come
+//!   back;
+//! - a failed call may have taken effect: the caller must not rely on either outcome;
+//! - everything else may survive or not, also in part.
 
 mod faulty;
 pub mod keys;
 mod lock;
+mod platform;
+pub mod process;
 mod real;
 mod seal;
 mod sim;
@@ -28,46 +34,47 @@ use std::{
 
 pub use faulty::{FaultHook, FaultyDisk};
 pub use lock::{Lock, LockError, LockMode};
+pub use platform::{private_file, private_folder, stored_bytes, sync_folder};
 pub use real::RealDisk;
 pub use seal::{Place, Seal, Unsealed};
 pub use sim::{Loss, Recorder, Recording, Replay, SimDisk};
 pub use time::{RealTime, SimTime, Time};
 
-/// How a file is opened.
+/// Mode of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// An existing file, to read.
+    /// Opens an existing file for reading.
     Read,
-    /// An existing file, to read and write.
+    /// Opens an existing file for reading and writing.
     Write,
-    /// A new file, or an existing one emptied, to read and write. Its owner alone may open it.
+    /// Creates or truncates a file, for reading and writing; readable by its owner only.
     Create,
 }
 
-/// A call on a disk, for tests that let calls fail and for messages.
+/// Kinds of disk calls, for fault injection and for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
-    /// Opening or making a file.
+    /// Opening or creating a file.
     Open,
     /// Reading from a file.
     Read,
-    /// Writing into a file.
+    /// Writing to a file.
     Write,
     /// Changing a file's length.
     SetLen,
-    /// Making a file's bytes durable.
+    /// Syncing a file's bytes.
     Sync,
-    /// Making a folder's names durable.
+    /// Syncing a folder's names.
     SyncFolder,
     /// Renaming a file.
     Rename,
-    /// Giving a file a second name.
+    /// Creating a hard link.
     Link,
     /// Removing a file or an empty folder.
     Remove,
-    /// Making a folder.
+    /// Creating a folder.
     MakeFolder,
-    /// Reading a folder, or what is known of a path.
+    /// Listing a folder, or reading a path's metadata.
     List,
     /// Locking a file.
     Lock,
@@ -91,7 +98,7 @@ impl Call {
     ];
 }
 
-/// What there is under a path.
+/// The kind of object at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
@@ -102,33 +109,37 @@ pub enum Kind {
     Other,
 }
 
-/// A file system. Paths are taken as the implementation's working folder says; errors are the operating system's.
+/// A file system. Relative paths follow the implementation's working folder; errors are the operating
+/// system's.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Opens or makes a file. A new name is durable once the folder was synced.
+    /// Opens or creates a file. A new name is durable once the folder was synced.
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>>;
-    /// What there is under `path`; `NotFound` where there is nothing.
+    /// The kind of object at `path`; `NotFound` if there is none.
     fn kind(&self, path: &Path) -> io::Result<Kind>;
-    /// The names in a folder, in no order.
+    /// The names in a folder, in unspecified order.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
-    /// Makes a folder and those above it that are missing; their owner alone may enter. One that exists is no error.
+    /// Creates a folder and its missing parents, accessible by their owner only. An existing folder is not an
+    /// error.
     fn make_folder(&self, path: &Path) -> io::Result<()>;
-    /// Renames a file within its folder, over one that may be there. Atomic; durable once the folder was synced.
+    /// Renames a file within its folder and replaces an existing target. Atomic; durable once the folder was
+    /// synced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name; `AlreadyExists` where there is one. Durable once the second name's folder was synced.
+    /// Creates a hard link; `AlreadyExists` if the name is in use. Durable once the new name's folder was
+    /// synced.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file's name. Who has it open keeps it.
+    /// Removes a file's name. Handles that are open stay valid.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty folder.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
-    /// Makes the names in a folder durable.
+    /// Syncs a folder: makes its names durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Locks the file `path` until what is returned is dropped, without waiting. A lock for writing makes the file where
-    /// it is missing, and notes the process in it; one for reading answers `None` where there is no file.
+    /// Locks the file `path` until the returned lock is dropped, without waiting. An exclusive lock creates a
+    /// missing file and records the process id in it; a shared lock returns `None` if there is no file.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Option<Lock>, LockError>;
-    /// Bytes that may still be written where `path` is; `None` where nobody knows.
+    /// Free bytes on the file system of `path`; `None` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>>;
 
-    /// Whether there is anything under `path`.
+    /// Whether `path` exists.
     fn exists(&self, path: &Path) -> io::Result<bool> {
         match self.kind(path) {
             Ok(_) => Ok(true),
@@ -138,8 +149,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     }
 }
 
-/// Makes the names of `path` and of all folders above it durable: any of them may be as new as it is. What may not be synced
-/// here (a folder that is not to be read, a file system that knows no such call) was not made here either.
+/// Makes the names of `path` and of all its parent folders durable, since any of them may be new. A folder
+/// that cannot be synced (an unreadable one, or a file system without such a call) was not created here
+/// either, so that error is ignored.
 pub fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     for folder in path.ancestors().skip(1) {
@@ -161,22 +173,22 @@ pub fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// An open file. Calls may come from many threads at once.
+/// An open file. May be used from many threads at once.
 pub trait DiskFile: Send + Sync + fmt::Debug {
-    /// Reads at most `out.len()` bytes from `offset`; 0 at and behind the end.
+    /// Reads at most `out.len()` bytes at `offset`; returns 0 at and past the end.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes at most `bytes.len()` bytes at `offset`; what lies between the end and it becomes zeros.
+    /// Writes at most `bytes.len()` bytes at `offset`; a gap after the end is filled with zeros.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Bytes that the file takes on the disk.
+    /// Bytes allocated on the disk.
     fn stored_bytes(&self) -> io::Result<u64>;
-    /// Names that the file has; 0 once it was removed.
+    /// Number of hard links; 0 once the file was removed.
     fn name_count(&self) -> io::Result<u64>;
-    /// Cuts the file, or lengthens it with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes everything written so far durable, the length included. After an error nobody knows what is durable, and
-    /// a later success says nothing of what was written before the error.
+    /// Syncs the file: makes all writes so far durable, the length included. After an error it is unknown
+    /// what is durable, and a later success does not cover writes from before the error.
     fn sync(&self) -> io::Result<()>;
 
     /// Whether the file is empty.
@@ -184,7 +196,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `out`; `UnexpectedEof` where the file ends before.
+    /// Fills `out`; `UnexpectedEof` if the file is too short.
     fn read_exact_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
         let mut filled = 0;
         while filled < out.len() {
@@ -211,7 +223,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
                 Ok(0) => {
                     return Err(io::Error::new(
                         io::ErrorKind::WriteZero,
-                        "the disk takes no more bytes",
+                        "the disk accepts no more bytes",
                     ));
                 }
                 Ok(count) => written += count,

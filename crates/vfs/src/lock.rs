@@ -1,41 +1,40 @@
-//! Locks on files: one writer, or readers that keep writers out, across processes.
+//! File locks across processes: one writer, or several readers that exclude writers.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
-use rustix::fs::{FlockOperation, flock};
+use crate::platform::private_file;
 
-/// Who else may hold the lock.
+/// Lock mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
-    /// Others that read.
+    /// Several readers may hold the lock.
     Shared,
-    /// Nobody.
+    /// One holder only.
     Exclusive,
 }
 
-/// Why a lock was not given.
+/// Why a lock was not acquired.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody has it; the process, where it left its number.
+    /// Another process holds it; its process id, if it recorded one.
     Held(Option<u32>),
     /// The file cannot be opened or locked.
     Io(io::Error),
 }
 
-/// A lock; dropping it lets go, and so does the end of the process.
+/// A lock, released on drop or when the process ends.
 #[derive(Debug)]
 pub struct Lock {
-    /// Held for its drop.
-    _held: Held,
+    /// Kept only for its drop.
+    _guard: LockGuard,
 }
 
 #[derive(Debug)]
-enum Held {
+enum LockGuard {
     Real { _lock: RealLock },
     Simulated { _lock: crate::sim::SimLock },
 }
@@ -43,7 +42,7 @@ enum Held {
 impl Lock {
     pub(crate) fn simulated(lock: crate::sim::SimLock) -> Self {
         Self {
-            _held: Held::Simulated { _lock: lock },
+            _guard: LockGuard::Simulated { _lock: lock },
         }
     }
 }
@@ -51,17 +50,17 @@ impl Lock {
 #[derive(Debug)]
 struct RealLock {
     file: File,
-    /// The process that took it: a fork of it holds a copy of the file, and must not let go.
+    /// The process that took the lock: a forked child has a copy of the handle, and must not unlock.
     process: u32,
 }
 
-/// Unlocks by word: closing alone leaves the lock with the copy that a child has between its fork and its exec, and the
-/// next opening would be refused.
+/// Unlocks explicitly: closing the file would leave the lock with the copy that a child holds between fork
+/// and exec, and the next open would be refused.
 impl Drop for RealLock {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // If it cannot be unlocked, closing does it, later.
-            let _ = flock(&self.file, FlockOperation::Unlock);
+            // If unlocking fails, closing the file unlocks it later.
+            let _ = self.file.unlock();
         }
     }
 }
@@ -70,41 +69,40 @@ impl Drop for RealLock {
 pub(crate) fn take(path: &Path, mode: LockMode) -> Result<Option<Lock>, LockError> {
     let opened = match mode {
         LockMode::Shared => OpenOptions::new().read(true).open(path),
-        LockMode::Exclusive => OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path),
+        LockMode::Exclusive => {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            private_file(&mut options).open(path)
+        }
     };
     let mut file = match opened {
         Ok(file) => file,
-        // A copy on a read-only medium may have no lock file, and nobody can write to it.
+        // A copy on a read-only medium may have no lock file, and cannot be written anyway.
         Err(error) if mode == LockMode::Shared && error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
         }
         Err(error) => return Err(LockError::Io(error)),
     };
-    let operation = match mode {
-        LockMode::Shared => FlockOperation::NonBlockingLockShared,
-        LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    // `flock` on Unix; on Windows `LockFileEx`, which also keeps other processes from reading the process id.
+    let locked = match mode {
+        LockMode::Shared => file.try_lock_shared(),
+        LockMode::Exclusive => file.try_lock(),
     };
-    match flock(&file, operation) {
+    match locked {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(LockError::Held(holder(&mut file))),
-        Err(error) => return Err(LockError::Io(error.into())),
+        Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&mut file))),
+        Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
     }
     if mode == LockMode::Exclusive {
         let written = file
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
-        // The note is for people; the lock holds without it, on a full disk too.
+        // The process id is informational; the lock holds without it, also on a full disk.
         drop(written);
     }
     Ok(Some(Lock {
-        _held: Held::Real {
+        _guard: LockGuard::Real {
             _lock: RealLock {
                 file,
                 process: std::process::id(),
@@ -129,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A child holds copies of all open files until it has become another program.
+    /// A child holds copies of all open files until exec.
     #[test]
     fn starting_children_keeps_no_lock() {
         let folder = tempfile::tempdir().expect("a folder");

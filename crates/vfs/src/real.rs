@@ -1,21 +1,20 @@
-//! The operating system's files.
+//! The operating system's file system.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, Open, lock};
+use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, Open, lock, platform};
 
-/// The files of the machine.
+/// The real disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
 impl RealDisk {
-    /// Takes an open file as one of this disk's.
+    /// Wraps an open file.
     pub fn file(file: File) -> Arc<dyn DiskFile> {
         Arc::new(RealFile(file))
     }
@@ -34,7 +33,8 @@ impl Disk for RealDisk {
                 options.write(true);
             }
             Open::Create => {
-                options.write(true).create(true).truncate(true).mode(0o600);
+                options.write(true).create(true).truncate(true);
+                platform::private_file(&mut options);
             }
         }
         Ok(Self::file(options.open(path)?))
@@ -58,7 +58,7 @@ impl Disk for RealDisk {
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)
+        platform::private_folder().recursive(true).create(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -78,7 +78,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        File::open(folder)?.sync_all()
+        platform::sync_folder(folder)
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Option<Lock>, LockError> {
@@ -86,18 +86,17 @@ impl Disk for RealDisk {
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
-        let disk = rustix::fs::statvfs(path)?;
-        Ok(Some(disk.f_bavail.saturating_mul(disk.f_frsize)))
+        platform::free_bytes(path)
     }
 }
 
 impl DiskFile for RealFile {
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(out, offset)
+        platform::read_at(&self.0, out, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write_at(bytes, offset)
+        platform::write_at(&self.0, bytes, offset)
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -105,12 +104,11 @@ impl DiskFile for RealFile {
     }
 
     fn stored_bytes(&self) -> io::Result<u64> {
-        // Counted in units of 512 bytes, whatever the file system's blocks are.
-        Ok(self.0.metadata()?.blocks() * 512)
+        Ok(platform::stored_bytes(&self.0.metadata()?))
     }
 
     fn name_count(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.nlink())
+        platform::name_count(&self.0)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -118,7 +116,7 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // The length goes with the data; times do not matter.
+        // `fdatasync` includes the length; timestamps need not be durable.
         self.0.sync_data()
     }
 }

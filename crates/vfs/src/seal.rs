@@ -1,8 +1,9 @@
-//! Encryption at rest: blocks and records are sealed before they go to a disk, and opened when they come back.
+//! Encryption at rest: blocks and records are sealed (encrypted and authenticated) before they are written,
+//! and opened when they are read.
 //!
-//! A [`Seal`] either passes bytes through (no encryption; whoever writes keeps a checksum of its own) or encrypts and
-//! authenticates them together with their [`Place`], so that a block that was moved, swapped with an older one or
-//! taken from another file does not open.
+//! A [`Seal`] either passes bytes through (no encryption; the writer adds a checksum) or encrypts and
+//! authenticates them together with their [`Place`], so that a block that was moved, replaced by an older one
+//! or taken from another file is rejected.
 //!
 //! Sealed bytes are XChaCha20-Poly1305 (RFC 8439 with the 192-bit nonces of draft-irtf-cfrg-xchacha), written as
 //!
@@ -13,7 +14,8 @@
 //! u32        number of the data key
 //! ```
 //!
-//! A nonce is used once: two seals share their 16 random bytes with probability 2⁻¹²⁸, and a seal counts.
+//! A nonce is used once: the 16 random bytes of two seals collide with probability 2⁻¹²⁸, and each seal
+//! counts.
 
 use std::{
     fmt,
@@ -34,7 +36,7 @@ const TAG_BYTES: usize = 16;
 pub(crate) const NONCE_BYTES: usize = 24;
 const TRAILER_BYTES: usize = TAG_BYTES + NONCE_BYTES + 4;
 
-/// Where sealed bytes belong: a file by its identity, and a position in it (or a number of the record).
+/// Location that sealed bytes are bound to: the identity of a file, and an offset in it (or a record number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Identity of the file, never reused.
@@ -52,9 +54,9 @@ impl Place {
     }
 }
 
-/// The bytes are not what was sealed there, or the key is another.
+/// The bytes were modified, come from another location, or were sealed with another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the bytes are not what was sealed there: they are damaged, or the key is another one")]
+#[error("authentication failed: the bytes are damaged, or the key is wrong")]
 pub struct Unsealed;
 
 /// A key of 256 bits, wiped when it is dropped.
@@ -67,14 +69,14 @@ pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Seals and opens bytes. Cheap to clone; passes bytes through unless keys were given.
+/// Seals and opens bytes. Cheap to clone; passes bytes through if it has no keys.
 #[derive(Clone, Default)]
 pub struct Seal {
     shared: Option<Arc<Shared>>,
 }
 
 struct Shared {
-    /// By their numbers; the last one seals.
+    /// By key number; the last one seals.
     ciphers: Vec<(u32, XChaCha20Poly1305)>,
     nonce_start: [u8; 16],
     sealed: AtomicU64,
@@ -95,7 +97,8 @@ impl Seal {
         Self::default()
     }
 
-    /// Encrypts with a key that is nowhere else and goes with the last clone: for files that do not outlive the process.
+    /// Encrypts with an ephemeral key, dropped with the last clone: for files that do not outlive the
+    /// process.
     pub fn ephemeral() -> std::io::Result<Self> {
         Self::of(&[(0, Zeroizing::new(random()?))])
     }
@@ -115,17 +118,17 @@ impl Seal {
         })
     }
 
-    /// Whether bytes are encrypted.
+    /// Whether this seal encrypts.
     pub fn encrypts(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// By how many bytes sealing lengthens.
+    /// Bytes added by sealing.
     pub fn overhead(&self) -> usize {
         if self.encrypts() { TRAILER_BYTES } else { 0 }
     }
 
-    /// Seals `bytes[from..]` in place. Panics where that is 256 GiB or more.
+    /// Seals `bytes[from..]` in place. Panics if that is 256 GiB or more.
     #[inline]
     pub fn seal(&self, place: Place, bytes: &mut Vec<u8>, from: usize) {
         if let Some(shared) = &self.shared {
@@ -133,7 +136,7 @@ impl Seal {
         }
     }
 
-    /// Opens `bytes[from..]` in place. What is left there after an error means nothing.
+    /// Opens `bytes[from..]` in place. After an error the content is unspecified.
     #[inline]
     pub fn open(&self, place: Place, bytes: &mut Vec<u8>, from: usize) -> Result<(), Unsealed> {
         match &self.shared {
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn nonces_differ_and_debug_tells_nothing() {
+    fn nonces_differ_and_debug_reveals_nothing() {
         let seal = Seal::of(&[(1, key(0xab))]).unwrap();
         let mut seen = std::collections::HashSet::new();
         for seal in [

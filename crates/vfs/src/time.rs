@@ -1,4 +1,4 @@
-//! The clock that work is paced by.
+//! The clock used for pacing and timeouts.
 
 use std::{
     fmt,
@@ -8,15 +8,15 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// A clock that never goes back, and that can be waited for.
+/// A monotonic clock that callers can wait on.
 pub trait Time: Send + Sync + fmt::Debug {
-    /// Time since some beginning.
+    /// Time since an arbitrary origin.
     fn now(&self) -> Duration;
-    /// Waits.
+    /// Sleeps.
     fn sleep(&self, time: Duration);
 }
 
-/// The machine's.
+/// The system clock.
 #[derive(Clone, Copy, Debug)]
 pub struct RealTime(Instant);
 
@@ -36,8 +36,8 @@ impl Time for RealTime {
     }
 }
 
-/// One that stands still but for who sleeps: who waits is there at once. Clones share it. Beside a [`crate::SimDisk`] it makes
-/// whatever depends on time the same in each run.
+/// A simulated clock that advances only by sleeping: a sleep returns at once. Clones share it. Together with
+/// [`crate::SimDisk`] it makes everything that depends on time deterministic.
 #[derive(Clone, Debug, Default)]
 pub struct SimTime(Arc<Mutex<Duration>>);
 

@@ -4,7 +4,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use isomer_data::{Access, BulkEnds, BulkNode, BulkOptions, BulkRelationship, Store, StoreOptions};
+use isomer_bulk::{
+    BulkEnds, BulkNode, BulkOptions, BulkRelationship, load_nodes, load_relationships,
+};
+use isomer_data::{Access, DataStore, DataStoreOptions};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_value::{Map, Value};
 use isomer_views::{Side, ViewKind, ViewOptions, Views};
@@ -28,7 +31,7 @@ fn key(node: u64) -> Value {
     format!("P{}", node + 1).as_str().into()
 }
 
-fn load(store: &Store, nodes: u64, relationships: u64) -> Fallible<()> {
+fn load(store: &DataStore, nodes: u64, relationships: u64) -> Fallible<()> {
     let mut people = (0..nodes).map(|row| {
         let properties: Map = [
             ("_key", key(row)),
@@ -39,7 +42,7 @@ fn load(store: &Store, nodes: u64, relationships: u64) -> Fallible<()> {
         Ok(BulkNode { row, properties })
     });
     let options = BulkOptions::default();
-    store.bulk_nodes("Person", &options, &mut people, &mut ())?;
+    load_nodes(store, "Person", &options, &mut people, &mut ())?;
     let mut friends = (0..relationships).map(|row| {
         Ok(BulkRelationship {
             row,
@@ -53,7 +56,7 @@ fn load(store: &Store, nodes: u64, relationships: u64) -> Fallible<()> {
         from: "Person",
         to: "Person",
     };
-    store.bulk_relationships(ends, &options, &mut friends, &mut ())?;
+    load_relationships(store, ends, &options, &mut friends, &mut ())?;
     Ok(())
 }
 
@@ -63,7 +66,7 @@ fn main() -> Fallible<()> {
     let (nodes, relationships) = (number(163_280)?, number(3_062_250)?);
     let folder = tempfile::tempdir()?;
     let engine = RedbEngine::open(folder.path().join("db"), RedbOptions::default())?;
-    let store = Store::open(Arc::new(engine), StoreOptions::default())?;
+    let store = DataStore::open(Arc::new(engine), DataStoreOptions::default())?;
     let begun = Instant::now();
     load(&store, nodes, relationships)?;
     say("load_s", begun.elapsed().as_secs_f64(), "s");

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use isomer_data::{Access, Durability, Store, StoreOptions};
+use isomer_data::{Access, DataStore, DataStoreOptions, Durability};
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
 use isomer_views::{Side, ViewKind, ViewOptions, Views};
@@ -13,12 +13,12 @@ const NODES: u64 = 20_000;
 const COMMITS: u64 = 20_000;
 
 struct Kept {
-    store: Store,
+    store: DataStore,
     views: Option<Arc<Views>>,
 }
 
 fn open(keep: bool) -> Result<Kept, Box<dyn std::error::Error>> {
-    let store = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default())?;
+    let store = DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default())?;
     let mut tx = store.begin(Access::Write)?;
     let label = tx.intern_label("Person")?;
     let knows = tx.intern_type("KNOWS")?;

@@ -1,11 +1,11 @@
-//! The views at one version.
+//! The views as of one version.
 
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
 };
 
-use isomer_data::{Catalog, Store, Transaction, Version};
+use isomer_data::{Catalog, DataStore, Transaction, Version};
 use isomer_value::{LabelId, NodeId, PropId, TypeId};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
@@ -16,12 +16,13 @@ use crate::{
     slot::Pinned, views::Records,
 };
 
-/// With more types than this, "any type" is one range of rows instead of as many views.
+/// With more types than this, a query over any type reads one range of rows instead of one view per type.
 const MANY_TYPES: usize = 16;
-/// With more labels than this, "which labels" is read from the row.
+/// With more labels than this, the labels of a node are read from its row.
 const MANY_LABELS: usize = 16;
 
-/// The views at the version of one transaction. What is asked for is pinned at the first question and stays the same.
+/// The views at the version of one transaction. A view is pinned when it is first requested, and stays the
+/// same afterwards.
 pub struct ViewsAt {
     views: Option<Arc<Views>>,
     catalog: Option<Arc<Catalog>>,
@@ -39,7 +40,8 @@ struct Pins {
     by_prop: FxHashMap<(Records, PropId), Arc<[ColumnAt]>>,
 }
 
-/// Whether a view was made by who had taken `busy` for it: given back where its turn did not come before it was to stop.
+/// Whether the thread that set `busy` built the view; the flag is cleared if the thread was stopped before
+/// its turn.
 fn built(outcome: Result<(), ViewError>, busy: &AtomicBool) -> Option<()> {
     if matches!(outcome, Err(ViewError::Taken)) {
         busy.store(false, Ordering::Release);
@@ -59,7 +61,7 @@ impl ViewsAt {
         }
     }
 
-    /// No view: rows answer everything.
+    /// No views: every read uses the rows.
     pub fn none() -> Self {
         Self {
             views: None,
@@ -71,18 +73,18 @@ impl ViewsAt {
         }
     }
 
-    /// The version that is answered.
+    /// The version at which views answer.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether there are views at all.
+    /// Whether read views are enabled.
     pub fn is_enabled(&self) -> bool {
         self.views.is_some()
     }
 
-    /// The relationships of a type, or of all types, seen from one end, if views of them stand; otherwise they are being
-    /// made for those who come later. Nothing for all types where there are very many of them.
+    /// The relationships of a type, or of all types, seen from one end, if a view of them is ready; otherwise
+    /// its build is requested for later queries. `None` for all types if there are too many of them.
     pub fn adjacency(&self, type_id: Option<TypeId>, side: Side) -> Option<AdjacencyAt> {
         match type_id {
             Some(type_id) => self.adjacency_of(type_id, side, false, self.enough()),
@@ -90,12 +92,12 @@ impl ViewsAt {
         }
     }
 
-    /// As [`ViewsAt::adjacency`] of one type, with the ids of the relationships.
+    /// As [`ViewsAt::adjacency`] of one type, with relationship ids.
     pub fn adjacency_with_relationships(&self, type_id: TypeId, side: Side) -> Option<AdjacencyAt> {
         self.adjacency_of(type_id, side, true, self.enough())
     }
 
-    /// All types that there are, unless there are too many to look at one by one.
+    /// All types, unless there are too many for one view each.
     pub(crate) fn all_types(&self) -> Option<&[TypeId]> {
         let catalog = self.catalog.as_ref()?;
         let types = self.types.get_or_init(|| {
@@ -105,7 +107,7 @@ impl ViewsAt {
         types.as_deref()
     }
 
-    /// All labels that there are, ascending, unless there are too many to look at one by one.
+    /// All labels, ascending, unless there are too many for one view each.
     pub(crate) fn all_labels(&self) -> Option<&[LabelId]> {
         let catalog = self.catalog.as_ref()?;
         let labels = self.labels.get_or_init(|| {
@@ -119,7 +121,7 @@ impl ViewsAt {
 
     /// As [`ViewsAt::adjacency`], of several types together.
     pub fn adjacency_of_types(&self, types: &[TypeId], side: Side) -> Option<AdjacencyAt> {
-        // All are asked for, so that all are made.
+        // Request every view, so that all missing ones are built.
         let parts: Vec<_> = types
             .iter()
             .map(|type_id| self.adjacency_of(*type_id, side, false, self.enough()))
@@ -128,53 +130,57 @@ impl ViewsAt {
         parts.map(AdjacencyAt::many)
     }
 
-    /// The nodes of a label, or all, if a view of them stands; otherwise it is being made.
+    /// The nodes of a label, or all nodes, if a view of them is ready; otherwise its build is requested.
     pub fn label_set(&self, label: Option<LabelId>) -> Option<Arc<RoaringBitmap>> {
         Some(self.members_of(label, u64::MAX)?.set())
     }
 
-    /// The values at `path` of a label's nodes, if a view of them stands; otherwise it is being made. The path is a
-    /// property, or names through nested maps.
+    /// The values at `path` of a label's nodes, if a view of them is ready; otherwise its build is requested.
+    /// The path is a property, or names through nested maps.
     pub fn column(&self, label: LabelId, path: &[PropId]) -> Option<ColumnAt> {
         self.column_asked(Owner::Nodes(label), path, u64::MAX)
     }
 
-    /// As [`ViewsAt::column`], of a type's relationships: rows are their ids.
+    /// As [`ViewsAt::column`], of a type's relationships: rows are relationship ids.
     pub fn rel_column(&self, type_id: TypeId, path: &[PropId]) -> Option<ColumnAt> {
         self.column_asked(Owner::Relationships(type_id), path, u64::MAX)
     }
 
-    /// As [`ViewsAt::column`], but where there is none it is made at once, on this thread: for those who would read all
-    /// of the label's rows otherwise, which costs about as much. None where another thread makes it or loads in bulk just
-    /// now, or it cannot be made, or for an older version, and when `go_on`, which is asked every few milliseconds, says
-    /// no.
+    /// As [`ViewsAt::column`], but a missing column is built at once, on this thread: for callers that would
+    /// otherwise read all of the label's rows, which costs about the same. `None` if another thread is
+    /// building the column or loading in bulk, if it cannot be built, if the version is too old, or if
+    /// `should_continue`, called every few milliseconds, returns false.
     pub fn column_now(
         &self,
         label: LabelId,
         path: &[PropId],
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Option<ColumnAt> {
-        self.made_now(Owner::Nodes(label), path, go_on)
+        self.made_now(Owner::Nodes(label), path, should_continue)
     }
 
-    /// As [`ViewsAt::adjacency`] of one type, but where there is none it is read from its file or made at once, on this
-    /// thread: for those who would read all of the type's rows otherwise. None as in [`ViewsAt::column_now`].
+    /// As [`ViewsAt::adjacency`] of one type, but a missing view is read from its file or built at once, on
+    /// this thread: for callers that would otherwise read all of the type's rows. `None` as in
+    /// [`ViewsAt::column_now`].
     pub fn adjacency_now(
         &self,
         type_id: TypeId,
         side: Side,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Option<AdjacencyAt> {
         if let Some(known) = self.adjacency_of(type_id, side, false, 0) {
             return Some(known);
         }
         let views = self.views.as_ref()?;
         let slot = views.adjacency_slot(type_id, side);
-        if slot.stands() || !views.settles_soon(go_on) || slot.busy.swap(true, Ordering::AcqRel) {
+        if slot.is_ready()
+            || !views.commits_end_soon(should_continue)
+            || slot.busy.swap(true, Ordering::AcqRel)
+        {
             return None;
         }
         let kind = ViewKind::Adjacency(type_id, side);
-        built(views.build(&kind, false, go_on), &slot.busy)?;
+        built(views.build(&kind, false, should_continue), &slot.busy)?;
         self.adjacency_of(type_id, side, false, 0)
     }
 
@@ -183,27 +189,30 @@ impl ViewsAt {
         &self,
         type_id: TypeId,
         path: &[PropId],
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Option<ColumnAt> {
-        self.made_now(Owner::Relationships(type_id), path, go_on)
+        self.made_now(Owner::Relationships(type_id), path, should_continue)
     }
 
     fn made_now(
         &self,
         owner: Owner,
         path: &[PropId],
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> Option<ColumnAt> {
         if let Some(known) = self.column_asked(owner, path, 0) {
             return Some(known);
         }
         let views = self.views.as_ref().filter(|_| !self.declines(path))?;
         let slot = views.column_slot(owner, path);
-        if slot.stands() || !views.settles_soon(go_on) || slot.busy.swap(true, Ordering::AcqRel) {
+        if slot.is_ready()
+            || !views.commits_end_soon(should_continue)
+            || slot.busy.swap(true, Ordering::AcqRel)
+        {
             return None;
         }
         let kind = owner.column(path.into());
-        built(views.build(&kind, false, go_on), &slot.busy)?;
+        built(views.build(&kind, false, should_continue), &slot.busy)?;
         self.column_asked(owner, path, 0)
     }
 
@@ -211,7 +220,7 @@ impl ViewsAt {
         self.views.as_ref().map_or(0, |views| views.enough_demand())
     }
 
-    /// As [`ViewsAt::adjacency`]; where there is none, `demand` units of work count towards making it.
+    /// As [`ViewsAt::adjacency`]; if the view is missing, `demand` units of work count towards building it.
     pub(crate) fn adjacency_of(
         &self,
         type_id: TypeId,
@@ -232,16 +241,17 @@ impl ViewsAt {
         Some(at)
     }
 
-    /// Nodes by which a member set or column is wanted so much that it is made: a share of what it would read.
+    /// Number of node lookups after which a member set or column is worth building: a share of the nodes that
+    /// building it would read.
     fn worth(&self, demand: u64, count: impl FnOnce() -> u64) -> (u64, u64) {
         match demand {
-            // Asked for by name.
+            // Requested explicitly.
             u64::MAX => (1, 1),
             demand => (demand, self.enough() + count() / 64),
         }
     }
 
-    /// As [`ViewsAt::label_set`], to be asked about single nodes.
+    /// As [`ViewsAt::label_set`], for membership tests of single nodes.
     pub(crate) fn members_of(
         &self,
         label: Option<LabelId>,
@@ -258,7 +268,7 @@ impl ViewsAt {
         Some(pinned)
     }
 
-    /// As [`ViewsAt::column`]; where there is none, `demand` records read count towards making it.
+    /// As [`ViewsAt::column`]; if the column is missing, `demand` records read count towards building it.
     pub(crate) fn column_asked(
         &self,
         owner: Owner,
@@ -278,7 +288,8 @@ impl ViewsAt {
         Some(column)
     }
 
-    /// Whether no column can tell the values at `path`: of convergent properties they hold the whole, and nothing within.
+    /// Whether no column can hold the values at `path`: columns hold a convergent property as a whole, not
+    /// parts of it.
     fn declines(&self, path: &[PropId]) -> bool {
         match path {
             [] => true,
@@ -290,7 +301,7 @@ impl ViewsAt {
         }
     }
 
-    /// The columns of one property, of whatever labels or types, that stand.
+    /// The ready columns of one property, over all labels or types.
     pub(crate) fn columns_of(&self, records: Records, prop: PropId) -> Option<Arc<[ColumnAt]>> {
         let views = self.views.as_ref()?;
         let mut pins = self.pins.lock();
@@ -299,13 +310,13 @@ impl ViewsAt {
         }
         let found: Arc<[ColumnAt]> = views.columns_of(records, prop, self.version).into();
         if found.is_empty() {
-            return None; // there may be one for the next batch
+            return None; // a column may be ready for the next batch
         }
         pins.by_prop.insert((records, prop), found.clone());
         Some(found)
     }
 
-    /// Counts nodes of which a property was read from the rows; `some` is one of them, which tells the label.
+    /// Counts nodes whose property was read from the rows; `some` is one of them and identifies the label.
     pub(crate) fn count_property(&self, tx: &Transaction, some: NodeId, prop: PropId, nodes: u64) {
         if let Some(label) = tx.store().home_label(some) {
             self.column_asked(Owner::Nodes(label), &[prop], nodes);
@@ -326,7 +337,7 @@ impl ViewsAt {
         }
     }
 
-    fn store(&self) -> Option<Store> {
+    fn store(&self) -> Option<DataStore> {
         self.views.as_ref()?.store.upgrade()
     }
 }

@@ -1,4 +1,4 @@
-//! Making a base: bounded in memory, stopped when the database closes.
+//! Resource limits while a base is built: memory from the budget, and cancellation when the database closes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,61 +6,61 @@ use isomer_storage::{OverBudget, Reservation};
 
 use crate::error::ViewError;
 
-/// Gives memory back so that so many bytes more fit; says whether it may have helped.
+/// Evicts views to free this many bytes; returns whether that may have helped.
 pub(crate) type MakeRoom<'a> = &'a dyn Fn(usize) -> bool;
 
-/// Whether whoever waits for the work still wants it; asked every few milliseconds.
-pub(crate) type GoOn<'a> = &'a dyn Fn() -> bool;
+/// Whether the caller still wants the result; called every few milliseconds.
+pub(crate) type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 
-/// What a base takes while it is made.
+/// Resources of one build.
 pub(crate) struct Effort<'a> {
     stop: &'a AtomicBool,
-    go_on: GoOn<'a>,
+    should_continue: ShouldContinue<'a>,
     make_room: MakeRoom<'a>,
-    /// What stays.
+    /// Memory that stays with the base.
     kept: Reservation,
-    /// What is given back at the end.
+    /// Memory released at the end of the build.
     passing: Reservation,
 }
 
 impl<'a> Effort<'a> {
     pub(crate) fn new(
         stop: &'a AtomicBool,
-        go_on: GoOn<'a>,
+        should_continue: ShouldContinue<'a>,
         make_room: MakeRoom<'a>,
         kept: Reservation,
         passing: Reservation,
     ) -> Self {
         Self {
             stop,
-            go_on,
+            should_continue,
             make_room,
             kept,
             passing,
         }
     }
 
-    /// Ends the work where nobody wants it any more.
+    /// Fails if the build was cancelled.
     pub(crate) fn check(&self) -> Result<(), ViewError> {
-        if self.stop.load(Ordering::Relaxed) || !(self.go_on)() {
+        if self.stop.load(Ordering::Relaxed) || !(self.should_continue)() {
             return Err(ViewError::Stopped);
         }
         Ok(())
     }
 
-    /// Takes memory that the base keeps.
+    /// Reserves memory that the base keeps.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), ViewError> {
         grow(&mut self.kept, bytes, self.make_room)?;
         Ok(())
     }
 
-    /// Takes memory for the time of the work.
+    /// Reserves memory for the duration of the build.
     pub(crate) fn pass(&mut self, bytes: usize) -> Result<(), ViewError> {
         grow(&mut self.passing, bytes, self.make_room)?;
         Ok(())
     }
 
-    /// Gives back what was taken for a part of the work.
+    /// Releases memory reserved for a part of the build.
     pub(crate) fn passed(&mut self, bytes: usize) {
         self.passing.shrink(bytes);
     }
@@ -70,7 +70,7 @@ impl<'a> Effort<'a> {
         self.passing.bytes()
     }
 
-    /// What the base keeps.
+    /// The reservation that the base keeps.
     pub(crate) fn into_kept(self) -> Reservation {
         self.kept
     }

@@ -1,36 +1,36 @@
-//! Holding views and their files against the rows.
+//! Checks views and their files against the rows.
 
 use crate::{
     ViewError, ViewKind, Views, keeping::Keeping, making::ALWAYS, segment::Stored, slot::Slot,
     views::for_slot,
 };
 
-/// What was found: see [`Views::check`].
+/// Result of [`Views::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewCheck {
-    /// Views that were compared and agree with the rows.
+    /// Number of views that agree with the rows.
     pub sound: usize,
-    /// Views that do not, and were dropped with their files.
+    /// Views that disagree; they were dropped together with their files.
     pub wrong: Vec<ViewKind>,
-    /// Views that were not compared, and why.
+    /// Views that could not be checked, with the reason.
     pub skipped: Vec<(ViewKind, String)>,
-    /// Files that were damaged: they were removed when they were met, since the opening.
+    /// Damaged files found since the database was opened; they were removed.
     pub damaged: Vec<DamagedFile>,
 }
 
-/// A file of a view that was not what was written.
+/// A damaged view file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
-    /// Its name in the folder of views.
+    /// File name in the folder of views.
     pub name: String,
-    /// How that was seen.
+    /// What was wrong with it.
     pub reason: String,
 }
 
 impl Views {
-    /// Compares every view that stands, and every one that has a file, with one made anew from the rows. What differs is a
-    /// fault of this program, or of memory: it is dropped. Files that are damaged are a fault of the disk, and are never
-    /// answered from. `progress` is told which view comes next.
+    /// Compares every ready view, and every view that has a file, with one built anew from the rows. A
+    /// difference is a bug in this program or a memory error, and the view is dropped. A damaged file is a
+    /// disk fault; its content is never used. `progress` is called with the view that is checked next.
     pub fn check(&self, progress: &mut dyn FnMut(&ViewKind)) -> ViewCheck {
         let mut found = ViewCheck::default();
         for view in self.status() {
@@ -47,26 +47,26 @@ impl Views {
         found
     }
 
-    /// Files that were found damaged since the opening, and removed.
+    /// Damaged files found and removed since the database was opened.
     pub fn damaged(&self) -> Vec<DamagedFile> {
         self.keeping
             .as_ref()
             .map_or_else(Vec::new, Keeping::damaged)
     }
 
-    /// Whether a view agrees with the rows; nothing where there is no view.
+    /// Whether a view agrees with the rows; `None` if there is no view.
     fn check_slot<B: Stored>(
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
     ) -> Result<Option<bool>, ViewError> {
         let _making = slot.making.lock();
-        if !slot.stands() && !self.restore(slot, kind, ALWAYS, |_| true)? {
+        if !slot.is_ready() && !self.restore(slot, kind, ALWAYS, |_| true)? {
             return Ok(None);
         }
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        let told = self.inbox.newest();
-        let tx = self.settled(&store, told, ALWAYS)?;
+        let newest = self.inbox.newest();
+        let tx = self.snapshot_including(&store, newest, ALWAYS)?;
         let Some(pinned) = slot.pin(tx.version()) else {
             return Ok(None);
         };

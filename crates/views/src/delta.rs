@@ -1,4 +1,4 @@
-//! What changed since a base was made: entries with their versions, found by node.
+//! The delta of a view: changes since its base was built, with their versions, indexed by node (MVCC).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -7,12 +7,12 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
 const SHARDS: usize = 16;
-/// No entry before this one.
+/// End of a node's list of entries.
 const END: u32 = u32::MAX;
 
-/// What is told of a node.
+/// A change of a node, with its memory.
 pub(crate) trait Weighed {
-    /// About how many bytes it holds beside itself.
+    /// Approximate heap bytes of the change.
     fn heap_bytes(&self) -> usize {
         0
     }
@@ -20,35 +20,36 @@ pub(crate) trait Weighed {
 
 impl Weighed for bool {}
 
-/// Entries per node, each with the commit that made it. One thread at a time appends (the one that applies commits), any
-/// number read.
+/// Per node a list of entries, each with the version of the commit that made it. One thread at a time appends
+/// (the one that applies commits), any number of threads read.
 ///
-/// Nodes without an entry are told by one bit, without a lock: a bit may stand for several nodes, so that it says
-/// *perhaps*, and its absence says *certainly not*. Whoever reads version `v` began after everything up to `v` was
-/// appended, so that nothing it must see can be missed, and filters what is later.
+/// A bitmap filters nodes without entries, without a lock. Several nodes may share a bit, as in a Bloom
+/// filter: a set bit means *perhaps*, a clear bit means *certainly not*. A reader of version `v` starts after
+/// everything up to `v` was appended, so it misses nothing that it must see, and it skips entries of later
+/// versions.
 #[derive(Debug)]
 pub(crate) struct Delta<T> {
     touched: Box<[AtomicU64]>,
     shards: [RwLock<Shard<T>>; SHARDS],
     len: AtomicUsize,
-    /// What the entries hold beside themselves.
+    /// Heap bytes of the entries.
     heap_bytes: AtomicUsize,
-    /// The lowest version of an entry, `Version::MAX` without any.
+    /// The lowest version of an entry, or `Version::MAX` if there are none.
     first: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Shard<T> {
-    /// The newest entry of each node, by its position.
+    /// Position of each node's newest entry.
     newest: FxHashMap<u32, u32>,
-    entries: Vec<Entry<T>>,
+    entries: Vec<DeltaEntry<T>>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry<T> {
+struct DeltaEntry<T> {
     version: Version,
     node: u32,
-    /// Position of the node's entry before this one.
+    /// Position of the node's previous entry.
     before: u32,
     change: T,
 }
@@ -66,7 +67,7 @@ impl<T> Shard<T> {
     fn push(&mut self, version: Version, node: u32, change: T) {
         let at = self.entries.len() as u32;
         let before = self.newest.insert(node, at).unwrap_or(END);
-        self.entries.push(Entry {
+        self.entries.push(DeltaEntry {
             version,
             node,
             before,
@@ -80,7 +81,8 @@ fn shard_of(node: u32) -> usize {
 }
 
 impl<T: Clone + Weighed> Delta<T> {
-    /// No entry. `nodes` is about how many ids there are: up to 2²² of them have a bit of their own.
+    /// An empty delta. `nodes` is the approximate number of ids: up to 2²² of them get a separate bit in
+    /// the bitmap.
     pub(crate) fn new(nodes: u64) -> Self {
         let bits = nodes.clamp(1 << 10, 1 << 22).next_power_of_two();
         Self {
@@ -97,13 +99,15 @@ impl<T: Clone + Weighed> Delta<T> {
         (&self.touched[at / 64], 1 << (at % 64))
     }
 
-    /// Appends an entry; versions ascend.
+    /// Appends an entry; versions must ascend.
     pub(crate) fn push(&self, version: Version, node: u32, change: T) {
         self.heap_bytes
             .fetch_add(change.heap_bytes(), Ordering::Relaxed);
         self.shards[shard_of(node)]
             .write()
             .push(version, node, change);
+        // The entry is stored before its bit and before `first`: a reader that sees either finds the entry.
+        // Release here pairs with Acquire in `touched`, `len` and `reaches`.
         let (word, bit) = self.word(node);
         word.fetch_or(bit, Ordering::Release);
         self.len.fetch_add(1, Ordering::Release);
@@ -115,30 +119,30 @@ impl<T: Clone + Weighed> Delta<T> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Bytes of memory, about.
+    /// Approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        // The map's slot beside the entry.
-        self.touched.len() * 8 + self.len() * (size_of::<Entry<T>>() + 16) + self.heap_bytes()
+        // 16 bytes for the entry's slot in the hash map.
+        self.touched.len() * 8 + self.len() * (size_of::<DeltaEntry<T>>() + 16) + self.heap_bytes()
     }
 
-    /// Bytes that the entries hold beside themselves: texts, lists, maps.
+    /// Heap bytes of the entries: strings, lists, maps.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.heap_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a reader of `version` may meet an entry at all.
+    /// Whether any entry is visible at `version`.
     pub(crate) fn reaches(&self, version: Version) -> bool {
         self.first.load(Ordering::Acquire) <= version
     }
 
-    /// Whether `node` perhaps has entries.
+    /// Whether `node` may have entries (false positives are possible).
     #[inline]
     pub(crate) fn touched(&self, node: u32) -> bool {
         let (word, bit) = self.word(node);
         word.load(Ordering::Acquire) & bit != 0
     }
 
-    /// Calls `visit` with the node's entries after `from` up to `to`, newest first.
+    /// Calls `visit` with the node's entries in the version range `(from, to]`, newest first.
     pub(crate) fn newest_first(
         &self,
         node: u32,
@@ -149,6 +153,7 @@ impl<T: Clone + Weighed> Delta<T> {
         let shard = self.shards[shard_of(node)].read();
         let mut at = shard.newest.get(&node).copied().unwrap_or(END);
         while let Some(entry) = shard.entries.get(at as usize) {
+            // Versions ascend along a node's list, so all remaining entries are older: they are in the base.
             if entry.version <= from {
                 break;
             }
@@ -159,12 +164,12 @@ impl<T: Clone + Weighed> Delta<T> {
         }
     }
 
-    /// The nodes that have entries after `from` up to `to`, ascending.
+    /// The nodes that have entries in the version range `(from, to]`, ascending.
     pub(crate) fn nodes(&self, from: Version, to: Version) -> Vec<u32> {
         let mut nodes = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
-            let within = |entry: &&Entry<T>| entry.version > from && entry.version <= to;
+            let within = |entry: &&DeltaEntry<T>| entry.version > from && entry.version <= to;
             nodes.extend(shard.entries.iter().filter(within).map(|entry| entry.node));
         }
         nodes.sort_unstable();
@@ -181,7 +186,7 @@ impl<T: Clone + Weighed> Delta<T> {
         }
     }
 
-    /// Calls `visit` with every entry after `version`; those of a node in their order.
+    /// Calls `visit` with every entry after `version`; entries of one node come in order.
     pub(crate) fn each_after(&self, version: Version, mut visit: impl FnMut(Version, u32, &T)) {
         for shard in &self.shards {
             for entry in &shard.read().entries {
@@ -192,7 +197,7 @@ impl<T: Clone + Weighed> Delta<T> {
         }
     }
 
-    /// A copy of the entries after `version`. Nothing may be appended meanwhile.
+    /// A copy of the entries after `version`. The caller must prevent concurrent appends.
     pub(crate) fn after(&self, version: Version, nodes: u64) -> Self {
         let copy = Self::new(nodes);
         for shard in &self.shards {
@@ -205,7 +210,7 @@ impl<T: Clone + Weighed> Delta<T> {
         copy
     }
 
-    /// Forgets the entries of `from` and later versions. Nothing may be appended meanwhile.
+    /// Removes the entries of version `from` and later. The caller must prevent concurrent appends.
     pub(crate) fn abandon(&self, from: Version) {
         let (mut len, mut heap_bytes) = (0, 0);
         let mut first = Version::MAX;
@@ -250,7 +255,7 @@ mod tests {
             delta.push(version, node, change);
         }
         assert!(delta.touched(7) && delta.touched(9) && !delta.touched(8));
-        // Ids beyond the bits share them.
+        // Ids above the number of bits share them.
         assert!(delta.touched(7 + (1 << 20)));
         assert_eq!(seen(&delta, 7 + (1 << 20), 0, 9), []);
         assert_eq!(seen(&delta, 7, 0, 9), [5, 4, 2, 1]);

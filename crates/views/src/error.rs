@@ -1,4 +1,4 @@
-//! Why a view was not made.
+//! Why a view could not be built.
 
 use isomer_data::DataError;
 use isomer_storage::OverBudget;
@@ -6,47 +6,43 @@ use thiserror::Error;
 
 use crate::segment::SegmentError;
 
-/// Why a view was not made. Reads are answered from the rows then.
+/// Why a view could not be built. Reads use the rows instead.
 #[derive(Debug, Error)]
 pub enum ViewError {
-    /// The rows cannot be read.
+    /// The rows could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// It does not fit into the memory budget.
+    /// The view does not fit into the memory budget.
     #[error("{0}")]
     NoRoom(#[from] OverBudget),
-    /// An id is above what views hold.
-    #[error(
-        "an id is above 4,294,967,294, which read views do not hold: queries read the rows instead"
-    )]
+    /// An id exceeds the 32 bits that views hold.
+    #[error("an id exceeds 4,294,967,294, the limit of read views: queries read the rows instead")]
     IdTooLarge,
-    /// The database is being closed, or the view is not wanted any more.
-    #[error("making the view was stopped")]
+    /// The database is closing, or the view is no longer wanted.
+    #[error("building the view was cancelled")]
     Stopped,
-    /// Another one makes it, for longer than was to be waited.
-    #[error("the view is being made by another one")]
+    /// Another thread is building the view, and the wait timed out.
+    #[error("another thread is building the view")]
     Taken,
-    /// Commits that are under way did not end in time.
-    #[error(
-        "commits that are under way did not end within {seconds} s: the view is made when it is asked for again"
-    )]
+    /// Commits in flight did not end in time.
+    #[error("commits in flight did not end within {seconds} s: the next request builds the view")]
     Unsettled {
-        /// How long was waited.
+        /// How long the build waited.
         seconds: u64,
     },
-    /// More was changed while it was made than the memory budget holds, or it was dropped meanwhile.
+    /// Changes during the build exceeded the memory budget, or the view was dropped.
     #[error(
-        "what changed while the view was made does not fit into the memory budget, or the view was dropped meanwhile: it is made when it is asked for again"
+        "changes during the build of the view exceeded the memory budget, or the view was dropped: the next request builds it"
     )]
     Overtaken,
-    /// What is stored of it cannot be read now.
+    /// The stored view could not be read.
     #[error("the stored view cannot be read: {0}")]
     Unreadable(String),
-    /// What was stored of it is damaged.
+    /// The stored view is damaged.
     #[error("the stored view is damaged: {0}")]
     Damaged(String),
-    /// What was stored of it is not used.
-    #[error("the stored view is not used: {0}")]
+    /// The stored view was not used.
+    #[error("the stored view was rejected: {0}")]
     Stored(String),
 }
 

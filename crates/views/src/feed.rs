@@ -1,10 +1,11 @@
-//! Following commits: each is handed in before anybody can see it, and told to the views before anybody looks at it there.
+//! Applies commits to the views: a commit is handed in before it becomes visible, and applied before a reader
+//! looks at a view at its version.
 
 use std::sync::atomic::Ordering;
 
 use isomer_data::{
-    Catalog, Change, ChangeSet, CommitObserver, ConvergentOwner, DataError, LoadSink, Loading,
-    Store, Version,
+    Catalog, Change, ChangeSet, CommitObserver, ConvergentOwner, DataError, DataStore, LoadSink,
+    Loading, Version,
 };
 use isomer_value::{LabelId, NodeId, PropId, TypeId, Value, record::RecordRef};
 
@@ -12,7 +13,7 @@ use crate::{
     Cell, Owner, Side, Views,
     adjacency::{Link, small},
     column::{CellChange, cell_at, cell_of},
-    inbox::{Commits, Inbox, Then},
+    inbox::{AfterPut, Commits, Inbox},
     loading::LoadFiles,
     registry::Registry,
     slot::Slot,
@@ -20,16 +21,16 @@ use crate::{
     worker::Job,
 };
 
-/// A delta is merged when it has this part of its base: a merge writes the base anew, and readers of changed nodes are
-/// the slower the more of them there are.
+/// A delta is merged when it reaches this fraction of its base: a merge rewrites the base, and a longer delta
+/// slows down readers of changed nodes.
 const MERGED_SHARE: u64 = 64;
 
-/// So many bytes of texts, lists and maps in a delta are merged however few changes they are ...
+/// A delta with this many heap bytes (strings, lists, maps) is merged regardless of its number of changes.
 const MERGED_HEAP_BYTES: usize = 16 << 20;
-/// ... and from so many on the budget is told of them.
-const SETTLED_HEAP_BYTES: usize = 1 << 20;
+/// From this many heap bytes on, a delta is accounted in the memory budget.
+const ACCOUNTED_HEAP_BYTES: usize = 1 << 20;
 
-/// A relationship that came or went.
+/// A relationship that was created or deleted.
 struct LinkChange {
     type_id: TypeId,
     source: NodeId,
@@ -38,15 +39,15 @@ struct LinkChange {
     added: bool,
 }
 
-/// One commit being told.
-struct Telling<'a> {
+/// Applies the changes of one commit.
+struct CommitApplier<'a> {
     registry: &'a Registry,
-    store: &'a Store,
+    store: &'a DataStore,
     catalog: &'a Catalog,
     version: Version,
 }
 
-impl Telling<'_> {
+impl CommitApplier<'_> {
     fn change(&self, change: &Change<'_>) -> Result<(), DataError> {
         match change {
             Change::RelationshipCreated { id, record } => {
@@ -56,7 +57,9 @@ impl Telling<'_> {
                 let record = RecordRef::new(record)?;
                 let ends = record.endpoints();
                 let (type_id, source, target) = ends.ok_or_else(|| DataError::Corrupt {
-                    what: format!("the change stream tells of relationship {id} as of a node"),
+                    what: format!(
+                        "the change stream has a record without end nodes for relationship {id}"
+                    ),
                 })?;
                 self.link(&LinkChange {
                     type_id,
@@ -141,14 +144,15 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// Whether a property may be a convergent field: what a record holds of it is not what is read, and what an operation did to
-    /// it is not told by the operation alone. The rows say it, until a merge has read them.
+    /// Whether a property may be a convergent field: its value is not the one in the record, and a single
+    /// operation does not determine it. Such cells refer to the rows until a merge reads them.
     fn is_field(&self, path: &[PropId]) -> bool {
         path.first()
             .is_some_and(|prop| self.store.is_convergent(*prop))
     }
 
-    /// What a new record has at a path. It may have been there before, with fields that outlived it.
+    /// The cell of a created record at a path. The record may have existed before, with convergent fields
+    /// that outlived it.
     fn cell_in(&self, record: &RecordRef<'_>, path: &[PropId]) -> Result<Cell, DataError> {
         match self.is_field(path) {
             true => Ok(Cell::Rows),
@@ -156,7 +160,8 @@ impl Telling<'_> {
         }
     }
 
-    /// A convergent field changed: of whose label or type is not told, but a column knows its own.
+    /// A convergent field changed. The change does not name the label or type, but each column knows its own
+    /// nodes.
     fn field(&self, owner: ConvergentOwner, prop: PropId) {
         for (of, columns) in &self.registry.columns {
             let id = match (owner, of) {
@@ -191,14 +196,14 @@ impl Telling<'_> {
                 Side::In => (target, source),
             };
             let added = change.added;
-            slot.tell(self.version, node, &Link { other, rel, added }, |_| true);
+            slot.apply(self.version, node, &Link { other, rel, added }, |_| true);
         }
     }
 
     fn member(&self, label: Option<LabelId>, id: NodeId, member: bool) {
         if let Some(slot) = self.registry.members.get(&label) {
             match small(id.0) {
-                Some(node) => slot.tell(self.version, node, &member, |_| true),
+                Some(node) => slot.apply(self.version, node, &member, |_| true),
                 None => slot.lose(self.version),
             }
         }
@@ -217,7 +222,7 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// Records of a bulk load are not told one by one.
+    /// The change stream does not list the records of a bulk load.
     fn lose_columns(&self, owner: Owner) {
         let columns = self.registry.columns.get(&owner);
         for (_, slot) in columns.into_iter().flatten() {
@@ -227,8 +232,8 @@ impl Telling<'_> {
 
     fn cell(&self, slot: &Slot<crate::column::ColumnBase>, id: u64, change: &CellChange) {
         match small(id) {
-            Some(node) => slot.tell(self.version, node, change, |generation| {
-                // What is set on nodes of other labels is nothing of this column's.
+            Some(node) => slot.apply(self.version, node, change, |generation| {
+                // A property set on nodes of other labels does not concern this column.
                 !matches!(change, CellChange::Set(_))
                     || generation.base.is_member(node)
                     || generation.delta.touched(node)
@@ -256,7 +261,7 @@ impl Telling<'_> {
         if set.is_empty() && removed.is_empty() {
             return Ok(());
         }
-        // Which labels the node carries is not told: a column knows its own nodes.
+        // The change does not list the node's labels: each column knows its own nodes.
         for &owner in self.registry.columns.keys() {
             if matches!(owner, Owner::Nodes(label) if !labels_removed.contains(&label)) {
                 self.values(owner, id.0, set, removed)?;
@@ -265,7 +270,8 @@ impl Telling<'_> {
         Ok(())
     }
 
-    /// Properties were set and removed on a record, which is this owner's if its columns say so.
+    /// Applies set and removed properties to a record's columns; a column ignores records that are not its
+    /// own.
     fn values(
         &self,
         owner: Owner,
@@ -297,75 +303,97 @@ impl Telling<'_> {
     }
 }
 
-/// Commits that are being told. Where that panics, they are not told again, some of them twice: no view answers from the first
-/// of them on.
+/// Commits being applied. If that panics, they are not applied again (some would be applied twice); instead
+/// no view answers from the first of them on.
 struct Unfinished<'a> {
     inbox: &'a Inbox,
     registry: &'a Registry,
-    telling: &'a mut Commits,
+    applying: &'a mut Commits,
     done: bool,
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if !self.done {
-            // Each by itself: a view that is being made may have read the first ones already.
-            for (version, _) in self.telling.iter() {
+            // Each version separately: the base of a view under construction may already include the first
+            // ones.
+            for (version, _) in self.applying.iter() {
                 self.registry.each(|_, slot| slot.lose(version));
             }
         }
-        self.telling.clear();
-        self.inbox.told();
+        self.applying.clear();
+        self.inbox.mark_applied();
     }
 }
 
+/// While a commit is applied, the deltas are accounted in the memory budget after this many bytes of its changes.
+const ACCOUNTED_CHANGE_BYTES: usize = 1 << 16;
+
 #[cfg(test)]
 thread_local! {
-    /// Telling of this commit panics on this thread.
+    /// Test hook: applying this commit panics on this thread.
     pub(crate) static PANICS_AT: std::cell::Cell<Version> = const { std::cell::Cell::new(0) };
 }
 
+/// Drops the views whose delta no longer fits into the memory budget: they are built again when a reader requests them.
+fn drop_oversized(registry: &Registry) {
+    registry.each(|_, slot| {
+        slot.account_building();
+        if !slot.account_delta() {
+            drop(slot.clear());
+        }
+    });
+}
+
 impl Views {
-    /// Tells a commit to the views of `registry`.
-    pub(crate) fn tell(
+    /// Applies a commit to the views of `registry`.
+    pub(crate) fn apply_commit(
         &self,
         registry: &Registry,
         version: Version,
         changes: &[u8],
     ) -> Result<(), DataError> {
         match self.store.upgrade() {
-            Some(store) => Self::tell_of(registry, &store, &store.catalog(), version, changes),
+            Some(store) => {
+                Self::apply_with_catalog(registry, &store, &store.catalog(), version, changes)
+            }
             None => Ok(()),
         }
     }
 
-    /// As [`Views::tell`], with the names that the changes are told in.
-    fn tell_of(
+    /// As [`Views::apply_commit`], with the catalog that the changes refer to.
+    fn apply_with_catalog(
         registry: &Registry,
-        store: &Store,
+        store: &DataStore,
         catalog: &Catalog,
         version: Version,
         changes: &[u8],
     ) -> Result<(), DataError> {
-        let telling = Telling {
+        let applying = CommitApplier {
             registry,
             store,
             catalog,
             version,
         };
         #[cfg(test)]
-        assert!(PANICS_AT.get() != version, "as told");
-        let set = ChangeSet::decode(changes)?;
-        set.changes
-            .iter()
-            .try_for_each(|change| telling.change(change))
+        assert!(PANICS_AT.get() != version, "injected panic");
+        let mut changes = ChangeSet::changes_in(changes)?;
+        let mut unaccounted = changes.remaining_bytes();
+        while let Some(change) = changes.next() {
+            applying.change(&change?)?;
+            if unaccounted - changes.remaining_bytes() >= ACCOUNTED_CHANGE_BYTES {
+                unaccounted = changes.remaining_bytes();
+                drop_oversized(registry);
+            }
+        }
+        Ok(())
     }
 
-    /// Tells what was handed in. The feed is held.
-    pub(crate) fn tell_waiting(&self, feed: &mut Feed) {
-        let Feed { told, telling } = feed;
-        *told = self.inbox.take(telling);
-        if telling.is_empty() {
+    /// Applies all commits in the inbox. The caller holds the feed.
+    pub(crate) fn apply_waiting(&self, feed: &mut Feed) {
+        let Feed { applied, applying } = feed;
+        *applied = self.inbox.take(applying);
+        if applying.is_empty() {
             return;
         }
         let store = self.store.upgrade();
@@ -374,16 +402,16 @@ impl Views {
         let mut unfinished = Unfinished {
             inbox: &self.inbox,
             registry: &registry,
-            telling,
+            applying,
             done: false,
         };
-        for (version, changes) in unfinished.telling.iter() {
-            // Where nobody has the database any more, nobody asks.
+        for (version, changes) in unfinished.applying.iter() {
+            // The database is closed: no reader is left.
             let Some((store, catalog)) = &known else {
                 break;
             };
-            if Self::tell_of(&registry, store, catalog, version, changes).is_err() {
-                // The rows will say what is wrong.
+            if Self::apply_with_catalog(&registry, store, catalog, version, changes).is_err() {
+                // The change stream is corrupt: views stop answering, and the rows report the error.
                 registry.each(|_, slot| slot.lose(version));
             }
         }
@@ -392,31 +420,32 @@ impl Views {
         self.tend(&registry);
     }
 
-    /// Tells a commit that was not handed in, from where it lies, behind those that were.
-    fn tell_at_once(&self, version: Version, changes: &[u8]) {
+    /// Applies a commit that did not fit into the inbox, directly from the caller's buffer, after those in
+    /// the inbox.
+    fn apply_at_once(&self, version: Version, changes: &[u8]) {
         let mut feed = self.feed();
         let registry = self.registry.read();
-        if self.tell(&registry, version, changes).is_err() {
+        if self.apply_commit(&registry, version, changes).is_err() {
             registry.each(|_, slot| slot.lose(version));
         }
-        feed.told = version;
-        self.inbox.told_at_once(version);
+        feed.applied = version;
+        self.inbox.applied_at_once(version);
         self.tend(&registry);
     }
 
-    /// Merges deltas that have grown far, and drops those that nobody can be answered from or that the budget has no
-    /// room for.
+    /// Schedules merges of long deltas; drops views that cannot answer the newest versions, or whose delta no
+    /// longer fits into the budget.
     fn tend(&self, registry: &Registry) {
         registry.each(|kind, slot| {
-            slot.settle_building();
+            slot.account_building();
             let Some(lengths) = slot.lengths() else {
                 return;
             };
             let many = lengths.delta >= self.options.merge_after;
-            if !many && lengths.delta_heap_bytes < SETTLED_HEAP_BYTES {
+            if !many && lengths.delta_heap_bytes < ACCOUNTED_HEAP_BYTES {
                 return;
             }
-            if !lengths.newest || !slot.settle_budget() {
+            if !lengths.newest || !slot.account_delta() {
                 drop(slot.clear());
                 return;
             }
@@ -440,15 +469,15 @@ impl CommitObserver for Views {
         }
         let then = self.inbox.put(version, changes);
         if let Some(keeping) = &self.keeping
-            && keeping.told(changes.len())
+            && keeping.note_streamed(changes.len())
         {
-            self.worker.push(&self.this, Job::LookAfterFiles);
+            self.worker.push(&self.this, Job::ReviewFiles);
         }
-        // Where the worker takes nothing, who looks tells it.
-        let woken = then == Then::Wake && self.worker.push(&self.this, Job::Tell);
+        // If the worker accepts no job, this thread applies the commits.
+        let woken = then == AfterPut::WakeWorker && self.worker.push(&self.this, Job::ApplyCommits);
         match then {
-            Then::Tell => self.tell_at_once(version, changes),
-            Then::Wake if !woken => drop(self.feed()),
+            AfterPut::ApplyNow => self.apply_at_once(version, changes),
+            AfterPut::WakeWorker if !woken => drop(self.feed()),
             _ => {}
         }
     }
@@ -456,17 +485,17 @@ impl CommitObserver for Views {
     fn abandoned(&self, from: Version) {
         let mut feed = self.feed();
         self.inbox.abandon(from);
-        self.inbox.told();
-        feed.told = feed.told.min(from.saturating_sub(1));
+        self.inbox.mark_applied();
+        feed.applied = feed.applied.min(from.saturating_sub(1));
         self.registry.read().each(|_, slot| slot.abandon(from));
     }
 
     fn unsettled(&self, from: Version) {
         let mut feed = self.feed();
         self.inbox.abandon(from);
-        self.inbox.told();
-        // Who reads a snapshot of before need not wait for them.
-        feed.told = feed.told.min(from.saturating_sub(1));
+        self.inbox.mark_applied();
+        // Readers of earlier snapshots need not wait for them.
+        feed.applied = feed.applied.min(from.saturating_sub(1));
         self.registry.read().each(|_, slot| slot.lose(from));
     }
 

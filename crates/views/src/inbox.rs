@@ -1,54 +1,55 @@
-//! Commits on their way to the views.
+//! The queue of commits that are not yet applied to the views.
 //!
-//! Who commits hands its changes in and goes on. They are told to the views by whoever first looks at a version that has them,
-//! by the worker while nobody does, and by who commits where much waits: many at once are told for less than each by itself,
-//! and mostly on a thread that nobody waits for. What a reader sees is the same, as it never looks before they are told.
+//! A committing thread enqueues its changes and continues. They are applied by the first reader of a version
+//! that has them, by the worker if no reader comes, or by the committing thread if the queue is full:
+//! applying a batch costs less than applying each commit separately, and mostly happens on a thread that no
+//! client waits for. Readers cannot observe the delay, because they apply the queue before they read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use isomer_data::Version;
 use parking_lot::{Mutex, MutexGuard};
 
-/// So many bytes wait at most: more are told by who has them. With those that are being told, and with what the two buffers
-/// keep free, up to 2 MiB are held.
+/// Maximum bytes in the queue; a commit beyond it is applied by its own thread. Together with the batch being
+/// applied and the capacity that both buffers keep, up to 2 MiB are held.
 const MOST_BYTES: usize = 1 << 19;
-/// The worker is woken once per so many commits.
-const WAKE: usize = 64;
+/// The worker is woken once per this many commits.
+const WAKE_COMMITS: usize = 64;
 
-/// Commits that were handed in and not told yet.
+/// Commits that were enqueued and not yet applied.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
-    /// The lowest version that was not told yet, as far as it is handed in; `Version::MAX` where there is none.
+    /// The lowest enqueued version that is not yet applied; `Version::MAX` if there is none.
     first: AtomicU64,
 }
 
-/// What is in the inbox.
+/// The content of the inbox.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) commits: Commits,
-    /// The newest version handed in that changed anything and was not abandoned.
+    /// The newest enqueued version that changed anything and was not abandoned.
     pub(crate) newest: Version,
-    /// Whether anything is kept: nobody is told of anything otherwise.
+    /// Whether commits are collected: while no view exists, none needs them.
     pub(crate) open: bool,
 }
 
-/// Changes of commits, one behind the other.
+/// Changes of commits, concatenated.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
-    /// Versions, ascending, and where their changes end.
+    /// Versions, ascending, with the end offset of their changes.
     ends: Vec<(Version, usize)>,
     bytes: Vec<u8>,
 }
 
-/// What is to be done by who has handed in a commit.
+/// What the committing thread must do after enqueueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterPut {
     Nothing,
-    /// There is something for the worker.
-    Wake,
-    /// Too much would wait: it was not taken, and is told now.
-    Tell,
+    /// Wake the worker.
+    WakeWorker,
+    /// The queue is full: the commit was not enqueued and must be applied now.
+    ApplyNow,
 }
 
 impl Default for Inbox {
@@ -61,55 +62,57 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Hands a commit in, before anybody can see it.
-    pub(crate) fn put(&self, version: Version, changes: &[u8]) -> Then {
+    /// Enqueues a commit, before it becomes visible.
+    pub(crate) fn put(&self, version: Version, changes: &[u8]) -> AfterPut {
         let mut waiting = self.waiting.lock();
         if !waiting.open {
             waiting.newest = version;
-            return Then::Nothing;
+            return AfterPut::Nothing;
         }
         let more = changes.len() + size_of::<(Version, usize)>();
         if waiting.commits.held_bytes() + more >= MOST_BYTES {
-            return Then::Tell;
+            return AfterPut::ApplyNow;
         }
         waiting.newest = version;
         let commits = &mut waiting.commits;
         commits.bytes.extend_from_slice(changes);
         commits.ends.push((version, commits.bytes.len()));
         self.first.fetch_min(version, Ordering::AcqRel);
-        match commits.ends.len() % WAKE {
-            0 => Then::Wake,
-            _ => Then::Nothing,
+        match commits.ends.len() % WAKE_COMMITS {
+            0 => AfterPut::WakeWorker,
+            _ => AfterPut::Nothing,
         }
     }
 
-    /// A commit that was not taken is told now: the feed is held, and nobody sees the commit yet.
-    pub(crate) fn told_at_once(&self, version: Version) {
+    /// Records that a commit that was not enqueued is applied now: the caller holds the feed, and the commit
+    /// is not visible yet.
+    pub(crate) fn applied_at_once(&self, version: Version) {
         self.waiting.lock().newest = version;
     }
 
-    /// Whether something is not told yet that a reader of `version` must see.
+    /// Whether a commit that a reader of `version` must see is not yet applied.
     #[inline]
     pub(crate) fn lacks(&self, version: Version) -> bool {
         self.first.load(Ordering::Acquire) <= version
     }
 
-    /// Takes out what waits; answers the newest version that was handed in. Until [`Inbox::told`] it is still lacking.
+    /// Takes all enqueued commits; returns the newest enqueued version. They count as lacking until
+    /// [`Inbox::mark_applied`].
     pub(crate) fn take(&self, into: &mut Commits) -> Version {
         let mut waiting = self.waiting.lock();
         std::mem::swap(&mut waiting.commits, into);
         waiting.newest
     }
 
-    /// What was taken out was told.
-    pub(crate) fn told(&self) {
+    /// The commits taken last were applied.
+    pub(crate) fn mark_applied(&self) {
         let waiting = self.waiting.lock();
         let first = waiting.commits.ends.first();
         let first = first.map_or(Version::MAX, |(version, _)| *version);
         self.first.store(first, Ordering::Release);
     }
 
-    /// The commits from `from` on did not happen, or nobody knows.
+    /// The commits from version `from` on were rolled back, or their outcome is unknown.
     pub(crate) fn abandon(&self, from: Version) {
         let mut waiting = self.waiting.lock();
         let left = waiting
@@ -123,7 +126,7 @@ impl Inbox {
         waiting.newest = waiting.newest.min(from.saturating_sub(1));
     }
 
-    /// The newest version handed in.
+    /// The newest enqueued version.
     pub(crate) fn newest(&self) -> Version {
         self.waiting.lock().newest
     }
@@ -149,7 +152,7 @@ impl Commits {
         parts.map(|(start, (version, end))| (*version, &self.bytes[start..*end]))
     }
 
-    /// Forgets them.
+    /// Removes all commits.
     pub(crate) fn clear(&mut self) {
         self.ends.clear();
         self.bytes.clear();
@@ -168,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_in_is_lacking_until_it_is_told() {
+    fn an_enqueued_commit_is_lacking_until_it_is_applied() {
         let inbox = Inbox::default();
-        assert_eq!(inbox.put(3, b"x"), Then::Nothing);
+        assert_eq!(inbox.put(3, b"x"), AfterPut::Nothing);
         assert!(!inbox.lacks(9) && inbox.newest() == 3);
         inbox.lock().open = true;
         for (version, changes) in [(5, &b"ab"[..]), (6, b"c"), (8, b"def")] {
-            assert_eq!(inbox.put(version, changes), Then::Nothing);
+            assert_eq!(inbox.put(version, changes), AfterPut::Nothing);
         }
         assert!(!inbox.lacks(4) && inbox.lacks(5) && inbox.lacks(9));
         let mut taken = Commits::default();
@@ -187,9 +190,9 @@ mod tests {
                 (8, b"def".to_vec())
             ]
         );
-        assert!(inbox.lacks(5), "it is not told yet");
+        assert!(inbox.lacks(5), "it is not applied yet");
         inbox.put(10, b"g");
-        inbox.told();
+        inbox.mark_applied();
         assert!(!inbox.lacks(9) && inbox.lacks(10));
         inbox.put(11, b"hi");
         inbox.abandon(11);
@@ -198,25 +201,30 @@ mod tests {
         inbox.take(&mut taken);
         assert_eq!(all(&taken), [(10, b"g".to_vec())]);
         inbox.abandon(4);
-        inbox.told();
+        inbox.mark_applied();
         assert!(!inbox.lacks(Version::MAX - 1) && inbox.newest() == 3);
     }
 
     #[test]
-    fn much_is_told_by_who_hands_it_in_and_many_wake_the_worker() {
+    fn large_commits_are_applied_by_their_thread_and_many_small_ones_wake_the_worker() {
         let inbox = Inbox::default();
         inbox.lock().open = true;
-        let wakes = (1..=3 * WAKE as u64).filter(|version| inbox.put(*version, b"x") == Then::Wake);
+        let wakes = (1..=3 * WAKE_COMMITS as u64)
+            .filter(|version| inbox.put(*version, b"x") == AfterPut::WakeWorker);
         assert_eq!(wakes.count(), 3);
         let waiting = inbox.lock().commits.held_bytes();
-        assert_eq!(inbox.put(1000, &vec![0; MOST_BYTES - waiting]), Then::Tell);
-        // It lies where it lay, and is told by who has it.
+        assert_eq!(
+            inbox.put(1000, &vec![0; MOST_BYTES - waiting]),
+            AfterPut::ApplyNow
+        );
+        // It stays in the caller's buffer, and the caller applies it.
         assert_eq!(inbox.lock().commits.held_bytes(), waiting);
-        assert_eq!(inbox.newest(), 3 * WAKE as u64);
-        inbox.told_at_once(1000);
+        assert_eq!(inbox.newest(), 3 * WAKE_COMMITS as u64);
+        inbox.applied_at_once(1000);
         assert_eq!(inbox.newest(), 1000);
-        // However many small ones there are, no more is held.
-        let taken = (1001..100_000).take_while(|version| inbox.put(*version, b"x") != Then::Tell);
+        // Many small commits do not exceed the limit either.
+        let taken =
+            (1001..100_000).take_while(|version| inbox.put(*version, b"x") != AfterPut::ApplyNow);
         assert!(taken.count() > 1000);
         let waiting = inbox.lock();
         assert!(waiting.commits.held_bytes() < MOST_BYTES);

@@ -1,10 +1,11 @@
-//! Keeping views on disk: written after they were made or merged, read when they are asked for again.
+//! Persistence of views: each is written to a file after it was built or merged, and read when it is
+//! requested again.
 //!
-//! A file holds the base of a view as of one version; what happened since comes out of the change stream, which is held for
-//! it; when that is much, the file is written anew. It is bound to the era and version of its base (see
-//! [`isomer_data::Lineage`]), so that a file of a past that the database does not have is known for what it is: after a
-//! restore, after a crash that lost buffered commits, beside another database. A file that is damaged, foreign or too far
-//! behind is removed, and the view is made from the rows.
+//! A file holds the base of a view as of one version. Later changes are replayed from the change stream,
+//! which is retained for the file; when that grows too long, the file is rewritten. A file is bound to the
+//! era and version of its base (see [`isomer_data::Lineage`]), so that a file from another history is
+//! detected: after a restore, after a crash that lost buffered commits, or in another database. A file that
+//! is damaged, foreign or too far behind is removed, and the view is built from the rows.
 
 use std::{
     path::Path,
@@ -14,37 +15,40 @@ use std::{
     },
 };
 
-use isomer_data::{EraId, Store, StreamHold, Version};
+use isomer_data::{DataStore, EraId, StreamHold, Version};
 use isomer_storage::MemoryKind;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::{
     DamagedFile, ViewError, ViewKind, Views,
-    build::GoOn,
+    build::ShouldContinue,
     registry::Registry,
-    segment::{Folder, Found, Head, SegmentError, Stored},
+    segment::{Folder, FolderListing, Head, SegmentError, Stored},
     slot::Slot,
     views::for_slot,
     worker::Job,
 };
 
-/// Change stream that may be held for a file: beyond, and beyond half the size of the file, it is written anew or removed.
+/// Maximum bytes of change stream retained for a file: above this, and above half the size of the file, the
+/// file is rewritten or removed.
 const MOST_HELD_BYTES: u64 = 64 << 20;
-/// Commits that a file may be behind when a database is opened.
+/// Maximum number of commits that a file may be behind when a database is opened.
 const MOST_BEHIND: u64 = 1_000_000;
-/// A file that is behind by no more commits than this, or than there are things in it, is sooner read than made from the rows.
+/// A file that is behind by at most this many commits, or by at most as many as it has entries, is cheaper to
+/// read than to rebuild.
 const FEW_BEHIND: u64 = 4096;
-/// After a merge a file is written anew if it is behind by more commits than [`FEW_BEHIND`] and than this part of the base has
-/// things (or half of [`MOST_BEHIND`]): merges share what did not change, and a file is written as a whole.
+/// After a merge a file is rewritten if it is behind by more commits than [`FEW_BEHIND`] and than this
+/// fraction of the base's entries (or half of [`MOST_BEHIND`]): a merge shares unchanged parts, but a file is
+/// written as a whole.
 const WRITTEN_SHARE: u64 = 2;
-/// ... or by more bytes of change stream than these, and than the file has.
+/// ... or by more bytes of change stream than this, and than the size of the file.
 const WRITTEN_BYTES: u64 = 16 << 20;
-/// Openings after which a file that was read is written anew.
+/// Number of openings after which a file that was read is rewritten.
 const OLD_ERAS: usize = 50;
-/// Files are looked after once per so many bytes of change stream.
+/// Files are reviewed once per this many bytes of change stream.
 const LOOK_BYTES: u64 = 8 << 20;
-/// Entries of the change stream read at once.
+/// Entries of the change stream read per batch.
 const ENTRIES: usize = 1024;
 const ENTRY_BYTES: usize = 8 << 20;
 
@@ -52,8 +56,8 @@ const ENTRY_BYTES: usize = 8 << 20;
 pub(crate) struct Keeping {
     pub(crate) folder: Folder,
     kept: Mutex<FxHashMap<ViewKind, Kept>>,
-    /// Bytes of change stream told since the opening.
-    told_bytes: AtomicU64,
+    /// Bytes of change stream since the database was opened.
+    streamed_bytes: AtomicU64,
     /// Files that were found damaged.
     damaged: Mutex<Vec<DamagedFile>>,
 }
@@ -63,33 +67,33 @@ struct Kept {
     era: EraId,
     version: Version,
     bytes: u64,
-    /// How many bytes had been told when it was found or written.
-    told_bytes: u64,
+    /// Value of `streamed_bytes` when the file was found or written.
+    streamed_bytes: u64,
     _hold: StreamHold,
 }
 
 impl Keeping {
-    /// What is found in the folder at opening. Files that this database cannot use are removed.
-    pub(crate) fn open(store: &Store, path: &Path) -> Self {
+    /// Scans the folder on opening. Files that this database cannot use are removed.
+    pub(crate) fn open(store: &DataStore, path: &Path) -> Self {
         let folder = Folder::new(
             path,
             store.options().read_only,
             store.options().seal.clone(),
         );
         let mut kept = FxHashMap::default();
-        let Found {
+        let FolderListing {
             heads: found,
             damaged,
         } = folder.list();
         if !found.is_empty() {
-            // Held first: what is told now stays told.
+            // Retain the change stream first, so that no entry is trimmed in between.
             let now = store.engine().version();
             let held = |(head, bytes): (Head, u64)| (store.hold_stream(head.version), head, bytes);
             let held: Vec<_> = found.into_iter().map(held).collect();
             let lineage = store.lineage().unwrap_or_default();
             for (hold, head, bytes) in held {
                 let usable = lineage.holds(&head.era, head.version)
-                    && lineage.tells_since(head.version)
+                    && lineage.has_changes_since(head.version)
                     && now.saturating_sub(head.version) <= MOST_BEHIND;
                 if !usable {
                     folder.remove(&head.kind);
@@ -99,7 +103,7 @@ impl Keeping {
                     era: head.era,
                     version: head.version,
                     bytes,
-                    told_bytes: 0,
+                    streamed_bytes: 0,
                     _hold: hold,
                 };
                 kept.insert(head.kind, one);
@@ -108,7 +112,7 @@ impl Keeping {
         Self {
             folder,
             kept: Mutex::new(kept),
-            told_bytes: AtomicU64::new(0),
+            streamed_bytes: AtomicU64::new(0),
             damaged: Mutex::new(damaged),
         }
     }
@@ -124,32 +128,34 @@ impl Keeping {
         kept.get(kind).map(|one| (one.version, one.bytes))
     }
 
-    /// A commit with so many bytes of changes was told; whether it is time to look after the files.
-    pub(crate) fn told(&self, bytes: usize) -> bool {
+    /// Counts a commit with this many bytes of changes; returns whether it is time to review the files.
+    pub(crate) fn note_streamed(&self, bytes: usize) -> bool {
         let bytes = bytes as u64;
-        let before = self.told_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.streamed_bytes.fetch_add(bytes, Ordering::Relaxed);
         before / LOOK_BYTES != (before + bytes) / LOOK_BYTES
     }
 
-    /// The views whose files hold back too much of the change stream.
+    /// The views whose files retain too much of the change stream.
     fn behind(&self) -> Vec<ViewKind> {
         let kept = self.kept.lock();
-        // Under the lock: none of the files is younger than it.
-        let told = self.told_bytes.load(Ordering::Relaxed);
-        let far =
-            |one: &Kept| told.saturating_sub(one.told_bytes) > MOST_HELD_BYTES.max(one.bytes / 2);
+        // Under the lock: none of the files is newer than the counter.
+        let streamed = self.streamed_bytes.load(Ordering::Relaxed);
+        let far = |one: &Kept| {
+            streamed.saturating_sub(one.streamed_bytes) > MOST_HELD_BYTES.max(one.bytes / 2)
+        };
         let behind = kept.iter().filter(|(_, one)| far(one));
         behind.map(|(kind, _)| kind.clone()).collect()
     }
 
-    /// Whether a base as of this version, with so many things, is worth a file: there is none, or it is much behind.
+    /// Whether a base at this version, with this many entries, should be written: there is no file, or it is
+    /// far behind.
     fn is_far(&self, kind: &ViewKind, version: Version, len: u64) -> bool {
         let kept = self.kept.lock();
-        let told = self.told_bytes.load(Ordering::Relaxed);
+        let streamed = self.streamed_bytes.load(Ordering::Relaxed);
         kept.get(kind).is_none_or(|one| {
             let commits = version.saturating_sub(one.version);
             commits > FEW_BEHIND.max(len / WRITTEN_SHARE).min(MOST_BEHIND / 2)
-                || told.saturating_sub(one.told_bytes) > WRITTEN_BYTES.max(one.bytes)
+                || streamed.saturating_sub(one.streamed_bytes) > WRITTEN_BYTES.max(one.bytes)
         })
     }
 
@@ -159,7 +165,7 @@ impl Keeping {
         self.kept.lock().remove(kind);
     }
 
-    /// Files that were found damaged since the opening.
+    /// Files found damaged since the database was opened.
     pub(crate) fn damaged(&self) -> Vec<DamagedFile> {
         self.damaged.lock().clone()
     }
@@ -169,7 +175,7 @@ impl Keeping {
         self.damaged.lock().push(DamagedFile { name, reason });
     }
 
-    /// Holds the change stream no more.
+    /// Releases the change stream.
     pub(crate) fn let_go(&self) {
         self.kept.lock().clear();
     }
@@ -185,12 +191,13 @@ impl Keeping {
 }
 
 impl Views {
-    /// Puts a stored base in place, with what happened since. False where there is none that can be used, or read now.
+    /// Installs a stored base and replays later commits. Returns false if there is no usable file, or it
+    /// cannot be read now.
     pub(crate) fn restore<B: Stored>(
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
         fits: impl Fn(&B) -> bool,
     ) -> Result<bool, ViewError> {
         let Some(keeping) = &self.keeping else {
@@ -200,7 +207,7 @@ impl Views {
             slot.stored.store(false, Ordering::Relaxed);
             return Ok(false);
         };
-        let restored = self.restore_base(keeping, &head, slot, go_on, fits);
+        let restored = self.restore_base(keeping, &head, slot, should_continue, fits);
         let no_more = || slot.stored.store(false, Ordering::Relaxed);
         match restored {
             Ok(true) => {
@@ -212,12 +219,12 @@ impl Views {
                 Ok(false)
             }
             Err(error) => {
-                // Commits are not collected for it any more.
+                // Commits need not be collected for it any longer.
                 let feed = self.feed();
                 slot.stop_building();
                 drop(feed);
                 match error {
-                    // Nothing is said of the file: it is read another time.
+                    // The file itself may be fine: it is read at the next request.
                     ViewError::Stopped | ViewError::Unsettled { .. } => Err(error),
                     ViewError::NoRoom(_) => {
                         no_more();
@@ -231,7 +238,7 @@ impl Views {
                         keeping.forget(kind);
                         Ok(false)
                     }
-                    // The disk, or what came after it, cannot be read now; perhaps the rows can.
+                    // The disk or the change stream cannot be read now; the rows may still be readable.
                     ViewError::Unreadable(_)
                     | ViewError::Data(_)
                     | ViewError::IdTooLarge
@@ -242,7 +249,7 @@ impl Views {
         }
     }
 
-    /// Has a file written anew whose era will soon be forgotten.
+    /// Schedules a rewrite of a file whose era will soon be forgotten.
     fn renew(&self, head: &Head) {
         let age = || self.store.upgrade()?.lineage().ok()?.age(&head.era);
         if self.keeps() && age().is_some_and(|age| age > OLD_ERAS) {
@@ -256,51 +263,66 @@ impl Views {
         keeping: &Keeping,
         head: &Head,
         slot: &Slot<B>,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
         fits: impl Fn(&B) -> bool,
     ) -> Result<bool, ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        // The file may be given up meanwhile, and with it what it holds of the change stream.
+        // The file may be removed concurrently, and its retention of the change stream with it.
         let _hold = store.hold_stream(head.version);
         let mut blocks = keeping.folder.open(&head.kind)?;
-        if blocks.head() != head || !store.lineage()?.tells_since(head.version) {
+        if blocks.head() != head || !store.lineage()?.has_changes_since(head.version) {
             return Err(SegmentError::Foreign.into());
         }
         let nodes = store.node_count_now(None);
-        let told = self.begin_building(slot, nodes)?;
-        let tx = self.settled(&store, told, go_on)?;
+        let newest = self.begin_building(slot, nodes)?;
+        let tx = self.snapshot_including(&store, newest, should_continue)?;
         let catalog = store.catalog();
-        let (base, reserved) = self.with_effort_while(&head.kind, go_on, |effort| {
+        let (base, reserved) = self.with_effort_while(&head.kind, should_continue, |effort| {
             B::load(&mut blocks, &catalog, effort)
         })?;
         blocks.finish()?;
+        // Replaying costs one unit per commit, rebuilding about one per entry.
         let behind = tx.version().saturating_sub(head.version);
         if !fits(&base) || behind > FEW_BEHIND.max(base.len()) {
             slot.stop_building();
             return Ok(false);
         }
-        // Told to a slot of its own first, as the commits were when they came.
+        // Replay into a temporary slot first, as the commits were applied when they came.
         let past = Arc::<Slot<B>>::default();
         past.begin_building(nodes, self.memory.reservation(MemoryKind::Views));
         let mut registry = Registry::default();
         B::enter(&mut registry, &head.kind, past.clone());
-        self.tell_again(&store, &registry, head.version, tx.version(), go_on)?;
+        self.replay_commits(
+            &store,
+            &registry,
+            head.version,
+            tx.version(),
+            should_continue,
+        )?;
         let feed = self.feed();
-        Ok(slot.finish_restoring(head.version, tx.version(), base, &past, reserved, feed.told))
+        // Commits after `tx` were collected in `slot` itself; both parts are joined under the feed's lock.
+        Ok(slot.finish_restoring(
+            head.version,
+            tx.version(),
+            base,
+            &past,
+            reserved,
+            feed.applied,
+        ))
     }
 
-    /// Tells the commits after `from` up to `to` out of the change stream.
-    fn tell_again(
+    /// Replays the commits of the version range `(from, to]` from the change stream.
+    fn replay_commits(
         &self,
-        store: &Store,
+        store: &DataStore,
         registry: &Registry,
         from: Version,
         to: Version,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
     ) -> Result<(), ViewError> {
         let mut after = from;
         while after < to {
-            if self.worker.stop().load(Ordering::Relaxed) || !go_on() {
+            if self.worker.stop().load(Ordering::Relaxed) || !should_continue() {
                 return Err(ViewError::Stopped);
             }
             let entries = store.stream_after(after, ENTRIES, ENTRY_BYTES, false)?;
@@ -309,21 +331,21 @@ impl Views {
             };
             after = last.version;
             for entry in entries.iter().filter(|entry| entry.version <= to) {
-                self.tell(registry, entry.version, &entry.bytes)?;
+                self.apply_commit(registry, entry.version, &entry.bytes)?;
             }
-            registry.each(|_, slot| slot.settle_building());
+            registry.each(|_, slot| slot.account_building());
         }
         Ok(())
     }
 
-    /// Has a view written in the background, where views are kept.
+    /// Schedules writing a view in the background, if persistence is on.
     pub(crate) fn save_soon(&self, kind: &ViewKind) {
         if self.keeps() {
             self.worker.push(&self.this, Job::Save(kind.clone()));
         }
     }
 
-    /// As [`Views::save_soon`], unless there is a file that can be brought up to date with little effort.
+    /// As [`Views::save_soon`], unless there is a file that is cheap to bring up to date.
     pub(crate) fn save_if_far<B: Stored>(&self, slot: &Slot<B>, kind: &ViewKind) {
         let (Some(keeping), Some((generation, true))) = (&self.keeping, slot.current()) else {
             return;
@@ -333,7 +355,7 @@ impl Views {
         }
     }
 
-    /// A file of this view was put in place: the first one who asks has it read.
+    /// A file of this view was written: the first request reads it.
     pub(crate) fn keep(&self, head: Head, bytes: u64, hold: StreamHold) {
         let Some(keeping) = &self.keeping else {
             return;
@@ -342,34 +364,35 @@ impl Views {
             era: head.era,
             version: head.version,
             bytes,
-            told_bytes: keeping.told_bytes.load(Ordering::Relaxed),
+            streamed_bytes: keeping.streamed_bytes.load(Ordering::Relaxed),
             _hold: hold,
         };
         keeping.kept.lock().insert(head.kind.clone(), one);
         self.note_stored(&head.kind);
     }
 
-    /// The first one who asks for this view has it read, or, for the other side of adjacency, made from it.
+    /// The first request for this view reads it from the file or, for the other side of adjacency, transposes
+    /// it.
     pub(crate) fn note_stored(&self, kind: &ViewKind) {
         for kind in [Some(kind.clone()), kind.reversed()].into_iter().flatten() {
             for_slot!(self, &kind, slot => slot.stored.store(true, Ordering::Relaxed));
         }
     }
 
-    /// Whether a view is in a file.
+    /// Whether a view has a file.
     pub(crate) fn has_file(&self, kind: &ViewKind) -> bool {
         let keeping = self.keeping.as_ref();
         keeping.is_some_and(|keeping| keeping.file(kind).is_some())
     }
 
-    /// Whether views are written at all.
+    /// Whether views are persisted.
     pub(crate) fn keeps(&self) -> bool {
         let keeping = self.keeping.as_ref();
         keeping.is_some_and(|keeping| !keeping.folder.is_read_only())
     }
 
-    /// Writes the base of a view, unless it is written already, too small to be worth it, or answers nobody any more.
-    /// Of the two sides of adjacency one is written: making the other one from it takes little longer than reading it.
+    /// Writes the base of a view, unless it is already written, too small to be worth a file, or obsolete. Of
+    /// the two sides of adjacency one is written: transposing it takes little longer than reading the other.
     pub(crate) fn save(&self, kind: &ViewKind) -> Result<(), ViewError> {
         if kind.reversed().is_some_and(|other| self.has_file(&other)) {
             if let (Some(keeping), true) = (&self.keeping, self.keeps()) {
@@ -398,15 +421,17 @@ impl Views {
             let era = store.begin_era()?;
             let hold = store.hold_stream(generation.from);
             let lineage = store.lineage()?;
-            if !lineage.holds(&era, generation.from) || !lineage.tells_since(generation.from) {
-                // Too old a base: of an earlier opening, or the stream does not reach back to it.
+            if !lineage.holds(&era, generation.from) || !lineage.has_changes_since(generation.from)
+            {
+                // The base is too old: it is from an earlier opening, or the change stream does not reach
+                // back to it.
                 drop(hold);
                 if attempt == 0 {
                     self.merge(kind)?;
                 }
                 continue;
             }
-            // What the file says must not be newer than what the disk has.
+            // The file must not be newer than the durable state of the database.
             store
                 .engine()
                 .sync()
@@ -425,24 +450,24 @@ impl Views {
         Ok(())
     }
 
-    /// Writes what stands and is not written yet: when the database is closed.
+    /// Writes all ready views that are not written yet, when the database is closed.
     pub(crate) fn save_all(&self) {
         if self.keeps() {
             for view in self.status() {
-                // What cannot be written is made again.
+                // A view that cannot be written is rebuilt later.
                 let _ = self.save(&view.kind);
             }
         }
     }
 
-    /// Sees to it that files do not hold back the change stream for ever.
-    pub(crate) fn look_after_files(&self) {
+    /// Prevents files from retaining the change stream forever.
+    pub(crate) fn review_files(&self) {
         let Some(keeping) = &self.keeping else {
             return;
         };
         for kind in keeping.behind() {
-            let stands = for_slot!(self, &kind, slot => slot.stands());
-            if stands {
+            let ready = for_slot!(self, &kind, slot => slot.is_ready());
+            if ready {
                 let _ = self.merge(&kind).and_then(|()| self.save(&kind));
             }
             if keeping.behind().contains(&kind) {

@@ -1,15 +1,18 @@
-//! Read views: adjacency, label sets and columns in memory, kept from the change stream.
+//! Read views: adjacency, label sets and columns in memory, maintained from the change stream.
 //!
-//! Views are derived and may be dropped at any time: that changes no answer, only its time. What this crate keeps true:
-//! - a view answers a version exactly, or declines; who reads through [`Reader`] never notices which;
-//! - commits are told to the views before anybody can see them, so that whoever can see a commit finds it in the views;
-//! - a transaction's own writes are asked of the rows, and what it observes in a view enters its footprint as if it had
-//!   read the row;
-//! - memory is taken from the budget; where it has no room, views are dropped, the least recently used first.
+//! Views are derived data and may be dropped at any time: that changes no result, only the time it takes.
+//! Invariants:
+//! - a view answers a version exactly, or declines; callers of [`Reader`] cannot tell which;
+//! - a commit is handed to the views before it becomes visible, so that a reader that sees a commit also
+//!   finds it in the views;
+//! - a transaction's own writes are read from the rows, and every observation made in a view enters the
+//!   footprint as if the row had been read;
+//! - memory comes from the budget; if it is exhausted, views are evicted, least recently used first.
 //!
-//! **Versions.** A view is a *base*, read at one version, and a *delta*, to which each later commit is added with its
-//! version. A reader of version `v` sees the base and the entries up to `v`. A thread merges delta and base into a new
-//! base now and then; readers that are older keep the old one.
+//! **Versions.** A view consists of a *base*, built at one version, and a *delta*, to which each later commit
+//! is added with its version. A reader of version `v` sees the base and the delta entries up to `v`. A
+//! background thread merges delta and base into a new base from time to time; readers of older versions keep
+//! the old one.
 
 mod adjacency;
 mod at;

@@ -1,12 +1,13 @@
-//! Files of views made while records are loaded in bulk, so that the first question after a load finds them.
+//! Writes view files during a bulk load, so that the first query after the load finds them.
 //!
-//! A load into an empty label or type shows its records in the order of their keys, which is the order of a view's file: so
-//! a chunk or a page of each is all that memory holds. The files get their names when the load is on disk; before, and where
-//! it fails, they are rubbish that the next opening removes. What cannot be written is made from the rows.
+//! A load into an empty label or type passes its records in key order, which is the order of a view file, so
+//! only one chunk or page of each view is in memory. The files get their final names once the load is
+//! durable; before that, or if it fails, they are temporary files that the next opening removes. A view that
+//! cannot be written is built from the rows.
 
 use std::sync::Arc;
 
-use isomer_data::{Catalog, EraId, LoadSink, Loading, Store, Version};
+use isomer_data::{Catalog, DataStore, EraId, LoadSink, Loading, Version};
 use isomer_storage::{MemoryKind, Reservation};
 use isomer_value::{LabelId, NodeId, PropId, RelId, Value, record::RecordRef};
 use roaring::RoaringBitmap;
@@ -20,32 +21,32 @@ use crate::{
     worker::Job,
 };
 
-/// Records looked at before it is decided which columns are made, and their bytes at most.
+/// Records sampled before the columns are chosen, and their maximum bytes.
 const SAMPLED: usize = 1000;
 const SAMPLED_BYTES: usize = 4 << 20;
-/// Columns of numbers and truth values that are made unasked, at most: the most frequent ones.
+/// Maximum number of numeric and boolean columns built without a request: the most frequent ones.
 const UNASKED: usize = 8;
-/// Of so many records one must have a value for a column to be made unasked.
+/// At least one in this many records must have a value for a column to be built without a request.
 const OFTEN: usize = 16;
-/// Relationships between two looks at the memory they take.
+/// Relationships between two updates of the memory reservation.
 const LOOK: u64 = 1 << 16;
 
-/// The files that one load makes.
+/// The files written by one load.
 pub(crate) struct LoadFiles {
     views: Arc<Views>,
-    /// Nothing after the first thing that goes wrong: the load is not told.
+    /// `None` after the first error, which is not reported to the load.
     files: Option<Files>,
-    /// Made anew in the background where there are no files afterwards.
+    /// Views to build in the background if there are no files afterwards.
     again: Vec<ViewKind>,
 }
 
 struct Files {
-    store: Store,
+    store: DataStore,
     era: EraId,
     making: Box<Making>,
 }
 
-#[allow(clippy::large_enum_variant)] // one a load, in a box
+#[allow(clippy::large_enum_variant)] // one per load, boxed
 enum Making {
     Nodes {
         label: LabelId,
@@ -54,7 +55,7 @@ enum Making {
     },
     Relationships {
         columns: Columns,
-        /// The other side is made from this one.
+        /// The other side is transposed from this one.
         out: OneSide,
         seen: u64,
         reservation: Reservation,
@@ -73,13 +74,13 @@ struct Columns {
     owner: Owner,
     era: EraId,
     catalog: Arc<Catalog>,
-    /// The last record's id.
+    /// The id of the last record.
     last: u32,
     state: ColumnState,
 }
 
 enum ColumnState {
-    /// Records kept until it is known which columns are worth it.
+    /// Records sampled until the columns are chosen.
     Sampling(Vec<(u32, Vec<u8>)>, usize),
     Writing(Vec<OneColumn>),
 }
@@ -91,8 +92,8 @@ struct OneColumn {
 }
 
 impl LoadFiles {
-    /// Begins the files for a load, where it is large enough and files are kept at all. Views of the label or type that
-    /// stand lose sight of it, and are made anew.
+    /// Starts writing files for a load if it is large enough and persistence is on. Ready views of the label
+    /// or type stop answering the newest versions, and are rebuilt.
     pub(crate) fn begin(views: Arc<Views>, load: &Loading) -> Option<Self> {
         let (Loading::Nodes { count, .. } | Loading::Relationships { count, .. }) = *load;
         let mut again = views.standing_for(load);
@@ -101,7 +102,8 @@ impl LoadFiles {
             && views.keeps()
             && count >= views.options.keep_at_least
         {
-            // Sealed blocks belong to a version, which is not known yet: these files are written when the views are made.
+            // Sealed blocks are bound to a version, which is not known yet: with encryption, files are
+            // written when the views are built.
             if keeping.folder.encrypts() {
                 again.extend(load_kinds(load));
             } else {
@@ -115,17 +117,17 @@ impl LoadFiles {
         })
     }
 
-    /// Does a step; the first one that fails is the last one.
-    fn step(&mut self, step: impl FnOnce(&Views, &mut Making) -> Result<(), ViewError>) {
+    /// Runs one operation; the first error ends the writing of files.
+    fn attempt(&mut self, operation: impl FnOnce(&Views, &mut Making) -> Result<(), ViewError>) {
         if let Some(files) = &mut self.files
-            && step(&self.views, &mut files.making).is_err()
+            && operation(&self.views, &mut files.making).is_err()
         {
             self.files = None;
         }
     }
 }
 
-/// The views that a load into an empty label or type makes first of all.
+/// The views built first by a load into an empty label or type.
 fn load_kinds(load: &Loading) -> Vec<ViewKind> {
     match *load {
         Loading::Nodes { label, .. } => vec![ViewKind::Members(Some(label))],
@@ -136,7 +138,7 @@ fn load_kinds(load: &Loading) -> Vec<ViewKind> {
 impl Files {
     fn begin(views: &Views, load: &Loading) -> Option<Self> {
         let store = views.store.upgrade()?;
-        // What goes wrong here will when views are saved, too.
+        // An error here will be reported when views are saved, too.
         let era = store.begin_era().ok()?;
         let making = Making::begin(views, &store, era, load).ok()?;
         Some(Self {
@@ -173,7 +175,7 @@ impl Files {
                 set.insert_range(ids);
                 for label in [Some(label), None] {
                     if label.is_none() && !first {
-                        continue; // there are more
+                        continue; // more relationships follow
                     }
                     let kind = ViewKind::Members(label);
                     let mut file = views.new_file(&kind, era)?;
@@ -200,14 +202,14 @@ impl Files {
 
 impl LoadSink for LoadFiles {
     fn node(&mut self, id: NodeId, record: &[u8]) {
-        self.step(|views, making| match making {
+        self.attempt(|views, making| match making {
             Making::Nodes { columns, .. } => columns.push(views, id.0, record),
             Making::Relationships { .. } => Ok(()),
         });
     }
 
     fn relationship(&mut self, id: RelId, record: &[u8]) {
-        self.step(|views, making| match making {
+        self.attempt(|views, making| match making {
             Making::Relationships { columns, .. } => columns.push(views, id.0, record),
             Making::Nodes { .. } => Ok(()),
         });
@@ -217,7 +219,7 @@ impl LoadSink for LoadFiles {
         if !outgoing {
             return;
         }
-        self.step(|_, making| {
+        self.attempt(|_, making| {
             let Making::Relationships {
                 out,
                 seen,
@@ -227,7 +229,7 @@ impl LoadSink for LoadFiles {
             else {
                 return Ok(());
             };
-            // None is larger than those that were looked at when this began.
+            // None is larger than those sampled at the start.
             out.rows.push(
                 out.file.writer(),
                 node.0 as u32,
@@ -254,7 +256,7 @@ impl LoadSink for LoadFiles {
             files,
             again,
         } = *self;
-        // What was not written is made from the rows: now in the background, or when somebody asks for it.
+        // Views that were not written are built from the rows: now in the background, or on request.
         let written = files.is_some_and(|files| files.finish(&views, version, first).is_ok());
         if !written {
             for kind in again {
@@ -265,7 +267,12 @@ impl LoadSink for LoadFiles {
 }
 
 impl Making {
-    fn begin(views: &Views, store: &Store, era: EraId, load: &Loading) -> Result<Self, ViewError> {
+    fn begin(
+        views: &Views,
+        store: &DataStore,
+        era: EraId,
+        load: &Loading,
+    ) -> Result<Self, ViewError> {
         let id = |id: u64| small(id).ok_or(ViewError::IdTooLarge);
         match *load {
             Loading::Nodes {
@@ -305,7 +312,7 @@ impl Making {
 }
 
 impl Views {
-    /// The views that stand of what a load adds to.
+    /// The ready views of the label or type that a load adds to.
     fn standing_for(&self, load: &Loading) -> Vec<ViewKind> {
         let mut standing = Vec::new();
         self.registry.read().each(|kind, slot| {
@@ -326,13 +333,13 @@ impl Views {
         standing
     }
 
-    /// Has a view made in the background.
+    /// Schedules building a view in the background.
     fn build_soon(&self, kind: ViewKind) {
         let with_ids = true;
         self.worker.push(&self.this, Job::Build { kind, with_ids });
     }
 
-    /// A file whose version is told when it is finished.
+    /// A file whose version becomes known when it is finished.
     fn new_file(&self, kind: &ViewKind, era: EraId) -> Result<NewFile, SegmentError> {
         let Some(keeping) = &self.keeping else {
             return Err(malformed());
@@ -344,7 +351,7 @@ impl Views {
         })
     }
 
-    /// The paths whose columns were asked for, once, and those that an index or the key makes likely.
+    /// The paths whose columns were requested before, and those that an index or the key makes likely.
     fn wanted(&self, owner: Owner, catalog: &Catalog) -> Vec<Arc<[PropId]>> {
         let registry = self.registry.read();
         let asked = registry.columns.get(&owner);
@@ -369,7 +376,7 @@ impl Views {
 }
 
 impl Columns {
-    fn new(store: &Store, era: EraId, owner: Owner, last: u32) -> Self {
+    fn new(store: &DataStore, era: EraId, owner: Owner, last: u32) -> Self {
         Self {
             owner,
             era,
@@ -379,7 +386,7 @@ impl Columns {
         }
     }
 
-    /// The next record.
+    /// Adds the next record.
     fn push(&mut self, views: &Views, id: u64, record: &[u8]) -> Result<(), ViewError> {
         let id = small(id).ok_or(ViewError::IdTooLarge)?;
         match &mut self.state {
@@ -395,7 +402,7 @@ impl Columns {
         }
     }
 
-    /// Chooses the columns and gives them the records kept so far.
+    /// Chooses the columns and replays the sampled records into them.
     fn decide(&mut self, views: &Views) -> Result<(), ViewError> {
         let ColumnState::Sampling(records, _) = &mut self.state else {
             return Ok(());
@@ -419,7 +426,8 @@ impl Columns {
         Ok(())
     }
 
-    /// Properties that often have a value, and then a number or a truth value: small, and what is counted and compared.
+    /// Properties that often have a value, mostly a number or a boolean: small columns, often counted and
+    /// compared.
     fn numbers(&self, records: &[(u32, Vec<u8>)]) -> Result<Vec<Arc<[PropId]>>, ViewError> {
         let mut found: Vec<(PropId, usize, bool)> = Vec::new();
         for (_, record) in records {
@@ -442,7 +450,7 @@ impl Columns {
         Ok(found.iter().map(|(prop, ..)| [*prop].into()).collect())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining data.
     fn finish(mut self, views: &Views) -> Result<Vec<OneColumn>, ViewError> {
         self.decide(views)?;
         let ColumnState::Writing(mut columns) = self.state else {

@@ -1,49 +1,52 @@
-//! Making views: from the rows while commits are collected, and from an older base and its delta.
+//! Builds views: from the rows while commits are collected, or by merging an older base with its delta.
 
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
-use isomer_data::{Access, Store, Transaction, Version};
+use isomer_data::{Access, DataStore, Transaction, Version};
 use isomer_storage::{MemoryKind, Reservation};
 use isomer_value::PropId;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Owner, ViewError, ViewKind, Views, adjacency,
-    build::{Effort, GoOn},
+    build::{Effort, ShouldContinue},
     column, members,
     segment::Stored,
     slot::{Base, Generation, Slot},
     worker::Job,
 };
 
-/// How long a job waits for commits that are under way.
+/// How long a background job waits for commits in flight.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 30_000 });
 
 /// The same for a query, which can read rows instead.
 const SHORT_PATIENCE: Duration = Duration::from_millis(200);
 
-/// For work that nobody waits for.
-pub(crate) const ALWAYS: GoOn<'static> = &|| true;
+/// For background work that no query waits for.
+pub(crate) const ALWAYS: ShouldContinue<'static> = &|| true;
 
-/// How long a query waits for who makes a view before it looks whether to go on.
+/// Interval at which a query that waits for another builder checks whether to continue.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits for a turn at making a view; none where `go_on` says no.
-fn lock_while<'m>(making: &'m Mutex<()>, go_on: GoOn<'_>) -> Option<MutexGuard<'m, ()>> {
+/// Waits for the slot's build lock; `None` if `should_continue` returned false.
+fn lock_while<'m>(
+    making: &'m Mutex<()>,
+    should_continue: ShouldContinue<'_>,
+) -> Option<MutexGuard<'m, ()>> {
     loop {
         if let Some(guard) = making.try_lock_for(LOOK) {
             return Some(guard);
         }
-        if !go_on() {
+        if !should_continue() {
             return None;
         }
     }
 }
 
-/// A job for a slot that waits or runs: over when this is dropped, also where it panics.
+/// Marks a slot as having a queued or running job; cleared on drop, also after a panic.
 struct Busy<'a, B: Base> {
     views: &'a Views,
     slot: &'a Slot<B>,
@@ -52,8 +55,9 @@ struct Busy<'a, B: Base> {
 impl<B: Base> Drop for Busy<'_, B> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Nobody will put a base under what is collected for it. Nothing is told here: that may be what panicked.
-            let _feed = self.views.feed_untold();
+            // The collected commits will get no base. Views must not be applied to here: that may be the
+            // cause of the panic.
+            let _feed = self.views.feed_without_applying();
             self.slot.stop_building();
             self.slot.failures.fetch_add(1, Ordering::Relaxed);
         }
@@ -62,43 +66,45 @@ impl<B: Base> Drop for Busy<'_, B> {
 }
 
 impl Views {
-    /// Does a job, on the worker's thread. What cannot be made now is asked for again by those who need it.
+    /// Runs a job on the worker thread. A failed build is requested again by the readers that need it.
     pub(crate) fn run(&self, job: &Job) {
         match job {
             Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids, ALWAYS)),
             Job::Merge(kind) => drop(self.merge(kind)),
             Job::Save(kind) => drop(self.save(kind)),
-            Job::Tell => {
-                // Should this be the last handle, the database is closed after the feed.
+            Job::ApplyCommits => {
+                // If this is the last handle, the database must be closed after the feed is released.
                 let store = self.store.upgrade();
                 drop(self.feed());
                 drop(store);
             }
-            Job::LookAfterFiles => self.look_after_files(),
+            Job::ReviewFiles => self.review_files(),
         }
     }
 
-    /// Makes a view unless it stands; adjacency with the ids of relationships where asked.
+    /// Builds a view unless it is ready; adjacency with relationship ids if requested.
     pub(crate) fn build(
         &self,
         kind: &ViewKind,
         with_ids: bool,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
     ) -> Result<(), ViewError> {
-        // What stands may have been lost by a commit that nobody has looked at yet.
+        // A ready view may have been invalidated by a commit that is still in the inbox.
         self.catch_up(Version::MAX - 1);
         match kind {
             ViewKind::Adjacency(type_id, side) => {
                 let slot = self.adjacency_slot(*type_id, *side);
+                // A base with ids also serves readers that need none; the opposite requires a rebuild.
                 let fits = |base: &adjacency::AdjacencyBase| base.with_ids || !with_ids;
-                // One side is in a file, and the other one is made from it.
+                // One side is in a file; the other one is transposed from it.
                 let other = ViewKind::Adjacency(*type_id, side.reversed());
-                if !slot.stands() && !self.has_file(kind) && self.has_file(&other) {
-                    drop(self.build(&other, with_ids, go_on));
+                if !slot.is_ready() && !self.has_file(kind) && self.has_file(&other) {
+                    drop(self.build(&other, with_ids, should_continue));
                 }
-                self.build_slot(&slot, kind, go_on, fits, |tx, effort| {
+                self.build_slot(&slot, kind, should_continue, fits, |tx, effort| {
                     let reversed = self.adjacency_slot(*type_id, side.reversed());
                     match reversed.pin(tx.version()) {
+                        // The other side holds the same relationships: transposing it is cheaper than reading the rows.
                         Some(pinned) if pinned.base().with_ids || !with_ids => {
                             adjacency::transpose(&pinned.generation, tx.version(), effort)
                         }
@@ -111,16 +117,16 @@ impl Views {
                 self.build_slot(
                     &slot,
                     kind,
-                    go_on,
+                    should_continue,
                     |_| true,
                     |tx, effort| members::build(tx, *label, effort),
                 )
             }
             ViewKind::Column(label, path) => {
-                self.build_column(Owner::Nodes(*label), path, kind, go_on)
+                self.build_column(Owner::Nodes(*label), path, kind, should_continue)
             }
             ViewKind::RelColumn(type_id, path) => {
-                self.build_column(Owner::Relationships(*type_id), path, kind, go_on)
+                self.build_column(Owner::Relationships(*type_id), path, kind, should_continue)
             }
         }
     }
@@ -130,48 +136,50 @@ impl Views {
         owner: Owner,
         path: &[PropId],
         kind: &ViewKind,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
     ) -> Result<(), ViewError> {
         let slot = self.column_slot(owner, path);
         self.build_slot(
             &slot,
             kind,
-            go_on,
+            should_continue,
             |_| true,
             |tx, effort| column::build(tx, owner, path, effort),
         )
     }
 
-    /// Reads a base while commits are collected, and puts it in place.
+    /// Reads a base while commits are collected, and installs it.
     fn build_slot<B: Stored>(
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
         fits: impl Fn(&B) -> bool,
         make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
     ) -> Result<(), ViewError> {
-        // Who gives up waiting leaves `busy` to the one who makes the view, or has yet to.
-        let Some(_making) = lock_while(&slot.making, go_on) else {
+        // A thread that stops waiting leaves `busy` to the thread that builds the view.
+        let Some(_making) = lock_while(&slot.making, should_continue) else {
             return Err(ViewError::Taken);
         };
         let busy = Busy { views: self, slot };
         let outcome = match slot.current() {
             Some((generation, true)) if fits(&generation.base) => Ok(()),
-            _ => self.restore(slot, kind, go_on, fits).and_then(|restored| {
-                if !restored {
-                    self.build_base(slot, kind, go_on, make)?;
-                    self.save_soon(kind);
-                }
-                Ok(())
-            }),
+            _ => self
+                .restore(slot, kind, should_continue, fits)
+                .and_then(|restored| {
+                    if !restored {
+                        self.build_base(slot, kind, should_continue, make)?;
+                        self.save_soon(kind);
+                    }
+                    Ok(())
+                }),
         };
         match &outcome {
             Ok(()) => slot.failures.store(0, Ordering::Relaxed),
             Err(error) => {
                 let _feed = self.feed();
                 slot.stop_building();
-                // Who stops it says nothing of what it takes.
+                // A cancelled build says nothing about the cost of the view.
                 let failed = !matches!(error, ViewError::Stopped);
                 slot.failures
                     .fetch_add(u32::from(failed), Ordering::Relaxed);
@@ -186,21 +194,25 @@ impl Views {
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
         make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
     ) -> Result<(), ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        let told = self.begin_building(slot, store.node_count_now(None))?;
-        let tx = self.settled(&store, told, go_on)?;
-        let (base, kept) = self.with_effort_while(kind, go_on, |effort| make(&tx, effort))?;
+        // Order matters: collecting starts before the snapshot is taken, so that every commit is in the base,
+        // in the delta, or in both (then the delta entry is skipped by its version), but never in neither.
+        let newest = self.begin_building(slot, store.node_count_now(None))?;
+        let tx = self.snapshot_including(&store, newest, should_continue)?;
+        let (base, kept) =
+            self.with_effort_while(kind, should_continue, |effort| make(&tx, effort))?;
         let feed = self.feed();
-        match slot.finish_building(tx.version(), base, kept, feed.told) {
+        match slot.finish_building(tx.version(), base, kept, feed.applied) {
             true => Ok(()),
             false => Err(ViewError::Overtaken),
         }
     }
 
-    /// From now on commits are collected for what is being made. Answers the newest one told before.
+    /// Starts collecting commits for a view under construction. Returns the newest commit applied or enqueued
+    /// before.
     pub(crate) fn begin_building<B: Base>(
         &self,
         slot: &Slot<B>,
@@ -211,28 +223,29 @@ impl Views {
             return Err(ViewError::Stopped);
         }
         slot.begin_building(nodes, self.memory.reservation(MemoryKind::Views));
-        // What is handed in from now on is collected; what was before is in what is read.
+        // Later commits are collected; earlier ones are included in the base.
         let mut waiting = self.inbox.lock();
         waiting.open = true;
         Ok(waiting.newest)
     }
 
-    /// A snapshot that sees the commit `told`, which may be under way, and so every one before it.
-    pub(crate) fn settled(
+    /// A snapshot that includes the commit `newest`, which may still be in flight, and so every earlier one.
+    pub(crate) fn snapshot_including(
         &self,
-        store: &Store,
-        told: Version,
-        go_on: GoOn<'_>,
+        store: &DataStore,
+        newest: Version,
+        should_continue: ShouldContinue<'_>,
     ) -> Result<Transaction, ViewError> {
         let begun = Instant::now();
         loop {
             let tx = store.begin(Access::Read)?;
-            // Where it was abandoned, the newest one told is older now.
-            if tx.version() >= told.min(self.inbox.newest()) {
+            // A commit in flight has a version but is not visible yet: poll until a snapshot includes it.
+            // If that commit was rolled back, the newest one is older now.
+            if tx.version() >= newest.min(self.inbox.newest()) {
                 self.catch_up(tx.version());
                 return Ok(tx);
             }
-            if self.worker.stop().load(Ordering::Relaxed) || !go_on() {
+            if self.worker.stop().load(Ordering::Relaxed) || !should_continue() {
                 return Err(ViewError::Stopped);
             }
             if begun.elapsed() > PATIENCE {
@@ -244,16 +257,16 @@ impl Views {
         }
     }
 
-    /// Whether all commits told by now are over before long: a bulk load is told when it begins.
-    pub(crate) fn settles_soon(&self, go_on: GoOn<'_>) -> bool {
+    /// Whether all commits enqueued by now end soon: a bulk load enqueues its commit when it starts.
+    pub(crate) fn commits_end_soon(&self, should_continue: ShouldContinue<'_>) -> bool {
         let begun = Instant::now();
-        let soon = || begun.elapsed() < SHORT_PATIENCE && go_on();
-        let told = self.inbox.newest();
+        let soon = || begun.elapsed() < SHORT_PATIENCE && should_continue();
+        let newest = self.inbox.newest();
         let store = self.store.upgrade();
-        store.is_some_and(|store| self.settled(&store, told, &soon).is_ok())
+        store.is_some_and(|store| self.snapshot_including(&store, newest, &soon).is_ok())
     }
 
-    /// Merges what a view has gathered since its base was made, now, on this thread.
+    /// Merges base and delta of a view now, on this thread.
     pub(crate) fn merge(&self, kind: &ViewKind) -> Result<(), ViewError> {
         match kind {
             ViewKind::Adjacency(type_id, side) => {
@@ -297,7 +310,7 @@ impl Views {
         let _making = slot.making.lock();
         let outcome = self.merge_base(slot, kind, make);
         if outcome.is_err() {
-            // A delta that cannot be merged must not grow without end.
+            // A delta that cannot be merged must not grow without bound.
             let feed = self.feed();
             let cleared = slot.clear();
             drop(feed);
@@ -315,6 +328,7 @@ impl Views {
         kind: &ViewKind,
         make: impl FnOnce(&Generation<B>, &Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
     ) -> Result<(), ViewError> {
+        // A generation that does not answer the newest versions is rebuilt from the rows, not merged.
         let Some((generation, true)) = slot.current() else {
             return Ok(());
         };
@@ -325,13 +339,15 @@ impl Views {
         }
         self.catch_up(tx.version());
         let (base, mut kept) = self.with_effort(kind, |effort| make(&generation, &tx, effort))?;
-        // What is shared with the old base is counted once: the old one gives its part over.
+        // Memory shared by the old and the new base is counted once: the old reservation hands over its part.
         let shared = base.bytes().saturating_sub(kept.bytes());
         generation.reservation.lock().shrink(shared);
         kept.try_grow(shared)?;
         let feed = self.feed();
-        if !slot.finish_merge(&generation, tx.version(), base, kept, feed.told) {
-            // The old one stays, and with it what is shared: what the new one had was given back, so that there is room.
+        // The merge ran without the feed, so the generation may have been replaced or invalidated since.
+        if !slot.finish_merge(&generation, tx.version(), base, kept, feed.applied) {
+            // The old generation stays, and its shared parts with it. The new reservation was released, so
+            // the budget has room for them.
             let _ = generation.reservation.lock().try_grow(shared);
         }
         Ok(())
@@ -348,13 +364,13 @@ impl Views {
     pub(crate) fn with_effort_while<T>(
         &self,
         kind: &ViewKind,
-        go_on: GoOn<'_>,
+        should_continue: ShouldContinue<'_>,
         make: impl FnOnce(&mut Effort<'_>) -> Result<T, ViewError>,
     ) -> Result<(T, Reservation), ViewError> {
         let make_room = |bytes| self.give_way(bytes, Some(kind));
         let mut effort = Effort::new(
             self.worker.stop(),
-            go_on,
+            should_continue,
             &make_room,
             self.memory.reservation(MemoryKind::Views),
             self.memory.reservation(MemoryKind::Views),
@@ -371,23 +387,24 @@ mod tests {
         sync::Arc,
     };
 
-    use isomer_data::{BulkNode, BulkOptions, CommitObserver, StoreOptions};
+    use isomer_bulk::{BulkNode, BulkOptions, load_nodes};
+    use isomer_data::{CommitObserver, DataStoreOptions};
     use isomer_storage::{Memory, MemoryEngine};
     use isomer_value::{LabelId, Map, NodeId, Value};
 
     use super::*;
     use crate::{Side, ViewOptions};
 
-    fn open(budget: usize) -> (Store, Arc<Views>, Memory) {
+    fn open(budget: usize) -> (DataStore, Arc<Views>, Memory) {
         let memory = Memory::new(budget);
-        let mut options = StoreOptions::default();
+        let mut options = DataStoreOptions::default();
         options.memory = memory.clone();
-        let store = Store::open(Arc::new(MemoryEngine::new()), options).unwrap();
+        let store = DataStore::open(Arc::new(MemoryEngine::new()), options).unwrap();
         let views = Views::open(&store, ViewOptions::default()).unwrap();
         (store, views, memory)
     }
 
-    fn write(store: &Store, count: usize, text: &str) -> Vec<NodeId> {
+    fn write(store: &DataStore, count: usize, text: &str) -> Vec<NodeId> {
         let mut tx = store.begin(Access::Write).unwrap();
         let label = tx.intern_label("N").unwrap();
         let properties: Map = [("text", Value::from(text))].into_iter().collect();
@@ -404,10 +421,18 @@ mod tests {
         let slot = views.member_slot(None);
         let kind = ViewKind::Members(None);
         slot.busy.store(true, Ordering::Relaxed);
-        let job = || views.build_slot(&slot, &kind, ALWAYS, |_| true, |_, _| panic!("as told"));
+        let job = || {
+            views.build_slot(
+                &slot,
+                &kind,
+                ALWAYS,
+                |_| true,
+                |_, _| panic!("injected panic"),
+            )
+        };
         assert!(catch_unwind(AssertUnwindSafe(job)).is_err());
         assert!(!slot.busy.load(Ordering::Relaxed));
-        // Nothing is collected any more: there is nothing to put a base under.
+        // No commits are collected any longer, so no base can be installed.
         let tx = store.begin(Access::Read).unwrap();
         let effort = |tx: &Transaction| {
             views
@@ -417,12 +442,13 @@ mod tests {
         let (base, kept) = effort(&tx);
         assert!(!slot.finish_building(tx.version(), base, kept, tx.version()));
         views.make(&kind).unwrap();
-        assert!(slot.stands());
+        assert!(slot.is_ready());
     }
 
-    /// Where telling panics, what was told of the batch is not told again: no view answers from there on, until it is made anew.
+    /// If applying panics, the batch is not applied again: no view answers from there on, until it is
+    /// rebuilt.
     #[test]
-    fn a_panic_while_telling_tells_nothing_twice() {
+    fn a_panic_while_applying_applies_nothing_twice() {
         let (store, views, _) = open(16 << 20);
         write(&store, 10, "x");
         let kind = ViewKind::Members(None);
@@ -436,7 +462,7 @@ mod tests {
         write(&store, 1, "x");
         let after = store.begin(Access::Read).unwrap();
         let members = |tx: &Transaction| views.members_at(None, tx.version(), 0, u64::MAX);
-        assert!(members(&after).is_none() && !views.member_slot(None).stands());
+        assert!(members(&after).is_none() && !views.member_slot(None).is_ready());
         assert!(members(&before).is_some_and(|pinned| pinned.changed_nodes().is_empty()));
         views.make(&kind).unwrap();
         assert!(members(&after).is_some());
@@ -464,19 +490,19 @@ mod tests {
     }
 
     #[test]
-    fn a_large_commit_is_told_from_where_it_lies() {
+    fn a_large_commit_is_applied_from_its_buffer() {
         let (store, views, _) = open(16 << 20);
         write(&store, 10, "x");
         views.make(&ViewKind::Members(None)).unwrap();
         let small = write(&store, 1, "x");
         let begun = store.begin(Access::Read).unwrap().version();
         assert!(views.inbox.lacks(begun));
-        // It does not wait, and what came before it is told first.
+        // It is applied at once, after the commits enqueued before it.
         let large = write(&store, 1, &"x".repeat(1 << 20));
         let tx = store.begin(Access::Read).unwrap();
         assert!(tx.version() > begun && !views.inbox.lacks(tx.version()));
         assert_eq!(views.inbox.newest(), tx.version());
-        assert_eq!(views.feed().told, tx.version());
+        assert_eq!(views.feed().applied, tx.version());
         let changed = |version| {
             let pinned = views.members_at(None, version, 0, u64::MAX).unwrap();
             pinned.changed_nodes()
@@ -486,7 +512,7 @@ mod tests {
         assert_eq!(changed(tx.version()), ids(&[small, large].concat()));
     }
 
-    /// A bulk load is a loss that waits in the inbox until somebody looks.
+    /// A bulk load invalidates the view; the invalidation waits in the inbox until a reader comes.
     #[test]
     fn what_a_load_made_too_old_is_made_again() {
         let (store, views, _) = open(16 << 20);
@@ -497,19 +523,18 @@ mod tests {
             let properties = [("_key", Value::Int(row as i64))].into_iter().collect();
             Ok(BulkNode { row, properties })
         });
-        store
-            .bulk_nodes("M", &BulkOptions::default(), &mut rows, &mut ())
-            .unwrap();
+        load_nodes(&store, "M", &BulkOptions::default(), &mut rows, &mut ()).unwrap();
         views.make(&kind).unwrap();
         assert_eq!(views.status()[0].count, 15);
-        assert!(views.member_slot(None).stands());
+        assert!(views.member_slot(None).is_ready());
     }
 
-    /// A bulk load is told when it begins, long before anybody can see it.
+    /// A bulk load is announced when it starts, long before it becomes visible.
     #[test]
     fn a_file_that_cannot_be_caught_up_with_yet_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
+        let store =
+            DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
         write(&store, 10, "x");
         let kind = ViewKind::Members(None);
         let open = || {
@@ -531,7 +556,7 @@ mod tests {
         let slot = views.member_slot(None);
         assert!(slot.stored.load(Ordering::Relaxed));
         assert!(views.status()[0].stored_version.is_some());
-        // A query gives up at once when it is to stop.
+        // A query gives up at once when it is cancelled.
         let begun = Instant::now();
         let made = views.build(&kind, false, &|| false);
         assert!(matches!(made, Err(ViewError::Stopped)), "{made:?}");
@@ -542,7 +567,7 @@ mod tests {
         drop(making);
         views.abandoned(version + 1);
         views.make(&kind).unwrap();
-        assert!(slot.stands());
+        assert!(slot.is_ready());
         views.close();
     }
 
@@ -571,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_beside_a_base_are_counted() {
+    fn long_strings_in_a_delta_are_counted() {
         let (store, views, memory) = open(16 << 20);
         let nodes = write(&store, 10, "x");
         let tx = store.begin(Access::Read).unwrap();
@@ -581,7 +606,7 @@ mod tests {
         let kind = owner.column([prop].into());
         views.make(&kind).unwrap();
         let slot = views.column_slot(owner, &[prop]);
-        // 30 MB of texts, in far fewer changes than are merged otherwise.
+        // 30 MB of strings, in far fewer changes than normally trigger a merge.
         for round in 0..30 {
             let mut tx = store.begin(Access::Write).unwrap();
             for node in &nodes {
@@ -597,6 +622,52 @@ mod tests {
             assert!(used + (2 << 20) > held, "{round}: {used} of {held}");
         }
         views.wait_ready();
+    }
+
+    /// One commit that would fill the delta of a view beyond the budget: the view is dropped while the commit is applied,
+    /// not after it, and is built again on request. Other views stay.
+    #[test]
+    fn a_commit_too_large_for_a_delta_drops_the_view() {
+        let (store, views, memory) = open(4 << 20);
+        let nodes = write(&store, 10, "x");
+        let tx = store.begin(Access::Read).unwrap();
+        let label = tx.names().label_id("N").unwrap();
+        let prop = tx.names().prop_id("text").unwrap();
+        let owner = Owner::Nodes(label);
+        let (column, members) = (owner.column([prop].into()), ViewKind::Members(Some(label)));
+        views.make(&column).unwrap();
+        views.make(&members).unwrap();
+        let slot = views.column_slot(owner, &[prop]);
+        let set_all = |text: &str| {
+            let mut tx = store.begin(Access::Write).unwrap();
+            for node in &nodes {
+                tx.set_node_property(*node, &["text"], Value::from(text))
+                    .unwrap();
+            }
+            tx.commit().unwrap();
+            drop(views.feed());
+        };
+        set_all(&"x".repeat(100_000));
+        assert!(slot.is_ready() && views.member_slot(Some(label)).is_ready());
+        let version = store.begin(Access::Read).unwrap().version();
+        let entries = store
+            .stream_after(version - 1, 1, usize::MAX, false)
+            .unwrap();
+        // The same commit once more, while queries use the budget.
+        let most = memory.free_bytes() - 400_000;
+        let queries = memory.reserve(MemoryKind::Queries, most).unwrap();
+        let registry = views.registry.read();
+        views
+            .apply_commit(&registry, version + 1, &entries[0].bytes)
+            .unwrap();
+        drop(registry);
+        assert!(slot.current().is_none(), "its delta does not fit");
+        assert!(views.member_slot(Some(label)).is_ready());
+        drop(queries);
+        set_all("short");
+        views.make(&column).unwrap();
+        assert!(slot.is_ready());
+        assert_eq!(views.check(&mut |_| {}).sound, 2);
     }
 
     #[test]
@@ -617,11 +688,11 @@ mod tests {
         let slot = views.adjacency_slot(type_id, Side::Out);
         let merged = views.merge_slot(&slot, &kind, |generation, tx, effort| {
             let base = adjacency::merge(generation, tx.version(), effort);
-            slot.lose(tx.version() + 1); // a bulk load begins
+            slot.lose(tx.version() + 1); // a bulk load starts
             base
         });
         assert!(merged.is_ok(), "{merged:?}");
-        assert!(slot.current().is_some() && !slot.stands());
+        assert!(slot.current().is_some() && !slot.is_ready());
         assert_eq!(memory.usage(MemoryKind::Views).used_bytes, before);
     }
 }

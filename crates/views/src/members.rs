@@ -1,4 +1,4 @@
-//! Which nodes carry a label, or exist.
+//! Label sets: which nodes have a label, or exist.
 
 use std::sync::Arc;
 
@@ -17,14 +17,15 @@ use crate::{
     slot::{Base, Generation, Pinned, Slot},
 };
 
-/// Nodes read at once.
+/// Nodes read per batch.
 const BATCH: usize = 16_384;
 
-/// The nodes of a label, or all, at one version. Memory: at most 2 bytes a node, a bit where they are dense.
+/// The nodes of a label, or all nodes, at one version. Memory: at most 2 bytes per node, one bit in dense
+/// ranges.
 pub(crate) struct MemberBase {
     set: Arc<RoaringBitmap>,
     bytes: usize,
-    /// The set at the version that somebody asked for last.
+    /// The set at the version requested last.
     last: Mutex<Option<(Version, Arc<RoaringBitmap>)>>,
 }
 
@@ -44,7 +45,7 @@ impl MemberBase {
 }
 
 impl Base for MemberBase {
-    /// Whether the node is a member now.
+    /// Whether the node is a member at this version.
     type Change = bool;
 
     fn bytes(&self) -> usize {
@@ -60,7 +61,7 @@ impl Base for MemberBase {
     }
 }
 
-/// In a file: one block, a roaring bitmap in the format that its implementations share
+/// File format: one block, a roaring bitmap in the portable format
 /// (<https://github.com/RoaringBitmap/RoaringFormatSpec>).
 impl Stored for MemberBase {
     fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
@@ -107,14 +108,14 @@ impl Stored for MemberBase {
     }
 }
 
-/// Writes a set as it stands in a file.
+/// Writes a set to a file.
 pub(crate) fn store_set(set: &RoaringBitmap, writer: &mut Writer) -> Result<(), SegmentError> {
     let mut block = Vec::new();
     set.serialize_into(&mut block)?;
     writer.block(&block)
 }
 
-/// Reads the members from the rows.
+/// Builds the set from the rows.
 pub(crate) fn build(
     tx: &Transaction,
     label: Option<LabelId>,
@@ -129,7 +130,7 @@ pub(crate) fn build(
         tx.scan_nodes(label, after, BATCH, &mut ids)?;
         for id in &ids {
             let id = small(id.0).ok_or(ViewError::IdTooLarge)?;
-            // They ascend, so that it cannot refuse.
+            // The ids ascend, so `append` cannot fail.
             let _ = set.try_push(id);
         }
         if ids.len() < BATCH {
@@ -143,7 +144,7 @@ pub(crate) fn build(
     Ok(base)
 }
 
-/// The members as of `version`.
+/// Merges base and delta as of `version`.
 pub(crate) fn merge(
     generation: &Generation<MemberBase>,
     version: Version,
@@ -190,8 +191,8 @@ impl Pinned<MemberBase> {
         self.base().contains(node)
     }
 
-    /// All members: the base's own set where nothing changed, else a copy that is kept for the next one who asks at the
-    /// same version.
+    /// All members: the base's own set if there are no changes, else a copy, cached for the next request at
+    /// the same version.
     pub(crate) fn set(&self) -> Arc<RoaringBitmap> {
         if !self.overlaid {
             return self.base().set.clone();

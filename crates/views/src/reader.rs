@@ -1,4 +1,4 @@
-//! The graph as a transaction sees it, from views where they stand and from rows where not.
+//! Reads the graph as a transaction sees it: from views if they are ready, otherwise from the rows.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -15,17 +15,18 @@ use crate::{
     members::MemberBase, slot::Pinned, views::Records,
 };
 
-/// Fewer nodes than this are read from the rows: finding the views would cost as much.
+/// Fewer nodes than this are read from the rows: looking up the views would cost as much.
 const FEW_NODES: u64 = 4;
-/// Nodes whose values are fetched from memory together.
+/// Nodes whose values are prefetched together.
 const FETCHED: usize = 64;
-/// Where a label has changed, at least so many of its nodes must be asked for at once to make a set as of this version.
+/// If a label has changed, a set at this version is built only for at least this many membership tests.
 const WORTH_A_COPY: usize = 1024;
 
 /// Reads a transaction through the views of its version.
 ///
-/// What its own writes touched is asked of the rows; what is observed in a view is noted in the footprint as the row's
-/// reading would have noted it. Answers are those of the transaction's own [`GraphRead`], in the same order.
+/// Reads of anything that the transaction wrote use the rows. Every observation made in a view is added to
+/// the footprint as reading the row would have added it. Results equal those of the transaction's own
+/// [`GraphRead`], in the same order.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     tx: &'a Transaction,
@@ -34,7 +35,8 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `tx` through `views`, which are those [at](crate::Views::at) its version; any others are not used.
+    /// Reads `tx` through `views`, which must be those [at](crate::Views::at) its version; other views are
+    /// ignored.
     pub fn new(tx: &'a Transaction, views: &'a ViewsAt) -> Self {
         Self {
             tx,
@@ -48,23 +50,24 @@ impl<'a> Reader<'a> {
         self.tx
     }
 
-    /// The views, for operators that read them directly: only where [`Reader::is_plain`].
+    /// The views, for operators that read them directly; requires [`Reader::is_plain`].
     pub fn views(&self) -> &'a ViewsAt {
         self.views
     }
 
-    /// Whether views alone answer: nothing is observed for a footprint, and there are no writes of the transaction's own.
+    /// Whether views alone suffice: no footprint is recorded, and the transaction has no writes.
     pub fn is_plain(&self) -> bool {
         self.enabled && !self.tx.notes() && self.tx.dirty().is_empty()
     }
 
-    /// Whether a view has this property of some label's nodes: reading it again costs less than remembering it.
+    /// Whether a ready column has this property of some label's nodes, so that reading it again costs less
+    /// than caching it.
     pub fn has_column(&self, prop: PropId) -> bool {
         self.enabled && self.views.columns_of(Records::Nodes, prop).is_some()
     }
 
-    /// The column of one label that has a value of this property for each of these nodes, if there is one: they all carry
-    /// its label then. Only where [`Reader::is_plain`].
+    /// A column of one label with a value of this property for each of these nodes, so all of them have its
+    /// label. Requires [`Reader::is_plain`].
     pub fn column_of_all(&self, prop: PropId, nodes: &[u32]) -> Option<ColumnAt> {
         let columns = self
             .views
@@ -74,12 +77,12 @@ impl<'a> Reader<'a> {
         columns.iter().find(has_all).cloned()
     }
 
-    /// Whether views have the labels of all nodes: reading them again costs less than remembering them.
+    /// Whether views have the labels of all nodes, so that reading them again costs less than caching them.
     pub fn has_labels(&self) -> bool {
         self.all_members(FEW_NODES).is_some()
     }
 
-    /// The views that answer a question about relationships, in the order of the rows: side by side, type by type.
+    /// The views that answer a query for relationships, in row order: by side, then by type.
     fn links(
         &self,
         direction: Direction,
@@ -113,19 +116,21 @@ impl<'a> Reader<'a> {
                 found.extend(one);
             }
         }
+        // All or nothing: mixing views and rows would need a merge of both. The loop still visits every type,
+        // so that all missing views are requested.
         (!missing).then_some(found)
     }
 
-    /// Whether the rows must be asked about this node's relationships.
+    /// Whether this node's relationships must be read from the rows.
     fn own_links(&self, node: NodeId) -> bool {
         let linked = self.tx.dirty().linked();
-        !linked.is_empty() && linked.contains(&node)
+        !linked.is_empty() && linked.contains(node.0)
     }
 
-    /// Whether the rows must be asked about this node's labels and properties.
+    /// Whether this node's labels and properties must be read from the rows.
     fn own_record(&self, node: NodeId) -> bool {
         let nodes = self.tx.dirty().nodes();
-        !nodes.is_empty() && nodes.contains(&node)
+        !nodes.is_empty() && nodes.contains(node.0)
     }
 
     fn members(&self, label: Option<LabelId>, demand: u64) -> Option<Pinned<MemberBase>> {
@@ -135,7 +140,7 @@ impl<'a> Reader<'a> {
         self.views.members_of(label, demand)
     }
 
-    /// The members of every label, ascending, if all of them stand.
+    /// The members of every label, ascending, if all those views are ready.
     fn all_members(&self, demand: u64) -> Option<Vec<(LabelId, Pinned<MemberBase>)>> {
         if !self.enabled || demand < FEW_NODES {
             return None;
@@ -148,7 +153,7 @@ impl<'a> Reader<'a> {
         (found.len() == labels.len()).then_some(found)
     }
 
-    /// The columns that answer these properties, per property, if there are some for each.
+    /// Per property the columns that have it, if there are some for each.
     fn columns(&self, ids: &[NodeId], props: &[PropId]) -> Option<Vec<Arc<[ColumnAt]>>> {
         if !self.enabled || (ids.len() as u64) < FEW_NODES {
             return None;
@@ -166,7 +171,92 @@ impl<'a> Reader<'a> {
         (found.len() == props.len()).then_some(found)
     }
 
-    /// The columns that answer these properties of relationships, per property, if there are some for each.
+    /// Properties of nodes, in the order of `ids`, a column for each of `props`: of all nodes where columns have them, otherwise
+    /// until the records have `most` bytes as stored, of one node at least, of as many as come to each column.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn node_properties_within(
+        &self,
+        ids: &[NodeId],
+        props: &[PropId],
+        most: usize,
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        let Some(columns) = self.columns(ids, props) else {
+            return self.tx.node_properties_within(ids, props, most, out);
+        };
+        out.iter_mut().for_each(|column| column.reserve(ids.len()));
+        let fields = self.tx.note_plain(props);
+        let start = out.first().map_or(0, Vec::len);
+        let noted = self.tx.notes();
+        let mut missing = Vec::new();
+        let (mut group, mut owners) = (Vec::with_capacity(FETCHED), Vec::with_capacity(FETCHED));
+        for (first, ids) in ids.chunks(FETCHED).enumerate() {
+            group.clear();
+            let known = |id: &NodeId| small(id.0).filter(|_| !self.own_record(*id));
+            group.extend(ids.iter().map(known));
+            for column in columns.iter().flat_map(|columns| columns.iter()) {
+                column.fetch(group.iter().flatten().copied());
+            }
+            push_group(&columns, &group, out, &mut owners);
+            for (at, (&id, owner)) in ids.iter().zip(&owners).enumerate() {
+                match owner {
+                    Some(Owner::Nodes(label)) if noted => {
+                        self.tx.note_node(id, Some(*label));
+                        self.tx.note_fields(id, &fields);
+                    }
+                    Some(_) => {}
+                    None => missing.push((first * FETCHED + at, id)),
+                }
+            }
+        }
+        self.fill_missing(start, &missing, props, out)
+    }
+
+    /// As [`Reader::node_properties_within`], of relationships.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn relationship_properties_within(
+        &self,
+        ids: &[RelId],
+        props: &[PropId],
+        most: usize,
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        let plain = !self.tx.notes() && !self.tx.dirty().relationships();
+        let Some(columns) = self.rel_columns(ids, props).filter(|_| plain) else {
+            return self
+                .tx
+                .relationship_properties_within(ids, props, most, out);
+        };
+        let start = out.first().map_or(0, Vec::len);
+        let mut missing = Vec::new();
+        let (mut group, mut owners) = (Vec::with_capacity(FETCHED), Vec::with_capacity(FETCHED));
+        for (first, ids) in ids.chunks(FETCHED).enumerate() {
+            group.clear();
+            group.extend(ids.iter().map(|id| small(id.0)));
+            push_group(&columns, &group, out, &mut owners);
+            let unknown = ids.iter().zip(&owners).enumerate();
+            let unknown = unknown.filter(|(_, (_, owner))| owner.is_none());
+            missing.extend(unknown.map(|(at, (id, _))| (first * FETCHED + at, *id)));
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<RelId> = missing.iter().map(|(_, id)| *id).collect();
+        let mut read: Vec<Vec<Value>> = vec![Vec::with_capacity(asked.len()); props.len()];
+        self.tx.relationship_properties(&asked, props, &mut read)?;
+        for (column, values) in out.iter_mut().zip(read) {
+            for (value, (at, _)) in values.into_iter().zip(&missing) {
+                column[start + at] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// Per property of relationships the columns that have it, if there are some for each.
     fn rel_columns(&self, ids: &[RelId], props: &[PropId]) -> Option<Vec<Arc<[ColumnAt]>>> {
         if !self.enabled || (ids.len() as u64) < FEW_NODES {
             return None;
@@ -175,7 +265,7 @@ impl<'a> Reader<'a> {
         props.iter().map(known).collect()
     }
 
-    /// Reads the nodes that no column knows from the rows, into their places.
+    /// Reads the nodes that no column has from the rows, and fills their results in.
     fn fill_missing(
         &self,
         start: usize,
@@ -219,8 +309,9 @@ impl<'a> Reader<'a> {
                 continue;
             };
             let Links { others, ids } = at.relationships(small, scratch);
+            // `ids` parallels `others`, as the links were requested with ids.
             for (&other, &id) in others.iter().zip(ids) {
-                // A self loop stands on both sides; of both together it is one relationship.
+                // A self loop is in both sides; for both directions together it is one relationship.
                 if direction == Direction::Both && side == Side::In && other == small {
                     continue;
                 }
@@ -244,9 +335,9 @@ fn row(type_id: TypeId, side: Side, node: NodeId, other: u32, id: u32) -> RelRow
     }
 }
 
-/// Appends the values of at most [`FETCHED`] records, column by column, and for each record null where no column knows it, or
-/// the record is none. Answers a label or type that each has, or nothing for those whose values some column does not know:
-/// what stands in their places means nothing.
+/// Appends the values of at most [`FETCHED`] records, column by column, with null for a record that no column
+/// has or that is `None`. Sets per record in `owners` a label or type that it has, or `None` if some column does
+/// not know its value; the appended values of such a record are undefined.
 fn push_group(
     columns: &[Arc<[ColumnAt]>],
     group: &[Option<u32>],
@@ -262,6 +353,7 @@ fn push_group(
                 own.find_map(|column| Some((column.owner(), column.value(record)?)))
             });
             match &found {
+                // The first column names the owner; a later column that does not know the record revokes it.
                 Some((of, _)) if number == 0 => *owner = Some(*of),
                 Some(_) => {}
                 None => *owner = None,
@@ -391,7 +483,7 @@ impl GraphRead for Reader<'_> {
                         continue;
                     };
                     if direction == Direction::Both && side == Side::In && from == to {
-                        continue; // a self loop appears once
+                        continue; // a self loop is returned once
                     }
                     let Links { others, ids } = at.relationships(from, &mut scratch);
                     let first = others.partition_point(|one| *one < to);
@@ -443,7 +535,7 @@ impl GraphRead for Reader<'_> {
     }
 
     fn nodes_exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
-        // What is noted of a node names a label of it, which this set does not know.
+        // The footprint entry of a node names one of its labels, which this set does not know.
         let members = self.members(None, 0).filter(|_| !self.tx.notes());
         let Some(members) = members else {
             self.members(None, ids.len() as u64);
@@ -471,7 +563,7 @@ impl GraphRead for Reader<'_> {
                 let carried = sets.iter().filter(|(_, members)| members.contains(node));
                 labels.extend(carried.map(|(label, _)| *label));
             }
-            // Without labels it may not exist, which is noted otherwise.
+            // A node without labels may not exist, which is recorded differently.
             match labels.first() {
                 None => missing.push(id),
                 label => self.tx.note_node(id, label.copied()),
@@ -499,35 +591,7 @@ impl GraphRead for Reader<'_> {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let Some(columns) = self.columns(ids, props) else {
-            return self.tx.node_properties(ids, props, out);
-        };
-        out.iter_mut().for_each(|column| column.reserve(ids.len()));
-        let fields = self.tx.note_plain(props);
-        let start = out.first().map_or(0, Vec::len);
-        let noted = self.tx.notes();
-        let mut missing = Vec::new();
-        let (mut group, mut owners) = (Vec::with_capacity(FETCHED), Vec::with_capacity(FETCHED));
-        for (first, ids) in ids.chunks(FETCHED).enumerate() {
-            group.clear();
-            let known = |id: &NodeId| small(id.0).filter(|_| !self.own_record(*id));
-            group.extend(ids.iter().map(known));
-            for column in columns.iter().flat_map(|columns| columns.iter()) {
-                column.fetch(group.iter().flatten().copied());
-            }
-            push_group(&columns, &group, out, &mut owners);
-            for (at, (&id, owner)) in ids.iter().zip(&owners).enumerate() {
-                match owner {
-                    Some(Owner::Nodes(label)) if noted => {
-                        self.tx.note_node(id, Some(*label));
-                        self.tx.note_fields(id, &fields);
-                    }
-                    Some(_) => {}
-                    None => missing.push((first * FETCHED + at, id)),
-                }
-            }
-        }
-        self.fill_missing(start, &missing, props, out)
+        self.node_properties_within(ids, props, usize::MAX, out)
     }
 
     fn node_contents(
@@ -552,33 +616,7 @@ impl GraphRead for Reader<'_> {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let plain = !self.tx.notes() && !self.tx.dirty().relationships();
-        let Some(columns) = self.rel_columns(ids, props).filter(|_| plain) else {
-            return self.tx.relationship_properties(ids, props, out);
-        };
-        let start = out.first().map_or(0, Vec::len);
-        let mut missing = Vec::new();
-        let (mut group, mut owners) = (Vec::with_capacity(FETCHED), Vec::with_capacity(FETCHED));
-        for (first, ids) in ids.chunks(FETCHED).enumerate() {
-            group.clear();
-            group.extend(ids.iter().map(|id| small(id.0)));
-            push_group(&columns, &group, out, &mut owners);
-            let unknown = ids.iter().zip(&owners).enumerate();
-            let unknown = unknown.filter(|(_, (_, owner))| owner.is_none());
-            missing.extend(unknown.map(|(at, (id, _))| (first * FETCHED + at, *id)));
-        }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let asked: Vec<RelId> = missing.iter().map(|(_, id)| *id).collect();
-        let mut read: Vec<Vec<Value>> = vec![Vec::with_capacity(asked.len()); props.len()];
-        self.tx.relationship_properties(&asked, props, &mut read)?;
-        for (column, values) in out.iter_mut().zip(read) {
-            for (value, (at, _)) in values.into_iter().zip(&missing) {
-                column[start + at] = value;
-            }
-        }
-        Ok(())
+        self.relationship_properties_within(ids, props, usize::MAX, out)
     }
 
     fn relationship_contents(

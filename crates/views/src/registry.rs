@@ -1,4 +1,4 @@
-//! Every view that was ever asked for, by what it holds.
+//! All views that were ever requested, by what they hold.
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ use crate::{
 /// A column by its path.
 pub(crate) type ColumnSlot = (Arc<[PropId]>, Arc<Slot<ColumnBase>>);
 
-/// The views of a database. A slot, once entered, stays: what it holds comes and goes.
+/// The views of a database. A slot is never removed; its content comes and goes.
 #[derive(Default)]
 pub(crate) struct Registry {
     pub(crate) adjacency: FxHashMap<(TypeId, Side), Arc<Slot<AdjacencyBase>>>,
@@ -51,19 +51,19 @@ impl Registry {
     }
 }
 
-/// How much the newest generation of a slot holds.
+/// Sizes of a slot's newest generation.
 pub(crate) struct Lengths {
-    /// Things in its base.
+    /// Entries in the base.
     pub(crate) base: u64,
-    /// Changes beside it.
+    /// Changes in the delta.
     pub(crate) delta: usize,
-    /// Texts, lists and maps in them.
+    /// Heap bytes of the delta (strings, lists, maps).
     pub(crate) delta_heap_bytes: usize,
     /// Whether it answers the newest versions.
     pub(crate) newest: bool,
 }
 
-/// A slot, whatever it holds.
+/// A slot of any kind of view.
 pub(crate) trait AnySlot {
     /// See [`Slot::lose`].
     fn lose(&self, version: Version);
@@ -71,20 +71,20 @@ pub(crate) trait AnySlot {
     fn abandon(&self, from: Version);
     /// See [`Slot::clear`].
     fn clear(&self) -> Cleared;
-    /// When it was last asked for.
+    /// Time of the last request.
     fn used(&self) -> u64;
-    /// Whether a job for it waits or runs.
+    /// Whether a job for it is queued or running.
     fn busy(&self) -> &AtomicBool;
-    /// What people are told of it.
+    /// Its status for display.
     fn status(&self, kind: ViewKind) -> ViewStatus;
-    /// Bytes held, and whether somebody else holds them too, so that dropping the view frees nothing yet.
+    /// Bytes held, and whether a reader holds them too, so that dropping the view frees nothing yet.
     fn held(&self) -> Option<(usize, bool)>;
-    /// Of base and delta how much they hold, and whether the newest versions are answered.
+    /// Sizes of base and delta, and whether the newest versions are answered.
     fn lengths(&self) -> Option<Lengths>;
-    /// See [`Slot::settle_building`].
-    fn settle_building(&self);
-    /// Lets the budget know of a delta that has grown; says whether it had room.
-    fn settle_budget(&self) -> bool;
+    /// See [`Slot::account_building`].
+    fn account_building(&self);
+    /// Accounts a grown delta in the memory budget; returns whether it fits.
+    fn account_delta(&self) -> bool;
 }
 
 impl<B: Base> AnySlot for Slot<B> {
@@ -130,7 +130,7 @@ impl<B: Base> AnySlot for Slot<B> {
 
     fn held(&self) -> Option<(usize, bool)> {
         let (generation, _) = self.current()?;
-        // The slot's and ours.
+        // The references of the slot and of this function.
         Some((generation.bytes(), Arc::strong_count(&generation) > 2))
     }
 
@@ -144,11 +144,11 @@ impl<B: Base> AnySlot for Slot<B> {
         })
     }
 
-    fn settle_building(&self) {
-        Slot::settle_building(self);
+    fn account_building(&self) {
+        Slot::account_building(self);
     }
 
-    fn settle_budget(&self) -> bool {
+    fn account_delta(&self) -> bool {
         let Some((generation, _)) = self.current() else {
             return true;
         };

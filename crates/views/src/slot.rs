@@ -1,4 +1,4 @@
-//! One view's life: absent, being built, standing, followed by newer generations.
+//! The life cycle of one view: absent, under construction, ready, replaced by newer generations.
 
 use std::any::Any;
 use std::sync::{
@@ -12,35 +12,35 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::delta::{Delta, Weighed};
 
-/// What a view holds as of one version, immutable.
+/// The immutable content of a view as of one version.
 pub(crate) trait Base: Send + Sync + 'static {
-    /// A change of it, of one node.
+    /// A change of one node.
     type Change: Clone + Send + Sync + Weighed + 'static;
-    /// Bytes of memory.
+    /// Memory in bytes.
     fn bytes(&self) -> usize;
-    /// Number of things in it: relationships, nodes, values.
+    /// Number of entries: relationships, nodes or values.
     fn len(&self) -> u64;
-    /// About how many node ids there are.
+    /// Approximate number of node ids.
     fn id_bound(&self) -> u64;
-    /// A change of this node was put beside the base.
-    fn told(&self, node: u32, change: &Self::Change) {
+    /// Called when a change of this node is added to the delta.
+    fn note_change(&self, node: u32, change: &Self::Change) {
         let _ = (node, change);
     }
 }
 
-/// What a slot held, perhaps gigabytes: dropped where nobody waits.
+/// The former content of a slot, possibly gigabytes: dropped outside of the locks.
 #[must_use = "dropped without the feed's lock, as it may take long"]
 pub(crate) struct Cleared(#[allow(dead_code)] Box<dyn Any + Send>);
 
-/// What is collected for a base that is being made may hold so much before the budget is asked.
+/// Bytes that may be collected for a base under construction before they are reserved from the budget.
 const UNCOUNTED_BYTES: usize = 1 << 20;
 
-/// A base, the version that it holds, and what happened since. Readers pin it; it is freed when the last one ends.
+/// A base, its version, and the delta since. Readers pin it; the last one frees it.
 pub(crate) struct Generation<B: Base> {
     pub(crate) from: Version,
     pub(crate) base: B,
     pub(crate) delta: Arc<Delta<B::Change>>,
-    /// Its part of the memory budget.
+    /// Its reservation in the memory budget.
     pub(crate) reservation: Mutex<Reservation>,
 }
 
@@ -50,11 +50,11 @@ impl<B: Base> Generation<B> {
     }
 }
 
-/// A generation at one version: what a reader holds.
+/// A generation at one version, as a reader holds it.
 pub(crate) struct Pinned<B: Base> {
     pub(crate) generation: Arc<Generation<B>>,
     pub(crate) version: Version,
-    /// Whether entries of the delta may matter at this version.
+    /// Whether delta entries may be visible at this version.
     pub(crate) overlaid: bool,
 }
 
@@ -82,7 +82,7 @@ impl<B: Base> Pinned<B> {
         &self.generation.base
     }
 
-    /// Whether the node perhaps differs from the base.
+    /// Whether the node may differ from the base.
     #[inline]
     pub(crate) fn touched(&self, node: u32) -> bool {
         self.overlaid && self.generation.delta.touched(node)
@@ -106,52 +106,54 @@ impl<B: Base> Pinned<B> {
     }
 }
 
-/// A view: what readers may take of it, and what commits are told to.
+/// A view: readers pin its generations, and commits are applied to it.
 ///
-/// Commits, and all that changes here except the counters, come one at a time, under the lock of
-/// [`crate::Views`]'s feed.
+/// Commits are applied, and everything except the counters is changed, under the lock of the feed of
+/// [`crate::Views`].
 pub(crate) struct Slot<B: Base> {
-    shelf: RwLock<Shelf<B>>,
-    /// When it was last asked for, by a clock of uses.
+    generations: RwLock<Generations<B>>,
+    /// Logical time of the last request.
     pub(crate) used: AtomicU64,
-    /// Work that a standing view would have saved so far.
+    /// Work that a ready view would have saved so far.
     pub(crate) demand: AtomicU64,
-    /// Whether a job for it waits or runs.
+    /// Whether a job for it is queued or running.
     pub(crate) busy: AtomicBool,
-    /// Whether there is, or was, a file of it: the first one who asks has it read.
+    /// Whether it has, or had, a file: the first request reads it.
     pub(crate) stored: AtomicBool,
-    /// How often it could not be made since it last could.
+    /// Failed builds since the last successful one.
     pub(crate) failures: AtomicU32,
-    /// Held by whoever makes or merges it.
+    /// CurrentGeneration while a thread builds or merges the view.
     pub(crate) making: Mutex<()>,
 }
 
-struct Shelf<B: Base> {
-    current: Option<Held<B>>,
-    /// What is collected while a base is being read, and the bulk loads meanwhile.
+struct Generations<B: Base> {
+    current: Option<CurrentGeneration<B>>,
+    /// Commits and bulk loads collected while a base is being read.
     building: Option<Building<B::Change>>,
-    /// Generations that somebody may still hold, with the version before which they answer.
+    /// Replaced generations that readers may still hold, with the version up to which (exclusive) they
+    /// answer.
     older: Vec<(Weak<Generation<B>>, Version)>,
 }
 
-struct Held<B: Base> {
+struct CurrentGeneration<B: Base> {
     generation: Arc<Generation<B>>,
-    /// It answers versions before this one: something happened then that the delta cannot tell.
+    /// Upper bound (exclusive) of the versions it answers: at this version something happened that the delta
+    /// cannot express.
     until: Version,
 }
 
 struct Building<T> {
     delta: Arc<Delta<T>>,
-    /// Versions that the delta does not tell.
-    untold: Vec<Version>,
-    /// Its part of the memory budget.
+    /// Versions that the delta cannot express.
+    inexpressible: Vec<Version>,
+    /// Its reservation in the memory budget.
     reservation: Mutex<Reservation>,
 }
 
 impl<B: Base> Default for Slot<B> {
     fn default() -> Self {
         Self {
-            shelf: RwLock::new(Shelf {
+            generations: RwLock::new(Generations {
                 current: None,
                 building: None,
                 older: Vec::new(),
@@ -167,16 +169,17 @@ impl<B: Base> Default for Slot<B> {
 }
 
 impl<B: Base> Slot<B> {
-    /// What answers `version`, if something does.
+    /// Pins the generation that answers `version`, if there is one.
     pub(crate) fn pin(&self, version: Version) -> Option<Pinned<B>> {
-        let shelf = self.shelf.read();
-        if let Some(held) = &shelf.current
+        let generations = self.generations.read();
+        if let Some(held) = &generations.current
             && held.generation.from <= version
             && version < held.until
         {
             return Some(Pinned::new(held.generation.clone(), version));
         }
-        shelf
+        // An older reader may need a generation that a merge has replaced; it lives while a reader holds it.
+        generations
             .older
             .iter()
             .filter(|(_, until)| version < *until)
@@ -187,81 +190,84 @@ impl<B: Base> Slot<B> {
 
     /// The newest generation, and whether it answers the newest versions.
     pub(crate) fn current(&self) -> Option<(Arc<Generation<B>>, bool)> {
-        let shelf = self.shelf.read();
-        let held = shelf.current.as_ref()?;
+        let generations = self.generations.read();
+        let held = generations.current.as_ref()?;
         Some((held.generation.clone(), held.until == Version::MAX))
     }
 
     /// Whether the newest versions are answered.
-    pub(crate) fn stands(&self) -> bool {
-        let shelf = self.shelf.read();
-        let held = shelf.current.as_ref();
+    pub(crate) fn is_ready(&self) -> bool {
+        let generations = self.generations.read();
+        let held = generations.current.as_ref();
         held.is_some_and(|held| held.until == Version::MAX)
     }
 
-    /// Tells a change of a commit; a standing base may say that it is none of its own.
-    pub(crate) fn tell(
+    /// Applies a change of a commit. `matters` may exclude a change that does not concern a ready base.
+    pub(crate) fn apply(
         &self,
         version: Version,
         node: u32,
         change: &B::Change,
         matters: impl Fn(&Generation<B>) -> bool,
     ) {
-        let shelf = self.shelf.read();
-        if let Some(held) = &shelf.current
+        let generations = self.generations.read();
+        if let Some(held) = &generations.current
             && matters(&held.generation)
         {
-            held.generation.base.told(node, change);
+            // Bounds of the base first: a reader that finds the delta entry relies on them.
+            held.generation.base.note_change(node, change);
             held.generation.delta.push(version, node, change.clone());
         }
-        if let Some(building) = &shelf.building {
+        if let Some(building) = &generations.building {
             building.delta.push(version, node, change.clone());
         }
     }
 
-    /// The commit `version` changed something that no entry can tell: from it on, there is no answer.
+    /// The commit `version` changed something that no delta entry expresses: the view stops answering at that
+    /// version.
     pub(crate) fn lose(&self, version: Version) {
-        let mut shelf = self.shelf.write();
-        if let Some(held) = &mut shelf.current {
+        let mut generations = self.generations.write();
+        if let Some(held) = &mut generations.current {
             held.until = held.until.min(version);
         }
-        if let Some(building) = &mut shelf.building {
-            building.untold.push(version);
+        if let Some(building) = &mut generations.building {
+            building.inexpressible.push(version);
         }
     }
 
-    /// The commits from `from` on did not happen.
+    /// Rolls back the commits from version `from` on.
     pub(crate) fn abandon(&self, from: Version) {
-        let mut shelf = self.shelf.write();
-        if let Some(held) = &mut shelf.current {
+        let mut generations = self.generations.write();
+        if let Some(held) = &mut generations.current {
             held.generation.delta.abandon(from);
             if held.until >= from {
                 held.until = Version::MAX;
             }
         }
-        if let Some(building) = &mut shelf.building {
+        if let Some(building) = &mut generations.building {
             building.delta.abandon(from);
-            building.untold.retain(|version| *version < from);
+            building.inexpressible.retain(|version| *version < from);
         }
-        for (_, until) in &mut shelf.older {
+        // Replaced generations do not receive the rollback, so they must not answer the rolled back versions.
+        for (_, until) in &mut generations.older {
             *until = (*until).min(from);
         }
     }
 
-    /// Commits are collected from now on, for a base that is read afterwards. What they take is reserved, see
-    /// [`Slot::settle_building`].
+    /// Starts collecting commits for a base that is read afterwards. [`Slot::account_building`] reserves
+    /// their memory.
     pub(crate) fn begin_building(&self, nodes: u64, reservation: Reservation) {
-        self.shelf.write().building = Some(Building {
+        self.generations.write().building = Some(Building {
             delta: Arc::new(Delta::new(nodes)),
-            untold: Vec::new(),
+            inexpressible: Vec::new(),
             reservation: Mutex::new(reservation),
         });
     }
 
-    /// Lets the budget know of what was collected for a base that is being made; where it has no room, nothing more is, and
-    /// the base is not put in place.
-    pub(crate) fn settle_building(&self) {
-        let fits = match &self.shelf.read().building {
+    /// Accounts the collected commits in the memory budget. If they do not fit, collecting stops, and the
+    /// base will not be installed.
+    pub(crate) fn account_building(&self) {
+        let fits = match &self.generations.read().building {
             None => true,
             Some(building) => {
                 let mut reservation = building.reservation.lock();
@@ -275,27 +281,31 @@ impl<B: Base> Slot<B> {
         }
     }
 
-    /// The base was not made.
+    /// Stops collecting: the base was not built.
     pub(crate) fn stop_building(&self) {
-        self.shelf.write().building = None;
+        self.generations.write().building = None;
     }
 
-    /// Puts what was built in place: `base` as of `from`, with what was collected meanwhile. `told` is the newest commit told.
-    /// False where the collecting was stopped meanwhile.
+    /// Installs a base as of `from`, with the commits collected during its construction. `applied` is the
+    /// newest commit applied. Returns false if collecting was stopped.
     pub(crate) fn finish_building(
         &self,
         from: Version,
         base: B,
         reservation: Reservation,
-        told: Version,
+        applied: Version,
     ) -> bool {
-        let mut shelf = self.shelf.write();
-        let Some(building) = shelf.building.take() else {
-            return false; // was cleared meanwhile, or has outgrown the budget
+        let mut generations = self.generations.write();
+        let Some(building) = generations.building.take() else {
+            return false; // cleared concurrently, or over budget
         };
-        building.delta.each(|node, change| base.told(node, change));
-        let untold = building.untold.iter().copied();
-        let until = untold
+        // The base was read at `from` while commits up to `applied` were collected; entries up to `from` are
+        // in the base already, and readers skip them by version.
+        building
+            .delta
+            .each(|node, change| base.note_change(node, change));
+        let inexpressible = building.inexpressible.iter().copied();
+        let until = inexpressible
             .filter(|version| *version > from)
             .min()
             .unwrap_or(Version::MAX);
@@ -305,12 +315,12 @@ impl<B: Base> Slot<B> {
             delta: building.delta,
             reservation: Mutex::new(reservation),
         };
-        shelf.install(Arc::new(generation), until, told);
+        generations.install(Arc::new(generation), until, applied);
         true
     }
 
-    /// Puts a stored base in place: `base` as of `from`, with what `past` was told of the versions up to `to`, and with what
-    /// was collected here of those after it. False where it cannot answer `to`, or was cleared meanwhile.
+    /// Installs a stored base as of `from`, with the commits up to `to` that were replayed into `past`, and
+    /// the later ones collected here. Returns false if it cannot answer `to`, or collecting was stopped.
     pub(crate) fn finish_restoring(
         &self,
         from: Version,
@@ -318,24 +328,25 @@ impl<B: Base> Slot<B> {
         base: B,
         past: &Self,
         reservation: Reservation,
-        told: Version,
+        applied: Version,
     ) -> bool {
-        let Some(past) = past.shelf.write().building.take() else {
+        let Some(past) = past.generations.write().building.take() else {
             return false;
         };
-        let mut shelf = self.shelf.write();
-        let Some(building) = shelf.building.take() else {
+        let mut generations = self.generations.write();
+        let Some(building) = generations.building.take() else {
             return false;
         };
-        if !past.untold.is_empty() {
+        // A bulk load in the replayed range is not in the change stream's entries, so the file cannot catch up.
+        if !past.inexpressible.is_empty() {
             return false;
         }
         let delta = past.delta;
         building.delta.each_after(to, |version, node, change| {
             delta.push(version, node, change.clone());
         });
-        delta.each(|node, change| base.told(node, change));
-        let later = building.untold.iter().copied();
+        delta.each(|node, change| base.note_change(node, change));
+        let later = building.inexpressible.iter().copied();
         let until = later
             .filter(|version| *version > to)
             .min()
@@ -346,56 +357,59 @@ impl<B: Base> Slot<B> {
             delta,
             reservation: Mutex::new(reservation),
         };
-        shelf.install(Arc::new(generation), until, told);
+        generations.install(Arc::new(generation), until, applied);
         true
     }
 
-    /// Puts a newer base of the same generation in place, unless something else came in between: false then.
+    /// Installs a newer base of the same generation; returns false if the generation was replaced or
+    /// invalidated since.
     pub(crate) fn finish_merge(
         &self,
         merged: &Arc<Generation<B>>,
         from: Version,
         base: B,
         reservation: Reservation,
-        told: Version,
+        applied: Version,
     ) -> bool {
-        let mut shelf = self.shelf.write();
-        let same =
-            |held: &Held<B>| Arc::ptr_eq(&held.generation, merged) && held.until == Version::MAX;
-        if !shelf.current.as_ref().is_some_and(same) {
+        let mut generations = self.generations.write();
+        let same = |held: &CurrentGeneration<B>| {
+            Arc::ptr_eq(&held.generation, merged) && held.until == Version::MAX
+        };
+        if !generations.current.as_ref().is_some_and(same) {
             return false;
         }
         let delta = merged.delta.after(from, base.id_bound());
-        delta.each(|node, change| base.told(node, change));
+        delta.each(|node, change| base.note_change(node, change));
         let generation = Generation {
             from,
             base,
             delta: Arc::new(delta),
             reservation: Mutex::new(reservation),
         };
-        shelf.install(Arc::new(generation), Version::MAX, told);
+        generations.install(Arc::new(generation), Version::MAX, applied);
         true
     }
 
-    /// Forgets everything; who holds a generation keeps it. What was held is freed with what is answered.
+    /// Drops everything; readers keep the generations that they pinned. The content is freed when the result
+    /// is dropped.
     pub(crate) fn clear(&self) -> Cleared {
-        let mut shelf = self.shelf.write();
-        let held = (shelf.current.take(), shelf.building.take());
-        shelf.older.clear();
+        let mut generations = self.generations.write();
+        let held = (generations.current.take(), generations.building.take());
+        generations.older.clear();
         self.demand.store(0, Ordering::Relaxed);
         Cleared(Box::new(held))
     }
 }
 
-impl<B: Base> Shelf<B> {
-    fn install(&mut self, generation: Arc<Generation<B>>, until: Version, told: Version) {
+impl<B: Base> Generations<B> {
+    fn install(&mut self, generation: Arc<Generation<B>>, until: Version, applied: Version) {
         self.older
             .retain(|(generation, _)| generation.strong_count() > 0);
         if let Some(old) = self.current.take() {
-            // It was told everything so far.
-            let until = old.until.min(told + 1);
+            // The old generation has every commit applied so far, so it answers those versions.
+            let until = old.until.min(applied + 1);
             self.older.push((Arc::downgrade(&old.generation), until));
         }
-        self.current = Some(Held { generation, until });
+        self.current = Some(CurrentGeneration { generation, until });
     }
 }

@@ -1,4 +1,4 @@
-//! What views there are, for people.
+//! Status of views, for display.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub enum ViewKind {
 }
 
 impl ViewKind {
-    /// The same relationships seen from the other end, for adjacency.
+    /// The view of the same relationships from the other end, for adjacency.
     pub fn reversed(&self) -> Option<Self> {
         match self {
             Self::Adjacency(type_id, side) => Some(Self::Adjacency(*type_id, side.reversed())),
@@ -30,10 +30,10 @@ impl ViewKind {
     }
 }
 
-/// Whose values a column holds.
+/// The records whose values a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
-    /// The nodes that carry a label.
+    /// The nodes that have a label.
     Nodes(LabelId),
     /// The relationships of a type.
     Relationships(TypeId),
@@ -50,7 +50,7 @@ impl Owner {
 }
 
 impl ViewKind {
-    /// Whose values at which path, where it is a column.
+    /// Owner and path, for a column.
     pub fn as_column(&self) -> Option<(Owner, &Arc<[PropId]>)> {
         match self {
             Self::Column(label, path) => Some((Owner::Nodes(*label), path)),
@@ -59,8 +59,8 @@ impl ViewKind {
         }
     }
 
-    /// It in the words of the database: `relationships KNOWS by start`, `nodes Person`, `values Person.address.city`,
-    /// `values [KNOWS].since`.
+    /// A readable name with the names of the catalog: `relationships KNOWS by start`, `nodes Person`, `values
+    /// Person.address.city`, `values [KNOWS].since`.
     pub fn describe(&self, catalog: &Catalog) -> String {
         let label = |id: LabelId| {
             catalog
@@ -99,14 +99,14 @@ impl ViewKind {
     }
 }
 
-/// Where a view is in its life.
+/// State of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewState {
-    /// It answers the newest versions.
+    /// Ready: it answers the newest versions.
     Standing,
-    /// It is being made; rows answer.
+    /// Under construction; reads use the rows.
     Building,
-    /// It was asked for, or stood once; rows answer.
+    /// Requested or ready earlier; reads use the rows.
     Absent,
 }
 
@@ -115,18 +115,18 @@ pub enum ViewState {
 pub struct ViewStatus {
     /// What it holds.
     pub kind: ViewKind,
-    /// Where it is in its life.
+    /// Its state.
     pub state: ViewState,
     /// The version of its base.
     pub version: Version,
     /// Relationships, nodes or values in its base.
     pub count: u64,
-    /// Changes beside the base.
+    /// Changes in its delta.
     pub delta_count: u64,
     /// Bytes of memory.
     pub bytes: u64,
-    /// The version that its file holds, where it has one.
+    /// The version in its file, if it has one.
     pub stored_version: Option<Version>,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub stored_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! All views of a database: told of every commit, asked by every reader.
+//! All views of a database: every commit is applied to them, and every reader asks them.
 
 use std::{
     path::PathBuf,
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{DataError, Store, Transaction, Version, WeakStore};
+use isomer_data::{DataError, DataStore, Transaction, Version, WeakDataStore};
 use isomer_storage::{Memory, MemoryKind, Reclaim};
 use isomer_value::{LabelId, PropId, TypeId};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -27,19 +27,21 @@ use crate::{
     worker::{Job, Worker},
 };
 
-/// How views are kept.
+/// Options of read views.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ViewOptions {
-    /// Whether there are any. Without them rows answer everything.
+    /// Whether read views are enabled. Without them every read uses the rows.
     pub enabled: bool,
-    /// Work with rows, in nodes expanded or records read, after which a view is made that would have saved it.
+    /// Work saved, in nodes expanded or records read, after which a missing view is built.
     pub demand: u64,
-    /// Changes beside a base after which both are merged, at least; in a large view a part of its base.
+    /// Minimum number of changes in a delta for a merge; a large view waits for a fraction of its base.
     pub merge_after: usize,
-    /// Where views are kept between openings; nowhere if absent. A store that only reads is only read from.
+    /// The folder in which views are persisted; `None` disables persistence. A read-only database does not
+    /// write to it.
     pub folder: Option<PathBuf>,
-    /// Relationships, nodes or values from which on a view is kept: smaller ones are as soon made as read.
+    /// Minimum number of relationships, nodes or values for a view to be persisted: smaller ones are built as
+    /// quickly as read.
     pub keep_at_least: u64,
 }
 
@@ -55,30 +57,31 @@ impl Default for ViewOptions {
     }
 }
 
-/// So long a reader waits for who tells commits just now, which takes far less: before it would be stopped by anything that
-/// takes longer, it reads rows.
+/// How long a reader waits for a thread that is applying commits, normally for much less. After that it reads
+/// rows instead of being blocked longer.
 const READER_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The read views of a database. Holds no part of the database open.
+/// The read views of a database. Holds no strong reference to the database.
 pub struct Views {
     pub(crate) options: ViewOptions,
-    /// The budget that memory is taken from.
+    /// The memory budget.
     pub(crate) memory: Memory,
-    pub(crate) store: WeakStore,
+    pub(crate) store: WeakDataStore,
     pub(crate) this: Weak<Self>,
-    /// Held for the whole of a commit's telling, and by whoever begins or ends making a base: see [`Views::feed`].
+    /// Held while commits are applied, and while the construction of a base starts or ends: see
+    /// [`Views::feed`].
     feed: Mutex<Feed>,
-    /// Commits that are not told yet. It is open while any slot is fed: commits cost nothing before.
+    /// Commits not applied yet. Open while any slot collects commits: before that, commits cost nothing.
     pub(crate) inbox: Inbox,
     pub(crate) registry: RwLock<Registry>,
     uses: AtomicU64,
     pub(crate) worker: Worker,
     pub(crate) closed: AtomicBool,
-    /// Their files, where they are kept.
+    /// The files of views, if persistence is on.
     pub(crate) keeping: Option<Keeping>,
 }
 
-/// Runs `$body` with the slot of a view of any sort.
+/// Runs `$body` with the slot of a view of any kind.
 macro_rules! for_slot {
     ($views:expr, $kind:expr, $slot:ident => $body:expr) => {
         match $kind {
@@ -103,7 +106,7 @@ macro_rules! for_slot {
 }
 pub(crate) use for_slot;
 
-/// The two sorts of records that columns are made of.
+/// The two kinds of records that columns hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Records {
     Nodes,
@@ -119,21 +122,21 @@ impl Records {
     }
 }
 
-/// What is known of the commits told so far.
+/// State of applying commits.
 #[derive(Default)]
 pub(crate) struct Feed {
-    /// The newest version told that changed anything and was not abandoned.
-    pub(crate) told: Version,
-    /// Room for what is being told.
-    pub(crate) telling: Commits,
+    /// The newest applied version that changed anything and was not rolled back.
+    pub(crate) applied: Version,
+    /// Buffer for the commits being applied.
+    pub(crate) applying: Commits,
 }
 
 impl Views {
-    /// The views of `store`: none yet; they are made as readers ask for them.
+    /// The views of `store`: initially empty; they are built as readers request them.
     ///
     /// # Errors
-    /// Those of reading what was stored of them; views that cannot be made are no error.
-    pub fn open(store: &Store, options: ViewOptions) -> Result<Arc<Self>, DataError> {
+    /// Errors of listing the stored views; a view that cannot be built is not an error.
+    pub fn open(store: &DataStore, options: ViewOptions) -> Result<Arc<Self>, DataError> {
         let enabled = options.enabled;
         let folder = options.folder.as_deref().filter(|_| enabled);
         let keeping = folder.map(|folder| Keeping::open(store, folder));
@@ -156,13 +159,13 @@ impl Views {
             views.memory.add_reclaimer(MemoryKind::Views, holder);
         }
         for kind in views.keeping.iter().flat_map(Keeping::kinds) {
-            // The first one who asks has it read.
+            // The first request reads the file.
             views.note_stored(&kind);
         }
         Ok(views)
     }
 
-    /// The views as of a transaction's snapshot. Cheap: what is asked for is pinned when it is asked for.
+    /// The views at a transaction's snapshot. Cheap: each view is pinned when it is requested.
     pub fn at(&self, tx: &Transaction) -> ViewsAt {
         match self.this.upgrade() {
             Some(views) if !self.closed.load(Ordering::Relaxed) => ViewsAt::new(views, tx),
@@ -170,15 +173,15 @@ impl Views {
         }
     }
 
-    /// Waits until every view that was asked for stands or was given up.
+    /// Waits until every requested view is ready or was given up.
     pub fn wait_ready(&self) {
         drop(self.feed());
         self.worker.wait_idle();
     }
 
-    /// Drops all views. Readers that hold one keep it; the next ones begin with rows.
+    /// Drops all views. Readers keep those that they pinned; later ones start with rows.
     pub fn clear(&self) {
-        // What was held is freed when nobody waits for the feed any more.
+        // The content is freed after the feed is released.
         let mut cleared = Vec::new();
         let _feed = self.feed();
         let registry = self.registry.read();
@@ -187,22 +190,23 @@ impl Views {
         waiting.open = false;
         waiting.commits.clear();
         drop(waiting);
-        self.inbox.told();
+        self.inbox.mark_applied();
     }
 
-    /// The feed, with all told that was handed in.
+    /// Locks the feed and applies the inbox.
     pub(crate) fn feed(&self) -> MutexGuard<'_, Feed> {
         let mut feed = self.feed.lock();
-        self.tell_waiting(&mut feed);
+        self.apply_waiting(&mut feed);
         feed
     }
 
-    /// The feed, with what waits still waiting.
-    pub(crate) fn feed_untold(&self) -> MutexGuard<'_, Feed> {
+    /// Locks the feed without applying the inbox.
+    pub(crate) fn feed_without_applying(&self) -> MutexGuard<'_, Feed> {
         self.feed.lock()
     }
 
-    /// Tells what a reader of `version` must see and what is not told yet. Waits for who tells already.
+    /// Applies the enqueued commits that a reader of `version` must see. Waits for a thread that is applying
+    /// them.
     #[inline]
     pub(crate) fn catch_up(&self, version: Version) {
         if self.inbox.lacks(version) {
@@ -210,8 +214,8 @@ impl Views {
         }
     }
 
-    /// As [`Views::catch_up`] for a reader: false where another has the feed for longer than a reader waits, so that rows
-    /// answer.
+    /// As [`Views::catch_up`] for a reader: returns false if another thread holds the feed for too long, so
+    /// that the caller reads rows.
     #[inline]
     fn caught_up(&self, version: Version) -> bool {
         if !self.inbox.lacks(version) {
@@ -219,29 +223,29 @@ impl Views {
         }
         match self.feed.try_lock_for(READER_PATIENCE) {
             Some(mut feed) => {
-                self.tell_waiting(&mut feed);
+                self.apply_waiting(&mut feed);
                 true
             }
             None => !self.inbox.lacks(version),
         }
     }
 
-    /// Ends all work on views and drops them: rows answer from now on. Waits for work that is under way, so that
-    /// nothing here keeps the database open afterwards.
+    /// Stops all work on views and drops them: reads use the rows from now on. Waits for work in progress, so
+    /// that no view keeps the database open afterwards.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.worker.close();
-        // A view of an earlier opening is merged before it is saved.
-        self.worker.go_on(true);
+        // A view from an earlier opening is merged before it is saved.
+        self.worker.allow_final_work(true);
         self.save_all();
-        self.worker.go_on(false);
+        self.worker.allow_final_work(false);
         self.clear();
         if let Some(keeping) = &self.keeping {
             keeping.let_go();
         }
     }
 
-    /// Every view that was ever asked for.
+    /// Every view that was ever requested.
     pub fn status(&self) -> Vec<ViewStatus> {
         self.catch_up(Version::MAX - 1);
         let mut all = Vec::new();
@@ -261,15 +265,15 @@ impl Views {
         all
     }
 
-    /// Makes a view now, on this thread, unless it stands. With the ids of relationships where it is adjacency.
+    /// Builds a view now, on this thread, unless it is ready; adjacency with relationship ids.
     ///
     /// # Errors
-    /// Why it could not be made; rows answer then.
+    /// Why it could not be built; reads use the rows then.
     pub fn make(&self, kind: &ViewKind) -> Result<(), ViewError> {
         self.build(kind, true, ALWAYS)
     }
 
-    /// As [`Views::make`], adjacency without the ids of relationships, which takes half the memory.
+    /// As [`Views::make`], but adjacency without relationship ids, which takes half the memory.
     ///
     /// # Errors
     /// As [`Views::make`].
@@ -277,8 +281,7 @@ impl Views {
         self.build(kind, false, ALWAYS)
     }
 
-    /// Puts all that a view has gathered since its base was made into a new base, now, on this thread. Happens by itself
-    /// where much has changed.
+    /// Merges base and delta of a view now, on this thread. Happens automatically after many changes.
     ///
     /// # Errors
     /// As [`Views::make`]; the view is dropped then.
@@ -288,7 +291,7 @@ impl Views {
 
     // ---- for readers
 
-    /// Adjacency of one type that answers `version`. Where there is none, `demand` counts towards making it.
+    /// Adjacency of one type at `version`. If there is none, `demand` counts towards building it.
     pub(crate) fn adjacency_at(
         &self,
         type_id: TypeId,
@@ -306,15 +309,16 @@ impl Views {
         if pinned.as_ref().is_some_and(fits) {
             return pinned;
         }
-        // One that stands and is only too young for this reader need not be made again.
-        if pinned.is_some() || !slot.stands() {
+        // A ready view that is merely too new for this reader need not be rebuilt.
+        if pinned.is_some() || !slot.is_ready() {
             let kind = || ViewKind::Adjacency(type_id, side);
             self.ask(&slot, kind, with_ids, demand, self.options.demand);
         }
         None
     }
 
-    /// The nodes of a label, or all, at `version`. Where there are none, `demand` counts towards making them.
+    /// The nodes of a label, or all nodes, at `version`. If there are none, `demand` counts towards building
+    /// them.
     pub(crate) fn members_at(
         &self,
         label: Option<LabelId>,
@@ -327,13 +331,13 @@ impl Views {
         }
         let slot = self.member_slot(label);
         let pinned = self.pin(&slot, version);
-        if pinned.is_none() && !slot.stands() {
+        if pinned.is_none() && !slot.is_ready() {
             self.ask(&slot, || ViewKind::Members(label), false, demand, enough);
         }
         pinned
     }
 
-    /// A column at `version`. Where there is none, `demand` counts towards making it.
+    /// A column at `version`. If there is none, `demand` counts towards building it.
     pub(crate) fn column_at(
         &self,
         owner: Owner,
@@ -347,15 +351,14 @@ impl Views {
         }
         let slot = self.column_slot(owner, path);
         let pinned = self.pin(&slot, version);
-        if pinned.is_none() && !slot.stands() {
+        if pinned.is_none() && !slot.is_ready() {
             let kind = || owner.column(path.into());
             self.ask(&slot, kind, false, demand, enough);
         }
         pinned
     }
 
-    /// The columns of one property, of nodes of whatever labels or of relationships of whatever types, that answer
-    /// `version`.
+    /// The columns of one property at `version`, over all labels of nodes or all types of relationships.
     pub(crate) fn columns_of(
         &self,
         records: Records,
@@ -382,19 +385,19 @@ impl Views {
         found
     }
 
-    /// The demand at which a view is made.
+    /// The demand at which a view is built.
     pub(crate) fn enough_demand(&self) -> u64 {
         self.options.demand
     }
 
-    /// Told so far, what is answered: see [`Views::catch_up`].
+    /// Pins a view at `version`, after the commits up to it were applied: see [`Views::catch_up`].
     fn pin<B: Base>(&self, slot: &Slot<B>, version: Version) -> Option<Pinned<B>> {
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         slot.used.store(now, Ordering::Relaxed);
         slot.pin(version)
     }
 
-    /// Counts what a view would have saved, and has it made once that is enough.
+    /// Counts work that a view would have saved, and requests its build when that is enough.
     fn ask<B: Base>(
         &self,
         slot: &Slot<B>,
@@ -404,7 +407,7 @@ impl Views {
         enough: u64,
     ) {
         let asked = slot.demand.fetch_add(demand, Ordering::Relaxed) + demand;
-        // What failed before is tried ever more rarely.
+        // Exponential backoff after failed builds.
         let enough = match slot.stored.load(Ordering::Relaxed) {
             true => enough.min(1),
             false => enough,
@@ -450,9 +453,10 @@ impl Views {
         slot
     }
 
-    // ---- giving memory back
+    // ---- eviction
 
-    /// Drops views, the least recently used first, until about `bytes` bytes are free. Says whether it dropped any.
+    /// Evicts views, least recently used first, until about `bytes` bytes are free. Returns whether it
+    /// evicted any.
     pub(crate) fn give_way(&self, bytes: usize, except: Option<&ViewKind>) -> bool {
         let feed = self.feed();
         let (freed, cleared) = self.drop_oldest(bytes, except);
@@ -461,7 +465,8 @@ impl Views {
         freed > 0
     }
 
-    /// The feed's lock is held. Answers how much is free once what they held is dropped, without the lock.
+    /// The caller holds the feed. Returns how much will be free once the evicted content is dropped, outside
+    /// of the lock.
     fn drop_oldest(&self, bytes: usize, except: Option<&ViewKind>) -> (usize, Vec<Cleared>) {
         let registry = self.registry.read();
         let mut standing = Vec::new();
@@ -469,7 +474,7 @@ impl Views {
             if except != Some(&kind)
                 && let Some((held, shared)) = slot.held()
             {
-                // What readers hold is freed when they end: last choice.
+                // Memory that readers hold is freed only when they end, so such views are evicted last.
                 standing.push((shared, slot.used(), held, kind));
             }
         });

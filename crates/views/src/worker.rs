@@ -1,4 +1,4 @@
-//! The thread that makes and merges views.
+//! The background thread that builds and merges views.
 
 use std::{
     collections::VecDeque,
@@ -12,22 +12,22 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Views, status::ViewKind};
 
-/// Something to be made.
+/// A background job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// A base from the rows or from another view; of adjacency with the relationships' ids where so.
+    /// Builds a base from the rows or from another view; adjacency with relationship ids if set.
     Build { kind: ViewKind, with_ids: bool },
-    /// A newer base from an older one and its delta.
+    /// Merges a base with its delta.
     Merge(ViewKind),
-    /// The file of a view.
+    /// Writes the file of a view.
     Save(ViewKind),
-    /// What commits have handed in is told.
-    Tell,
-    /// All files: whether they hold back too much of the change stream.
-    LookAfterFiles,
+    /// Applies the enqueued commits.
+    ApplyCommits,
+    /// Reviews all files: whether they retain too much of the change stream.
+    ReviewFiles,
 }
 
-/// Jobs in order, and the thread that does them, which begins with the first one.
+/// A job queue, and the thread that runs the jobs, which starts with the first one.
 pub(crate) struct Worker {
     queue: Arc<Queue>,
 }
@@ -35,18 +35,18 @@ pub(crate) struct Worker {
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Looked at while jobs run.
+    /// Cancellation flag for running jobs.
     stop: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Whether there is a thread.
+    /// Whether the thread exists.
     started: bool,
-    /// Whether it is at work.
+    /// Whether a job is running.
     working: bool,
-    /// No more jobs.
+    /// No further jobs are accepted.
     closed: bool,
 }
 
@@ -61,12 +61,12 @@ impl Worker {
         }
     }
 
-    /// Looked at by long work.
+    /// The cancellation flag, for long work.
     pub(crate) fn stop(&self) -> &AtomicBool {
         &self.queue.stop
     }
 
-    /// Puts a job at the end of the queue, unless it waits there already. False where nobody will do it.
+    /// Enqueues a job unless it is queued already. Returns false if no thread will run it.
     pub(crate) fn push(&self, views: &Weak<Views>, job: Job) -> bool {
         let mut state = self.queue.state.lock();
         if state.closed {
@@ -80,7 +80,7 @@ impl Worker {
             let thread = std::thread::Builder::new().name("isomer-views".into());
             state.started = thread.spawn(move || queue.work(&views)).is_ok();
             if !state.started {
-                state.jobs.clear(); // rows answer
+                state.jobs.clear(); // reads use the rows
                 return false;
             }
         }
@@ -88,7 +88,7 @@ impl Worker {
         true
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until the queue is empty and no job runs.
     pub(crate) fn wait_idle(&self) {
         let mut state = self.queue.state.lock();
         while state.working || !state.jobs.is_empty() {
@@ -96,12 +96,12 @@ impl Worker {
         }
     }
 
-    /// After [`Worker::close`]: lets who closed it work on its own thread.
-    pub(crate) fn go_on(&self, on: bool) {
+    /// After [`Worker::close`]: lets the closing thread do its final work.
+    pub(crate) fn allow_final_work(&self, on: bool) {
         self.queue.stop.store(!on, Ordering::Relaxed);
     }
 
-    /// Takes no more jobs, forgets those that wait, and waits for the one at work to end.
+    /// Accepts no more jobs, drops the queued ones, and waits for the running one.
     pub(crate) fn close(&self) {
         self.queue.stop.store(true, Ordering::Relaxed);
         let mut state = self.queue.state.lock();
@@ -116,7 +116,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Without waiting: it may be the worker itself that drops the last handle.
+        // Without waiting: the worker itself may drop the last handle.
         self.queue.stop.store(true, Ordering::Relaxed);
         let mut state = self.queue.state.lock();
         state.closed = true;
@@ -143,8 +143,8 @@ impl Queue {
                     self.changed.wait(&mut state);
                 }
             };
-            // A job that panics is an error of the program, told where panics are; it takes the other views with it as little
-            // as those who wait.
+            // A panicking job is a bug, reported by the panic hook; other views and waiting threads are
+            // unaffected.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 if let Some(views) = views.upgrade() {
                     views.run(&job);

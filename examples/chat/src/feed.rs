@@ -1,4 +1,4 @@
-//! Messages as they are said: who listens to which chat, and the stream of events that each of them gets.
+//! Notifications of new messages: the listeners of each chat, and their event streams.
 
 use std::{
     collections::HashMap,
@@ -16,19 +16,19 @@ use crate::{
     store::{ChatStore, Id},
 };
 
-/// Messages that are looked up and written at once: with the longest of them 128 KiB wait for the client.
+/// Messages that are read and written at a time: at the maximum length, 128 KiB are buffered for the client.
 const PAGE: usize = 16;
 
-/// The listeners of a chat, each with the number of its place.
+/// The listeners of a chat, each with a number.
 type Places = Vec<(u64, SyncSender<()>)>;
 
-/// Who listens to which chat.
+/// The listeners of all chats.
 #[derive(Default)]
 pub struct Hub {
     listeners: Mutex<HashMap<Id, Places>>,
 }
 
-/// A place at the hub, given back when it is dropped.
+/// Registration of a listener; ends when dropped.
 pub struct Listening {
     hub: Arc<Hub>,
     chat: Id,
@@ -37,14 +37,14 @@ pub struct Listening {
 }
 
 impl Hub {
-    /// Wakes those who listen to a chat: they look for themselves what is new.
-    pub fn tell(&self, chat: Id) {
+    /// Wakes the listeners of a chat, which then read the new messages.
+    pub fn notify(&self, chat: Id) {
         let listeners = self
             .listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for (_, sender) in listeners.get(&chat).into_iter().flatten() {
-            // Full: it has not looked since it was told last, and will see this, too.
+            // Full: the listener has not read since the last notification, and will see this message, too.
             let _ = sender.try_send(());
         }
     }
@@ -84,7 +84,8 @@ impl Drop for Listening {
     }
 }
 
-/// Writes the messages after number `after` as they come, until the client is gone or may not read them any more.
+/// Writes the messages after number `after` as they arrive, until the client has disconnected or may no longer read
+/// them.
 pub fn follow(
     store: &dyn ChatStore,
     listening: &Listening,
@@ -97,7 +98,7 @@ pub fn follow(
         io::Error::other(error)
     };
     loop {
-        // Whoever was taken out of the chat, or whose session ended, hears nothing more.
+        // A removed member, or one whose session has ended, receives nothing more.
         if !may_read(store).map_err(failed)? {
             return Ok(());
         }
@@ -123,7 +124,7 @@ pub fn follow(
         drop(events);
         match listening.heard.recv_timeout(HEARTBEAT) {
             Ok(()) => {}
-            // It is how a client that went away is noticed.
+            // A write that fails reveals that the client has disconnected.
             Err(RecvTimeoutError::Timeout) => out.write_all(b":\n\n")?,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
@@ -135,20 +136,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chat_wakes_its_own_listeners_and_forgets_those_that_went() {
+    fn a_chat_wakes_its_own_listeners_and_forgets_dropped_ones() {
         let hub = Arc::new(Hub::default());
         let (one, two, other) = (hub.listen(1), hub.listen(1), hub.listen(2));
-        hub.tell(1);
-        hub.tell(1);
+        hub.notify(1);
+        hub.notify(1);
         for listening in [&one, &two] {
             assert!(listening.heard.try_recv().is_ok());
-            assert!(listening.heard.try_recv().is_err(), "told once is enough");
+            assert!(
+                listening.heard.try_recv().is_err(),
+                "one notification is enough"
+            );
         }
         assert!(other.heard.try_recv().is_err());
         drop(one);
         let three = hub.listen(1);
         drop(two);
-        hub.tell(1);
+        hub.notify(1);
         assert!(three.heard.try_recv().is_ok());
         drop((three, other));
         assert!(hub.listeners.lock().unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! The data of the load test: users, each in twenty private chats, and chats with many messages for those who read.
+//! Data of the load test: users with twenty private chats each, and chats with many messages for the readers.
 
 use std::thread;
 
@@ -6,33 +6,33 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::store::{ChatStore, Id};
 
-/// How much.
+/// Size of the data.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Users.
     pub users: u64,
-    /// Private chats of each.
+    /// Private chats per user.
     pub chats: u64,
-    /// Messages in each chat that is read.
+    /// Messages in each chat of a reader.
     pub messages: u64,
-    /// Users that have a session and a chat with so many messages.
+    /// Users that have a session and a chat with many messages.
     pub readers: u64,
 }
 
-/// The session of a user of the load test: known, so that a script can show it.
+/// The session of a load test user: predictable, so that a script can send it.
 pub fn session(user: u64) -> String {
     format!("load-{user:04}")
 }
 
-/// Fills an empty store; for each reader the chat that he reads and writes.
+/// Fills an empty store; returns for each reader the chat that it reads and writes.
 pub fn fill(store: &dyn ChatStore, size: Size) -> Result<Vec<Id>> {
     let mut users = Vec::new();
     for at in 0..size.users {
         let made = store.create_user(&format!("user{at:04}"), "*")?;
-        users.push(made.context("the store is not empty: a user is there already")?);
+        users.push(made.context("the store is not empty: it has a user already")?);
     }
     let mut clock = 1_700_000_000_000;
-    // Everybody has a chat with each of the next ones round the circle: twenty in all, begun by either.
+    // Every user has a chat with each of the next ones in a ring: twenty in all, created by either.
     for (at, one) in users.iter().enumerate() {
         for step in 1..=size.chats / 2 {
             let two = users[(at + step as usize) % users.len()];
@@ -46,7 +46,7 @@ pub fn fill(store: &dyn ChatStore, size: Size) -> Result<Vec<Id>> {
         let chats = store.get_chats(user)?;
         read.push(chats.first().context("a reader has chats")?.id);
     }
-    // Several at once: a store on the other side of a socket spends its time waiting.
+    // Concurrent, as a store behind a socket spends its time waiting.
     let outcomes: Vec<Result<()>> = thread::scope(|scope| {
         let talks: Vec<_> = read
             .iter()
@@ -54,7 +54,7 @@ pub fn fill(store: &dyn ChatStore, size: Size) -> Result<Vec<Id>> {
             .collect();
         let ended = talks.into_iter().map(|talk| {
             talk.join()
-                .unwrap_or_else(|_| Err(anyhow!("a thread that filled a chat ended in a bug")))
+                .unwrap_or_else(|_| Err(anyhow!("a thread that filled a chat panicked")))
         });
         ended.collect()
     });
@@ -63,7 +63,7 @@ pub fn fill(store: &dyn ChatStore, size: Size) -> Result<Vec<Id>> {
     Ok(read)
 }
 
-/// The members of a chat talk in turn.
+/// Writes messages of the members of a chat in turn.
 fn talk(store: &dyn ChatStore, chat: Id, messages: u64, began: u64) -> Result<()> {
     let members = store.get_members(chat)?;
     for (number, member) in (0..messages).zip(members.iter().cycle()) {

@@ -1,5 +1,5 @@
-//! The chat on IsomerDB's language: users, chats and messages are documents, membership is a relationship, sessions are keys
-//! that expire.
+//! The chat on IsomerDB's query language: users, chats and messages are documents, membership is a relationship,
+//! sessions are keys that expire.
 
 use std::{
     ops::ControlFlow,
@@ -16,10 +16,10 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     later::{self, Later},
-    store::{Chat, ChatStore, Durability, Id, Listener, Member, Message, Said, User},
+    store::{Chat, ChatStore, Durability, Id, Listener, Member, Message, NewMessage, User},
 };
 
-/// Told of new messages: the number of the last one, by chat.
+/// Bucket that signals new messages: the number of the last one, by chat.
 const SPOKEN: &str = "spoken";
 const SESSIONS: &str = "sessions";
 const NUMBERS: &str = "numbers";
@@ -31,7 +31,7 @@ pub struct GraphStore {
     watching: Mutex<Vec<Watcher>>,
 }
 
-/// What is asked, prepared once.
+/// The prepared queries.
 macro_rules! queries {
     ($($name:ident: $text:expr;)*) => {
         struct Queries { $($name: Prepared,)* }
@@ -71,7 +71,7 @@ queries! {
 }
 
 impl Queries {
-    /// Adds a message in a transaction; its number, nothing where there is no such chat.
+    /// Adds a message in a transaction; returns its number, or `None` if the chat does not exist.
     fn add_message(
         &self,
         tx: &mut Transaction,
@@ -84,14 +84,14 @@ impl Queries {
         let Some((id,)) = one::<(Id,)>(&tx.query_prepared(&self.say, message)?)? else {
             return Ok(None);
         };
-        // In the same transaction, so that whoever follows this bucket hears of the message when it is there.
+        // In the same transaction, so that the message is visible when the change of this bucket is reported.
         tx.bucket(SPOKEN).put(chat.to_be_bytes(), number(id))?;
         Ok(Some(id))
     }
 }
 
 impl GraphStore {
-    /// Opens it, or makes it with its indexes.
+    /// Opens it, or creates it with its indexes.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self> {
         let commit = match durability {
             Durability::Synced => Commit::Synced,
@@ -136,12 +136,12 @@ impl GraphStore {
     }
 }
 
-/// Whether a query gives a row.
+/// Whether a query returns a row.
 fn any(query: &Prepared, parameters: Map) -> Result<bool> {
     Ok(!query.query(parameters)?.is_empty())
 }
 
-/// The only row, where there is one.
+/// The only row, if any.
 fn one<T: DeserializeOwned>(rows: &QueryResult) -> isomer_db::Result<Option<T>> {
     rows.iter().next().map(|row| row.deserialize()).transpose()
 }
@@ -308,7 +308,7 @@ impl ChatStore for GraphStore {
     }
 
     fn get_user_from_session(&self, session: &str, now: u64) -> Result<Option<Id>> {
-        // One key: no statement is needed for that, though others put it there by one.
+        // A key lookup needs no statement, although a statement wrote the key.
         let found = self.db.read(|tx| tx.bucket(SESSIONS).get(session))?;
         let number = |name| found.as_ref()?.as_map()?.get(name)?.as_int();
         let is_valid = number("expiry").is_some_and(|expiry| expiry.unsigned_abs() > now);
@@ -350,7 +350,7 @@ impl ChatStore for GraphStore {
                 && let KvChangeKind::Put { key, value, .. } = change.kind
                 && let (Ok(chat), Some(message)) = (<[u8; 8]>::try_from(&key[..]), value.as_int())
             {
-                listener(Said {
+                listener(NewMessage {
                     chat: Id::from_be_bytes(chat),
                     message: message.unsigned_abs(),
                 });
@@ -361,7 +361,7 @@ impl ChatStore for GraphStore {
         let mut watching = self
             .watching
             .lock()
-            .map_err(|_| anyhow!("a watcher ended in a bug"))?;
+            .map_err(|_| anyhow!("a watcher panicked"))?;
         watching.push(watcher);
         Ok(true)
     }

@@ -1,7 +1,7 @@
-//! The front: a small interface over HTTP, and the page that uses it.
+//! The front: a small HTTP interface, and the page that uses it.
 //!
-//! A session is a cookie that scripts cannot read (`HttpOnly`, `SameSite=Strict`), or the field `Session` of a program.
-//! Bodies must say that they are JSON, which no form of another site can do.
+//! A session is a cookie that scripts cannot read (`HttpOnly`, `SameSite=Strict`), or the header `Session` of a
+//! program. Bodies must have the content type JSON, which a form of another site cannot send.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -25,30 +25,30 @@ const COOKIE: &str = "chat_session";
 const MOST_TEXT: usize = 4_000;
 const MOST_NAME: usize = 200;
 const MOST_MEMBERS: usize = 100;
-/// Most messages of one answer.
+/// Maximum number of messages in one answer.
 const MOST_MESSAGES: usize = 1_000;
 
-/// Workers where each may have to wait for its store: as many as may be at work there.
+/// Workers for a store whose calls block: as many as it can serve concurrently.
 const WAITING_WORKERS: usize = 16;
 
-/// The chat over a store.
+/// The chat application over a store.
 pub struct App {
     store: Arc<dyn ChatStore>,
     hub: Arc<Hub>,
     passwords: Arc<Passwords>,
-    /// Whether the store itself tells of messages; nothing before somebody listened.
+    /// Whether the store itself reports new messages; unset before the first listener.
     feed: OnceLock<bool>,
-    /// Held while the feed begins.
+    /// Locked while the feed starts.
     beginning: Mutex<()>,
 }
 
-/// What went wrong.
+/// An error answer.
 pub struct Failure(u16, String);
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         eprintln!("a request failed: {error:#}");
-        Self(500, "the store failed: the server's log tells more".into())
+        Self(500, "the store failed: see the server's log".into())
     }
 }
 
@@ -95,7 +95,7 @@ fn page(content_type: &'static str, text: &'static str) -> Answer {
     }
 }
 
-/// Credentials of a new user or a login.
+/// Credentials for signing up or logging in.
 #[derive(Deserialize)]
 struct Credentials {
     username: String,
@@ -135,7 +135,7 @@ impl Handler for App {
 }
 
 impl App {
-    /// The chat over a store.
+    /// The chat application over a store.
     pub fn new(store: Arc<dyn ChatStore>) -> Result<Self> {
         Ok(Self {
             store,
@@ -146,26 +146,26 @@ impl App {
         })
     }
 
-    /// Follows the store's own feed, if it has one, from the first listener on: where nobody listens, nobody looks at commits.
+    /// Follows the store's own feed, if it has one, from the first listener on: without listeners commits are not
+    /// inspected.
     fn begin_feed(&self) -> Result<()> {
         let _one = self
             .beginning
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if self.feed.get().is_none() {
-            let told = self.hub.clone();
+            let hub = self.hub.clone();
             let has_feed = self
                 .store
-                .listen(Box::new(move |said| told.tell(said.chat)))?;
-            // It is set here alone.
+                .listen(Box::new(move |said| hub.notify(said.chat)))?;
+            // It is set only here.
             let _ = self.feed.set(has_feed);
         }
         Ok(())
     }
 
     fn route(&self, request: &Request<'_>) -> Outcome<Reply> {
-        let number =
-            |text: &str| id(text).map_or_else(|| refuse(404, "there is no such thing"), Ok);
+        let number = |text: &str| id(text).map_or_else(|| refuse(404, "not found"), Ok);
         let parts: Vec<&str> = request.path.split('/').skip(1).collect();
         let answer = match (request.method, &parts[..]) {
             ("GET", [""]) => page("text/html; charset=utf-8", include_str!("page/index.html")),
@@ -195,16 +195,16 @@ impl App {
             }
             ("GET", ["api", "chats", chat, "messages"]) => self.messages(request, number(chat)?)?,
             ("POST", ["api", "chats", chat, "messages"]) => {
-                return self.say(request, number(chat)?);
+                return self.send_message(request, number(chat)?);
             }
             ("GET", ["api", "chats", chat, "feed"]) => return self.feed(request, number(chat)?),
-            ("GET" | "POST" | "DELETE", _) => return refuse(404, "there is no such thing"),
-            _ => return refuse(405, "GET, POST and DELETE are understood"),
+            ("GET" | "POST" | "DELETE", _) => return refuse(404, "not found"),
+            _ => return refuse(405, "only GET, POST and DELETE are supported"),
         };
         Ok(Reply::Whole(answer))
     }
 
-    /// Who asks.
+    /// The authenticated user.
     fn user(&self, session: &Option<String>) -> Outcome<Id> {
         let known = session
             .as_deref()
@@ -215,21 +215,21 @@ impl App {
             .map_or_else(|| refuse(401, "log in first"), Ok)
     }
 
-    /// Who asks, if he is a member of the chat.
+    /// The authenticated user, if a member of the chat.
     fn member(&self, session: &Option<String>, chat: Id) -> Outcome<Id> {
         let user = self.user(session)?;
         if self.store.check_chat_member(chat, user)? {
             return Ok(user);
         }
-        // Whether there is such a chat is nobody's business but its members'.
-        refuse(403, "you are no member of this chat")
+        // Only members may learn whether a chat exists.
+        refuse(403, "you are not a member of this chat")
     }
 
     fn admin(&self, session: &Option<String>, chat: Id) -> Outcome<Id> {
         let user = self.member(session, chat)?;
         match self.store.get_chat(chat)? {
             Some(found) if found.admin == user => Ok(user),
-            _ => refuse(403, "only who made the chat may do that"),
+            _ => refuse(403, "only the creator of the chat may do that"),
         }
     }
 
@@ -246,7 +246,7 @@ impl App {
             );
         }
         let (store, passwords) = (self.store.clone(), self.passwords.clone());
-        aside(move || {
+        on_own_thread(move || {
             let hash = passwords.hash(&asked.password)?.or_else(busy)?;
             match store.create_user(&asked.username, &hash)? {
                 Some(id) => json_body(201, &json!({ "id": id })),
@@ -258,7 +258,7 @@ impl App {
     fn log_in(&self, request: &Request<'_>) -> Outcome<Reply> {
         let asked: Credentials = body(request)?;
         let (store, passwords, from) = (self.store.clone(), self.passwords.clone(), request.from);
-        aside(move || {
+        on_own_thread(move || {
             let user = store.get_user(&asked.username)?;
             let hash = user.as_ref().map(|user| user.password.as_str());
             let is_right = passwords.is_right(&asked.password, hash, from)?;
@@ -315,7 +315,7 @@ impl App {
             match self.store.get_user(name)? {
                 Some(other) if other.id != user => members.push(other.id),
                 Some(_) => {}
-                None => return refuse(404, format!("there is nobody called {name}")),
+                None => return refuse(404, format!("there is no user {name}")),
             }
         }
         members.sort_unstable();
@@ -331,7 +331,7 @@ impl App {
         };
         match made {
             Some(id) => json_body(201, &json!({ "id": id })),
-            None => refuse(409, "you have a private chat with them already"),
+            None => refuse(409, "you already have a private chat with them"),
         }
     }
 
@@ -339,17 +339,17 @@ impl App {
         self.member(&session(request), chat)?;
         match self.store.get_chat(chat)? {
             Some(found) => json_body(200, &found),
-            None => refuse(404, "the chat is gone"),
+            None => refuse(404, "the chat was deleted"),
         }
     }
 
     fn delete_chat(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         self.admin(&session(request), chat)?;
         let (store, hub) = (self.store.clone(), self.hub.clone());
-        aside(move || {
+        on_own_thread(move || {
             store.delete_chat(chat)?;
-            // Whoever follows it finds out that it is gone.
-            hub.tell(chat);
+            // Listeners find out that it was deleted.
+            hub.notify(chat);
             Ok(done())
         })
     }
@@ -363,11 +363,11 @@ impl App {
         self.admin(&session(request), chat)?;
         let asked: NewMember = body(request)?;
         match self.store.get_user(&asked.username)? {
-            None => refuse(404, "there is nobody of that name"),
+            None => refuse(404, "there is no user of that name"),
             Some(user) if self.store.add_chat_member(chat, user.id)? => {
                 json_body(201, &json!({ "id": user.id }))
             }
-            Some(_) => refuse(409, "they are a member already"),
+            Some(_) => refuse(409, "they are already a member"),
         }
     }
 
@@ -383,13 +383,13 @@ impl App {
         if is_founder {
             return refuse(
                 409,
-                "nobody else could add or delete: who made a chat deletes it, and does not leave it",
+                "the creator of a chat cannot leave it, only delete it: no other member could",
             );
         }
         if !self.store.remove_chat_member(chat, user)? {
-            return refuse(404, "they are no member");
+            return refuse(404, "they are not a member");
         }
-        self.hub.tell(chat);
+        self.hub.notify(chat);
         Ok(done())
     }
 
@@ -398,7 +398,7 @@ impl App {
         let number = |name| match request.parameter(name).map(id) {
             None => Ok(None),
             Some(Some(number)) => Ok(Some(number)),
-            Some(None) => refuse(400, format!("`{name}` is no number")),
+            Some(None) => refuse(400, format!("`{name}` is not a number")),
         };
         let (from, to, n) = (number("from")?, number("to")?, number("n")?);
         let n = n.map_or(50, |n| usize::try_from(n).unwrap_or(MOST_MESSAGES));
@@ -412,26 +412,26 @@ impl App {
         json_body(200, &Messages { messages })
     }
 
-    fn say(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
+    fn send_message(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         let user = self.member(&session(request), chat)?;
         let asked: NewMessage = body(request)?;
-        // What is no text takes six bytes for each of its own in an answer.
+        // Control characters take six bytes each in an answer.
         let is_text = |one: char| !one.is_control() || matches!(one, '\n' | '\r' | '\t');
         if asked.text.is_empty() || asked.text.len() > MOST_TEXT || !asked.text.chars().all(is_text)
         {
             return refuse(
                 400,
-                "a message has 1 to 4,000 bytes of text, without control characters",
+                "a message must have 1 to 4,000 bytes of text, without control characters",
             );
         }
-        // Who begins to listen meanwhile looks for messages only after the feed has begun.
-        let untold = (self.feed.get() != Some(&true)).then(|| self.hub.clone());
+        // A client that begins to listen concurrently reads messages only after the feed has begun.
+        let unnotified = (self.feed.get() != Some(&true)).then(|| self.hub.clone());
         let answer = move |said: Result<Option<Id>>| {
             let Some(message) = said? else {
-                return refuse(404, "the chat is gone");
+                return refuse(404, "the chat was deleted");
             };
-            if let Some(hub) = untold {
-                hub.tell(chat);
+            if let Some(hub) = unnotified {
+                hub.notify(chat);
             }
             json_body(201, &json!({ "id": message }))
         };
@@ -444,11 +444,12 @@ impl App {
         Ok(Reply::Later(Box::pin(async { whole(answer(said.await)) })))
     }
 
-    /// Messages as they are said, as server-sent events; `after`, or `Last-Event-ID`, is the number of the last one that is known.
+    /// New messages as server-sent events; `after`, or `Last-Event-ID`, is the number of the last one that the client
+    /// has.
     fn feed(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         let session = session(request);
         self.member(&session, chat)?;
-        // Listening begins before the first look, so that nothing falls between the two.
+        // Listening begins before the first read, so that no message is missed.
         let heard = self.hub.listen(chat);
         self.begin_feed()?;
         let known = request
@@ -476,7 +477,7 @@ impl App {
     }
 }
 
-/// A number that a store's can be; digits alone.
+/// A number in the range of stores; only digits.
 fn id(text: &str) -> Option<Id> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_number)?;
@@ -487,18 +488,18 @@ fn whole(outcome: Outcome<Answer>) -> Answer {
     outcome.unwrap_or_else(Answer::from)
 }
 
-/// Answers from a thread of its own what takes so long that others would notice.
-fn aside(work: impl FnOnce() -> Outcome<Answer> + Send + 'static) -> Outcome<Reply> {
-    let told = later::on_thread(move || whole(work()))?;
+/// Computes a slow answer on its own thread.
+fn on_own_thread(work: impl FnOnce() -> Outcome<Answer> + Send + 'static) -> Outcome<Reply> {
+    let answer = later::on_thread(move || whole(work()))?;
     Ok(Reply::Later(Box::pin(async {
-        told.await.unwrap_or_else(|_| Answer::failed())
+        answer.await.unwrap_or_else(|_| Answer::failed())
     })))
 }
 
 fn busy<T>(why: Busy) -> Outcome<T> {
     match why {
-        Busy::Places => refuse(503, "too many log in at once: try again"),
-        Busy::Guesses => refuse(429, "too many wrong passwords: try again in a minute"),
+        Busy::Slots => refuse(503, "too many concurrent logins: retry later"),
+        Busy::Guesses => refuse(429, "too many wrong passwords: retry in a minute"),
     }
 }
 
@@ -525,20 +526,20 @@ fn session(request: &Request<'_>) -> Option<String> {
 }
 
 fn body<T: DeserializeOwned>(request: &Request<'_>) -> Outcome<T> {
-    let told = request.field("content-type").unwrap_or_default();
-    if told.split(';').next().map(str::trim) != Some("application/json") {
+    let content_type = request.field("content-type").unwrap_or_default();
+    if content_type.split(';').next().map(str::trim) != Some("application/json") {
         return refuse(415, "the body must be application/json");
     }
     let wrong = |error: serde_json::Error| Failure(400, error.to_string());
     let value: serde_json::Value = serde_json::from_slice(request.body).map_err(wrong)?;
     if has_nul(&value) {
-        // PostgreSQL's texts have none, and so the other stores' have none either.
-        return refuse(400, "a text must not hold the character U+0000");
+        // PostgreSQL does not support U+0000 in texts, so it is refused for all stores.
+        return refuse(400, "a text must not contain the character U+0000");
     }
     serde_json::from_value(value).map_err(wrong)
 }
 
-/// Whether a text in it holds U+0000; how deep it can be is limited by the parser.
+/// Whether a string in it contains U+0000; the parser limits nesting.
 fn has_nul(value: &serde_json::Value) -> bool {
     use serde_json::Value;
     match value {

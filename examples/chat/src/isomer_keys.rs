@@ -22,7 +22,7 @@ pub struct IsomerKeys {
 }
 
 impl IsomerKeys {
-    /// Opens it, or makes it.
+    /// Opens or creates it.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self> {
         let commit = match durability {
             Durability::Synced => Commit::Synced,
@@ -55,14 +55,14 @@ impl Keys for InTransaction<'_> {
         keys: &[&str],
         visit: &mut dyn FnMut(usize, &str) -> Result<()>,
     ) -> Result<()> {
-        let mut told = Ok(());
+        let mut outcome = Ok(());
         self.0.bucket(BUCKET).visit_many(keys, |at, value| {
-            if told.is_ok() {
+            if outcome.is_ok() {
                 let text = str::from_utf8(value).map_err(anyhow::Error::from);
-                told = text.and_then(|text| visit(at, text));
+                outcome = text.and_then(|text| visit(at, text));
             }
         })?;
-        told
+        outcome
     }
 
     fn put(&mut self, key: &str, value: &str) -> Result<()> {
@@ -97,7 +97,7 @@ impl Keys for InTransaction<'_> {
     }
 }
 
-/// What ends a transaction: the database's own errors are looked at for lost races.
+/// What ends a transaction: errors of the database are checked for conflicts.
 enum Ended {
     Database(Error),
     Other(anyhow::Error),
@@ -156,7 +156,7 @@ impl KeyStore for IsomerKeys {
     }
 
     fn follow(&self, heard: Box<dyn Fn(&str) + Send + Sync>) -> Result<bool> {
-        // The bucket comes into being with its first key: a watcher needs it to be there.
+        // The bucket is created with its first key, and must exist for the watcher.
         self.db
             .transact(|tx| tx.bucket(BUCKET).put_bytes("feed", "on"))?;
         let watcher = self.db.on_change(
@@ -175,7 +175,7 @@ impl KeyStore for IsomerKeys {
         )?;
         self.watching
             .lock()
-            .map_err(|_| anyhow::anyhow!("a watcher ended in a bug"))?
+            .map_err(|_| anyhow::anyhow!("a watcher panicked"))?
             .push(watcher);
         Ok(true)
     }

@@ -21,14 +21,15 @@ use anyhow::{Context, Result};
 
 use crate::{
     later::Later,
-    store::{Chat, ChatStore, Id, Listener, Member, Message, Said, User},
+    store::{Chat, ChatStore, Id, Listener, Member, Message, NewMessage, User},
 };
 
-/// What a transaction of the store can do.
+/// Operations of a transaction.
 pub trait Keys {
     /// The value of a key.
     fn get(&mut self, key: &str) -> Result<Option<String>>;
-    /// Calls with the place and the value of each of these keys that has one: in one batch, where the store has such a thing.
+    /// Calls with the index and the value of each of these keys that exists: in one batch, if the store supports
+    /// that.
     fn visit_many(
         &mut self,
         keys: &[&str],
@@ -43,35 +44,35 @@ pub trait Keys {
     }
     /// Puts a value.
     fn put(&mut self, key: &str, value: &str) -> Result<()>;
-    /// Takes a key out.
+    /// Deletes a key.
     fn delete(&mut self, key: &str) -> Result<()>;
-    /// Keys from `from` up to but not `to` with their values, the first `limit` of them; what this transaction wrote itself need
-    /// not be among them.
+    /// Keys in `from..to` with their values, the first `limit` of them; this transaction's own writes need not be
+    /// included.
     fn range(&mut self, from: &str, to: &str, limit: usize) -> Result<Vec<(String, String)>>;
 }
 
 /// An ordered store with transactions.
 pub trait KeyStore: Send + Sync {
-    /// Runs a transaction that may write, all of it or nothing.
+    /// Runs a writing transaction atomically.
     fn transact<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Result<T>;
-    /// Runs one that only reads.
+    /// Runs a reading transaction.
     fn read<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Result<T>;
-    /// Runs one that may write, without waiting for its end where the store can do that.
+    /// Runs a writing transaction, without blocking until its commit if the store supports that.
     fn transact_later<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Later<Result<T>> {
         Box::pin(future::ready(self.transact(work)))
     }
-    /// Whether reading waits for a server or another thread.
+    /// Whether reading blocks on a server or another thread.
     fn waits(&self) -> bool;
-    /// Calls with each key that is put below `chat:`, from now on; false where there is no feed.
+    /// Calls with each key that is put below `chat:`, from now on; false if the store has no feed.
     fn follow(&self, _heard: Box<dyn Fn(&str) + Send + Sync>) -> Result<bool> {
         Ok(false)
     }
@@ -80,13 +81,13 @@ pub trait KeyStore: Send + Sync {
 /// The chat on such a store.
 pub struct KeyedChat<S>(pub S);
 
-/// Sessions that have ended and go with one that begins.
+/// Ended sessions that are deleted when one begins.
 const ENDED_AT_ONCE: usize = 10;
 
-/// No number is as high as this.
+/// Above all numbers.
 const LAST: Id = 999_999_999_999;
 
-/// `$kind:$number:$field`: a chat list makes twenty of them.
+/// `$kind:$number:$field`, built without formatting: a chat list needs twenty of them.
 fn key(kind: &str, number: Id, field: &str) -> String {
     let digits = number.to_string();
     let zeros = &"000000000000"[digits.len().min(12)..];
@@ -125,17 +126,17 @@ fn put_list(keys: &mut dyn Keys, key: &str, list: &[Id]) -> Result<()> {
     keys.put(key, &texts.join(","))
 }
 
-/// Takes the next number of a sequence that is kept in a key, from 1.
+/// The next number of a sequence stored under a key, from 1.
 fn next_number(keys: &mut dyn Keys, key: &str) -> Result<Id> {
     let next = number_at(keys, key)?.unwrap_or(1);
     keys.put(key, &(next + 1).to_string())?;
     Ok(next)
 }
 
-/// The chats that are there, of these.
+/// Those of these chats that exist.
 fn read_chats(keys: &mut dyn Keys, chats: &[Id]) -> Result<Vec<Chat>> {
     const PARTS: [&str; 3] = ["admin", "lastActivity", "name"];
-    // One after another in one text: they are many and small.
+    // One buffer for all of them, as they are many and small.
     let (mut text, mut ends) = (String::with_capacity(chats.len() * 96), vec![0]);
     for chat in chats {
         let prefix = chat_key(*chat, "");
@@ -183,7 +184,7 @@ fn have_chat(keys: &mut dyn Keys, one: Id, two: Id) -> Result<bool> {
     Ok(false)
 }
 
-/// Makes a chat with these members.
+/// Creates a chat with these members.
 fn put_chat(keys: &mut dyn Keys, name: &str, admin: Id, all: &[Id], timestamp: u64) -> Result<Id> {
     let id = next_number(keys, "chats:nextId")?;
     keys.put(&chat_key(id, "name"), name)?;
@@ -203,7 +204,7 @@ fn put_chat(keys: &mut dyn Keys, name: &str, admin: Id, all: &[Id], timestamp: u
     Ok(id)
 }
 
-/// Puts a message behind the others of its chat; its number, nothing where there is no such chat.
+/// Appends a message to its chat; returns its number, or `None` if the chat does not exist.
 fn put_message(
     keys: &mut dyn Keys,
     chat: Id,
@@ -226,7 +227,7 @@ fn put_message(
     Ok(Some(id))
 }
 
-/// Takes a session out; whether it was there.
+/// Deletes a session; returns whether it existed.
 fn take_session(keys: &mut dyn Keys, session: &str) -> Result<bool> {
     let key = format!("session:{session}:expiry");
     let Some(expiry) = number_at(keys, &key)? else {
@@ -279,7 +280,7 @@ impl<S: KeyStore> ChatStore for KeyedChat<S> {
         n: usize,
     ) -> Result<Vec<Message>> {
         self.0.read(move |keys| {
-            // Numbers are adjacent: where the last n begin is known without looking at them.
+            // Numbers are consecutive: the position of the last n is known without reading them.
             let (first, last) = match from {
                 Some(from) => (from, to.unwrap_or(LAST)),
                 None => {
@@ -435,7 +436,7 @@ impl<S: KeyStore> ChatStore for KeyedChat<S> {
     fn set_user_session(&self, session: &str, user: Id, expiry: u64) -> Result<()> {
         let session = session.to_owned();
         self.0.transact(move |keys| {
-            // A few that have ended go with each that begins, so that they do not gather.
+            // A few ended sessions are deleted with each new one, so that they do not accumulate.
             let over = keys.range(
                 &expiry_key(0, ""),
                 &expiry_key(crate::now_ms(), ""),
@@ -479,7 +480,7 @@ impl<S: KeyStore> ChatStore for KeyedChat<S> {
                 (parts.next(), parts.next(), parts.next(), parts.next())
                 && let (Ok(chat), Ok(message)) = (chat.parse(), message.parse())
             {
-                listener(Said { chat, message });
+                listener(NewMessage { chat, message });
             }
         }))
     }

@@ -1,4 +1,4 @@
-//! What is begun on one thread and goes on without it.
+//! Work that is started on one thread and completed without it.
 
 use std::{pin::Pin, thread};
 
@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result};
 use futures_channel::oneshot;
 use isomer_db::{Database, Error, ErrorKind, Transaction};
 
-/// What is there later.
+/// A future value.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How often a race may be lost before a thread waits between two trials.
+/// Conflicts after which a thread waits between two attempts.
 const TRIALS: usize = 20;
 
-/// Runs `work` in a transaction without waiting for its commit; again, where it lost a race. Where the store refuses it
-/// otherwise, a thread that can wait does all of it once more, or tells why not.
+/// Runs `work` in a transaction without blocking on its commit; retries after a conflict. If the store fails
+/// otherwise, a blocking thread does all of it again, or reports the error.
 pub fn transact<T, E, W>(db: Database, mut work: W) -> Later<Result<T>>
 where
     T: Send + 'static,
@@ -38,16 +38,16 @@ where
     })
 }
 
-/// Runs `work` on a thread of its own; nothing comes of a panic.
+/// Runs `work` on its own thread; a panic yields `None`.
 pub fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<oneshot::Receiver<T>> {
-    let (teller, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let run = move || {
-        // Nobody may be left to hear of it.
-        let _ = teller.send(work());
+        // The receiver may have been dropped.
+        let _ = sender.send(work());
     };
     let spawned = thread::Builder::new().spawn(run);
-    spawned.context("no thread to be had")?;
-    Ok(told)
+    spawned.context("no thread available")?;
+    Ok(receiver)
 }

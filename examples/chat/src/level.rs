@@ -1,6 +1,6 @@
 //! LevelDB (the crate `rusty-leveldb`) as a store for the key design.
 //!
-//! LevelDB has batches and no transactions: what reads before it writes is only right while nothing else writes. One thread
+//! LevelDB has batches but no transactions: a read-modify-write is correct only while nothing else writes. One thread
 //! does all the work, one transaction after the other, which is the lock that the study's program lacked.
 
 use std::{collections::BTreeMap, path::Path, rc::Rc, sync::mpsc, thread};
@@ -18,25 +18,25 @@ type Job = Box<dyn FnOnce(&mut DB) + Send>;
 
 /// The store.
 pub struct LevelStore {
-    /// Taken at the end, so that the thread ends, too.
+    /// Taken on drop, so that the thread ends, too.
     jobs: Option<mpsc::Sender<Job>>,
     worker: Option<thread::JoinHandle<()>>,
     sync: bool,
 }
 
 impl Drop for LevelStore {
-    /// Waits until the files are closed: they may be opened again at once.
+    /// Waits until the files are closed, so that they can be reopened at once.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(worker) = self.worker.take() {
-            // A job that panicked was told of when it did.
+            // A panic of a job was reported by the panic hook.
             let _ = worker.join();
         }
     }
 }
 
 impl LevelStore {
-    /// Opens it, or makes it.
+    /// Opens or creates it.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self> {
         let folder = folder.to_owned();
         let (jobs, queue) = mpsc::channel::<Job>();
@@ -49,7 +49,7 @@ impl LevelStore {
             };
             let mut db = match DB::open(&folder, options) {
                 Ok(db) => {
-                    // Whoever opens it may have gone away.
+                    // The receiver may have been dropped.
                     let _ = opened.send(Ok(()));
                     db
                 }
@@ -62,7 +62,7 @@ impl LevelStore {
                 job(&mut db);
             }
             if let Err(error) = db.close() {
-                eprintln!("LevelDB did not close in order: {error}");
+                eprintln!("LevelDB failed to close: {error}");
             }
         });
         outcome.recv()??;
@@ -79,7 +79,7 @@ impl LevelStore {
     ) -> Result<T> {
         let (done, outcome) = mpsc::channel();
         let job: Job = Box::new(move |db| {
-            // Whoever asked may have gone away.
+            // The receiver may have been dropped.
             let _ = done.send(work(db));
         });
         let sent = self.jobs.as_ref().map(|jobs| jobs.send(job));
@@ -176,7 +176,7 @@ impl KeyStore for LevelStore {
         })
     }
 
-    /// For the one thread.
+    /// All work is done by one thread.
     fn waits(&self) -> bool {
         true
     }

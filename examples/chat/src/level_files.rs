@@ -1,7 +1,7 @@
-//! The files of `rusty-leveldb`, with one difference: what it flushes is on disk afterwards.
+//! The files of `rusty-leveldb`, with one difference: a flush syncs them.
 //!
-//! The crate's own files do nothing when they are flushed, so that a write with `sync` would not be what its caller asks for and the
-//! other stores give.
+//! The crate's own files ignore flushes, so that a write with `sync` would not be as durable as its caller requests
+//! and the other stores guarantee.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,7 +14,7 @@ use rusty_leveldb::{
     env::{Env, FileLock, Logger, RandomAccess},
 };
 
-/// A file that a flush writes to the disk.
+/// A file that is synced by a flush.
 struct Synced(File);
 
 impl Write for Synced {

@@ -1,5 +1,5 @@
-//! A chat application on four stores: IsomerDB through its language, IsomerDB's key-values in the study's key design,
-//! PostgreSQL, and LevelDB in the same key design. One interface, one test script, one front over HTTP.
+//! A chat application on four stores: IsomerDB through its query language, IsomerDB's key-values in the study's key
+//! design, PostgreSQL, and LevelDB in the same key design. One interface, one test script, one HTTP front.
 
 pub mod feed;
 pub mod fill;
@@ -24,7 +24,7 @@ use crate::store::{ChatStore, Durability};
 /// The stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backend {
-    /// IsomerDB through the language.
+    /// IsomerDB through its query language.
     Isomer,
     /// IsomerDB's key-values.
     IsomerKv,

@@ -10,11 +10,11 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use isomer_chat::{Backend, fill, front, http, open, store::Durability};
 
-/// As in the binary of IsomerDB.
+/// The same allocator as in the binary of IsomerDB.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A chat application on IsomerDB, and beside it on PostgreSQL and LevelDB.
+/// A chat application on IsomerDB, and for comparison on PostgreSQL and LevelDB.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -29,10 +29,10 @@ struct Where {
     /// Its folder (not for PostgreSQL)
     #[arg(long, default_value = "chat.isomer")]
     data: PathBuf,
-    /// How PostgreSQL is reached, as libpq writes it
+    /// Connection parameters of PostgreSQL, as in libpq
     #[arg(long, default_value = "host=/var/run/postgresql dbname=chat")]
     postgres: String,
-    /// Commits need not be on disk when they are answered
+    /// Acknowledge commits before they are on disk
     #[arg(long)]
     asynchronous: bool,
 }
@@ -57,7 +57,7 @@ enum Command {
         /// Chats of each
         #[arg(long, default_value_t = 20)]
         chats: u64,
-        /// Messages in each chat that is read
+        /// Messages in each chat of a reader
         #[arg(long, default_value_t = 10_000)]
         messages: u64,
         /// Users with a session
@@ -84,7 +84,7 @@ fn main() -> Result<()> {
             messages,
             readers,
         } => {
-            // Nothing is lost if it breaks off: it is made anew.
+            // If it is interrupted, it is created again, so it need not be durable.
             let opened = store.open(Durability::Asynchronous)?;
             let read = fill::fill(
                 &*opened,

@@ -1,7 +1,8 @@
-//! Passwords: hashed two at a time, and guessed ten times a minute at most.
+//! Passwords: at most two concurrent hashes, and ten failures per minute and address.
 //!
-//! A hash takes 19 MiB and tens of milliseconds, so that guessing is slow; whoever asks for many at once must not take all memory
-//! and all cores with them. A name that is nobody's costs the same time as a wrong password, so that neither is told from the other.
+//! A hash takes 19 MiB and tens of milliseconds, so that guessing is slow; a client with many concurrent requests
+//! must not use up memory and cores. An unknown name takes as long as a wrong password, so that they cannot be
+//! distinguished.
 
 use std::{
     collections::HashMap,
@@ -13,22 +14,22 @@ use std::{
 use anyhow::{Result, anyhow};
 use argon2::{Argon2, PasswordHasher, PasswordVerifier};
 
-/// Hashed at once.
-const PLACES: usize = 2;
-/// How long somebody waits for a place.
+/// Concurrent hashes.
+const HASH_SLOTS: usize = 2;
+/// Longest wait for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Failures of one address within [`WINDOW`].
 const FAILURES: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses that are remembered; beyond, those whose time is over are forgotten.
+/// Addresses that are tracked; beyond it, expired ones are removed.
 const ADDRESSES: usize = 10_000;
 
-/// Why nothing was hashed.
+/// Why a password was not hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// Others are at work.
-    Places,
-    /// This address has guessed too often.
+    /// No slot is free.
+    Slots,
+    /// This address has failed too often.
     Guesses,
 }
 
@@ -43,17 +44,17 @@ pub struct Passwords {
 impl Default for Passwords {
     fn default() -> Self {
         Self {
-            free: Mutex::new(PLACES),
+            free: Mutex::new(HASH_SLOTS),
             given_back: Condvar::new(),
             failures: Mutex::default(),
         }
     }
 }
 
-/// The right to hash, given back when it is dropped.
-struct Place<'p>(&'p Passwords);
+/// A slot for hashing, released when dropped.
+struct HashSlot<'p>(&'p Passwords);
 
-impl Drop for Place<'_> {
+impl Drop for HashSlot<'_> {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.given_back.notify_one();
@@ -61,55 +62,56 @@ impl Drop for Place<'_> {
 }
 
 impl Passwords {
-    fn place(&self) -> Result<Place<'_>, Busy> {
+    fn slot(&self) -> Result<HashSlot<'_>, Busy> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut free, _) = self
             .given_back
             .wait_timeout_while(free, PATIENCE, |free| *free == 0)
             .unwrap_or_else(PoisonError::into_inner);
         match *free {
-            0 => Err(Busy::Places),
+            0 => Err(Busy::Slots),
             _ => {
                 *free -= 1;
-                Ok(Place(self))
+                Ok(HashSlot(self))
             }
         }
     }
 
     /// The hash of a new password.
     pub fn hash(&self, password: &str) -> Result<Result<String, Busy>> {
-        let _place = match self.place() {
-            Ok(place) => place,
+        let _slot = match self.slot() {
+            Ok(slot) => slot,
             Err(busy) => return Ok(Err(busy)),
         };
         Ok(Ok(hash(password)?))
     }
 
-    /// Whether a password has this hash; where there is none it takes as long and is wrong.
+    /// Whether a password matches this hash; without one, it takes as long and returns false.
     pub fn is_right(
         &self,
         password: &str,
         known: Option<&str>,
         from: IpAddr,
     ) -> Result<Result<bool, Busy>> {
-        static NOBODY: OnceLock<String> = OnceLock::new();
+        static DECOY_HASH: OnceLock<String> = OnceLock::new();
         if !self.may_guess(from) {
             return Ok(Err(Busy::Guesses));
         }
-        let _place = match self.place() {
-            Ok(place) => place,
+        let _slot = match self.slot() {
+            Ok(slot) => slot,
             Err(busy) => return Ok(Err(busy)),
         };
-        // Counted before it is looked at, for those that come together, and in its place, so that few are counted that are right.
+        // Counted before it is checked, because of concurrent guesses, and within a slot, so that few correct ones
+        // are counted.
         let Some(counted) = self.guess(from) else {
             return Ok(Err(Busy::Guesses));
         };
-        let against = match (known, NOBODY.get()) {
+        let against = match (known, DECOY_HASH.get()) {
             (Some(hash), _) => hash,
-            (None, Some(nobody)) => nobody,
+            (None, Some(decoy)) => decoy,
             (None, None) => {
-                let made = hash("a password of nobody")?;
-                NOBODY.get_or_init(|| made)
+                let made = hash("a password that is never used")?;
+                DECOY_HASH.get_or_init(|| made)
             }
         };
         let fits = Argon2::default()
@@ -126,14 +128,14 @@ impl Passwords {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the address has guesses left.
+    /// Whether the address may guess.
     fn may_guess(&self, from: IpAddr) -> bool {
         let failures = self.failures();
         let known = failures.get(&from);
         known.is_none_or(|(count, since)| *count < FAILURES || since.elapsed() >= WINDOW)
     }
 
-    /// Counts a guess, in the minute that began then; nothing where the address has none left.
+    /// Counts a guess, and returns the start of its minute; `None` if the address may not guess.
     fn guess(&self, from: IpAddr) -> Option<Instant> {
         let mut failures = self.failures();
         if failures.len() >= ADDRESSES {
@@ -148,11 +150,11 @@ impl Passwords {
         is_left.then_some(*since)
     }
 
-    /// It was no failure.
+    /// Undoes the count of a correct password.
     fn take_back(&self, from: IpAddr, counted: Instant) {
         let mut failures = self.failures();
         let known = failures.get_mut(&from);
-        // Another minute has none of it.
+        // Unless another minute has begun.
         if let Some((count, _)) = known.filter(|(_, since)| *since == counted) {
             *count -= 1;
         }
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guesses_are_counted_by_address_and_all_places_are_given_back() {
+    fn guesses_are_counted_by_address_and_all_slots_are_released() {
         let passwords = Passwords::default();
         let (one, two): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
         let known = passwords.hash("right password").unwrap().unwrap();
@@ -185,9 +187,12 @@ mod tests {
             |password: &str, known, from| passwords.is_right(password, known, from).unwrap();
         assert_eq!(asked("right password", Some(&known), one), Ok(true));
         for at in 0..FAILURES {
-            // A name of nobody counts as a wrong password does.
+            // An unknown name counts as a wrong password does.
             let known = (at % 2 == 0).then_some(known.as_str());
-            assert_eq!(asked("a password of nobody", known, one), Ok(false));
+            assert_eq!(
+                asked("a password that is never used", known, one),
+                Ok(false)
+            );
         }
         assert_eq!(
             asked("right password", Some(&known), one),
@@ -204,14 +209,14 @@ mod tests {
                 });
             }
         });
-        assert_eq!(looked_at.into_inner(), FAILURES, "they came together");
-        // Those that are right share them with nobody, however many come together.
+        assert_eq!(looked_at.into_inner(), FAILURES, "they were concurrent");
+        // Correct ones do not count, however many are concurrent.
         let four: IpAddr = [127, 0, 0, 4].into();
         thread::scope(|scope| {
             for _ in 0..2 * FAILURES {
                 scope.spawn(|| assert_eq!(asked("right password", Some(&known), four), Ok(true)));
             }
         });
-        assert_eq!(*passwords.free.lock().unwrap(), PLACES);
+        assert_eq!(*passwords.free.lock().unwrap(), HASH_SLOTS);
     }
 }

@@ -1,4 +1,5 @@
-//! The chat on PostgreSQL: plain SQL, one round trip an operation where SQL can say it in one, prepared on every connection.
+//! The chat on PostgreSQL: plain SQL, one round trip per operation if SQL can express it, prepared on every
+//! connection.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -48,7 +49,7 @@ impl Connection {
     }
 }
 
-/// The store: as many connections as may be at work.
+/// The store: a pool of connections.
 pub struct SqlStore {
     parameters: String,
     durability: Durability,
@@ -58,13 +59,13 @@ pub struct SqlStore {
 
 const CONNECTIONS: usize = 16;
 
-/// A connection that goes back to the others when this is dropped.
-struct Lent<'s> {
+/// A pooled connection, returned when dropped.
+struct PooledConnection<'s> {
     store: &'s SqlStore,
     connection: Option<Connection>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         self.store.lock().extend(self.connection.take());
         self.store.given_back.notify_one();
@@ -72,7 +73,7 @@ impl Drop for Lent<'_> {
 }
 
 impl SqlStore {
-    /// Connects to an empty or earlier database; `parameters` as libpq writes them.
+    /// Connects to an empty database or an earlier one of the chat; `parameters` as in libpq.
     pub fn connect(parameters: &str, durability: Durability) -> Result<Self> {
         let store = Self {
             parameters: parameters.to_owned(),
@@ -109,7 +110,7 @@ impl SqlStore {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something over a connection, which is given back whatever happens; one that PostgreSQL has ended is opened anew.
+    /// Uses a connection, which is always returned; one that PostgreSQL has closed is reopened.
     fn with<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
         let mut free = self.lock();
         let connection = loop {
@@ -122,11 +123,14 @@ impl SqlStore {
             }
         };
         drop(free);
-        let mut lent = Lent {
+        let mut lent = PooledConnection {
             store: self,
             connection: Some(connection),
         };
-        let connection = lent.connection.as_mut().expect("it is there until the end");
+        let connection = lent
+            .connection
+            .as_mut()
+            .expect("it is present until dropped");
         if connection.client.is_closed() {
             *connection = self.open()?;
         }
@@ -174,7 +178,7 @@ fn new_chat(
 
 impl ChatStore for SqlStore {
     fn filled(&self) -> Result<()> {
-        // Without statistics the first minute's plans are others than those that it keeps: the autovacuum comes later.
+        // Without statistics, the plans of the first minute differ from the later ones: autovacuum runs later.
         self.with(|connection| Ok(connection.client.batch_execute("VACUUM ANALYZE")?))
     }
 
@@ -281,7 +285,7 @@ impl ChatStore for SqlStore {
         let pair = format!("{}:{}", admin.min(other), admin.max(other));
         self.with(|connection| {
             let mut transaction = connection.client.transaction()?;
-            // Two who ask at once ask one after the other.
+            // Serialises concurrent requests for the same pair.
             let turn = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
             transaction.execute(turn, &[&pair])?;
             let found = transaction.query(PRIVATE, &[&number(admin), &number(other)])?;
@@ -327,7 +331,7 @@ impl ChatStore for SqlStore {
     }
 
     fn set_user_session(&self, session: &str, user: Id, expiry: u64) -> Result<()> {
-        // Some that have ended go with each that begins, so that they do not gather.
+        // A few ended sessions are deleted with each new one, so that they do not accumulate.
         let text = "WITH ended AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expiry < $4 AND id <> $1 ORDER BY expiry LIMIT 10 FOR UPDATE SKIP LOCKED)) \
             INSERT INTO sessions VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET user_id = $2, expiry = $3";
         let now = number(crate::now_ms());

@@ -1,4 +1,4 @@
-//! What a chat application asks of its store: the sixteen operations of the founding study, and what they mean.
+//! The interface of a chat application to its store: the sixteen operations of the founding study.
 
 use std::future;
 
@@ -10,7 +10,7 @@ use crate::later::Later;
 /// Number of a user, of a chat, of a message within its chat.
 pub type Id = u64;
 
-/// Somebody.
+/// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Number.
@@ -35,40 +35,40 @@ pub struct Member {
 pub struct Chat {
     /// Number.
     pub id: Id,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// When something was last said, milliseconds since 1970.
+    /// Time of the last message, milliseconds since 1970.
     pub last_activity: u64,
-    /// Who made it.
+    /// The creator.
     pub admin: Id,
 }
 
-/// What was said. Numbers in a chat are adjacent and grow with time.
+/// A message. Numbers in a chat are consecutive and grow with time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Number within the chat, from 1.
     pub id: Id,
-    /// Who said it.
+    /// The sender.
     pub sender: Id,
-    /// What.
+    /// The text.
     pub text: String,
-    /// When, milliseconds since 1970.
+    /// Time, milliseconds since 1970.
     pub timestamp: u64,
 }
 
-/// Told to those who listen: a message was committed.
+/// Notification of a committed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// In which chat.
+pub struct NewMessage {
+    /// The chat.
     pub chat: Id,
     /// Its number.
     pub message: Id,
 }
 
 /// Called with each new message.
-pub type Listener = Box<dyn Fn(Said) + Send + Sync>;
+pub type Listener = Box<dyn Fn(NewMessage) + Send + Sync>;
 
-/// The sixteen operations, and the one that two of them make together.
+/// The sixteen operations, and one that combines two of them.
 pub trait ChatStore: Send + Sync {
     /// The chats of a user, the one with the last activity first.
     fn get_chats(&self, user: Id) -> Result<Vec<Chat>>;
@@ -76,8 +76,7 @@ pub trait ChatStore: Send + Sync {
     fn get_user(&self, username: &str) -> Result<Option<User>>;
     /// Whether two users have a private chat.
     fn exists_chat(&self, one: Id, two: Id) -> Result<bool>;
-    /// Messages in ascending order: from `from` (inclusive) up to `to` (exclusive), the first `n` of them; without `from`
-    /// the last `n` before `to`.
+    /// Messages in ascending order: the first `n` of `from..to`; without `from` the last `n` before `to`.
     fn get_chat_messages(
         &self,
         chat: Id,
@@ -85,13 +84,13 @@ pub trait ChatStore: Send + Sync {
         to: Option<Id>,
         n: usize,
     ) -> Result<Vec<Message>>;
-    /// Whether the user was no member and is one now.
+    /// Adds a member; false if it was one already.
     fn add_chat_member(&self, chat: Id, user: Id) -> Result<bool>;
-    /// Whether the user was a member and is none now.
+    /// Removes a member; false if it was not one.
     fn remove_chat_member(&self, chat: Id, user: Id) -> Result<bool>;
     /// Whether the user is a member.
     fn check_chat_member(&self, chat: Id, user: Id) -> Result<bool>;
-    /// Says something; the message's number, nothing where there is no such chat.
+    /// Adds a message; returns its number, or `None` if the chat does not exist.
     fn add_chat_message(
         &self,
         chat: Id,
@@ -99,7 +98,7 @@ pub trait ChatStore: Send + Sync {
         text: &str,
         timestamp: u64,
     ) -> Result<Option<Id>>;
-    /// The same without waiting for the commit, where the store can do that.
+    /// Like [`ChatStore::add_chat_message`], without blocking on the commit if the store supports that.
     fn add_chat_message_later(
         &self,
         chat: Id,
@@ -110,9 +109,9 @@ pub trait ChatStore: Send + Sync {
         let added = self.add_chat_message(chat, sender, text, timestamp);
         Box::pin(future::ready(added))
     }
-    /// Makes a chat with these members and its admin.
+    /// Creates a chat with these members and its admin.
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id>;
-    /// Makes a chat of two, unless they have one already: both in one transaction, so that two who ask at once get one chat.
+    /// Creates a chat of two, unless they have one: in one transaction, so that concurrent requests create one chat.
     fn create_private_chat(
         &self,
         name: &str,
@@ -120,43 +119,43 @@ pub trait ChatStore: Send + Sync {
         other: Id,
         timestamp: u64,
     ) -> Result<Option<Id>>;
-    /// Deletes a chat with all that was said in it; whether it was there.
+    /// Deletes a chat with its messages; false if it did not exist.
     fn delete_chat(&self, chat: Id) -> Result<bool>;
     /// A chat.
     fn get_chat(&self, chat: Id) -> Result<Option<Chat>>;
-    /// Makes a user; nothing where the name is taken.
+    /// Creates a user; `None` if the name is taken.
     fn create_user(&self, username: &str, password: &str) -> Result<Option<Id>>;
-    /// Whose session this is, unless it has ended.
+    /// The user of a session, unless it has ended.
     fn get_user_from_session(&self, session: &str, now: u64) -> Result<Option<Id>>;
-    /// Begins a session, or prolongs it.
+    /// Begins or prolongs a session.
     fn set_user_session(&self, session: &str, user: Id, expiry: u64) -> Result<()>;
-    /// Ends a session; whether there was one.
+    /// Ends a session; false if it did not exist.
     fn remove_session(&self, session: &str) -> Result<bool>;
     /// The members of a chat, in ascending order of their numbers.
     fn get_members(&self, chat: Id) -> Result<Vec<Member>>;
 
-    /// Does what the store's manual advises after so much was written.
+    /// Maintenance that the store's manual recommends after bulk writes.
     fn filled(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether reading waits for somebody, a server or another thread: then others can be at work meanwhile.
+    /// Whether reading blocks on a server or another thread, so that other requests can run in the meantime.
     fn waits(&self) -> bool {
         true
     }
 
-    /// Follows new messages through the store's own change feed, from now on; false where the store has none, and whoever
-    /// writes has to tell.
+    /// Follows new messages through the store's own change feed, from now on; false if the store has none, so that
+    /// writers must notify listeners.
     fn listen(&self, _listener: Listener) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// When a commit is done.
+/// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// On disk.
     Synced,
-    /// In the operating system's hands, or soon there.
+    /// When it is in the operating system's buffers, or soon will be.
     Asynchronous,
 }

@@ -40,12 +40,12 @@ async function say(from, listeners, text) {
 try {
   const [ann, ben] = [await someone("ann"), await someone("ben")];
   await begin(ann, "ben");
-  // He is told of the new chat without doing anything.
+  // The new chat appears without any action.
   await ben.locator("#chats button").first().click({ timeout: 12_000 });
   await ben.locator("#chats [aria-current]").waitFor();
   await say(ann, [ben], "Hello Ben");
   await say(ben, [ann], "Hello Ann");
-  // What people write is text.
+  // User input is shown as text.
   await say(ann, [ben], "<img src=x onerror=document.title='owned'>");
   for (let at = 0; at < 5; at++) await say(at % 2 ? ann : ben, [at % 2 ? ben : ann], `number ${at}`);
   for (const page of [ann, ben]) {
@@ -53,14 +53,14 @@ try {
     if (said.length !== 8 || said[0] !== "Hello Ben" || said[7] !== "number 4") throw new Error(`what was said: ${said}`);
     if ((await page.title()) !== "Chat on IsomerDB") throw new Error("a script ran");
   }
-  // The session outlives the page, and each message is there once.
+  // The session survives a reload, and each message is shown once.
   await ben.reload();
   await ben.locator("#chats button").first().click();
   await ben.locator("#messages li").nth(7).waitFor();
   await say(ann, [ben], "still there?");
   if ((await ben.locator("#messages li").count()) !== 9) throw new Error("a message is there twice");
 
-  // A group: everybody sees who speaks.
+  // A group: every message shows its sender.
   const cleo = await someone("cleo");
   await begin(cleo, "ann, ben");
   for (const page of [ann, ben]) await page.locator("#chats button").filter({ hasText: "cleo" }).click({ timeout: 12_000 });
@@ -74,20 +74,20 @@ try {
     await ann.screenshot({ path: join(pictures, "chat.png") });
   }
 
-  // A second chat with the same person is the first; one with oneself is none, and nobody is named twice.
+  // A second chat with the same user opens the first; one with oneself is refused, and repeated names count once.
   await begin(ann, "ben");
   await ann.locator("#messages li").filter({ hasText: "Hello Ben" }).waitFor();
   await ann.getByLabel("Members").fill("ann");
   await ann.getByRole("button", { name: "Begin" }).click();
-  await ann.locator("#trouble").filter({ hasText: "name somebody else" }).waitFor();
+  await ann.locator("#trouble").filter({ hasText: "name another user" }).waitFor();
   const group = (page) => page.locator("#chats button").filter({ hasText: "ben, dora" });
   const dora = await someone("dora");
   await begin(cleo, "ben, dora, ben");
   await cleo.locator("#name").filter({ hasText: /^ben, dora$/ }).waitFor();
 
-  // Who made a chat adds and removes; the others leave it.
+  // The creator of a chat adds and removes members; the others may leave it.
   await cleo.locator("#who").click();
-  await cleo.getByLabel("Somebody to add").fill("ann");
+  await cleo.getByLabel("Member to add").fill("ann");
   await cleo.getByRole("button", { name: "Add" }).click();
   await cleo.getByRole("button", { name: "Remove ann" }).waitFor();
   await group(ann).click({ timeout: 12_000 });
@@ -104,7 +104,7 @@ try {
   await group(cleo).waitFor({ state: "detached" });
   await cleo.getByText("Choose a chat, or begin one").waitFor();
 
-  // A second tab goes on in the session of the first, also in a narrow window.
+  // A second tab continues the session of the first, also in a narrow window.
   const tab = await ann.context().newPage();
   await tab.setViewportSize({ width: 390, height: 700 });
   await tab.goto(url);
@@ -115,7 +115,7 @@ try {
   await tab.close();
   await ann.getByRole("button", { name: "Log out" }).click();
   await ann.getByLabel("Password").waitFor();
-  // The browser notes the refusal itself.
+  // The browser logs the refusal itself.
   const others = problems.filter((problem) => !/409|401/.test(problem));
   if (others.length) throw new Error(others.join("\n"));
 } catch (error) {

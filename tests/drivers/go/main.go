@@ -276,8 +276,8 @@ func main() {
 		outcome := "ok"
 		func() {
 			defer func() {
-				if told := recover(); told != nil {
-					fmt.Fprintln(os.Stderr, test.name, told)
+				if cause := recover(); cause != nil {
+					fmt.Fprintln(os.Stderr, test.name, cause)
 					outcome = "FAILED"
 					failed++
 				}

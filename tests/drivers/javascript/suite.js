@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { setTimeout as pause } from 'node:timers/promises'
 
-// Installed beside the built things, and not here.
+// Installed in the target folder, not here.
 const neo4j = createRequire(process.env.MODULES + '/')('neo4j-driver')
 
 const url = `bolt://${process.env.BOLT}`
@@ -101,7 +101,7 @@ const tests = {
     await session.close()
   },
 
-  // Its session reads ahead, and is closed while it does: RESET overtakes what is still to be discarded.
+  // Its session prefetches, and is closed while it does: RESET is sent before the rest is discarded.
   async reactiveStream () {
     for (const scheme of ['bolt', 'neo4j']) {
       const reactive = neo4j.driver(`${scheme}://${process.env.BOLT}`, auth)
@@ -156,7 +156,7 @@ const tests = {
     const long = 'UNWIND range(1, 100000000) AS a WITH a WHERE a % 7 = 8 RETURN count(a)'
     await refused('Neo.ClientError.Transaction.TransactionTimedOut', () => session.run(long, {}, { timeout: 300 }))
     assert.equal((await session.run('RETURN 1')).records.length, 1)
-    // A session that is closed stops its query (RESET).
+    // Closing a session cancels its query (RESET).
     const tx = await session.beginTransaction()
     const stopped = tx.run(long).then(() => undefined, error => error)
     await pause(100)

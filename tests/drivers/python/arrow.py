@@ -136,7 +136,7 @@ def errors_and_limits():
             assert error.code == code or code is None, (query, error.code)
         except (http.client.IncompleteRead, pa.ArrowInvalid, OSError):
             assert code is None, query
-    # A reader that goes away stops its query.
+    # A reader that disconnects cancels its query.
     with open_stream("UNWIND range(1, 100000000) AS n RETURN n") as answer:
         assert answer.read(1000)
 

@@ -1,10 +1,10 @@
-"""What schemathesis is told of the server: bodies that it has no words for, and names that are there."""
+"""Hooks for schemathesis: bodies that it cannot generate, and names that exist."""
 
 import json
 
 import schemathesis
 
-# Random names meet nothing: two of three times the name is one that interface.py has made.
+# Random names do not exist on the server: two of three times a name that interface.py has created is used.
 KNOWN = {
     "db": "other", "label": "Label", "key": "key", "field": "counter", "bucket": "bucket", "sequence": "sequence",
     "id": 1, "name": "n", "type": "TYPE",
@@ -29,7 +29,7 @@ def map_query(context, query):
 
 @schemathesis.serializer("application/jsonl")
 def lines(context, value):
-    """Some are lines of JSON, others are not."""
+    """Valid JSON lines for some requests, arbitrary bytes for others."""
     text = value if isinstance(value, str) else json.dumps(value)
     if len(text) % 2:
         text = json.dumps({"id": text, "_from": text, "_to": text}) + "\n"

@@ -78,7 +78,7 @@ def managed_retries(driver):
 
 
 def values(driver):
-    # The driver knows zones by their names as pytz makes them.
+    # The driver represents zones by pytz objects.
     rome = pytz.timezone("Europe/Rome").localize(datetime.datetime(2026, 7, 1, 12, 0))
     zone = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
     plain = [
@@ -123,7 +123,7 @@ def slow_stream(driver):
             if number % 4000 == 0:
                 time.sleep(0.05)
         assert total == 20_000 * 20_001 // 2
-        # The rest of a long result is left where it is.
+        # The rest of a long result is not consumed.
         result = session.run("UNWIND range(1, 100000000) AS n RETURN n")
         assert next(iter(result))["n"] == 1
         result.consume()

@@ -6,6 +6,8 @@ use anyhow::Result;
 
 use crate::workspace;
 
+/// Longest line of a document. Tables and code are exempt, as they cannot be wrapped.
+const MAX_DOCUMENT_COLUMNS: usize = 140;
 /// Largest tracked file.
 const MAX_FILE_BYTES: u64 = 512 * 1024;
 /// Largest sum of all tracked files.
@@ -24,7 +26,7 @@ const BUILT_FOLDERS: [&str; 6] = [
     ".venv",
     "build",
 ];
-/// Built things that are committed on purpose, with the reason beside them.
+/// Built files that are committed on purpose, each with the reason.
 const BUILT_ALLOWED: [&str; 1] = ["tests/formats"]; // databases written by released versions
 
 /// Crates that do not bear their folder's name, or do not open with a module doc.
@@ -81,6 +83,42 @@ pub fn sizes() -> Result<Vec<String>> {
     Ok(problems)
 }
 
+/// Lines of documents (at the root and in `docs`) that are longer than the limit.
+pub fn long_document_lines() -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for file in workspace::tracked_files()? {
+        let is_document = file.starts_with("docs") || file.components().count() == 1;
+        if !is_document || file.extension().is_none_or(|ending| ending != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(workspace::root().join(&file))?;
+        for (line, columns) in long_lines(&text) {
+            problems.push(format!(
+                "{}:{line}: {columns} columns, the limit is {MAX_DOCUMENT_COLUMNS}: wrap it",
+                file.display()
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+/// Numbers (from 1) and lengths of the lines of Markdown that are too long, outside tables and fenced code.
+fn long_lines(text: &str) -> Vec<(usize, usize)> {
+    let mut fenced = false;
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        let columns = line.chars().count();
+        if !fenced && !line.trim_start().starts_with('|') && columns > MAX_DOCUMENT_COLUMNS {
+            found.push((at + 1, columns));
+        }
+    }
+    found
+}
+
 /// Tracked files that a build writes.
 pub fn built_output() -> Result<Vec<String>> {
     let mut problems = Vec::new();
@@ -124,7 +162,7 @@ pub fn toolchain() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for name in ["rust-toolchain", "rust-toolchain.toml"] {
         if root.join(name).exists() {
-            problems.push(format!("{name}: say `rust-version` in Cargo.toml instead"));
+            problems.push(format!("{name}: set `rust-version` in Cargo.toml instead"));
         }
     }
     for name in ["Cargo.lock", ".cargo/config.toml", "LICENSE", ".ci/run"] {
@@ -134,7 +172,7 @@ pub fn toolchain() -> Result<Vec<String>> {
     }
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
     if !manifest.contains("rust-version") {
-        problems.push("Cargo.toml says no rust-version".to_owned());
+        problems.push("Cargo.toml has no rust-version".to_owned());
     }
     Ok(problems)
 }
@@ -142,6 +180,17 @@ pub fn toolchain() -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_count_outside_tables_and_code() {
+        let long = "é".repeat(MAX_DOCUMENT_COLUMNS + 1);
+        let fits = "é".repeat(MAX_DOCUMENT_COLUMNS);
+        let text = format!("{long}\n{fits}\n| {long} |\n```text\n{long}\n```\n- {long}\n");
+        assert_eq!(
+            long_lines(&text),
+            [(1, MAX_DOCUMENT_COLUMNS + 1), (7, MAX_DOCUMENT_COLUMNS + 3)]
+        );
+    }
 
     #[test]
     fn built_files_are_known_by_ending_or_folder() {

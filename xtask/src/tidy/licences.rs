@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::workspace;
 
-/// Licences that an Apache-2.0 work may ship with, and no more duties than naming them.
+/// Licences compatible with an Apache-2.0 work that require no more than attribution.
 const ALLOWED: [&str; 14] = [
     "0BSD",
     "Apache-2.0",
@@ -22,7 +22,7 @@ const ALLOWED: [&str; 14] = [
     "bzip2-1.0.6",
 ];
 
-/// Dependencies without a licence of the list.
+/// Dependencies without a licence from the list.
 pub fn find() -> Result<Vec<String>> {
     let metadata = workspace::metadata(true)?;
     let mut problems = Vec::new();
@@ -39,7 +39,7 @@ pub fn find() -> Result<Vec<String>> {
         }
         let name = package["name"].as_str().unwrap_or("?");
         match package["license"].as_str() {
-            None => problems.push(format!("{name} names no licence")),
+            None => problems.push(format!("{name} has no licence")),
             Some(expression) if !is_allowed(expression) => {
                 problems.push(format!("{name}: {expression}"))
             }
@@ -49,7 +49,7 @@ pub fn find() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Whether an SPDX expression can be met from the list: `OR` needs one side, `AND` both.
+/// Whether an SPDX expression is satisfied by the list: `OR` needs one side, `AND` both.
 fn is_allowed(expression: &str) -> bool {
     let spaced = expression
         .replace('(', " ( ")

@@ -1,4 +1,4 @@
-//! Relative links in Markdown files.
+//! Relative links in Markdown files, and the places in the code that documents name.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -24,6 +24,47 @@ pub fn find() -> Result<Vec<String>> {
     Ok(problems)
 }
 
+/// Documents that lead a reader to files and names in the code.
+const MAPS: [&str; 3] = [
+    "docs/glossary.md",
+    "docs/contributing-map.md",
+    "ARCHITECTURE.md",
+];
+
+/// Source files and names in these documents that do not exist.
+pub fn glossary() -> Result<Vec<String>> {
+    let root = workspace::root();
+    let mut problems = Vec::new();
+    for map in MAPS {
+        let text = fs::read_to_string(root.join(map))?;
+        for (name, path) in code_places(&text) {
+            match (fs::read_to_string(root.join(&path)), name) {
+                (Err(_), _) => problems.push(format!("{map}: `{path}` does not exist")),
+                (Ok(source), Some(name)) if !source.contains(&name) => {
+                    problems.push(format!("{map}: `{path}` has no `{name}`"));
+                }
+                (Ok(_), _) => {}
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// Source files in backticks, each with the name before it where the text says "`name` in `file`".
+fn code_places(text: &str) -> Vec<(Option<String>, String)> {
+    let parts: Vec<&str> = text.split('`').collect();
+    let is_path = |part: &&str| part.starts_with("crates/") && part.ends_with(".rs");
+    let paths = (1..parts.len())
+        .step_by(2)
+        .filter(|at| is_path(&parts[*at]));
+    let place = |at: usize| {
+        let named = at >= 3 && parts[at - 1].trim() == "in" && !is_path(&parts[at - 2]);
+        let name = named.then(|| parts[at - 2].rsplit("::").next().unwrap_or_default());
+        (name.map(str::to_owned), parts[at].to_owned())
+    };
+    paths.map(place).collect()
+}
+
 fn check(root: &Path, file: &Path, text: &str, link: &str) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -35,7 +76,7 @@ fn check(root: &Path, file: &Path, text: &str, link: &str) -> Option<String> {
         .expect("a file has a folder")
         .join(path);
     if !path.is_empty() && !target.exists() {
-        return Some(format!("`{link}` leads nowhere"));
+        return Some(format!("`{link}` does not exist"));
     }
     if heading.is_empty() {
         return None;
@@ -71,7 +112,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
 }
 
 /// Lines outside fenced blocks, with inline code blanked, and their numbers from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
+pub fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
         if line.trim_start().starts_with("```") {
@@ -109,6 +150,16 @@ mod tests {
     fn links_in_code_do_not_count() {
         let text = "[a](b.md) and `[c](d)` [e](f#g \"title\")\n```\n[h](i)\n```\n";
         assert_eq!(links(text), [(1, "b.md".to_owned()), (1, "f#g".to_owned())]);
+    }
+
+    #[test]
+    fn code_places_have_paths_and_names() {
+        let text = "Code: `A::b` in\n  `crates/a/src/b.rs`, `crates/c.rs`; see `d` and `e` in `f`.";
+        let expected = [
+            (Some("b".to_owned()), "crates/a/src/b.rs".to_owned()),
+            (None, "crates/c.rs".to_owned()),
+        ];
+        assert_eq!(code_places(text), expected);
     }
 
     #[test]

@@ -1,18 +1,24 @@
-//! What no compiler checks: the project's own rules.
+//! The project's own rules, which no compiler checks.
 
 mod arrows;
+mod figures;
 mod layout;
 mod licences;
 mod links;
+mod platforms;
+mod rust_text;
 mod source;
+mod words;
 
 use anyhow::{Context, Result};
 
-/// One rule and the function that looks for what breaks it.
+use crate::mutants;
+
+/// A rule and the function that finds violations.
 pub struct Check {
-    /// Short.
+    /// Short name.
     pub name: &'static str,
-    /// The rule, for the one who broke it.
+    /// The rule, as shown for a violation.
     pub rule: &'static str,
     find: fn() -> Result<Vec<String>>,
 }
@@ -31,7 +37,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         name: "keyspace",
-        rule: "key prefixes are written down in crates/data/src/keyspace.rs alone",
+        rule: "key prefixes are declared in crates/data/src/keyspace.rs alone",
         find: source::key_prefixes,
     },
     Check {
@@ -43,6 +49,11 @@ pub const CHECKS: &[Check] = &[
         name: "length",
         rule: "a source file tells one story: split it when it grows a second",
         find: source::long_files,
+    },
+    Check {
+        name: "platforms",
+        rule: "only `vfs` and `cli` contain code for one operating system",
+        find: platforms::find,
     },
     Check {
         name: "paths",
@@ -74,10 +85,37 @@ pub const CHECKS: &[Check] = &[
         rule: "relative links in Markdown lead somewhere",
         find: links::find,
     },
+    Check {
+        name: "columns",
+        rule: "lines of documents fit in 140 columns, but for tables and code",
+        find: layout::long_document_lines,
+    },
+    Check {
+        name: "glossary",
+        rule: "the glossary, the contributing map and ARCHITECTURE.md name source files and types that exist",
+        find: links::glossary,
+    },
+    Check {
+        name: "mutants",
+        rule: "each patch in tests/mutants applies to the code as it is",
+        find: mutants::find_outdated,
+    },
+    Check {
+        name: "words",
+        rule: "say it in the field's words (docs/glossary.md): an area never has more house words than its budget",
+        find: words::find,
+    },
 ];
 
+/// Figures that are printed after the checks and not enforced.
+pub fn report() -> Result<Vec<String>> {
+    let mut lines = words::report()?;
+    lines.extend(figures::report()?);
+    Ok(lines)
+}
+
 impl Check {
-    /// What breaks the rule; empty where it holds.
+    /// Violations of the rule; empty if it holds.
     pub fn run(&self) -> Result<Vec<String>> {
         (self.find)().with_context(|| format!("tidy {}", self.name))
     }

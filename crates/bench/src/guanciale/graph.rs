@@ -1,11 +1,12 @@
-//! The same on this database, through its language.
+//! The recommendation on this database, through its query language.
 
 use std::{fmt, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
     Database, Error, Map, Prepared, Value,
-    data::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, DataError},
+    bulk::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, load_nodes, load_relationships},
+    data::DataError,
     params, to_value,
 };
 
@@ -14,8 +15,8 @@ use crate::{
     random::Random,
 };
 
-/// What the people who like what one likes like most. One pattern a clause, so that a relationship may be walked twice, as
-/// in the original: within one pattern it may not.
+/// What the people who like the same items like most. One pattern per clause, so that a relationship may be
+/// traversed twice, as in the original: within one pattern it may not.
 pub const RECOMMEND: &str = "\
 MATCH (me:Person {_key: $key})-[:LIKES]->(liked)
 MATCH (liked)<-[:LIKES]-(other)
@@ -23,7 +24,7 @@ MATCH (other)-[:LIKES]->(item)
 RETURN item._key AS item, count(*) AS likes ORDER BY likes DESC, item LIMIT 10";
 /// Nodes with these keys.
 pub const CREATE_NODES: &str = "UNWIND $keys AS key CREATE (:User {_key: key})";
-/// The same, and relationships between them: a pair holds two places in the list of keys.
+/// The same, with relationships between them: a pair holds two indexes into the list of keys.
 pub const CREATE_BOTH: &str = "\
 UNWIND $keys AS key CREATE (user:User {_key: key})
 WITH collect(user) AS users
@@ -31,7 +32,7 @@ UNWIND $pairs AS pair
 WITH users[pair[0]] AS one, users[pair[1]] AS other
 CREATE (one)-[:FRIENDS]->(other)";
 
-/// A graph of likes in a database in memory.
+/// A graph of likes in an in-memory database.
 #[derive(Debug)]
 pub struct Graph {
     _db: Database,
@@ -58,23 +59,28 @@ impl Graph {
             from: "Person",
             to: "Item",
         };
-        db.store()?
-            .bulk_relationships(ends, &BulkOptions::default(), &mut rows, &mut ())
-            .map_err(Error::from)?;
+        load_relationships(
+            &db.store()?,
+            ends,
+            &BulkOptions::default(),
+            &mut rows,
+            &mut (),
+        )
+        .map_err(Error::from)?;
         Ok(Self {
             recommend: db.prepare(RECOMMEND)?,
             _db: db,
         })
     }
 
-    /// The answer as a line.
+    /// The result as a line of text.
     pub fn recommend(&self, person: u32) -> Result<String> {
         let found = self.recommend.query([("key", person_key(person))])?;
         let rows: Vec<(String, u64)> = found.deserialize()?;
         Ok(line(person, rows))
     }
 
-    /// The answer, not looked at.
+    /// The result, not inspected.
     pub fn recommend_only(&self, person: u32) -> Result<()> {
         std::hint::black_box(self.recommend.query([("key", person_key(person))])?);
         Ok(())
@@ -88,22 +94,27 @@ fn nodes(db: &Database, label: &str, keys: impl Iterator<Item = String>) -> Resu
             properties: params! { "_key" => key },
         })
     });
-    db.store()?
-        .bulk_nodes(label, &BulkOptions::default(), &mut rows, &mut ())
-        .map_err(Error::from)?;
+    load_nodes(
+        &db.store()?,
+        label,
+        &BulkOptions::default(),
+        &mut rows,
+        &mut (),
+    )
+    .map_err(Error::from)?;
     Ok(())
 }
 
-/// Where a database is.
+/// Location of a database.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Location {
     /// In memory.
     Memory,
-    /// In this folder; each commit is on disk when it returns.
+    /// In this folder; each commit is durable when it returns.
     Folder(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Memory => "in memory",
@@ -112,7 +123,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Creates nodes, and relationships between them, one transaction an operation.
+/// Creates nodes, and relationships between them, one transaction per operation.
 #[derive(Debug)]
 pub struct Creator {
     db: Database,
@@ -123,16 +134,16 @@ pub struct Creator {
     operations: u64,
 }
 
-/// Nodes of one operation.
+/// Nodes per operation.
 const PEOPLE: f64 = 1_000.0;
 
 impl Creator {
-    /// An empty database; `per_person` relationships leave each node, to others of the same operation.
-    pub fn open(place: &Place, per_person: u32, scale: f64) -> Result<Self> {
-        let db = match place {
-            Place::Memory => Database::open_in_memory()?,
-            Place::Folder(folder) => {
-                std::fs::remove_dir_all(folder).ok(); // there is none at first
+    /// An empty database; each node gets `per_person` relationships to other nodes of the same operation.
+    pub fn open(location: &Location, per_person: u32, scale: f64) -> Result<Self> {
+        let db = match location {
+            Location::Memory => Database::open_in_memory()?,
+            Location::Folder(folder) => {
+                std::fs::remove_dir_all(folder).ok(); // missing on the first run
                 Database::open(folder)?
             }
         };
@@ -159,7 +170,7 @@ impl Creator {
         })
     }
 
-    /// One operation.
+    /// Runs one operation.
     pub fn create(&mut self) -> Result<()> {
         let batch = self.operations;
         let keys: Vec<String> = (0..self.people)
@@ -174,7 +185,7 @@ impl Creator {
         Ok(())
     }
 
-    /// Whether everything that was created is there.
+    /// Checks that everything was created.
     pub fn check(&self) -> Result<()> {
         let count =
             |text: &str| -> Result<u64> { Ok(self.db.query(text, ())?.single()?.get("n")?) };

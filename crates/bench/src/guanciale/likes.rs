@@ -1,4 +1,4 @@
-//! Who likes what, and bare loops over it.
+//! The likes graph, and plain loops over it.
 
 use std::{
     fmt,
@@ -15,22 +15,22 @@ use crate::{
 };
 
 const SEED: u64 = 20_161_230;
-/// Rows of an answer.
+/// Rows of a result.
 const TOP: usize = 10;
 
-/// How large a graph is.
+/// The size of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Number of items.
     pub items: u32,
-    /// Likes of each person.
+    /// Likes per person.
     pub likes: u32,
     /// Number of people.
     pub people: u32,
 }
 
 impl Shape {
-    /// The eight of the benchmark; `scale` is that of the number of people.
+    /// The eight shapes of the benchmark; `scale` scales the number of people.
     pub fn grid(scale: f64) -> Vec<Self> {
         let mut grid = Vec::new();
         for items in [200, 2_000] {
@@ -48,25 +48,25 @@ impl Shape {
         grid
     }
 
-    /// Items, likes and people as they stand in the names of figures.
+    /// Items, likes and people, as in the names of metrics.
     pub fn name(self) -> String {
         format!("{}_{}_{}", self.items, self.likes, self.people)
     }
 
-    /// The shape of that name.
+    /// The shape with this name.
     pub fn named(name: &str) -> Result<Self> {
         let numbers: Vec<u32> = name
             .split('_')
             .map(|part| part.parse().ok())
             .collect::<Option<_>>()
-            .with_context(|| format!("`{name}` is no shape: items_likes_people"))?;
+            .with_context(|| format!("invalid shape `{name}`: expected items_likes_people"))?;
         match numbers[..] {
             [items, likes, people] if people > 0 && likes <= items => Ok(Self {
                 items,
                 likes,
                 people,
             }),
-            _ => anyhow::bail!("`{name}` is no shape: items_likes_people"),
+            _ => anyhow::bail!("invalid shape `{name}`: expected items_likes_people"),
         }
     }
 }
@@ -91,16 +91,16 @@ pub fn item_key(item: u32) -> String {
     format!("item{item}")
 }
 
-/// What everybody likes.
+/// The likes of all people.
 #[derive(Clone, Debug)]
 pub struct Likes {
     shape: Shape,
-    /// Distinct items, `shape.likes` a person, one person after the other.
+    /// Distinct items, `shape.likes` per person, in order of person.
     liked: Vec<u32>,
 }
 
 impl Likes {
-    /// Draws different items at random for each person.
+    /// Draws distinct random items for each person.
     pub fn draw(shape: Shape) -> Self {
         let mut random = Random::for_item(SEED, u64::from(shape.items), u64::from(shape.likes));
         let mut all: Vec<u32> = (0..shape.items).collect();
@@ -129,7 +129,7 @@ impl Likes {
             .map(move |(at, &item): (u32, _)| (at / likes, item))
     }
 
-    /// Whom to ask for, in this order.
+    /// The people to query, in this order.
     pub fn asked(&self) -> Vec<u32> {
         let mut random = Random::for_item(SEED, 7, u64::from(self.shape.people));
         (0..ASKED)
@@ -137,7 +137,7 @@ impl Likes {
             .collect()
     }
 
-    /// The bare loops over this.
+    /// The plain loops over this graph.
     pub fn loops(&self) -> Loops<'_> {
         let mut fans = vec![Vec::new(); self.shape.items as usize];
         for (person, item) in self.pairs() {
@@ -161,8 +161,9 @@ impl Likes {
         }
     }
 
-    /// Writes into `folder`: `likes_<shape>.tsv` (person, tab, item, as numbers), `asked_<shape>.txt` (numbers of people), and
-    /// `answers/recommend_<shape>.txt` (a line for each of the first people asked for).
+    /// Writes into `folder`: `likes_<shape>.tsv` (person, tab, item, as numbers), `asked_<shape>.txt`
+    /// (numbers of people), and `answers/recommend_<shape>.txt` (one line for each of the first people
+    /// queried).
     pub fn write(&self, folder: &Path) -> Result<()> {
         let name = self.shape.name();
         fs::create_dir_all(folder.join("answers"))?;
@@ -188,14 +189,14 @@ impl Likes {
     }
 }
 
-/// Loops that group before they multiply: how many liked items one shares with each other person, then as many counts for
-/// each of that person's items.
+/// Loops that group before they multiply: the number of liked items shared with each other person, then that
+/// count for each of the person's items.
 #[derive(Debug)]
 pub struct Loops<'l> {
     likes: &'l Likes,
-    /// Who likes each item.
+    /// The people who like each item.
     fans: Vec<Vec<u32>>,
-    /// Place of each item's key among all keys, and the other way round.
+    /// Rank of each item's key among all keys, and the inverse.
     ranks: Vec<u32>,
     by_key: Vec<u32>,
     weights: Vec<u32>,
@@ -205,7 +206,7 @@ pub struct Loops<'l> {
 }
 
 impl Loops<'_> {
-    /// The ten most frequent items with their counts, in the order of the answer.
+    /// The ten most frequent items with their counts, in result order.
     pub fn recommend_only(&mut self, person: u32) -> &[(u64, u32)] {
         self.others.clear();
         let likes = self.likes.shape.likes as usize;
@@ -246,7 +247,7 @@ impl Loops<'_> {
         &self.top
     }
 
-    /// The answer as a line: `person7: item3 12, item11 12, item5 9`.
+    /// A result as a line: `person7: item3 12, item11 12, item5 9`.
     pub fn recommend(&mut self, person: u32) -> String {
         let top = self.recommend_only(person).to_vec();
         let rows = top
@@ -256,7 +257,7 @@ impl Loops<'_> {
     }
 }
 
-/// An answer as a line.
+/// A result as a line.
 pub fn line(person: u32, rows: impl IntoIterator<Item = (String, u64)>) -> String {
     let rows: Vec<String> = rows
         .into_iter()

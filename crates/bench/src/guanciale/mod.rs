@@ -1,11 +1,13 @@
-//! The benchmark `guanciale`: the recommendation traversal of Max De Marzi's GuancialeDB (2016) and its two write tests.
+//! The benchmark `guanciale`: the recommendation traversal of Max De Marzi's GuancialeDB (2016), and its two write
+//! tests.
 //!
-//! People like items. Starting with one person: the items they like, the people who like these, what those people like,
-//! counted; the ten most frequent, ties by key. As its author wrote it, neither oneself nor what one likes already is left
-//! out. Answers are checked against bare loops ([`likes`]) before their time counts.
+//! People like items. The query starts with one person: the items they like, the people who like these, what
+//! those people like, counted; the ten most frequent, ties by key. As its author wrote it, neither the person
+//! nor items already liked are excluded. Results are checked against plain loops ([`likes`]) before their
+//! time counts.
 //!
-//! - [`likes`]: who likes what, from a seed, and the bare loops; [`graph`]: this database;
-//! - [`worker`]: either of them, step by step, for comparisons with other systems.
+//! - [`likes`]: the graph, generated from a seed, and the plain loops; [`graph`]: this database;
+//! - [`worker`]: either of them, command by command, for comparisons with other systems.
 
 pub mod graph;
 pub mod likes;
@@ -19,24 +21,24 @@ use crate::{
     measure::Stopwatch,
     report::{Case, Report},
 };
-use graph::{Graph, Place};
+use graph::{Graph, Location};
 use likes::{Likes, Shape};
 
 /// The name of the benchmark.
 pub const NAME: &str = "guanciale";
-/// People whose recommendations are asked for, in turn.
+/// People whose recommendations are queried, in turn.
 pub const ASKED: usize = 1_000;
-/// As many of these answers are checked.
+/// Number of results that are checked.
 pub const CHECKED: usize = 40;
-/// Databases that each creation is measured on, one after the other; the figure is the median. The first one's memory comes fresh
-/// from the operating system.
+/// Number of databases on which each creation is measured, one after another; the metric is the median. The
+/// first one gets its memory fresh from the operating system.
 const ROUNDS: usize = 3;
-/// From this scale on, figures are measured for [`LONG`]; below it for [`SHORT`].
+/// From this scale on, measurements take [`LONG`]; below it [`SHORT`].
 const WHOLE_SCALE: f64 = 0.1;
 const LONG: Duration = Duration::from_secs(2);
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Runs every case on databases in memory, and one in `folder`.
+/// Runs every case on in-memory databases, and one in `folder`.
 pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
     let (time, checked) = if scale < WHOLE_SCALE {
         (SHORT, 3)
@@ -47,22 +49,22 @@ pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
         report.stage(&format!("recommending: {shape}"));
         recommend(shape, time, checked, report)?;
     }
-    let places = [
+    let locations = [
         (
-            Place::Memory,
+            Location::Memory,
             ["create_nodes_ops_s", "create_nodes_and_relationships_ops_s"],
         ),
         (
-            Place::Folder(folder.join("guanciale")),
+            Location::Folder(folder.join("guanciale")),
             [
                 "create_nodes_durable_ops_s",
                 "create_nodes_and_relationships_durable_ops_s",
             ],
         ),
     ];
-    for (place, names) in places {
-        report.stage(&format!("creating, {place}"));
-        creations(&place, names, scale, time, report)?;
+    for (location, names) in locations {
+        report.stage(&format!("creating, {location}"));
+        creations(&location, names, scale, time, report)?;
     }
     Ok(())
 }
@@ -100,9 +102,9 @@ fn recommend(shape: Shape, time: Duration, checked: usize, report: &mut dyn Repo
     Ok(())
 }
 
-/// 1,000 nodes a transaction; then 1,000 nodes and 100,000 relationships.
+/// 1,000 nodes per transaction; then 1,000 nodes and 100,000 relationships.
 fn creations(
-    place: &Place,
+    location: &Location,
     names: [&'static str; 2],
     scale: f64,
     time: Duration,
@@ -112,8 +114,8 @@ fn creations(
         let mut rates = Vec::with_capacity(ROUNDS);
         let mut all = 0;
         for _ in 0..ROUNDS {
-            let mut creator = graph::Creator::open(place, per_person, scale)?;
-            creator.create()?; // names are entered, plans are made
+            let mut creator = graph::Creator::open(location, per_person, scale)?;
+            creator.create()?; // enters names, builds plans
             let mut operations = 0u32;
             let watch = Stopwatch::start();
             while operations < 3 || watch.read().0 < time {
@@ -143,7 +145,7 @@ fn creations(
     Ok(())
 }
 
-/// Asks for people in turn until the time is over, at least three times.
+/// Queries people in turn until the time is over, at least three times.
 pub(crate) fn repeat(
     time: Duration,
     asked: &[u32],
@@ -152,7 +154,7 @@ pub(crate) fn repeat(
     let start = std::time::Instant::now();
     let mut operations = 0;
     for &person in asked.iter().cycle() {
-        // Short operations: the clock is read once in a while.
+        // Short operations: the clock is read only every few iterations.
         let look = operations < 64 || operations % 16 == 0;
         if operations >= 3 && look && start.elapsed() >= time {
             break;

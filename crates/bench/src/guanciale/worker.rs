@@ -1,5 +1,5 @@
-//! One system, step by step, for a program that compares several in one run: `load <shape>` or `recommend <seconds>` comes in
-//! on standard input, a line of JSON goes out for each.
+//! One system, command by command, for a program that compares several systems in one run: reads `load
+//! <shape>` or `recommend <seconds>` from standard input, writes one line of JSON for each.
 //!
 //! `{"step":"recommend","ops_s":123.0,"n":246,"answer":["person7: …",…]}`, or `{"step":"…","error":"…"}`.
 
@@ -20,28 +20,28 @@ use crate::{
     pokec::worker::{System, quoted},
 };
 
-/// Answers steps from `steps` on `out` until they end.
+/// Executes the commands of `steps`, and writes results to `out`.
 pub fn serve(system: System, steps: &mut dyn BufRead, out: &mut dyn Write) -> Result<()> {
     let mut loaded = None;
     let mut line = String::new();
     while steps.read_line(&mut line)? > 0 {
         let (name, argument) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
-        let told = match step(system, name, argument, &mut loaded) {
-            Ok(told) => format!("{{\"step\":{},{told}}}", quoted(name)),
+        let response = match execute(system, name, argument, &mut loaded) {
+            Ok(response) => format!("{{\"step\":{},{response}}}", quoted(name)),
             Err(error) => format!(
                 "{{\"step\":{},\"error\":{}}}",
                 quoted(name),
                 quoted(&format!("{error:#}"))
             ),
         };
-        writeln!(out, "{told}")?;
+        writeln!(out, "{response}")?;
         out.flush()?;
         line.clear();
     }
     Ok(())
 }
 
-fn step(
+fn execute(
     system: System,
     name: &str,
     argument: &str,
@@ -85,6 +85,6 @@ fn step(
                 checked.join(",")
             ))
         }
-        _ => bail!("`{name}` is no step: load or recommend"),
+        _ => bail!("unknown command `{name}`: expected load or recommend"),
     }
 }

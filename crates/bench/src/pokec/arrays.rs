@@ -1,5 +1,5 @@
-//! The network as arrays and bare loops over them: the answers that everybody must give, and the limit that a database
-//! can approach (no transactions, no updates, no language, no checks, everything in memory).
+//! The network as arrays and plain loops over them: the reference results, and the limit that a database can
+//! approach (no transactions, no updates, no query language, no checks, everything in memory).
 
 use std::{
     collections::HashMap,
@@ -26,21 +26,22 @@ use crate::{
 
 const NO_AGE: u8 = u8::MAX;
 
-/// People `0..n`: whom they point to, who points to them, and what of their profiles is asked for.
+/// People `0..n`: their targets, their sources, and the queried parts of their profiles.
 #[derive(Debug)]
 pub struct Arrays {
     out: Rows,
     into: Rows,
-    /// A byte a person; [`NO_AGE`] for none.
+    /// One byte per person; [`NO_AGE`] if unknown.
     ages: Vec<u8>,
     completions: Vec<u8>,
-    /// Lines of JSON, one after the other; person `p`'s is `texts[starts[p]..starts[p + 1]]`. Empty where not wanted.
+    /// Lines of JSON, concatenated; person `p`'s is `texts[starts[p]..starts[p + 1]]`. Empty if not
+    /// requested.
     texts: Vec<u8>,
     starts: Vec<usize>,
 }
 
 impl Arrays {
-    /// Those of `network`; `with_texts` keeps the profiles as JSON too.
+    /// The arrays of `network`; `with_texts` also keeps the profiles as JSON.
     pub fn of_network(network: &Network, with_texts: bool) -> Self {
         let people = network.people();
         let mut made = Self::of_edges(people, network.edges());
@@ -60,7 +61,7 @@ impl Arrays {
         made
     }
 
-    /// Those of `profiles.jsonl` and `edges.tsv` in `folder`.
+    /// The arrays of `profiles.jsonl` and `edges.tsv` in `folder`.
     pub fn of_files(folder: &Path) -> Result<Self> {
         let texts = fs::read(folder.join("profiles.jsonl"))?;
         let (mut ages, mut completions, mut starts) = (Vec::new(), Vec::new(), vec![0]);
@@ -126,7 +127,7 @@ impl Arrays {
         tally
     }
 
-    /// How many people there are of each age; the last are those without one.
+    /// The number of people per age; the last entry counts those without an age.
     fn age_counts(&self) -> [u64; 256] {
         let mut counts = [0; 256];
         for &age in &self.ages {
@@ -143,7 +144,7 @@ impl Arrays {
             .sum()
     }
 
-    /// The right answer of a job.
+    /// The reference result of a job.
     pub fn answer(&self, job: Job, questions: &Questions) -> Vec<String> {
         let mut search = Search::new(self.out.people());
         let neighbours = |start: u32, search: &mut Search| {
@@ -216,13 +217,13 @@ fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
     Some(digits.fold(0, |number, &digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// Memory of searches: marks that need no clearing, because each search has a number of its own.
+/// Scratch memory of searches: marks need no clearing, because each search has its own number.
 #[derive(Debug)]
 struct Search {
     epoch: u32,
     /// The number of the search that last reached each person, forwards and backwards.
     marks: [Vec<u32>; 2],
-    /// From whom each person was reached.
+    /// Predecessor of each person.
     parents: [Vec<u32>; 2],
     found: Vec<u32>,
     edge: [Vec<u32>; 2],
@@ -242,7 +243,7 @@ impl Search {
         }
     }
 
-    /// Leaves in `found` who is one or two steps from `start`, without `start`.
+    /// Collects in `found` the people one or two hops from `start`, without `start`.
     fn neighbours2(&mut self, out: &Rows, start: u32) {
         self.epoch += 1;
         let (epoch, seen) = (self.epoch, &mut self.marks[0]);
@@ -264,7 +265,7 @@ impl Search {
         }
     }
 
-    /// The people on a shortest path, both ends included: a search from both ends, the smaller side first.
+    /// The people on a shortest path, both ends included: bidirectional search, the smaller frontier first.
     fn path(&mut self, rows: [&Rows; 2], from: u32, to: u32) -> Option<Vec<u32>> {
         self.epoch += 1;
         let epoch = self.epoch;
@@ -307,7 +308,7 @@ impl Search {
     }
 }
 
-/// The bare loops, timed.
+/// The plain loops, timed.
 #[derive(Debug)]
 pub struct Limit {
     data: PathBuf,
@@ -318,13 +319,13 @@ pub struct Limit {
 #[derive(Debug)]
 struct Loaded {
     arrays: Arrays,
-    /// Keys to people, as a reader by key needs it.
+    /// Person by key, as a reader by key needs it.
     keys: HashMap<String, u32>,
     search: Search,
 }
 
 impl Limit {
-    /// Loops over the files in `data`; `scratch` takes what is written.
+    /// Loops over the files in `data`; writes go to `scratch`.
     pub fn new(data: &Path, scratch: &Path) -> Self {
         Self {
             data: data.to_owned(),
@@ -333,7 +334,7 @@ impl Limit {
         }
     }
 
-    /// Times a job; `None` where arrays have nothing to compare with.
+    /// Times a job; `None` if arrays have no counterpart.
     pub fn run(&mut self, job: Job, questions: &Questions) -> Result<Option<Measured>> {
         if job == Job::Load {
             return self.load().map(Some);
@@ -451,7 +452,7 @@ impl Limit {
     }
 }
 
-/// One write a profile, one sync at the end; the sync counts with the last write.
+/// One write per profile, one sync at the end, which is added to the last write.
 fn append(arrays: &Arrays, writes: usize, folder: &Path) -> Result<Timed> {
     let path = folder.join("appended.jsonl");
     let mut file = File::create(&path)?;

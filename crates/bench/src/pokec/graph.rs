@@ -1,4 +1,4 @@
-//! The jobs on this database, through its language.
+//! The jobs on this database, through its query language.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,7 +13,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use isomer_db::{
     Database, Durability, EngineKind, Map, QueryResult, Transaction, Value,
-    data::{BulkPhase, BulkWatch, Verdict},
+    bulk::{BulkPhase, BulkWatch},
+    data::Verdict,
     json, params,
     views::{Side, ViewKind, ViewOptions, ViewState},
 };
@@ -32,9 +33,9 @@ use crate::{
 
 /// A whole profile by its key.
 pub const READ: &str = "MATCH (p:Person {_key: $key}) RETURN p";
-/// How many people there are of each age.
+/// The number of people per age.
 pub const AGES: &str = "MATCH (p:Person) RETURN p.AGE AS age, count(*) AS people";
-/// Who is one or two steps away.
+/// The people one or two hops away.
 pub const NEIGHBOURS: &str =
     "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) WHERE n <> p RETURN DISTINCT id(n) AS id";
 /// The same with keys.
@@ -43,47 +44,47 @@ pub const NEIGHBOUR_KEYS: &str =
 /// The same with profiles.
 pub const NEIGHBOUR_PROFILES: &str =
     "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) WHERE n <> p RETURN DISTINCT n";
-/// How many paths of two relationships there are.
+/// The number of paths of two relationships.
 pub const PATHS: &str = "MATCH ()-[:FRIEND]->()-[:FRIEND]->() RETURN count(*) AS paths";
 /// A shortest path as the keys of its people.
 pub const SHORTEST: &str = "MATCH (a:Person {_key: $from}), (b:Person {_key: $to}), p = shortestPath((a)-[:FRIEND*]->(b)) RETURN [n IN nodes(p) | n._key] AS keys";
 
-/// A new person whom somebody points to.
+/// A new person with an incoming relationship from an existing one.
 pub const GROW: &str = "MATCH (p:Person {_key: $from}) CREATE (p)-[:FRIEND]->(:Person $profile)";
 
-/// What the database may use, so that this whole process stays below 2 GiB.
+/// The memory budget of the database, so that the whole process stays below 2 GiB.
 const MEMORY_BYTES: usize = 1536 << 20;
 /// Writers of [`Job::WritesSynced`].
 const WRITERS: usize = 16;
-/// What counts as long: longer runs are not repeated.
-const LONG: Duration = Duration::from_secs(2);
+/// Runs longer than this are not repeated.
+const LONG_RUN: Duration = Duration::from_secs(2);
 
-/// Where the network comes from.
+/// The source of the network.
 #[derive(Debug)]
 pub enum Source {
-    /// From its seed: profiles are made as they are loaded, relationships are in a file.
+    /// A seed: profiles are generated as they are loaded, relationships are in a file.
     Generated {
         /// Without its relationships.
         network: Network,
         /// These.
         edges: EdgeFile,
     },
-    /// From `profiles.jsonl` and `edges.tsv` in this folder, with `isomer import`.
+    /// `profiles.jsonl` and `edges.tsv` in this folder, through `isomer import`.
     Files(PathBuf),
 }
 
-/// This database with the network in it.
+/// This database, loaded with the network.
 #[derive(Debug)]
 pub struct Graph {
     folder: PathBuf,
     engine: EngineKind,
     source: Source,
     db: Option<Database>,
-    /// The number of the person behind each id.
+    /// Person number by node id.
     people: HashMap<i64, u32>,
-    /// How many batches of profiles were written.
+    /// Number of profile batches written.
     batches: usize,
-    /// Whether views are kept.
+    /// Whether read views are enabled.
     views: bool,
 }
 
@@ -109,7 +110,7 @@ impl Graph {
         }
     }
 
-    /// Opens a database that was loaded before.
+    /// Opens a database that was loaded earlier.
     pub fn reopen(&mut self) -> Result<()> {
         self.db = Some(self.open()?);
         self.number_people()
@@ -182,7 +183,7 @@ impl Graph {
             }
             Source::Files(data) => {
                 import(self.engine, &self.folder, data)?;
-                // The work was done by other processes: their processor time is not ours.
+                // The work was done by other processes: this process's processor time is meaningless.
                 let (wall, _) = watch.read();
                 self.db = Some(self.open()?);
                 Timed::one(wall, Duration::ZERO)
@@ -199,7 +200,7 @@ impl Graph {
         })
     }
 
-    /// Learns which id is whose, to check answers that are ids.
+    /// Maps ids to people, to check results that are ids.
     fn number_people(&mut self) -> Result<()> {
         let mut people = HashMap::new();
         for row in self
@@ -213,14 +214,14 @@ impl Graph {
         Ok(())
     }
 
-    /// Closes and opens; the files are in the memory of the operating system.
+    /// Closes and reopens; the files stay in the operating system's page cache.
     fn first_traversal(&mut self, questions: &Questions) -> Result<Measured> {
         let start = questions.starts[0];
         let mut times = Vec::new();
         let watch = Stopwatch::start();
         let (mut db, mut answer) = (self.db()?.clone(), Vec::new());
         let mut until_views = Duration::ZERO;
-        // What is in memory only cannot be opened again.
+        // An in-memory database cannot be reopened.
         let rounds = if self.engine == EngineKind::Memory {
             1
         } else {
@@ -237,7 +238,7 @@ impl Graph {
             }
             let found = db.query(NEIGHBOURS, [("key", Network::key(start))])?;
             times.push(begin.elapsed());
-            // From now on a view answers, which was read from its file meanwhile.
+            // From now on a view answers, which was read from its file in the background.
             db.views().wait_ready();
             until_views = begin.elapsed();
             self.db = Some(db.clone());
@@ -288,7 +289,7 @@ impl Graph {
             i64::MAX => format!("none {people}"),
             age => format!("{age} {people}"),
         };
-        let rounds = if first.wall > LONG { 3 } else { 11 };
+        let rounds = if first.wall > LONG_RUN { 3 } else { 11 };
         let timed = time_each(0..rounds, |_| {
             query.query(())?;
             Ok(())
@@ -331,7 +332,7 @@ impl Graph {
         })
     }
 
-    /// The people in a column of ids or of keys as a line of an answer.
+    /// A column of ids or keys of people as a line of a result.
     fn set_line(&self, start: u32, found: &QueryResult, column: &str) -> Result<String> {
         let mut people = Vec::with_capacity(found.len());
         for row in found {
@@ -340,7 +341,7 @@ impl Graph {
                 Some(id) => *self
                     .people
                     .get(&id)
-                    .with_context(|| format!("nobody has the id {id}"))?,
+                    .with_context(|| format!("no person has the id {id}"))?,
                 None => key_of(value)?,
             });
         }
@@ -367,7 +368,7 @@ impl Graph {
         })
     }
 
-    /// Bytes of memory that a relationship takes in each view of relationships that stands.
+    /// Bytes of memory per relationship in each ready adjacency view.
     fn view_sizes(&self) -> Result<Vec<(&'static str, f64, &'static str)>> {
         let views = self.db()?.views().status();
         let mut figures = Vec::new();
@@ -401,7 +402,7 @@ impl Graph {
             let keys = row.value("keys")?.as_list().unwrap_or_default();
             let path = keys.iter().map(key_of).collect::<Result<Vec<u32>>>()?;
             if path.first() != Some(&pair.source) || path.last() != Some(&pair.target) {
-                bail!("a path has other ends than those that were asked for");
+                bail!("a path has other ends than the requested ones");
             }
             let length = match &self.source {
                 Source::Generated { edges, .. } => edges.path_length(&path)?,
@@ -418,7 +419,7 @@ impl Graph {
         Ok(measured)
     }
 
-    /// Documents to write, as parameters: profiles with keys of their own.
+    /// Documents to write, as parameters: profiles with new keys.
     fn documents(&self, count: usize, people: u32) -> Result<Vec<Map>> {
         let parameters = |number: usize, mut profile: Map| {
             profile.insert("_key", Network::key(number as u32).into());
@@ -439,14 +440,14 @@ impl Graph {
                     .enumerate()
                     .map(|(number, line)| match json::parse(line)? {
                         Value::Map(profile) => Ok(parameters(number, (*profile).clone())),
-                        _ => bail!("profiles.jsonl: line {} is no object", number + 1),
+                        _ => bail!("profiles.jsonl: line {} is not an object", number + 1),
                     })
                     .collect()
             }
         }
     }
 
-    /// A new label for each batch, so that batches do not meet.
+    /// A new label per batch, so that batches do not conflict.
     fn batch(&mut self) -> (String, String) {
         self.batches += 1;
         let label = format!("Written{}", self.batches);
@@ -525,7 +526,8 @@ impl Graph {
         })
     }
 
-    /// Rounds with views and without take turns, on the same growing network, so that neither has the smaller one.
+    /// Rounds with and without views alternate on the same growing network, so that neither has the smaller
+    /// one.
     fn views_kept(&mut self, questions: &Questions) -> Result<Measured> {
         let before = self.sizes()?;
         let (mut with, mut without) = (Timed::default(), Timed::default());
@@ -571,7 +573,7 @@ impl Graph {
         })
     }
 
-    /// Adds people with a relationship each, not synced each.
+    /// Adds people with one relationship each, without a sync per commit.
     fn grow(&mut self, questions: &Questions, round: usize, kept: bool) -> Result<Timed> {
         let count = questions.kept_writes();
         let mut documents = self.documents(count, questions.people)?;
@@ -584,7 +586,7 @@ impl Graph {
             document.insert("from", Network::key(from).into());
         }
         let db = self.db()?.clone();
-        // What the views are made for; without them it is the same work for the caches.
+        // Touches what the views are built for; without views it warms the caches equally.
         for _ in 0..3 {
             db.query(AGES, ())?;
             for &start in questions.starts.iter().take(50) {
@@ -619,7 +621,7 @@ impl Graph {
     }
 }
 
-/// Checks that all these steps of paths are lines of `edges`.
+/// Checks that every hop of the paths is in `edges`.
 fn are_relationships(mut steps: HashSet<(u32, u32)>, edges: &Path) -> Result<()> {
     for line in BufReader::with_capacity(1 << 20, fs::File::open(edges)?).lines() {
         let line = line?;
@@ -632,7 +634,7 @@ fn are_relationships(mut steps: HashSet<(u32, u32)>, edges: &Path) -> Result<()>
     }
     if let Some((source, target)) = steps.into_iter().next() {
         bail!(
-            "a path goes from {} to {}, who are no neighbours",
+            "a path goes from {} to {}, who are not neighbours",
             Network::key(source),
             Network::key(target)
         );
@@ -640,7 +642,7 @@ fn are_relationships(mut steps: HashSet<(u32, u32)>, edges: &Path) -> Result<()>
     Ok(())
 }
 
-/// The views that writing to people and their relationships keeps up.
+/// The views that writing people and relationships maintains.
 fn kept_views(db: &Database) -> Result<Vec<ViewKind>> {
     let store = db.store()?;
     let catalog = store.catalog();
@@ -655,7 +657,7 @@ fn kept_views(db: &Database) -> Result<Vec<ViewKind>> {
     Ok(kinds)
 }
 
-/// Whether the views that are to be kept stand, or where they are not, whether there is none.
+/// Checks that all maintained views are ready, or that there is none if views are disabled.
 fn check_kept(db: &Database, kept: bool) -> Result<()> {
     let standing: HashSet<ViewKind> = db
         .views()
@@ -668,9 +670,9 @@ fn check_kept(db: &Database, kept: bool) -> Result<()> {
         .into_iter()
         .find(|kind| !standing.contains(kind));
     match (kept, missing) {
-        (true, Some(kind)) => bail!("the view {kind:?} is to be kept and does not stand"),
+        (true, Some(kind)) => bail!("the view {kind:?} should be ready and is not"),
         (false, _) if !standing.is_empty() => {
-            bail!("{} views stand: there should be none", standing.len())
+            bail!("{} views are ready: expected none", standing.len())
         }
         _ => Ok(()),
     }
@@ -684,8 +686,8 @@ fn commit_buffered(transaction: Transaction) -> Result<()> {
     Ok(())
 }
 
-/// Asks every question once to look at the answer (which warms up), then `rounds` times with the clock running, or once
-/// where that takes long.
+/// Runs every query once to check the result (which warms up), then `rounds` times with the clock running, or
+/// once if that takes long.
 fn passes<Q>(
     db: &Database,
     questions: &[Q],
@@ -704,7 +706,7 @@ fn passes<Q>(
         answer.extend(look(at, found)?);
     }
     db.views().wait_ready();
-    let rounds = if first.wall > LONG { 1 } else { rounds };
+    let rounds = if first.wall > LONG_RUN { 1 } else { rounds };
     let repeated = (0..rounds).flat_map(|_| questions);
     let timed = time_each(repeated, |question| ask(question).map(drop))?;
     let worst = first.percentile(1.0);
@@ -724,7 +726,7 @@ fn passes<Q>(
 fn import(engine: EngineKind, folder: &Path, data: &Path) -> Result<()> {
     let program = std::env::current_exe()?;
     let engine = match engine {
-        EngineKind::Store => "store",
+        EngineKind::Lsm => "lsm",
         EngineKind::Redb => "redb",
         _ => bail!("files are imported into a database on disk"),
     };
@@ -779,14 +781,14 @@ fn add(tally: &mut Tally, node: &Value) -> Result<()> {
 }
 
 fn key_of(value: &Value) -> Result<u32> {
-    person(value.as_str().context("a key is no text")?)
+    person(value.as_str().context("a key is not a string")?)
 }
 
 fn int(value: &Value) -> Result<i64> {
-    value.as_int().context("a number is no integer")
+    value.as_int().context("a number is not an integer")
 }
 
-/// Shows how far a load is.
+/// Progress of a load.
 struct Progress<'r>(&'r mut dyn Report);
 
 impl BulkWatch for Progress<'_> {

@@ -1,4 +1,4 @@
-//! What is measured, and the names of its figures.
+//! The measured jobs, and the names of their metrics.
 
 use crate::{
     measure::{Timed, micros, millis},
@@ -13,50 +13,50 @@ pub enum Job {
     Load,
     /// Opening the database, and the neighbours of one person.
     FirstTraversal,
-    /// Whole profiles by key, one question each.
+    /// Whole profiles by key, one query each.
     SingleReads,
-    /// How many people there are of each age.
+    /// The number of people per age.
     AggregateAge,
-    /// The distinct people at one or two steps, as the ids that the system gives them.
+    /// The distinct people at one or two hops, as the system's ids.
     Neighbors2,
     /// The same, as their keys.
     Neighbors2Keys,
     /// The same, as their whole profiles.
     Neighbors2Profiles,
-    /// How many paths of two relationships there are.
+    /// The number of paths of two relationships.
     CountPaths2,
-    /// Shortest paths between people who are connected.
+    /// Shortest paths between connected people.
     ShortestPath,
     /// The search for a path that does not exist.
     NoPath,
-    /// New profiles, one transaction each, on disk at the end of them all.
+    /// New profiles, one transaction each, durable after the last one.
     WritesBuffered,
-    /// New profiles from 16 writers, one transaction each, on disk when it returns.
+    /// New profiles from 16 writers, one transaction each, durable when it returns.
     WritesSynced,
-    /// New people, each with a relationship from somebody, while views of people and relationships are kept, and while none
-    /// are.
+    /// New people, each with a relationship from an existing one, with views of people and relationships and
+    /// without.
     ViewsKept,
 }
 
-/// What a job took, and what it answered.
+/// The time and result of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// The counted runs.
     pub timed: Timed,
-    /// The very first run, where it is another matter than the later ones.
+    /// The first run, if it differs from the later ones.
     pub first: Option<Timed>,
-    /// How many questions there were; the runs may ask each several times.
+    /// Number of queries; the runs may execute each several times.
     pub questions: u64,
-    /// A line a question, or a line a row of the answer.
+    /// One line per query, or one line per row of the result.
     pub answer: Vec<String>,
-    /// More about it.
+    /// Additional notes.
     pub notes: Vec<String>,
-    /// Further figures: name, value, unit.
+    /// Further metrics: name, value, unit.
     pub figures: Vec<(&'static str, f64, &'static str)>,
 }
 
 impl Job {
-    /// All, in an order in which they can run: reads before writes.
+    /// All jobs, in an order in which they can run: reads before writes.
     pub const ALL: [Self; 13] = [
         Self::Load,
         Self::FirstTraversal,
@@ -92,12 +92,12 @@ impl Job {
         }
     }
 
-    /// The job of that name.
+    /// The job with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|job| job.name() == name)
     }
 
-    /// What happens, for people.
+    /// A description for display.
     pub fn says(self) -> &'static str {
         match self {
             Self::Load => "loading",
@@ -116,11 +116,11 @@ impl Job {
         }
     }
 
-    /// The figures of this job.
+    /// The metrics of this job.
     pub fn cases(self, measured: &Measured) -> Vec<Case> {
         let timed = &measured.timed;
         let (n, name) = (timed.count(), self.name());
-        // A pass over all questions; the counted runs may be several passes.
+        // A pass over all queries; the counted runs may be several passes.
         let passes = (n / measured.questions.max(1)).max(1);
         let pass_s = timed.wall.as_secs_f64() / passes as f64;
         let (p50, p99) = (timed.percentile(0.5), timed.percentile(0.99));

@@ -1,10 +1,13 @@
-//! The benchmark `pokec`: the five questions of ArangoDB's multi-model benchmark (2015) on a social network of the same
-//! shape: single reads, single writes, an aggregate, neighbours of neighbours, shortest paths; and the load before them.
+//! The benchmark `pokec`: the five queries of ArangoDB's multi-model benchmark (2015) on a social network of
+//! the same shape: single reads, single writes, an aggregate, neighbours of neighbours, shortest paths; and
+//! the preceding load.
 //!
-//! The network comes from a seed. Its answers are found by bare loops over arrays ([`arrays`]) before anything is loaded;
-//! an answer that differs from them stops the benchmark: there are no times of wrong answers.
+//! The network is generated from a seed. Reference results are computed by plain loops over arrays
+//! ([`arrays`]) before anything is loaded; a different result stops the benchmark: wrong results have no
+//! times.
 //!
-//! - [`job`]: what is measured, under which names; [`questions`]: whom it asks about, and the right answers;
+//! - [`job`]: the jobs and their metrics; [`questions`]: the parameters of the queries, and the reference
+//!   results;
 //! - [`arrays`]: the network as arrays: the reference, and the limit that a database can approach;
 //! - [`graph`]: this database; [`worker`]: either of them, job by job, for comparisons with other systems.
 
@@ -33,7 +36,7 @@ use questions::{Answers, EdgeFile, Questions};
 /// The name of the benchmark.
 pub const NAME: &str = "pokec";
 
-/// Runs every job on a database in `folder`, which is made for it.
+/// Runs every job on a new database in `folder`.
 pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Report) -> Result<()> {
     report.stage("making the network");
     let mut network = Network::at_scale(scale, DEFAULT_SEED);
@@ -45,7 +48,7 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
     report.stage("finding the answers");
     let questions = Questions::draw(&network);
     let answers = Answers::find(&Arrays::of_network(&network, false), &questions)?;
-    // From here on the relationships are on disk: the memory that is measured is the database's.
+    // From here on the relationships are on disk, so that the measured memory is the database's.
     let edges = EdgeFile::write(&folder.join("edges.bin"), network.take_edges())?;
     reset_peak_memory();
     let mut graph = Graph::new(folder, engine, Source::Generated { network, edges });
@@ -61,19 +64,19 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
         report.stage(job.says());
         let measured = graph.run(job, &questions, report)?;
         answers.check(job, &measured)?;
-        tell(job, &measured, report);
+        report_job(job, &measured, report);
         if job == Job::Load {
             let bytes = graph.disk_bytes()?;
             report.case(Case::new(NAME, "disk_mib", mib(bytes), "MiB", 1));
         }
     }
     graph.close()?;
-    let peak = peak_memory().context("the peak of memory is not told by /proc/self/status here")?;
+    let peak = peak_memory().context("/proc/self/status does not report the peak memory here")?;
     report.case(Case::new(NAME, "peak_rss_mib", mib(peak), "MiB", 1));
     Ok(())
 }
 
-fn tell(job: Job, measured: &Measured, report: &mut dyn Report) {
+fn report_job(job: Job, measured: &Measured, report: &mut dyn Report) {
     for note in &measured.notes {
         report.note(note);
     }
@@ -82,21 +85,17 @@ fn tell(job: Job, measured: &Measured, report: &mut dyn Report) {
     }
 }
 
-/// Stops at the first line in which `found` is not what `wanted` says.
+/// Fails at the first line in which `found` differs from `wanted`.
 pub(crate) fn compare(what: &str, wanted: &[String], found: &[String]) -> Result<()> {
     if let Some((wanted, found)) = wanted
         .iter()
         .zip(found)
         .find(|(wanted, found)| wanted != found)
     {
-        bail!("{what}: the answer is `{found}`, right is `{wanted}`");
+        bail!("{what}: the result is `{found}`, expected `{wanted}`");
     }
     if wanted.len() != found.len() {
-        bail!(
-            "{what}: {} answers, right are {}",
-            found.len(),
-            wanted.len()
-        );
+        bail!("{what}: {} results, expected {}", found.len(), wanted.len());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Whom the benchmark asks about, and the right answers.
+//! The parameters of the queries, and the reference results.
 
 use std::{
     fs::{self, File},
@@ -22,30 +22,30 @@ use crate::{
 
 /// Single reads and single writes of the whole benchmark.
 pub const SINGLES: usize = 100_000;
-/// People whose neighbours are asked for.
+/// Number of people whose neighbours are queried.
 pub const STARTS: usize = 500;
-/// From this number of people on, all questions are asked; below it fewer.
+/// From this number of people on, all queries are run; below it fewer.
 const ALL_QUESTIONS_PEOPLE: f64 = 16_000.0;
 
-/// Whom the benchmark asks about, as numbers of people.
+/// The queried people, as numbers.
 #[derive(Clone, Debug)]
 pub struct Questions {
     /// Number of people.
     pub people: u32,
     /// Profiles to read, with repetitions.
     pub keys: Vec<u32>,
-    /// People whose neighbours are asked for.
+    /// People whose neighbours are queried.
     pub starts: Vec<u32>,
-    /// People who are connected.
+    /// Connected pairs of people.
     pub pairs: Vec<PathQuery>,
     /// Two people without a path from the first to the second.
     pub apart: Option<PathQuery>,
-    /// How many profiles are written.
+    /// Number of profiles to write.
     pub writes: usize,
 }
 
 impl Questions {
-    /// Draws them from the network's seed.
+    /// Draws the parameters from the network's seed.
     pub fn draw(network: &Network) -> Self {
         let share = (f64::from(network.people()) / ALL_QUESTIONS_PEOPLE).min(1.0);
         let count = |all: usize| ((all as f64 * share) as usize).max(20);
@@ -68,7 +68,8 @@ impl Questions {
         }
     }
 
-    /// Writes `keys.txt`, `starts.txt` (a key a line) and `pairs.tsv` (two keys and their distance, -1 for none) into `folder`.
+    /// Writes `keys.txt`, `starts.txt` (one key per line) and `pairs.tsv` (two keys and their distance, -1
+    /// for none) into `folder`.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let lines = |name: &str, lines: &mut dyn Iterator<Item = String>| -> Result<()> {
             let mut out = BufWriter::new(File::create(folder.join(name))?);
@@ -87,7 +88,7 @@ impl Questions {
         lines("pairs.tsv", &mut pairs.into_iter())
     }
 
-    /// Reads what [`Questions::write`] wrote.
+    /// Reads the output of [`Questions::write`].
     pub fn read(folder: &Path) -> Result<Self> {
         let text = |name: &str| {
             let path = folder.join(name);
@@ -131,17 +132,17 @@ pub fn person(key: &str) -> Result<u32> {
     key.strip_prefix('P')
         .and_then(|number| number.parse::<u32>().ok())
         .and_then(|number| number.checked_sub(1))
-        .with_context(|| format!("`{key}` is no key of a person: they are P1, P2 and so on"))
+        .with_context(|| format!("invalid key `{key}`: keys of people are P1, P2 and so on"))
 }
 
-/// What a profile adds to a checked answer: whether anything of it is missing shows in the sums.
+/// Checksum of profiles: a missing part of a profile changes the sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of profiles.
     pub count: u64,
     /// Sum of the numbers in their keys.
     pub keys: u64,
-    /// Sum of their `AGE`s, where there is one.
+    /// Sum of their `AGE`s, if present.
     pub ages: u64,
     /// Sum of their `completion`s.
     pub completion: u64,
@@ -165,8 +166,8 @@ impl Tally {
     }
 }
 
-/// A set of people as a line of an answer: their number, the sum of the numbers in their keys, and the sum of the squares
-/// of these, modulo 2^64.
+/// Checksum line of a set of people: their number, the sum of the numbers in their keys, and the sum of the
+/// squares of these, modulo 2^64.
 pub fn set_line(start: u32, people: impl IntoIterator<Item = u32>) -> String {
     let (mut count, mut sum, mut squares) = (0u64, 0u64, 0u64);
     for person in people {
@@ -178,7 +179,7 @@ pub fn set_line(start: u32, people: impl IntoIterator<Item = u32>) -> String {
     format!("{} {count} {sum} {squares}", Network::key(start))
 }
 
-/// A distance as a line of an answer.
+/// A distance as a line of a result.
 pub fn path_line(query: &PathQuery, distance: Option<u32>) -> String {
     let (from, to) = (Network::key(query.source), Network::key(query.target));
     match distance {
@@ -189,7 +190,7 @@ pub fn path_line(query: &PathQuery, distance: Option<u32>) -> String {
 
 /// Rounds of writes with views, and as many without.
 pub const KEPT_ROUNDS: usize = 3;
-/// One write of these in as many of the others.
+/// One write of these per this many of the others.
 const KEPT_SHARE: usize = 5;
 
 impl Questions {
@@ -199,7 +200,7 @@ impl Questions {
     }
 }
 
-/// What [`Job::ViewsKept`] leaves behind.
+/// The state after [`Job::ViewsKept`].
 pub fn kept_line(questions: &Questions) -> String {
     let all = 2 * KEPT_ROUNDS * questions.kept_writes();
     format!("{all} more people, {all} more relationships")
@@ -216,12 +217,12 @@ pub fn figures_of(profile: &crate::profile::Profile) -> (Option<i64>, i64) {
     (number("AGE"), number("completion").unwrap_or(0))
 }
 
-/// The right answers, as lines.
+/// The reference results, as lines.
 #[derive(Clone, Debug)]
 pub struct Answers(Vec<(Job, Vec<String>)>);
 
 impl Answers {
-    /// Asks the arrays.
+    /// Computes them from the arrays.
     pub fn find(arrays: &Arrays, questions: &Questions) -> Result<Self> {
         Job::ALL
             .into_iter()
@@ -230,14 +231,14 @@ impl Answers {
             .map(Self)
     }
 
-    /// Whether `measured` answered what is right.
+    /// Checks the result of `measured`.
     pub fn check(&self, job: Job, measured: &Measured) -> Result<()> {
         let right = self.0.iter().find(|(known, _)| *known == job);
         let (_, lines) = right.with_context(|| format!("{} has no answer", job.name()))?;
         compare(job.name(), lines, &measured.answer)
     }
 
-    /// Writes them into `folder`: a file `answers/<job>.txt` each.
+    /// Writes them into `folder`: one file `answers/<job>.txt` per job.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let folder = folder.join("answers");
         fs::create_dir_all(&folder)?;
@@ -279,13 +280,13 @@ impl EdgeFile {
         self.count
     }
 
-    /// All of them in order.
+    /// All relationships in order.
     pub fn iter(&self) -> Result<impl Iterator<Item = std::io::Result<(u32, u32)>>> {
         let mut file = BufReader::with_capacity(1 << 20, File::open(&self.path)?);
         Ok((0..self.count).map(move |_| read_edge(&mut file)))
     }
 
-    /// Whether there is a relationship from `source` to `target`: O(log n) reads.
+    /// Whether a relationship from `source` to `target` exists: O(log n) reads.
     pub fn contains(&self, source: u32, target: u32) -> Result<bool> {
         let mut file = File::open(&self.path)?;
         let (mut low, mut high) = (0, self.count);
@@ -301,12 +302,12 @@ impl EdgeFile {
         Ok(false)
     }
 
-    /// The length of a path of people; an error where one of its steps is no relationship.
+    /// The length of a path of people; an error if a hop is not a relationship.
     pub fn path_length(&self, path: &[u32]) -> Result<u32> {
         for step in path.windows(2) {
             if !self.contains(step[0], step[1])? {
                 bail!(
-                    "a path goes from {} to {}, who are no neighbours",
+                    "a path goes from {} to {}, who are not neighbours",
                     Network::key(step[0]),
                     Network::key(step[1])
                 );

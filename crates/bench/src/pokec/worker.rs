@@ -1,8 +1,8 @@
-//! One system, job by job, for a program that compares several in one run: names of jobs come in on standard input, a line
-//! of JSON goes out for each.
+//! One system, job by job, for a program that compares several systems in one run: reads names of jobs from
+//! standard input, writes one line of JSON for each.
 //!
 //! `{"job":"neighbors2","seconds":0.0075,"n":500,"p50_us":14.1,"p99_us":51.0,"cpu_s":0.0074,"answer":["P17 …",…]}`,
-//! `{"job":"…","skipped":"not offered"}` where the system has no such thing, or `{"job":"…","error":"…"}`.
+//! `{"job":"…","skipped":"not offered"}` if the system has no counterpart, or `{"job":"…","error":"…"}`.
 
 use std::{
     fmt::Write as _,
@@ -24,17 +24,17 @@ use crate::{
     report::{Case, Report},
 };
 
-/// Who answers.
+/// The system under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// This database.
     Isomer,
-    /// Bare loops over arrays.
+    /// Plain loops over arrays.
     Limit,
 }
 
-/// Answers jobs from `jobs` on `out` until they end. `data` holds the files that `isomer generate --questions` writes;
-/// `folder` takes the database.
+/// Executes the jobs of `jobs` and writes results to `out`. `data` holds the files that `isomer generate
+/// --questions` writes; the database is created in `folder`.
 pub fn serve(
     system: System,
     engine: EngineKind,
@@ -54,8 +54,8 @@ pub fn serve(
             (Some(job), System::Isomer) => graph.run(job, &questions, &mut Silent).map(Some),
             (Some(job), System::Limit) => limit.run(job, &questions),
         };
-        let told = match done {
-            Ok(Some(measured)) => told(name, &measured),
+        let response = match done {
+            Ok(Some(measured)) => response_line(name, &measured),
             Ok(None) => format!("{{\"job\":{},\"skipped\":\"not offered\"}}", quoted(name)),
             Err(error) => format!(
                 "{{\"job\":{},\"error\":{}}}",
@@ -63,14 +63,14 @@ pub fn serve(
                 quoted(&format!("{error:#}"))
             ),
         };
-        writeln!(out, "{told}")?;
+        writeln!(out, "{response}")?;
         out.flush()?;
         line.clear();
     }
     graph.close()
 }
 
-fn told(name: &str, measured: &Measured) -> String {
+fn response_line(name: &str, measured: &Measured) -> String {
     let timed = &measured.timed;
     let passes = (timed.count() / measured.questions.max(1)).max(1) as f64;
     let answer: Vec<String> = measured.answer.iter().map(|line| quoted(line)).collect();
@@ -110,11 +110,11 @@ impl Report for Silent {
     fn note(&mut self, _text: &str) {}
 }
 
-/// The system of that name.
+/// The system with this name.
 pub fn system(name: &str) -> Result<System> {
     match name {
         "isomer" => Ok(System::Isomer),
         "limit" => Ok(System::Limit),
-        _ => bail!("`{name}` is no system: isomer or limit"),
+        _ => bail!("unknown system `{name}`: expected isomer or limit"),
     }
 }

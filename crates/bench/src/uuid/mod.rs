@@ -1,5 +1,5 @@
-//! The benchmark `uuid`: ten million pairs of UUIDs in transactions of a hundred, as the comparison of Xodus and RocksDB
-//! has them. Once on the storage contract, once through a bucket and all layers.
+//! The benchmark `uuid`: ten million pairs of UUIDs in transactions of a hundred, as in the comparison of
+//! Xodus and RocksDB. Once on the storage contract, once through a bucket and all layers.
 
 pub mod pairs;
 pub mod work;
@@ -14,9 +14,9 @@ use isomer_db::{
 
 use crate::report::Report;
 use pairs::Pair;
-use work::{Open, Plan, Reader, Subject};
+use work::{OpenStore, Plan, Reader, Subject};
 
-/// Which layers are measured.
+/// The measured layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// The storage contract alone.
@@ -25,26 +25,26 @@ pub enum Layer {
     Bucket,
 }
 
-/// How it runs.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// 1 is 10 million pairs.
     pub scale: f64,
     /// The engine.
     pub engine: EngineKind,
-    /// The layers, one after another.
+    /// The layers, in order.
     pub layers: &'a [Layer],
     /// Memory of the engine: cache and memtables together.
     pub cache_bytes: usize,
 }
 
-/// What all stores get for cache and memtables together.
+/// The same memory for all stores: cache and memtables together.
 pub const CACHE_BYTES: usize = 128 << 20;
 
 /// The name of the bucket.
 const BUCKET: &str = "uuid";
 
-/// Runs every case on databases in `folder`, which are made for it. The cases of a bucket begin with `bucket_`.
+/// Runs every case on new databases in `folder`. The cases of a bucket start with `bucket_`.
 pub fn run(folder: &Path, options: Options<'_>, report: &mut dyn Report) -> Result<()> {
     for layer in options.layers {
         let mut plan = Plan::at_scale(options.scale);
@@ -59,7 +59,7 @@ pub fn run(folder: &Path, options: Options<'_>, report: &mut dyn Report) -> Resu
         let folder = folder.join(name);
         std::fs::create_dir(&folder)
             .with_context(|| format!("{} cannot be made", folder.display()))?;
-        let open: &Open<'_> = &|folder| open(folder, options, *layer);
+        let open: &OpenStore<'_> = &|folder| open(folder, options, *layer);
         work::run(open, &folder, plan, report)?;
         std::fs::remove_dir_all(&folder)
             .with_context(|| format!("{} cannot be removed", folder.display()))?;
@@ -79,7 +79,7 @@ fn open(folder: &Path, options: Options<'_>, layer: Layer) -> Result<Box<dyn Sub
     })
 }
 
-/// An engine, with nothing above it.
+/// An engine without upper layers.
 struct Contract {
     engine: Arc<dyn Engine>,
     /// Keeps the engine open.
@@ -100,7 +100,7 @@ impl Subject for Contract {
         Ok(Box::new(ContractReader(self.engine.snapshot()?)))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         Ok(self.engine.settle()?)
     }
 
@@ -122,7 +122,7 @@ impl Reader for ContractReader {
 
     fn scan(&mut self, visit: &mut work::Visit<'_>) -> Result<()> {
         let mut outcome = Ok(());
-        // All that is stored besides the pairs begins with a smaller byte than a hexadecimal digit.
+        // All other stored keys start with a byte below the hexadecimal digits.
         let range = KeyRange {
             start: b"0",
             end: None,
@@ -159,12 +159,12 @@ impl Subject for Bucket {
         Ok(Box::new(BucketReader(self.db.begin_read()?)))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn finish_background_work(&self) -> Result<()> {
         Ok(self.engine.settle()?)
     }
 
     fn compact(&self) -> Result<()> {
-        // The log is the change stream, and would keep its latest commits for those who follow it.
+        // The log is the change stream, and would retain its latest commits for consumers.
         self.engine.trim_stream(self.engine.version())?;
         Ok(self.engine.compact()?)
     }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_is_told_once_for_each_layer() {
+    fn every_metric_is_reported_once_per_layer() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut names = Names::default();
         let options = Options {

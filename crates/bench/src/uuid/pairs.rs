@@ -1,4 +1,4 @@
-//! The pairs: two UUIDs as text, each made from its number alone, so that nothing has to be remembered.
+//! The pairs: two UUIDs as text, each derived from its number alone, so that none has to be stored.
 
 use crate::random::Random;
 
@@ -9,7 +9,7 @@ const SEED: u64 = 0x1507;
 pub struct Uuid([u8; 36]);
 
 impl Uuid {
-    /// A random one (version 4).
+    /// A random UUID (version 4).
     fn new(high: u64, low: u64) -> Self {
         let high = high & !0xf000 | 0x4000;
         let low = low & !(3 << 62) | 1 << 63;
@@ -48,7 +48,7 @@ pub struct Pair {
     pub value: Uuid,
 }
 
-/// Pair number `number`: the same in every run, in no order.
+/// Pair number `number`: the same in every run, unordered.
 pub fn pair(number: u64) -> Pair {
     let mut random = Random::for_item(SEED, 1, number);
     let mut uuid = || Uuid::new(random.next_u64(), random.next_u64());

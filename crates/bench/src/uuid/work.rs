@@ -1,4 +1,4 @@
-//! The work of the benchmark, on any store: `bench-peers` compiles this very file for the others.
+//! The workload, for any store: `bench-peers` compiles this file for the others.
 
 use std::{
     collections::BTreeMap,
@@ -20,51 +20,51 @@ use crate::{
     report::{Case, Report},
 };
 
-/// Pairs of a transaction.
+/// Pairs per transaction.
 pub const BATCH: u64 = 100;
-/// Bytes of a pair, as the application counts them.
+/// Bytes per pair, as the application counts them.
 const PAIR_BYTES: u64 = 72;
-/// The disk is never filled further than this.
+/// The disk is never filled beyond this.
 const LEAST_FREE: u64 = 1 << 30;
 
-/// A store that is open. Threads share it.
+/// An open store, shared by threads.
 pub trait Subject: Sync {
-    /// Puts all pairs in one transaction; on disk when it returns, if `synced`.
+    /// Puts all pairs in one transaction; durable when it returns if `synced`.
     fn put_all(&self, pairs: &[Pair], synced: bool) -> Result<()>;
-    /// What one thread reads with.
+    /// The read handle of one thread.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
-    /// Waits until nothing is left to do in the background: all flushed, all merged that would be.
-    fn settle(&self) -> Result<()>;
-    /// Makes the files as small as this store can, logs truncated.
+    /// Waits until background work is done: everything flushed, all pending compactions finished.
+    fn finish_background_work(&self) -> Result<()>;
+    /// Compacts the files as much as this store can, and truncates logs.
     fn compact(&self) -> Result<()>;
 }
 
-/// Takes a pair; its error ends a scan.
+/// Receives a pair; its error ends a scan.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
 /// Reads of one thread.
 pub trait Reader {
-    /// Puts the value under `key` into `value`; false where there is none.
+    /// Copies the value under `key` into `value`; false if there is none.
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
-    /// Visits all pairs, ascending, until one is answered with an error.
+    /// Visits all pairs, ascending, until the visitor returns an error.
     fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()>;
 }
 
-/// Opens or makes a store in a folder.
-pub type Open<'a> = dyn Fn(&Path) -> Result<Box<dyn Subject>> + 'a;
+/// Opens or creates a store in a folder.
+pub type OpenStore<'a> = dyn Fn(&Path) -> Result<Box<dyn Subject>> + 'a;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Pairs of the first load.
     pub pairs: u64,
-    /// Random reads of a thread.
+    /// Random reads per thread.
     pub reads: u64,
-    /// How long synced transactions are measured, for each number of threads.
+    /// Duration of the synced-transaction measurement, per number of threads.
     pub synced_time: Duration,
-    /// Seconds after which the first load is given up, and what was written counts.
+    /// Seconds after which the first load is cut short; what was written counts.
     pub limit: Duration,
-    /// What the names of the cases begin with.
+    /// Prefix of the case names.
     pub prefix: &'static str,
 }
 
@@ -85,14 +85,14 @@ impl Plan {
         }
     }
 
-    /// What may be on the disk at once: logs, tables, and those that they are merged into.
+    /// Peak disk usage: logs, tables, and the outputs of compactions.
     fn disk_bytes(&self) -> u64 {
         6 * self.pairs * PAIR_BYTES + LEAST_FREE
     }
 }
 
-/// Runs all of it in `folder`, which is empty.
-pub fn run(open: &Open<'_>, folder: &Path, plan: Plan, report: &mut dyn Report) -> Result<()> {
+/// Runs the whole workload in `folder`, which must be empty.
+pub fn run(open: &OpenStore<'_>, folder: &Path, plan: Plan, report: &mut dyn Report) -> Result<()> {
     let mut run = Run {
         plan,
         report,
@@ -123,7 +123,7 @@ pub fn run(open: &Open<'_>, folder: &Path, plan: Plan, report: &mut dyn Report) 
     let subject = open(folder)?;
     run.case("reopen_ms", millis(start.elapsed()), "ms", 1);
     run.reads(&*subject, "reopened_")?;
-    run.beside_a_reader(&*subject)?;
+    run.concurrent_reader(&*subject)?;
     for threads in [1, 16] {
         run.synced(&*subject, threads)?;
     }
@@ -135,7 +135,7 @@ pub fn run(open: &Open<'_>, folder: &Path, plan: Plan, report: &mut dyn Report) 
 struct Run<'a> {
     plan: Plan,
     report: &'a mut dyn Report,
-    /// Pairs written so far: numbers below this are there.
+    /// Pairs written so far: all numbers below this exist.
     stored: u64,
 }
 
@@ -145,7 +145,7 @@ impl Run<'_> {
         self.report.case(Case::new("uuid", name, value, unit, n));
     }
 
-    /// One thread, transactions of 100, nothing synced.
+    /// One thread, transactions of 100, without syncs.
     fn load(&mut self, subject: &dyn Subject, folder: &Path) -> Result<()> {
         self.report.stage("writing");
         let pairs = self.plan.pairs;
@@ -171,7 +171,7 @@ impl Run<'_> {
                     );
                 }
                 if now - start > self.plan.limit {
-                    self.report.note(&format!("given up after {written} pairs"));
+                    self.report.note(&format!("stopped after {written} pairs"));
                     break;
                 }
             }
@@ -197,8 +197,8 @@ impl Run<'_> {
         self.case("worst_commit_ms", millis(worst), "ms", written / BATCH);
         self.peak("peak_rss_mib_load")?;
 
-        self.report.stage("letting it settle");
-        subject.settle()?;
+        self.report.stage("finishing background work");
+        subject.finish_background_work()?;
         self.case(
             "settled_writes_per_s",
             per_second(written, start.elapsed()),
@@ -232,7 +232,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Everything, forward, decoded into strings.
+    /// Full forward scan, decoded into strings.
     fn scan(&mut self, subject: &dyn Subject) -> Result<()> {
         self.report.stage("reading everything");
         let start = Instant::now();
@@ -248,14 +248,14 @@ impl Run<'_> {
         let time = start.elapsed();
         ensure!(
             found == self.stored,
-            "{found} pairs instead of {}",
+            "found {found} pairs, expected {}",
             self.stored
         );
         self.case("scan_per_s", per_second(found, time), "pairs/s", found);
         Ok(())
     }
 
-    /// Random keys that are there; every value is compared.
+    /// Random existing keys; every value is compared.
     fn reads(&mut self, subject: &dyn Subject, prefix: &str) -> Result<()> {
         for threads in [1u64, 2] {
             self.report
@@ -287,9 +287,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Random keys that are not there.
+    /// Random missing keys.
     fn misses(&mut self, subject: &dyn Subject) -> Result<()> {
-        self.report.stage("reads of keys that are not there");
+        self.report.stage("reads of missing keys");
         let (mut reader, mut value) = (subject.reader()?, Vec::new());
         let reads = self.plan.reads;
         let start = Instant::now();
@@ -297,7 +297,7 @@ impl Run<'_> {
             let absent = pair(u64::MAX - number);
             ensure!(
                 !reader.get(absent.key.as_bytes(), &mut value)?,
-                "a key that nobody wrote"
+                "found a key that was never written"
             );
         }
         self.case(
@@ -309,9 +309,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The worst transaction while another thread reads.
-    fn beside_a_reader(&mut self, subject: &dyn Subject) -> Result<()> {
-        self.report.stage("writing beside a reader");
+    /// The slowest transaction during a concurrent read.
+    fn concurrent_reader(&mut self, subject: &dyn Subject) -> Result<()> {
+        self.report.stage("writing concurrently with a reader");
         let (stop, ready, reads) = (AtomicBool::new(false), Barrier::new(2), AtomicU64::new(0));
         let (first, count, loaded) = (self.stored, self.plan.pairs / 10, self.plan.pairs);
         let (time, worst) = std::thread::scope(|scope| -> Result<_> {
@@ -342,7 +342,7 @@ impl Run<'_> {
         })?;
         self.stored += count;
         self.report.note(&format!(
-            "{} reads meanwhile",
+            "{} concurrent reads",
             reads.load(Ordering::Relaxed)
         ));
         self.case(
@@ -360,7 +360,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Transactions of 100 puts, each on disk when it returns.
+    /// Transactions of 100 puts, each durable when it returns.
     fn synced(&mut self, subject: &dyn Subject, threads: u64) -> Result<()> {
         self.report
             .stage(&format!("synced transactions, {threads} at once"));
@@ -404,14 +404,14 @@ impl Run<'_> {
 
     fn peak(&mut self, name: &str) -> Result<()> {
         let Some(bytes) = peak_memory() else {
-            bail!("the peak of memory is not told by /proc/self/status here");
+            bail!("/proc/self/status does not report the peak memory here");
         };
         self.case(name, mib(bytes), "MiB", 1);
         Ok(())
     }
 }
 
-/// Puts the batch that begins at `first`; how long that took, and where the next begins.
+/// Puts the batch that starts at `first`; returns its duration and the start of the next one.
 fn put_batch(subject: &dyn Subject, first: u64, synced: bool) -> Result<(Duration, u64)> {
     let pairs: [Pair; BATCH as usize] = std::array::from_fn(|at| pair(first + at as u64));
     let start = Instant::now();
@@ -419,7 +419,7 @@ fn put_batch(subject: &dyn Subject, first: u64, synced: bool) -> Result<(Duratio
     Ok((start.elapsed(), first + BATCH))
 }
 
-/// Puts `count` pairs from `first`, a multiple of the batch; the longest transaction.
+/// Puts `count` pairs from `first`, a multiple of the batch; returns the longest transaction.
 fn put_range(subject: &dyn Subject, first: u64, count: u64, synced: bool) -> Result<Duration> {
     let mut worst = Duration::ZERO;
     let mut next = first;
@@ -431,7 +431,7 @@ fn put_range(subject: &dyn Subject, first: u64, count: u64, synced: bool) -> Res
     Ok(worst)
 }
 
-/// Runs `work` on so many threads at once; from when all are ready to when the last is done.
+/// Runs `work` on this many threads; measures from the common start to the end of the last one.
 fn together(threads: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<Duration> {
     let ready = Barrier::new(threads as usize + 1);
     std::thread::scope(|scope| {

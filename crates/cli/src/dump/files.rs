@@ -9,10 +9,10 @@ use isomer_db::{
 
 use super::{Writer, bytes_of_hex, field, integer, number};
 
-/// Entries listed at once.
+/// Entries per read of a listing.
 const PAGE: usize = 1_000;
 
-/// Writes all folders, and all files with what is in them; answers how many files.
+/// Writes all folders, and all files with their content; returns the number of files.
 pub(super) fn write(transaction: &Transaction, writer: &mut Writer<'_>) -> Result<u64> {
     let mut files = 0;
     let mut folders = vec![String::new()];
@@ -59,7 +59,7 @@ fn write_file(
             bail!("the file `{path}` ends at {at} of {size} bytes: run `isomer check`");
         }
         let bytes = &chunk[..count];
-        // A gap is zeros and takes no room.
+        // A gap reads as zeros and is not written.
         if bytes.iter().any(|byte| *byte != 0) {
             let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             writer.line(params! { "of" => path.to_owned(), "at" => number(at)?, "hex" => hex })?;
@@ -72,14 +72,14 @@ fn write_file(
 /// Reads the lines of files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// The file whose content comes.
+    /// The file whose content is being read.
     open: Option<(String, FileId)>,
     /// Files so far.
     pub(super) count: u64,
 }
 
 impl Files {
-    /// Takes a line of a file or folder; answers the bytes that it holds, or nothing for another line.
+    /// Consumes a line of a file or folder; returns its size in bytes, or none for another kind of line.
     pub(super) fn take(
         &mut self,
         transaction: &mut Transaction,
@@ -131,7 +131,7 @@ mod tests {
 
     use crate::dump::{read, write};
 
-    /// Folders (empty ones too), empty files, gaps, several chunks, names that JSON escapes.
+    /// Folders (also empty ones), empty files, gaps, several chunks, names that JSON escapes.
     #[test]
     fn files_come_back_as_they_were() {
         let db = Database::open_in_memory().expect("a database");
@@ -173,13 +173,13 @@ mod tests {
             })
             .expect("the files");
         let store = other.store().expect("a store");
-        let found = store.check(&mut |_, _| isomer_db::data::Verdict::Continue);
+        let found = isomer_check::check(&store, &mut |_, _| isomer_db::data::Verdict::Continue);
         assert_eq!(found.expect("checked"), Vec::<String>::new());
     }
 
     #[test]
     fn content_without_its_file_is_refused() {
-        for (lines, told) in [
+        for (lines, message) in [
             (
                 r#"{"of":"/a","at":0,"hex":"00"}"#,
                 "does not follow its file",
@@ -198,9 +198,9 @@ mod tests {
             let count = lines.lines().count() + 1;
             let text = format!("{{\"isomer\":1}}\n{lines}\n{{\"end\":{count}}}\n");
             let db = Database::open_in_memory().expect("a database");
-            let error = read(&db, &mut text.as_bytes(), &mut || ()).expect_err(told);
+            let error = read(&db, &mut text.as_bytes(), &mut || ()).expect_err(message);
             let error = format!("{error:#}");
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 }

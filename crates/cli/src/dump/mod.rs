@@ -1,9 +1,11 @@
-//! A whole database as lines of JSON, and back.
+//! Dumps a whole database as JSON lines, and loads such a dump.
 //!
 //! ```text
-//! {"isomer":1}                                                            first line: the format's version
+//! {"isomer":1}                                                            first line: the format's version, 1 or 2
 //! {"node":17,"labels":["User"],"properties":{"_key":"ada","age":36}}      numbers are the file's own
 //! {"relationship":"KNOWS","from":17,"to":18,"properties":{}}
+//!                                  "convergent":[{"path":["votes"],"kind":"COUNTER","value":7}]   in either, where
+//! there are any
 //! {"bucket":"sessions","kind":"map","reversible":false}
 //! {"in":"sessions","key":K,"value":V,"expires":1790000000000}             `expires` only where it does
 //! {"in":"sessions","sequence":"invoice","last":7}
@@ -11,13 +13,17 @@
 //! {"file":"/a/b","bytes":70000}
 //! {"of":"/a/b","at":65536,"hex":"00ff"}                                   content, right behind its file; what is left out is zeros
 //! {"index":"name","label":"User","fields":[{"path":["a","b"],"each":false}],"unique":false}
-//! {"constraint":"name","label":"User","kind":"required","path":["name"]}  and unique, type, check, closed
+//! {"constraint":"name","label":"User","kind":"required","path":["name"]}  and unique, key, type, check, closed
 //! {"end":123}                                                             last line: how many lines stand before it
 //! ```
+//!
+//! Version 2 is written where the database has convergent fields, or constraints that declare them; all else is version
+//! 1, which version 0.1.0 of the program reads too, unless there is a `key` constraint: it refuses the dump then.
 //!
 //! Values are JSON where JSON keeps them exactly. Others (bytes, NaN, infinities, dates, times, durations, points) are
 //! `{"$":"…"}` with the bytes of the record codec in hexadecimal, and a map with the key `$` is `{"$map":{…}}`.
 
+mod convergent;
 mod files;
 
 use std::{
@@ -31,8 +37,9 @@ use isomer_db::{
     Database, Error, Expiry, Map, Value,
     data::{
         Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
-        ConstraintSpec, ConvergentKind, FieldCheck, FieldPath, GraphRead, IndexField, IndexSpec,
-        KeyRange, Order, PageLimit, SchemaChange, Transaction, ValueType,
+        ConstraintSpec, ConvergentKind, ConvergentOwner, DataError, FieldCheck, FieldPath,
+        GraphRead, IndexField, IndexSpec, KeyRange, Order, PageLimit, SchemaChange, SchemaClash,
+        Transaction, ValueType,
     },
     json::{self, JsonReader},
     params,
@@ -42,16 +49,17 @@ use isomer_value::{
     record::{decode_value, encode_value},
 };
 
-/// Version of the format.
-const FORMAT: i64 = 1;
-/// Records read at once.
+/// Versions of the format without and with convergent fields.
+const PLAIN: i64 = 1;
+const CONVERGENT: i64 = 2;
+/// Records per read.
 const BATCH: usize = 1_000;
-/// Rows of a transaction while a dump is read into a database that nobody sees yet,
+/// Rows per transaction while a dump is loaded into a database that is not visible to others yet,
 const ROWS_A_TRANSACTION: u64 = 100_000;
 /// and bytes of files.
 const FILE_BYTES_A_TRANSACTION: usize = 16 << 20;
 
-/// Counts of what was written or read.
+/// Counts of what was written or loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dumped {
     pub nodes: u64,
@@ -60,12 +68,16 @@ pub struct Dumped {
     pub files: u64,
 }
 
-/// Writes everything that one version of the database holds.
+/// Writes all content of one version of the database.
 pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
     let transaction = db.store()?.begin(Access::Read).map_err(Error::from)?;
     let mut writer = Writer { out, lines: 0 };
     let mut dumped = Dumped::default();
-    writer.line(params! { "isomer" => FORMAT })?;
+    let converges =
+        |constraint: &Constraint| matches!(constraint.kind, ConstraintKind::Convergent { .. });
+    let is_plain = transaction.store().convergent_properties() == 0
+        && !transaction.catalog().constraints().iter().any(converges);
+    writer.line(params! { "isomer" => if is_plain { PLAIN } else { CONVERGENT } })?;
     write_nodes(&transaction, &mut writer, &mut dumped).map_err(plain)?;
     write_relationships(&transaction, &mut writer, &mut dumped).map_err(plain)?;
     write_buckets(&transaction, &mut writer, &mut dumped).map_err(plain)?;
@@ -80,7 +92,7 @@ pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
     Ok(dumped)
 }
 
-/// Errors of the layer below in this program's words.
+/// Converts errors of the layer below.
 fn plain(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<isomer_db::data::DataError>() {
         Ok(error) => Error::from(error).into(),
@@ -98,9 +110,7 @@ impl Writer<'_> {
         self.lines += 1;
         let text = json::to_string(&Value::from(fields))?;
         self.out.write_all(text.as_bytes())?;
-        self.out
-            .write_all(b"\n")
-            .context("the dump cannot be written")
+        self.out.write_all(b"\n").context("cannot write the dump")
     }
 }
 
@@ -116,12 +126,19 @@ fn write_nodes(
         transaction.node_contents(&ids, &mut contents)?;
         for (id, content) in ids.iter().zip(&contents) {
             let Some(content) = content else { continue };
+            let mut properties = content.properties.clone();
+            let owner = ConvergentOwner::Node(*id);
+            let convergent = convergent::take(transaction, owner, &mut properties)?;
             let labels: Value = content
                 .labels
                 .iter()
                 .map(|label| Value::String(label.clone()))
                 .collect();
-            writer.line(params! { "node" => number(id.0)?, "labels" => labels, "properties" => packed_map(&content.properties)? })?;
+            let mut line = params! { "node" => number(id.0)?, "labels" => labels, "properties" => packed_map(&properties)? };
+            if !convergent.is_empty() {
+                line.insert("convergent", convergent.into());
+            }
+            writer.line(line)?;
             dumped.nodes += 1;
         }
         after = ids.last().copied();
@@ -144,8 +161,15 @@ fn write_relationships(
         transaction.relationship_contents(&ids, &mut contents)?;
         for (row, content) in rows.iter().zip(&contents) {
             let Some(content) = content else { continue };
+            let mut properties = content.properties.clone();
+            let owner = ConvergentOwner::Relationship(row.id);
+            let convergent = convergent::take(transaction, owner, &mut properties)?;
             let (from, to) = (number(row.source.0)?, number(row.target.0)?);
-            writer.line(params! { "relationship" => content.type_name.clone(), "from" => from, "to" => to, "properties" => packed_map(&content.properties)? })?;
+            let mut line = params! { "relationship" => content.type_name.clone(), "from" => from, "to" => to, "properties" => packed_map(&properties)? };
+            if !convergent.is_empty() {
+                line.insert("convergent", convergent.into());
+            }
+            writer.line(line)?;
             dumped.relationships += 1;
         }
         after = ids.last().copied();
@@ -222,13 +246,7 @@ fn write_schema(catalog: &Catalog, writer: &mut Writer<'_>) -> Result<()> {
     let owned: Vec<IndexId> = catalog
         .constraints()
         .iter()
-        .filter_map(|constraint| {
-            if let ConstraintKind::Unique { index } = &constraint.kind {
-                Some(*index)
-            } else {
-                None
-            }
-        })
+        .filter_map(|constraint| constraint.kind.index())
         .collect();
     for index in catalog
         .indexes()
@@ -238,10 +256,6 @@ fn write_schema(catalog: &Catalog, writer: &mut Writer<'_>) -> Result<()> {
         writer.line(params! { "index" => index.name.clone(), "label" => label_of(index.label)?, "fields" => fields_value(&index.fields), "unique" => index.unique })?;
     }
     for constraint in catalog.constraints() {
-        // A dump holds plain values in place of convergent fields, which the constraint would refuse.
-        if matches!(constraint.kind, ConstraintKind::Convergent { .. }) {
-            continue;
-        }
         let label = label_of(constraint.label)?;
         let mut fields = constraint_fields(catalog, constraint)?;
         fields.insert("constraint", constraint.name.clone().into());
@@ -273,14 +287,18 @@ fn fields_value(fields: &[IndexField]) -> Value {
 
 fn constraint_fields(catalog: &Catalog, constraint: &Constraint) -> Result<Map> {
     Ok(match &constraint.kind {
-        ConstraintKind::Unique { index } => {
+        kind @ (ConstraintKind::Unique { index } | ConstraintKind::Key { index }) => {
             let index = catalog.index(*index).ok_or_else(|| {
                 anyhow!(
                     "constraint `{}` has lost its index: run `isomer check`",
                     constraint.name
                 )
             })?;
-            params! { "kind" => "unique", "fields" => fields_value(&index.fields) }
+            let kind = match kind {
+                ConstraintKind::Key { .. } => "key",
+                _ => "unique",
+            };
+            params! { "kind" => kind, "fields" => fields_value(&index.fields) }
         }
         ConstraintKind::Required { path } => {
             params! { "kind" => "required", "path" => path_value(path) }
@@ -331,7 +349,7 @@ fn check_fields(check: &FieldCheck) -> Result<Map> {
 fn field_check(value: &Value) -> Result<FieldCheck> {
     let fields = value
         .as_map()
-        .ok_or_else(|| anyhow!("a check is no object"))?;
+        .ok_or_else(|| anyhow!("a check is not an object"))?;
     let bound = |name: &str| -> Result<Bound<Value>> {
         let Some(Value::Map(bound)) = fields.get(name) else {
             return Ok(Bound::Unbounded);
@@ -339,7 +357,7 @@ fn field_check(value: &Value) -> Result<FieldCheck> {
         match (bound.get("from"), bound.get("beyond")) {
             (Some(value), _) => Ok(Bound::Included(unpacked(value)?)),
             (None, Some(value)) => Ok(Bound::Excluded(unpacked(value)?)),
-            (None, None) => bail!("`{name}` is no bound"),
+            (None, None) => bail!("unknown bound `{name}`"),
         }
     };
     let count = |name: &str| -> Result<Option<u64>> {
@@ -363,7 +381,7 @@ fn field_check(value: &Value) -> Result<FieldCheck> {
             min: count("min")?,
             max: count("max")?,
         },
-        other => bail!("`{other}` is no rule"),
+        other => bail!("unknown rule `{other}`"),
     };
     Ok(FieldCheck {
         path: FieldPath(names(list(fields, "path")?)?),
@@ -371,7 +389,7 @@ fn field_check(value: &Value) -> Result<FieldCheck> {
     })
 }
 
-/// A value that JSON keeps exactly.
+/// A value that JSON represents exactly.
 fn packed(value: &Value) -> Result<Value> {
     Ok(match value {
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::String(_) => value.clone(),
@@ -396,7 +414,7 @@ fn packed_map(map: &Map) -> Result<Map> {
         .collect()
 }
 
-/// What [`packed`] made of a value.
+/// The inverse of [`packed`].
 fn unpacked(value: &Value) -> Result<Value> {
     Ok(match value {
         Value::List(items) => Value::from(items.iter().map(unpacked).collect::<Result<Vec<_>>>()?),
@@ -428,7 +446,7 @@ fn bytes_of_hex(hex: &str) -> Result<Vec<u8>> {
         .collect()
 }
 
-/// Reads a dump into an empty database that nobody else uses yet. `row` is called for each line.
+/// Loads a dump into an empty database that is not used by others yet. `row` is called for each line.
 pub fn read(db: &Database, text: &mut dyn BufRead, row: &mut dyn FnMut()) -> Result<Dumped> {
     let mut reader = Reading {
         db,
@@ -451,26 +469,26 @@ pub fn read(db: &Database, text: &mut dyn BufRead, row: &mut dyn FnMut()) -> Res
         }
         row();
         if ended {
-            bail!("{}: something follows after the end", place());
+            bail!("{}: there is data after the end", place());
         }
         let Value::Map(fields) = codec.read(line.trim_end()).with_context(place)? else {
             bail!("{}: an object was expected", place())
         };
-        if number == 1 && fields.get("isomer") != Some(&Value::Int(FORMAT)) {
+        if number == 1 && !matches!(fields.get("isomer"), Some(Value::Int(PLAIN | CONVERGENT))) {
             bail!(
-                "this is no dump of format {FORMAT}: its first line is not {{\"isomer\":{FORMAT}}}"
+                "this is not a dump of format {PLAIN} or {CONVERGENT}: its first line is not {{\"isomer\":{PLAIN}}}"
             );
         }
         match fields.get("end") {
             Some(lines) if lines.as_int() != Some(number - 1) => {
-                bail!("{}: the dump is not whole: lines are missing", place())
+                bail!("{}: the dump is incomplete: lines are missing", place())
             }
             Some(_) => ended = true,
             None => reader.take(&fields).map_err(plain).with_context(place)?,
         }
     }
     if !ended {
-        bail!("the dump is not whole: its last line is missing");
+        bail!("the dump is incomplete: its last line is missing");
     }
     reader.finish().map_err(plain)
 }
@@ -481,7 +499,7 @@ struct Reading<'d> {
     pending: u64,
     pending_file_bytes: usize,
     files: files::Files,
-    /// The file's numbers and the database's.
+    /// Maps the file's node numbers to the database's.
     nodes: HashMap<i64, NodeId>,
     schema: Vec<SchemaChange>,
     dumped: Dumped,
@@ -496,6 +514,10 @@ impl Reading<'_> {
                 .map(|label| Ok(data.intern_label(text(label)?)?))
                 .collect::<Result<Vec<_>>>()?;
             let node = data.create_node(&labels, &unpacked_map(map(fields, "properties")?)?)?;
+            if fields.contains("convergent") {
+                let convergent = list(fields, "convergent")?;
+                convergent::make(data, ConvergentOwner::Node(node), convergent)?;
+            }
             self.nodes.insert(integer(id)?, node);
             self.dumped.nodes += 1;
         } else if let Some(name) = fields.get("relationship") {
@@ -504,22 +526,23 @@ impl Reading<'_> {
                 self.nodes
                     .get(&number)
                     .copied()
-                    .ok_or_else(|| anyhow!("node {number} stands nowhere before"))
+                    .ok_or_else(|| anyhow!("node {number} is not defined before"))
             };
             let (from, to) = (end("from")?, end("to")?);
             let rel_type = data.intern_type(text(name)?)?;
-            data.create_relationship(
-                rel_type,
-                from,
-                to,
-                &unpacked_map(map(fields, "properties")?)?,
-            )?;
+            let properties = unpacked_map(map(fields, "properties")?)?;
+            let relationship = data.create_relationship(rel_type, from, to, &properties)?;
+            if fields.contains("convergent") {
+                let convergent = list(fields, "convergent")?;
+                let owner = ConvergentOwner::Relationship(relationship);
+                convergent::make(data, owner, convergent)?;
+            }
             self.dumped.relationships += 1;
         } else if let Some(bucket) = fields.get("bucket") {
             let kind = match field(fields, "kind")? {
                 "map" => BucketKind::Map,
                 "multi" => BucketKind::Multi,
-                other => bail!("`{other}` is no kind of bucket"),
+                other => bail!("unknown kind of bucket `{other}`"),
             };
             data.create_bucket(
                 text(bucket)?,
@@ -535,7 +558,7 @@ impl Reading<'_> {
         } else if let Some(bytes) = self.files.take(data, fields)? {
             self.pending_file_bytes += bytes;
         } else if !fields.contains("isomer") {
-            bail!("the line is of no known kind");
+            bail!("unknown kind of line");
         }
         self.pending += 1;
         if self.pending >= ROWS_A_TRANSACTION || self.pending_file_bytes >= FILE_BYTES_A_TRANSACTION
@@ -591,8 +614,19 @@ impl Reading<'_> {
 
     fn finish(mut self) -> Result<Dumped> {
         self.commit()?;
-        for change in std::mem::take(&mut self.schema) {
-            self.db.store()?.change_schema(change)?;
+        let mut schema = std::mem::take(&mut self.schema);
+        // A constraint keeps an index, and is refused where there is one already.
+        schema.sort_by_key(|change| matches!(change, SchemaChange::CreateIndex { .. }));
+        for change in schema {
+            match self.db.store()?.change_schema(change) {
+                // Version 0.1 could have one index or constraint under two names, and an index over the properties of
+                // a unique constraint: the second is left out.
+                Err(DataError::SchemaExists {
+                    clash: SchemaClash::Equivalent | SchemaClash::Index | SchemaClash::Constraint,
+                    ..
+                }) => {}
+                outcome => drop(outcome?),
+            }
         }
         self.dumped.files = self.files.count;
         Ok(self.dumped)
@@ -628,13 +662,17 @@ fn schema_change(fields: &Map) -> Result<SchemaChange> {
             unique_fields = index_fields(fields)?;
             ConstraintKind::Unique { index: IndexId(0) }
         }
+        "key" => {
+            unique_fields = index_fields(fields)?;
+            ConstraintKind::Key { index: IndexId(0) }
+        }
         "required" => ConstraintKind::Required { path: path()? },
         "convergent" => {
             let of = field(fields, "of")?;
             ConstraintKind::Convergent {
                 path: path()?,
                 kind: ConvergentKind::by_name(of)
-                    .ok_or_else(|| anyhow!("`{of}` is no kind of convergent field"))?,
+                    .ok_or_else(|| anyhow!("unknown kind of convergent field `{of}`"))?,
             }
         }
         "type" => ConstraintKind::Type {
@@ -653,7 +691,7 @@ fn schema_change(fields: &Map) -> Result<SchemaChange> {
         "closed" => ConstraintKind::Closed {
             names: names(list(fields, "names")?)?,
         },
-        other => bail!("`{other}` is no kind of constraint"),
+        other => bail!("unknown kind of constraint `{other}`"),
     };
     let name = Some(field(fields, "constraint")?.to_owned());
     Ok(SchemaChange::CreateConstraint {
@@ -671,7 +709,7 @@ fn index_fields(fields: &Map) -> Result<Vec<IndexField>> {
     let one = |value: &Value| -> Result<IndexField> {
         let field = value
             .as_map()
-            .ok_or_else(|| anyhow!("a field of an index is no object"))?;
+            .ok_or_else(|| anyhow!("a field of an index is not an object"))?;
         Ok(IndexField {
             path: FieldPath(names(list(field, "path")?)?),
             each: field.get("each") == Some(&Value::Bool(true)),
@@ -702,7 +740,7 @@ fn value_type(value: &Value) -> Result<ValueType> {
     let number = integer(value)?;
     ALL.into_iter()
         .find(|one| *one as i64 == number)
-        .ok_or_else(|| anyhow!("{number} is no type"))
+        .ok_or_else(|| anyhow!("unknown type number {number}"))
 }
 
 fn names(items: &[Value]) -> Result<Vec<std::sync::Arc<str>>> {
@@ -721,14 +759,14 @@ fn list<'m>(fields: &'m Map, name: &str) -> Result<&'m [Value]> {
     fields
         .get(name)
         .and_then(Value::as_list)
-        .ok_or_else(|| anyhow!("`{name}` is no list"))
+        .ok_or_else(|| anyhow!("`{name}` is not a list"))
 }
 
 fn map<'m>(fields: &'m Map, name: &str) -> Result<&'m Map> {
     fields
         .get(name)
         .and_then(Value::as_map)
-        .ok_or_else(|| anyhow!("`{name}` is no object"))
+        .ok_or_else(|| anyhow!("`{name}` is not an object"))
 }
 
 fn text(value: &Value) -> Result<&str> {
@@ -848,6 +886,29 @@ mod tests {
         );
     }
 
+    /// Version 0.1 accepted a unique constraint over the properties of an index. Its dump gives the constraint, whose
+    /// index serves the same queries.
+    #[test]
+    fn a_dump_with_an_index_under_a_constraint_keeps_the_constraint() {
+        let dump = [
+            r#"{"isomer":1}"#,
+            r#"{"node":1,"labels":["P"],"properties":{"_key":"a","name":"Ada"}}"#,
+            r#"{"index":"plain","label":"P","fields":[{"path":["name"],"each":false}],"unique":false}"#,
+            r#"{"constraint":"names","label":"P","kind":"unique","fields":[{"path":["name"],"each":false}]}"#,
+            r#"{"end":4}"#,
+        ]
+        .join("\n");
+        let db = Database::open_in_memory().expect("a database");
+        read(&db, &mut dump.as_bytes(), &mut || ()).expect("it is read");
+        let names = |query: &str| -> Vec<String> {
+            let found = db.query(query, ()).expect("rows");
+            found.deserialize().expect("names")
+        };
+        assert_eq!(names("SHOW CONSTRAINTS YIELD name"), ["names"]);
+        assert_eq!(names("SHOW INDEXES YIELD name"), ["names"]);
+        assert!(db.query("CREATE (:P {name: 'Ada'})", ()).is_err());
+    }
+
     #[test]
     fn a_dump_that_is_not_whole_is_refused() {
         let db = Database::open_in_memory().expect("a database");
@@ -858,19 +919,19 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let refused = |text: String, part: &str| {
             let other = Database::open_in_memory().expect("a database");
-            let told = format!(
+            let message = format!(
                 "{:#}",
                 read(&other, &mut text.as_bytes(), &mut || ()).expect_err(part)
             );
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         };
         refused(lines[..lines.len() - 1].join("\n"), "last line is missing");
         refused(
             [&lines[..1], &lines[2..]].concat().join("\n"),
             "lines are missing",
         );
-        refused(lines[1..].join("\n"), "no dump");
+        refused(lines[1..].join("\n"), "this is not a dump");
         refused(text.replace("\"labels\"", "\"labelz\""), "`labels`");
-        refused(format!("{text}x"), "something follows");
+        refused(format!("{text}x"), "there is data after the end");
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
-use isomer_db::{Value, jiff};
+use anyhow::{Result, anyhow};
+use isomer_db::{Map, Value, json};
 
-use super::{json::parse_json, record::excerpt};
+use super::{json::parse_json, moment, record::excerpt};
 
-/// What a column's texts are read as.
+/// The type as which a column's texts are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
-    /// Text as it stands.
+    /// The text unchanged.
     String,
     /// 64-bit integer.
     Int,
@@ -21,30 +21,47 @@ pub enum ColumnType {
     /// `2026-02-28`.
     Date,
     /// `17:30:00`.
-    Time,
+    LocalTime,
+    /// `17:30:00+01:00`.
+    ZonedTime,
     /// `2026-02-28T17:30:00`.
-    DateTime,
+    LocalDateTime,
     /// `2026-02-28T17:30:00+01:00` or with a zone: `…[Europe/Rome]`.
-    Instant,
+    ZonedDateTime,
+    /// `P1DT2H`.
+    Duration,
+    /// `{"x": 1, "y": 2}`, or with `longitude` and `latitude`.
+    Point,
+    /// Base64.
+    Bytes,
     /// Any JSON.
     Json,
+    /// The column is ignored.
+    Ignore,
 }
 
 /// The names of the types, for messages and help.
-pub const TYPE_NAMES: &str = "string, int, float, bool, date, time, datetime, instant, json";
+pub const TYPE_NAMES: &str = "string, int, float, bool, date, localtime, time, localdatetime, datetime, \
+                              duration, point, bytes, json, ignore";
 
 impl ColumnType {
+    /// The type of that name (case-insensitive), including neo4j-admin's names.
     fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "string" | "str" | "text" => Self::String,
-            "int" | "integer" | "long" => Self::Int,
+        Some(match name.to_ascii_lowercase().as_str() {
+            "string" | "str" | "text" | "char" => Self::String,
+            "int" | "integer" | "long" | "short" | "byte" => Self::Int,
             "float" | "double" => Self::Float,
             "bool" | "boolean" => Self::Bool,
             "date" => Self::Date,
-            "time" => Self::Time,
-            "datetime" => Self::DateTime,
-            "instant" | "timestamp" => Self::Instant,
+            "localtime" => Self::LocalTime,
+            "time" => Self::ZonedTime,
+            "localdatetime" => Self::LocalDateTime,
+            "datetime" | "instant" | "timestamp" => Self::ZonedDateTime,
+            "duration" => Self::Duration,
+            "point" => Self::Point,
+            "bytes" => Self::Bytes,
             "json" => Self::Json,
+            "ignore" => Self::Ignore,
             _ => return None,
         })
     }
@@ -56,15 +73,40 @@ impl ColumnType {
             Self::Float => "a number",
             Self::Bool => "true or false",
             Self::Date => "a date such as 2026-02-28",
-            Self::Time => "a time such as 17:30:00",
-            Self::DateTime => "a date and time such as 2026-02-28T17:30:00",
-            Self::Instant => "an instant such as 2026-02-28T17:30:00+01:00",
-            Self::Json => "JSON",
+            Self::LocalTime => "a local time such as 17:30:00",
+            Self::ZonedTime => "a time with an offset such as 17:30:00+01:00",
+            Self::LocalDateTime => "a local date-time such as 2026-02-28T17:30:00",
+            Self::ZonedDateTime => "a date-time with a zone such as 2026-02-28T17:30:00+01:00",
+            Self::Duration => "a duration such as P1DT2H",
+            Self::Point => {
+                "a point such as {\"x\": 1, \"y\": 2} or {\"longitude\": 8.5, \"latitude\": 47.4}"
+            }
+            Self::Bytes => "bytes in base64",
+            Self::Json | Self::Ignore => "JSON",
         }
+    }
+
+    /// Whether a typed value (from JSON) is of this type.
+    fn is_of(self, value: &Value) -> bool {
+        matches!(
+            (self, value),
+            (Self::String, Value::String(_))
+                | (Self::Int, Value::Int(_))
+                | (Self::Float, Value::Float(_))
+                | (Self::Bool, Value::Bool(_))
+                | (Self::Date, Value::Date(_))
+                | (Self::LocalTime, Value::LocalTime(_))
+                | (Self::ZonedTime, Value::ZonedTime(_))
+                | (Self::LocalDateTime, Value::LocalDateTime(_))
+                | (Self::ZonedDateTime, Value::ZonedDateTime(_))
+                | (Self::Duration, Value::Duration(_))
+                | (Self::Point, Value::Point(_))
+                | (Self::Bytes, Value::Bytes(_))
+        )
     }
 }
 
-/// A type as it is declared: a list of it, and whether a value may be missing.
+/// A declared type: the element type, whether it is a list, and whether a value may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// The type of the value or of a list's elements.
@@ -91,14 +133,22 @@ impl Declared {
         })
     }
 
-    /// Whether a text is read as it stands.
+    /// Whether the text is used unchanged.
     pub fn is_text(self) -> bool {
         self.column_type == ColumnType::String && !self.list
     }
 
-    /// Reads a field's text. `None` where there is no value.
+    /// A description of the expected values, for messages.
+    fn noun(self) -> String {
+        match self.list {
+            true => format!("a list, each element {},", self.column_type.noun()),
+            false => self.column_type.noun().to_owned(),
+        }
+    }
+
+    /// Parses a field's text. `None` if there is no value.
     pub fn read(self, text: &str) -> Result<Option<Value>, String> {
-        if text.is_empty() && self.optional {
+        if self.column_type == ColumnType::Ignore || (text.is_empty() && self.optional) {
             return Ok(None);
         }
         if self.list {
@@ -114,59 +164,66 @@ impl Declared {
         if text.is_empty() && self.column_type != ColumnType::String {
             return Err(format!(
                 "is empty, where {} is expected: declare it optional (`?`) or fill it",
-                self.column_type.noun()
+                self.noun()
             ));
         }
-        read_one(self.column_type, text).map(Some)
+        let value = read_one(self.column_type, text)?;
+        Ok(Some(value).filter(|value| !value.is_null()))
     }
 
-    /// Reads a value that came with a type of its own (from JSON): texts and exact numbers are converted.
+    /// Converts a typed value (from JSON): strings and exact numbers are converted.
     pub fn convert(self, value: Value) -> Result<Option<Value>, String> {
-        let wrong = |value: &Value| {
-            Err(format!(
-                "is {}, where {} is expected",
-                article(value),
-                self.column_type.noun()
-            ))
-        };
+        if self.column_type == ColumnType::Ignore || value.is_null() {
+            return Ok(None);
+        }
+        if self.list {
+            let Value::List(items) = value else {
+                return Err(format!(
+                    "is {}, where {} is expected",
+                    article(&value),
+                    self.noun()
+                ));
+            };
+            let one = Self {
+                list: false,
+                ..self
+            };
+            let items: Result<Vec<Value>, String> = items
+                .iter()
+                .map(|item| Ok(one.convert(item.clone())?.unwrap_or_default()))
+                .collect();
+            return Ok(Some(Value::List(Arc::new(items?))));
+        }
+        if self.column_type.is_of(&value) {
+            return Ok(Some(value));
+        }
         match (self.column_type, value) {
-            (_, Value::Null) => Ok(None),
-            (_, Value::List(items)) if self.list => {
-                let one = Self {
-                    list: false,
-                    ..self
-                };
-                let items: Result<Vec<Value>, String> = items
-                    .iter()
-                    .filter_map(|item| one.convert(item.clone()).transpose())
-                    .collect();
-                Ok(Some(Value::List(Arc::new(items?))))
-            }
-            (_, value) if self.list => wrong(&value),
-            (ColumnType::String, value @ Value::String(_))
-            | (ColumnType::Int, value @ Value::Int(_))
-            | (ColumnType::Float, value @ Value::Float(_))
-            | (ColumnType::Bool, value @ Value::Bool(_)) => Ok(Some(value)),
-            (ColumnType::Json, Value::String(text)) => self.read(&text),
-            (ColumnType::Json, value) => Ok(Some(value)),
+            (ColumnType::Json, value) if !matches!(value, Value::String(_)) => Ok(Some(value)),
             (ColumnType::String, Value::Int(number)) => {
                 Ok(Some(Value::String(number.to_string().into())))
             }
             (ColumnType::String, Value::Bool(truth)) => {
                 Ok(Some(Value::String(truth.to_string().into())))
             }
-            (ColumnType::Float, Value::Int(number))
-                if (number as f64) as i128 == i128::from(number) =>
-            {
-                Ok(Some(Value::Float(number as f64)))
-            }
+            (ColumnType::Float, Value::Int(number)) => match (number as f64) as i128 {
+                float if float == i128::from(number) => Ok(Some(Value::Float(number as f64))),
+                _ => Err(inexact(&number.to_string())),
+            },
             (ColumnType::Int, Value::Float(number))
                 if number.fract() == 0.0 && number.abs() < 9.0e15 =>
             {
                 Ok(Some(Value::Int(number as i64)))
             }
+            (ColumnType::Point, Value::Map(map)) => point(&map).map(Some).ok_or_else(|| {
+                let text = json::to_string(&Value::Map(map)).unwrap_or_else(|_| "a map".into());
+                format!("is {}, which is not {}", excerpt(&text), self.noun())
+            }),
             (_, Value::String(text)) => self.read(&text),
-            (_, value) => wrong(&value),
+            (_, value) => Err(format!(
+                "is {}, where {} is expected",
+                article(&value),
+                self.noun()
+            )),
         }
     }
 }
@@ -194,59 +251,146 @@ fn read_one(column_type: ColumnType, text: &str) -> Result<Value, String> {
     Ok(match column_type {
         ColumnType::String => Value::String(text.into()),
         ColumnType::Int => Value::Int(trimmed.parse().map_err(|_| {
-            let digits = trimmed.strip_prefix('-').unwrap_or(trimmed);
-            if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            if is_digits(trimmed) {
                 format!(
-                    "is `{}`, which does not fit into 64 bits: declare it `string` or `float`",
+                    "is `{}`, which does not fit into 64 bits: declare it `string`",
                     excerpt(text)
                 )
             } else {
                 wrong()
             }
         })?),
-        ColumnType::Float => Value::Float(read_float(trimmed).ok_or_else(wrong)?),
+        ColumnType::Float => Value::Float(read_float(trimmed).ok_or_else(|| {
+            if is_digits(trimmed) {
+                inexact(trimmed)
+            } else {
+                wrong()
+            }
+        })?),
         ColumnType::Bool => match trimmed.to_ascii_lowercase().as_str() {
             "true" | "t" | "yes" | "1" => Value::Bool(true),
             "false" | "f" | "no" | "0" => Value::Bool(false),
             _ => return Err(wrong()),
         },
-        ColumnType::Date => Value::Date(trimmed.parse().map_err(|_| wrong())?),
-        ColumnType::Time => Value::LocalTime(trimmed.parse().map_err(|_| wrong())?),
-        ColumnType::DateTime => Value::LocalDateTime(trimmed.parse().map_err(|_| wrong())?),
-        ColumnType::Instant => {
-            Value::ZonedDateTime(Arc::new(read_instant(trimmed).ok_or_else(wrong)?))
+        ColumnType::Date
+        | ColumnType::LocalTime
+        | ColumnType::ZonedTime
+        | ColumnType::LocalDateTime
+        | ColumnType::ZonedDateTime => {
+            moment::read(column_type, trimmed).map_err(|reason| format!("{}: {reason}", wrong()))?
         }
-        ColumnType::Json => {
-            parse_json(text.as_bytes()).map_err(|reason| format!("is not JSON: {reason}"))?
+        ColumnType::Duration => {
+            moment::read_duration(trimmed).map_err(|reason| format!("{}{reason}", wrong()))?
         }
+        ColumnType::Point => parse_json(text.as_bytes())
+            .ok()
+            .and_then(|value| point(value.as_map()?))
+            .ok_or_else(wrong)?,
+        ColumnType::Bytes => {
+            let tagged = Map::from_iter([("$bytes", Value::from(trimmed))]);
+            Some(json::from_exact(tagged.into()))
+                .filter(|value| value.as_bytes().is_some())
+                .ok_or_else(wrong)?
+        }
+        ColumnType::Json => parse_json(text.as_bytes())
+            .map(json::from_exact)
+            .map_err(|reason| format!("is not JSON: {reason}"))?,
+        ColumnType::Ignore => Value::Null,
     })
 }
 
+fn inexact(digits: &str) -> String {
+    format!(
+        "is `{}`, which a float would round: declare it `int` or `string`",
+        excerpt(digits)
+    )
+}
+
+/// The point of an object: as exported to JSON, or with the names that `point()` accepts.
+fn point(map: &Map) -> Option<Value> {
+    if let Some(point) = json::exact::point(map) {
+        return Some(point.into());
+    }
+    let systems = [
+        ("cartesian", &["x", "y"][..]),
+        ("cartesian-3d", &["x", "y", "z"]),
+        ("wgs-84", &["longitude", "latitude"]),
+        ("wgs-84-3d", &["longitude", "latitude", "height"]),
+    ];
+    let is_of =
+        |names: &[&str]| names.len() == map.len() && names.iter().all(|name| map.contains(name));
+    let (system, names) = systems.into_iter().find(|(_, names)| is_of(names))?;
+    let mut plain = Map::from_iter([("crs", Value::from(system))]);
+    for (own, name) in ["x", "y", "z"].into_iter().zip(names) {
+        plain.insert(own, map.get(name)?.clone());
+    }
+    json::exact::point(&plain).map(Value::from)
+}
+
+fn is_digits(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A double; none for a number that it does not represent: `1e400` would become infinity, an integer beyond 2^53 a
+/// different number.
 fn read_float(text: &str) -> Option<f64> {
     match text {
         "NaN" | "nan" => Some(f64::NAN),
         "Infinity" | "inf" | "+inf" => Some(f64::INFINITY),
         "-Infinity" | "-inf" => Some(f64::NEG_INFINITY),
-        // Rust reads 1e400 as infinity: that would be another number than the file says.
-        _ => text.parse().ok().filter(|number: &f64| number.is_finite()),
+        _ => text
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite() && keeps_integer(text, *number)),
     }
 }
 
-fn read_instant(text: &str) -> Option<jiff::Zoned> {
-    if let Ok(zoned) = text.parse() {
-        return Some(zoned);
+/// Whether `number` is exactly the integer in `text`: digits, with nothing but zeros after a decimal point.
+fn keeps_integer(text: &str, number: f64) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    if whole.is_empty() || !is_digits(whole) || fraction.bytes().any(|byte| byte != b'0') {
+        return true;
     }
-    let pieces = jiff::fmt::temporal::Pieces::parse(text).ok()?;
-    let offset = match pieces.offset()? {
-        jiff::fmt::temporal::PiecesOffset::Zulu => jiff::tz::Offset::UTC,
-        jiff::fmt::temporal::PiecesOffset::Numeric(numeric) => numeric.offset(),
-        _ => return None,
-    };
-    pieces
-        .date()
-        .to_datetime(pieces.time()?)
-        .to_zoned(jiff::tz::TimeZone::fixed(offset))
-        .ok()
+    // All digits of the double, as many as an integer of its size has.
+    format!("{:.0}", number.abs()) == whole.trim_start_matches('0') || number == 0.0
+}
+
+/// The role of a column, if its header gives one in the syntax of neo4j-admin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A property.
+    Property,
+    /// `:ID`: the key of a node.
+    Key,
+    /// `:START_ID`: the key of a relationship's start.
+    Start,
+    /// `:END_ID`: the key of its end.
+    End,
+    /// `:LABEL`.
+    Labels,
+    /// `:TYPE`.
+    Type,
+}
+
+impl Role {
+    /// The roles `ID`, `ID(Person)`, `START_ID` …, except `:IGNORE`.
+    fn parse(text: &str) -> Option<Self> {
+        let name = match text.split_once('(') {
+            Some((name, group)) if group.ends_with(')') => name,
+            Some(_) => return None,
+            None => text,
+        };
+        Some(match name {
+            "ID" => Self::Key,
+            "START_ID" => Self::Start,
+            "END_ID" => Self::End,
+            "LABEL" => Self::Labels,
+            "TYPE" => Self::Type,
+            _ => return None,
+        })
+    }
 }
 
 /// A column: its name and how its texts are read.
@@ -254,45 +398,68 @@ fn read_instant(text: &str) -> Option<jiff::Zoned> {
 pub struct Column {
     /// The property's name.
     pub name: Arc<str>,
-    /// The type that was declared; `None` where it is to be inferred.
+    /// The declared type; `None` if it is inferred.
     pub declared: Option<Declared>,
+    /// The role of the column.
+    pub role: Role,
+    /// The declared type name, if later versions will not accept it any more.
+    pub old_type: Option<Arc<str>>,
 }
 
 impl Column {
-    /// Reads a header's cell: `age:int?`. A suffix that is no type belongs to the name.
-    pub fn of_header(cell: &str) -> Self {
-        let typed = cell
-            .rsplit_once(':')
-            .and_then(|(name, suffix)| Some((name, Declared::parse(suffix)?)));
-        match typed {
-            Some((name, declared)) => Self {
-                name: name.into(),
-                declared: Some(declared),
-            },
-            None => Self {
-                name: cell.into(),
-                declared: None,
-            },
+    /// A column with that name and nothing else.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            declared: None,
+            role: Role::Property,
+            old_type: None,
         }
     }
 
-    /// Reads an option's `name[:type]`, where a wrong type is an error.
-    pub fn of_option(text: &str) -> Result<Self> {
-        match text.rsplit_once(':') {
-            None => Ok(Self {
-                name: text.trim().into(),
-                declared: None,
-            }),
-            Some((name, suffix)) => match Declared::parse(suffix.trim()) {
-                Some(declared) => Ok(Self {
-                    name: name.trim().into(),
-                    declared: Some(declared),
-                }),
-                None => bail!(
-                    "`{suffix}` in `{text}` is not a type: {TYPE_NAMES}; `[]` after it for a list, `?` for optional"
-                ),
-            },
+    /// Parses `name`, `name:type`, or with a role: `name:ID`, `:START_ID(Person)`.
+    ///
+    /// # Errors
+    /// The text after the last colon is neither a type nor a role.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some((name, suffix)) = text.rsplit_once(':') else {
+            return Ok(Self::named(text));
+        };
+        let suffix = suffix.trim();
+        if let Some(declared) = Declared::parse(suffix) {
+            let base = suffix.trim_end_matches(['?', '[', ']']);
+            let is_old = ["instant", "timestamp"]
+                .iter()
+                .any(|old| base.eq_ignore_ascii_case(old));
+            return Ok(Self {
+                declared: Some(declared),
+                old_type: is_old.then(|| base.into()),
+                ..Self::named(name)
+            });
         }
+        let role = Role::parse(suffix).ok_or_else(|| {
+            format!(
+                "`{suffix}` in `{text}` is not a type: {TYPE_NAMES}, in any case; `[]` after it for a list, `?` for \
+                 optional; or, as neo4j-admin has it, ID, START_ID, END_ID, IGNORE"
+            )
+        })?;
+        // The names of ends are not properties, and may be equal: `Person.id:START_ID,Person.id:END_ID`.
+        let name = match role {
+            Role::Start | Role::End => text,
+            _ if name.is_empty() => text,
+            _ => name,
+        };
+        Ok(Self {
+            role,
+            ..Self::named(name)
+        })
+    }
+
+    /// Reads an option's `name[:type]`.
+    pub fn of_option(text: &str) -> Result<Self> {
+        let column = Self::parse(text.trim()).map_err(|reason| anyhow!("{reason}"))?;
+        let name = column.name.trim().into();
+        Ok(Self { name, ..column })
     }
 
     /// Reads `a,b:int,c:float?`.
@@ -304,6 +471,21 @@ impl Column {
     }
 }
 
+/// Warnings for types declared by a deprecated name.
+pub fn old_types(columns: &[Column]) -> Vec<String> {
+    let old = columns
+        .iter()
+        .filter_map(|column| Some((column, column.old_type.as_ref()?)));
+    old.map(|(column, old)| {
+        format!(
+            "the type `{old}` of `{0}` is called `datetime` now: say `{0}:datetime`, \
+             the next version does not know `{old}`",
+            column.name
+        )
+    })
+    .collect()
+}
+
 /// The type that one of `columns` declares for `field`.
 pub fn declared_in(columns: &[Column], field: &str) -> Option<Declared> {
     columns
@@ -312,23 +494,29 @@ pub fn declared_in(columns: &[Column], field: &str) -> Option<Declared> {
         .declared
 }
 
-/// Refuses a name that occurs twice.
+/// Refuses duplicate names among columns that are not ignored.
 pub fn check_distinct(columns: &[Column]) -> Result<()> {
+    let is_read = |column: &&Column| {
+        column
+            .declared
+            .is_none_or(|declared| declared.column_type != ColumnType::Ignore)
+    };
+    let columns: Vec<&Column> = columns.iter().filter(is_read).collect();
     for (at, column) in columns.iter().enumerate() {
         if columns[..at]
             .iter()
             .any(|before| before.name == column.name)
         {
-            bail!(
+            return Err(anyhow!(
                 "column `{}` occurs twice: rename one, or name the columns with --columns",
                 column.name
-            );
+            ));
         }
     }
     Ok(())
 }
 
-/// The narrowest type that every text seen so far has.
+/// The narrowest type that fits every text seen so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inference {
     seen: bool,
@@ -338,18 +526,18 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Looks at one more text.
+    /// Adds one more text.
     pub fn see(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
         self.seen = true;
-        self.not_int |= !is_plain_int(text);
-        self.not_float |= !is_plain_float(text);
-        self.not_bool |= !matches!(text, "true" | "false" | "True" | "False" | "TRUE" | "FALSE");
+        self.not_int |= plain_int(text).is_none();
+        self.not_float |= plain_float(text).is_none();
+        self.not_bool |= plain_bool(text).is_none();
     }
 
-    /// The type; strings where nothing was seen.
+    /// The type; string if no text was seen.
     pub fn column_type(self) -> ColumnType {
         match self {
             Self { seen: false, .. } => ColumnType::String,
@@ -365,30 +553,62 @@ impl Inference {
     }
 }
 
-/// Whether the text is how an integer is written: `007`, `+5` and what does not fit into 64 bits stay texts.
-fn is_plain_int(text: &str) -> bool {
-    text.parse::<i64>()
-        .is_ok_and(|number| number.to_string() == text)
+/// Parses a text with the same test with which [`Inference`] found the type.
+pub fn read_inferred(column_type: ColumnType, text: &str) -> Result<Value, String> {
+    let value = match column_type {
+        ColumnType::Int => plain_int(text).map(Value::Int),
+        ColumnType::Float => plain_float(text).map(Value::Float),
+        ColumnType::Bool => plain_bool(text).map(Value::Bool),
+        _ => Some(Value::String(text.into())),
+    };
+    value.ok_or_else(|| {
+        format!(
+            "is `{}`, which is not written as {} is",
+            excerpt(text),
+            column_type.noun()
+        )
+    })
 }
 
-/// Whether the text is a number that a double keeps: at most 17 digits, no leading zeros, no words.
-fn is_plain_float(text: &str) -> bool {
+/// Whether a text in a header looks like a value: a number, a boolean, a date.
+pub fn is_value(text: &str) -> bool {
+    let number = || text.parse::<f64>().is_ok() && text.bytes().any(|byte| byte.is_ascii_digit());
+    plain_bool(text).is_some() || number() || moment::is_moment(text)
+}
+
+/// The integer whose canonical form is the text: `007`, `+5` and numbers beyond 64 bits stay strings.
+fn plain_int(text: &str) -> Option<i64> {
+    text.parse::<i64>()
+        .ok()
+        .filter(|number| number.to_string() == text)
+}
+
+fn plain_bool(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// The number, if a double represents it: an integer exactly, another one of at most 17 digits; no leading zeros, no
+/// words, a `+` only in the exponent.
+fn plain_float(text: &str) -> Option<f64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let mantissa = digits.split(['e', 'E']).next().unwrap_or_default();
     let count = mantissa.bytes().filter(u8::is_ascii_digit).count();
-    let leading_zero = digits.len() > 1
-        && digits.starts_with('0')
-        && !digits.starts_with("0.")
-        && !digits.starts_with("0e");
-    let plain = digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-'));
-    plain && (1..=17).contains(&count) && !leading_zero && read_float(text).is_some()
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
+    let leading_zero = whole.len() > 1 && whole.starts_with('0');
+    let all_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let written = all_digits(whole) && all_digits(fraction) && count <= 17 && !leading_zero;
+    written.then(|| read_float(text)).flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isomer_db::temporal;
 
     fn read(declared: &str, text: &str) -> Result<Option<Value>, String> {
         Declared::parse(declared)
@@ -420,7 +640,7 @@ mod tests {
             Ok(Some(Value::Date(_)))
         ));
         assert!(matches!(
-            read("instant", "2024-02-29T12:00:00+01:00"),
+            read("datetime", "2024-02-29T12:00:00+01:00"),
             Ok(Some(Value::ZonedDateTime(_)))
         ));
         assert!(matches!(
@@ -430,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_a_reason() {
+    fn values_that_do_not_fit_are_refused_with_a_reason() {
         for (declared, text, part) in [
             ("int", "", "empty"),
             ("int", "12x", "not an integer"),
@@ -438,6 +658,65 @@ mod tests {
             ("float", "1e400", "not a number"),
             ("bool", "maybe", "true or false"),
             ("date", "2023-02-29", "not a date"),
+            ("float", "9007199254740993", "a float would round"),
+            ("float", "-9007199254740993.00", "not a number"),
+            (
+                "float",
+                "123456789012345678901234567890",
+                "a float would round",
+            ),
+            ("datetime", "2024-01-01T10:00", "declare it `localdatetime`"),
+            ("datetime", "2024-01-01", "declare it `date`"),
+            (
+                "localdatetime",
+                "2024-01-01T10:00Z",
+                "declare it `datetime`",
+            ),
+            (
+                "localdatetime",
+                "2024-01-01 10:00:00+02",
+                "declare it `datetime`",
+            ),
+            ("date", "2024-01-01T23:59:59-12:00", "declare it `datetime`"),
+            ("date", "2024-01-01 23:59", "declare it `localdatetime`"),
+            ("localtime", "10:00+05:00", "declare it `time`"),
+            ("time", "10:00", "declare it `localtime`"),
+            (
+                "localtime",
+                "2024-01-01T10:00",
+                "declare it `localdatetime`",
+            ),
+            (
+                "localdatetime",
+                "2024-01-01T23:59:60",
+                "second is out of range",
+            ),
+            ("localtime", "10:00:00.1234567891", "nine decimals"),
+            (
+                "datetime",
+                "2023-07-05T01:40-08:00[America/Los_Angeles]",
+                "is at -07:00 then",
+            ),
+            ("duration", "1 day", "not a duration"),
+            ("duration", "PT0.1234567891S", "nine decimals"),
+            (
+                "point",
+                "{\"x\": 9007199254740993, \"y\": 0}",
+                "not a point",
+            ),
+            (
+                "point",
+                "{\"crs\": \"wgs-84\", \"x\": 0, \"y\": 91}",
+                "not a point",
+            ),
+            ("point", "{\"x\": 1}", "not a point"),
+            (
+                "point",
+                "{\"longitude\": 181, \"latitude\": 0}",
+                "not a point",
+            ),
+            ("bytes", "AA=", "not bytes"),
+            ("int[]", "1;x", "not an integer"),
             ("json", "{", "JSON"),
         ] {
             let reason = read(declared, text).expect_err(text);
@@ -464,10 +743,277 @@ mod tests {
     }
 
     #[test]
-    fn header_cells_carry_types_and_options_refuse_unknown_ones() {
-        assert_eq!(Column::of_header("id:int").declared, Declared::parse("int"));
-        assert_eq!(Column::of_header("a:b").name.as_ref(), "a:b");
-        assert!(Column::of_option("a:itn").is_err());
+    fn columns_carry_types_and_roles_and_unknown_ones_are_refused() {
+        let column = |text| Column::parse(text).expect(text);
+        assert_eq!(column("id:int").declared, Declared::parse("int"));
+        assert_eq!(column("a:STRING[]?").declared, Declared::parse("string[]?"));
+        assert_eq!(column("a:int:Double").name.as_ref(), "a:int");
+        for (text, name, role) in [
+            ("id:ID(Person)", "id", Role::Key),
+            (":ID", ":ID", Role::Key),
+            (":START_ID(Person)", ":START_ID(Person)", Role::Start),
+            ("id:START_ID", "id:START_ID", Role::Start),
+            ("id:END_ID(A)", "id:END_ID(A)", Role::End),
+            (":LABEL", ":LABEL", Role::Labels),
+            (":TYPE", ":TYPE", Role::Type),
+        ] {
+            let column = column(text);
+            assert_eq!((column.name.as_ref(), column.role), (name, role));
+        }
+        let ignored = column(":IGNORE").declared.expect("a type");
+        assert_eq!(ignored.column_type, ColumnType::Ignore);
+        assert_eq!(
+            old_types(&[column("at:instant?"), column("b:datetime")]).len(),
+            1
+        );
+        for unknown in ["a:b", "a:itn", "a:int[", "a:ID(x", "a:VECTOR", "10:30"] {
+            let reason = Column::parse(unknown).expect_err(unknown);
+            assert!(reason.contains("localdatetime"), "{reason}");
+            assert!(Column::of_option(unknown).is_err());
+        }
         assert!(Column::list("a,b,a").is_err());
+    }
+
+    /// Each text alone in a column: its type and its value, as the documentation of imports states them.
+    #[test]
+    fn inferred_types_and_values() {
+        let infer = |text: &str| {
+            let mut inference = Inference::default();
+            inference.see(text);
+            inference.column_type()
+        };
+        for (text, int) in [
+            ("0", 0),
+            ("-7", -7),
+            ("9223372036854775807", i64::MAX),
+            ("-9223372036854775808", i64::MIN),
+        ] {
+            assert_eq!(infer(text), ColumnType::Int, "{text}");
+            assert_eq!(read_inferred(ColumnType::Int, text), Ok(Value::Int(int)));
+        }
+        for (text, float) in [
+            ("0.5", 0.5),
+            ("-1.50", -1.5),
+            ("-0", -0.0),
+            ("1e3", 1e3),
+            ("1e+3", 1e3),
+            ("2.5E-7", 2.5e-7),
+            ("9007199254740992.0", 9_007_199_254_740_992.0),
+        ] {
+            assert_eq!(infer(text), ColumnType::Float, "{text}");
+            assert_eq!(
+                read_inferred(ColumnType::Float, text),
+                Ok(Value::Float(float))
+            );
+        }
+        // Telephone numbers, postcodes and the like are not numbers.
+        for text in [
+            "+5",
+            "+1.5",
+            "+491701234567",
+            "+007",
+            "-+5",
+            "+-5",
+            "007",
+            "-007",
+            "00.5",
+            "01.5",
+            " 5",
+            "5 ",
+            ".5",
+            "5.",
+            "1,5",
+            "1_000",
+            "0x1F",
+            "1e",
+            "e5",
+            "1e5.5",
+            "1.2.3",
+            "1-2",
+            "NaN",
+            "inf",
+            "Infinity",
+            "1e400",
+            "9223372036854775808",
+            "0.123456789012345678",
+            "t",
+            "yes",
+            " true",
+            "\u{661}",
+            "\u{bd}",
+        ] {
+            assert_eq!(infer(text), ColumnType::String, "{text}");
+            for column_type in [ColumnType::Int, ColumnType::Float, ColumnType::Bool] {
+                let read = read_inferred(column_type, text);
+                assert!(read.is_err(), "{column_type:?} {text}");
+            }
+        }
+    }
+
+    /// An inferred type accepts the texts from which it was inferred, and no other texts that the declared type
+    /// accepts.
+    #[test]
+    fn an_inferred_type_is_read_by_the_test_that_found_it() {
+        let texts = [
+            "0",
+            "-7",
+            "007",
+            "+5",
+            " 5",
+            "5 ",
+            "-0",
+            "01234",
+            "-007",
+            "9007199254740993",
+            "12345678901234567",
+            "0.5",
+            "01.5",
+            "+1.5",
+            ".5",
+            "5.",
+            "1e3",
+            "1e400",
+            "00e1",
+            "NaN",
+            "inf",
+            "Infinity",
+            "true",
+            "True",
+            "t",
+            "yes",
+            "no",
+            " true",
+            "1.0",
+            "9007199254740992",
+            "9223372036854775807",
+            "9223372036854775808",
+            "1_000",
+            "1,5",
+            "x",
+            "0x1F",
+            "-",
+            "e5",
+            "1e",
+            "0.30000000000000004",
+            "1234567890.12345678",
+        ];
+        let infer = |texts: &[&str]| {
+            let mut inference = Inference::default();
+            texts.iter().for_each(|text| inference.see(text));
+            inference.column_type()
+        };
+        for (first, column_type) in [
+            (&["1"][..], ColumnType::Int),
+            (&["1", "0.5"], ColumnType::Float),
+            (&["true"], ColumnType::Bool),
+        ] {
+            assert_eq!(infer(first), column_type);
+            for text in texts {
+                let with = infer(&[first, &[text]].concat());
+                let read = read_inferred(column_type, text);
+                assert_eq!(read.is_ok(), with == column_type, "{column_type:?} {text}");
+            }
+        }
+        // A number that a double does not represent makes a column of strings.
+        for large in [
+            "9007199254740993",
+            "12345678901234567",
+            "9007199254740993.0",
+        ] {
+            assert_eq!(infer(&["0.5", large]), ColumnType::String, "{large}");
+        }
+        assert_eq!(infer(&["0.5", "9007199254740992"]), ColumnType::Float);
+    }
+
+    /// Every type of date or time accepts what the language's function of that type accepts, and gives the same value;
+    /// texts that the function would complete from the clock's zone are refused.
+    #[test]
+    fn dates_and_times_are_those_of_the_language() {
+        let days = [
+            "2024-02-29",
+            "20240229",
+            "2023-02-29",
+            "2024-W09-4",
+            "2024-060",
+            "2024",
+            "2024-02",
+            "-0044-03-15",
+            "29.02.2024",
+        ];
+        let clocks = [
+            "",
+            "T10:00",
+            " 10:00:30",
+            "T103000",
+            "T10",
+            "T24:00",
+            "T23:59:60",
+            "T10:00:00.123456789",
+            "T10:00,5",
+            "  10:00",
+        ];
+        let zones = [
+            "",
+            "Z",
+            "z",
+            "+02",
+            "+02:00",
+            "-0530",
+            "+02:00[Europe/Rome]",
+            "+01:00[Europe/Rome]",
+            "[Europe/Rome]",
+            "[X/Y]",
+            " CET",
+        ];
+        let mut texts: Vec<String> = Vec::new();
+        for day in days.into_iter().chain([""]) {
+            for clock in clocks {
+                let clock = if day.is_empty() {
+                    clock.trim_start_matches(['T', ' '])
+                } else {
+                    clock
+                };
+                texts.extend(zones.map(|zone| format!("{day}{clock}{zone}")));
+            }
+        }
+        let now = temporal::Now::utc(isomer_db::jiff::Timestamp::UNIX_EPOCH);
+        let call = |name: &str, text: &str| {
+            let function = temporal::function(name).expect(name);
+            function.call(&[text.into()], &now)
+        };
+        let types = [
+            ("date", "date", None),
+            ("localtime", "localtime", None),
+            ("time", "time", Some("localtime")),
+            ("localdatetime", "localdatetime", None),
+            ("datetime", "datetime", Some("localdatetime")),
+        ];
+        let (mut taken, mut refused) = (0, 0);
+        for text in &texts {
+            // SQL has a space where the language has a `T`.
+            let iso = match text.split_once(' ') {
+                Some((day, clock))
+                    if day.len() > 3 && clock.starts_with(|c: char| c.is_ascii_digit()) =>
+                {
+                    format!("{day}T{clock}")
+                }
+                _ => text.clone(),
+            };
+            for (declared, function, without_zone) in types {
+                let completed = without_zone.is_some_and(|local| call(local, &iso).is_ok());
+                let expected = call(function, &iso).ok().filter(|_| !completed);
+                match (read(declared, text), expected) {
+                    (Ok(read), Some(expected)) => {
+                        assert_eq!(read, Some(expected), "{declared} {text}");
+                        taken += 1;
+                    }
+                    (Err(_), None) => refused += 1,
+                    (read, expected) => {
+                        panic!("{declared} `{text}`: {read:?}, the language gives {expected:?}")
+                    }
+                }
+            }
+        }
+        assert!(taken > 200 && refused > 2_000, "{taken} {refused}");
     }
 }

@@ -1,7 +1,9 @@
 //! CSV and TSV, one row at a time.
 //!
-//! The dialect of RFC 4180: fields in double quotes may hold delimiters, line ends and doubled quotes. Lines end with
-//! LF or CRLF; empty lines are skipped, and so are lines that start with `#` unless asked otherwise.
+//! The dialect of RFC 4180: fields in double quotes may contain delimiters, line ends and doubled quotes. Lines end
+//! with LF, CRLF or CR, determined by the first one; empty lines are skipped. Lines that start with `#` are ordinary
+//! rows, unless an option names a comment character; in TSV those before the first row are comments, as in the edge
+//! lists of SNAP.
 
 use std::{borrow::Cow, collections::VecDeque, io::BufRead, sync::Arc};
 
@@ -9,40 +11,69 @@ use anyhow::{Context, anyhow, bail};
 use isomer_db::Value;
 
 use super::{
-    columns::{Column, ColumnType, Declared, Inference, check_distinct, declared_in},
-    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError},
+    columns::{
+        Column, ColumnType, Declared, Inference, Role, check_distinct, declared_in, is_value,
+        old_types, read_inferred,
+    },
+    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError, excerpt},
 };
 
 /// Rows that are read ahead to infer the types of columns.
 const SAMPLE_ROWS: usize = 1_000;
 
-/// How rows are separated into fields, and what is known about them.
+/// How rows are split into fields, and the known columns.
 #[derive(Clone, Debug)]
 pub struct Dialect {
     /// Between fields.
     pub delimiter: u8,
     /// Whether double quotes quote.
     pub quotes: bool,
-    /// Whether lines that start with `#` are comments.
-    pub comments: bool,
-    /// Names and types; from the first line where absent.
+    /// Whether the delimiter was given by an option.
+    pub delimiter_given: bool,
+    /// Which lines are comments.
+    pub comments: Comments,
+    /// Whether the header's cells are names without types or roles.
+    pub plain_header: bool,
+    /// Names and types; from the first line if absent.
     pub columns: Option<Vec<Column>>,
-    /// Types by name, over those in the header.
+    /// Types by name, taking precedence over those in the header.
     pub types: Vec<Column>,
-    /// Columns that are strings unless they are declared otherwise: the keys.
+    /// Columns that are strings unless declared otherwise: the keys.
     pub text_columns: TextColumns,
+}
+
+/// Which lines are comments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comments {
+    /// None.
+    No,
+    /// Lines before the first row that start with `#`.
+    Leading,
+    /// All that start with this character.
+    All(char),
+}
+
+/// The line ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnd {
+    /// Not detected yet.
+    Unknown,
+    /// LF, also after CR.
+    Feed,
+    /// `\r` alone, as in classic Mac OS.
+    Return,
 }
 
 /// Which columns are keys.
 #[derive(Clone, Debug, Default)]
 pub struct TextColumns {
-    /// Those of these names.
+    /// Those with these names.
     pub names: Vec<String>,
-    /// The first so many.
+    /// The first columns, this many.
     pub first: usize,
 }
 
-/// One field of a row; `quoted` tells an empty text from no value.
+/// One field of a row; `quoted` distinguishes an empty string from a missing value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     text: String,
@@ -66,6 +97,9 @@ pub struct DelimitedReader {
     /// Rows read ahead while types were inferred.
     ahead: VecDeque<Result<Row, RowError>>,
     sampled: bool,
+    line_end: LineEnd,
+    /// Whether a row was read.
+    begun: bool,
     line: u64,
     raw: Vec<u8>,
     last: String,
@@ -88,6 +122,8 @@ impl DelimitedReader {
             readings: Vec::new(),
             ahead: VecDeque::new(),
             sampled: false,
+            line_end: LineEnd::Unknown,
+            begun: false,
             line: 0,
             raw: Vec::new(),
             last: String::new(),
@@ -117,20 +153,18 @@ impl DelimitedReader {
                 );
             };
             column.declared = typed.declared;
+            column.role = typed.role;
         }
+        reader.check_roles()?;
         Ok(reader)
     }
 
     fn header(&mut self) -> anyhow::Result<Vec<Column>> {
         match self.next_row() {
             Ok(Some(row)) => {
-                let columns: Vec<Column> = row
-                    .fields
-                    .iter()
-                    .map(|field| Column::of_header(&field.text))
-                    .collect();
-                check_distinct(&columns)
-                    .with_context(|| format!("{}, line {}", self.name, row.line))?;
+                let place = || format!("{}, line {}", self.name, row.line);
+                let columns = self.header_columns(&row).with_context(place)?;
+                check_distinct(&columns).with_context(place)?;
                 Ok(columns)
             }
             Ok(None) => bail!(
@@ -142,7 +176,75 @@ impl DelimitedReader {
         }
     }
 
-    /// The next row's fields; comments and empty lines are passed over.
+    fn header_columns(&self, row: &Row) -> anyhow::Result<Vec<Column>> {
+        if self.dialect.plain_header {
+            return Ok(row
+                .fields
+                .iter()
+                .map(|field| Column::named(&field.text))
+                .collect());
+        }
+        // Also within quotes: some programs quote every cell.
+        let is_data = |field: &&Field| is_value(&field.text);
+        if let Some(field) = row.fields.iter().find(is_data) {
+            bail!(
+                "the first line should name the columns, and `{}` in it is a value: if it is a row, name \
+                 the columns with --columns (for example --columns {}); if it is the header, say --plain-header",
+                excerpt(&field.text),
+                example_columns(row.fields.len())
+            );
+        }
+        if let [only] = row.fields.as_slice()
+            && !self.dialect.delimiter_given
+            && let Some(other) = [',', ';', '\t', '|']
+                .into_iter()
+                .find(|one| only.text.contains(*one))
+        {
+            bail!(
+                "the header is one column, `{}`: say --delimiter '{}' if that separates the columns, or \
+                 --delimiter '{}' if it does not",
+                excerpt(&only.text),
+                other.escape_default(),
+                char::from(self.dialect.delimiter).escape_default()
+            );
+        }
+        let columns = row.fields.iter().map(|field| Column::parse(&field.text));
+        let mut columns = columns.collect::<Result<Vec<_>, _>>().map_err(|reason| {
+            anyhow!("{reason}; or say --plain-header if the colon belongs to the name")
+        })?;
+        // neo4j-admin has no marker for optional: in its files an empty field is a missing value in any column.
+        if columns.iter().any(|column| column.role != Role::Property) {
+            let declared = columns
+                .iter_mut()
+                .filter_map(|column| column.declared.as_mut());
+            declared.for_each(|declared| declared.optional = true);
+        }
+        Ok(columns)
+    }
+
+    /// Labels and types are not read from columns.
+    fn check_roles(&self) -> anyhow::Result<()> {
+        for (role, what, option) in [
+            (Role::Labels, "labels", "--label"),
+            (Role::Type, "types", "--type"),
+        ] {
+            if let Some(column) = self
+                .columns
+                .iter()
+                .find(|column| column.role == role && column.declared.is_none())
+            {
+                bail!(
+                    "{}: column `{1}` holds {what}, and an import gives every row the one of {option}: import the \
+                     rows of each from a separate file, and leave the column out with --types '{1}:ignore'",
+                    self.name,
+                    column.name
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The next row's fields; comments and empty lines are skipped.
     fn next_row(&mut self) -> Result<Option<Row>, ReadError> {
         loop {
             self.raw.clear();
@@ -150,7 +252,7 @@ impl DelimitedReader {
                 return Ok(None);
             }
             let line = self.line;
-            if self.dialect.comments && self.raw.first() == Some(&b'#') {
+            if self.is_comment() {
                 self.comment_lines += 1;
                 continue;
             }
@@ -158,9 +260,13 @@ impl DelimitedReader {
             if content.is_empty() {
                 continue;
             }
+            self.begun = true;
             let fields = if self.dialect.quotes && content.contains(&b'"') {
                 self.quoted_row(line)?
             } else {
+                if let Some(reason) = self.stray_line_end(content) {
+                    return Err(self.bad(line, reason));
+                }
                 let text = self.utf8(line)?;
                 let delimiter = char::from(self.dialect.delimiter);
                 text.split(delimiter)
@@ -187,12 +293,20 @@ impl DelimitedReader {
             }
             let end = buffer
                 .iter()
-                .position(|&byte| byte == b'\n')
+                .position(|&byte| match self.line_end {
+                    LineEnd::Feed => byte == b'\n',
+                    LineEnd::Return => byte == b'\r',
+                    LineEnd::Unknown => matches!(byte, b'\n' | b'\r'),
+                })
                 .map(|at| at + 1);
             let count = end.unwrap_or(buffer.len());
             self.raw.extend_from_slice(&buffer[..count]);
             self.text.consume(count);
             total += count;
+            let end = match self.line_end {
+                LineEnd::Unknown if end.is_some() => self.first_line_end()?,
+                _ => end,
+            };
             if self.raw.len() > MAX_ROW_BYTES {
                 let limit = MAX_ROW_BYTES >> 20;
                 return Err(anyhow!("{}: the row that ends after line {} is longer than {limit} MiB: is a line end or a closing quote missing?", self.name, self.line).into());
@@ -203,6 +317,54 @@ impl DelimitedReader {
         }
         self.line += u64::from(total > 0);
         Ok(total > 0)
+    }
+
+    /// Called at the first line end, or at one within quotes: detects the line ending. Returns whether a line ended.
+    fn first_line_end(&mut self) -> Result<Option<usize>, ReadError> {
+        let quotes = self.raw.iter().filter(|&&byte| byte == b'"').count();
+        let in_quotes = self.dialect.quotes && quotes % 2 == 1;
+        if self.raw.ends_with(b"\r") {
+            let next = self.text.fill_buf().with_context(|| {
+                format!("{} cannot be read after line {}", self.name, self.line)
+            })?;
+            if next.first() == Some(&b'\n') {
+                self.raw.push(b'\n');
+                self.text.consume(1);
+            }
+        }
+        if in_quotes {
+            return Ok(None);
+        }
+        self.line_end = match self.raw.last() {
+            Some(b'\n') => LineEnd::Feed,
+            _ => LineEnd::Return,
+        };
+        Ok(Some(self.raw.len()))
+    }
+
+    /// The error for an unquoted field that contains another line ending than the file's.
+    fn stray_line_end(&self, field: &[u8]) -> Option<String> {
+        if !self.dialect.quotes || !field.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            return None;
+        }
+        let (stray, own) = match self.line_end {
+            LineEnd::Return => ("a line feed", "a carriage return alone"),
+            _ => ("a carriage return alone", "a line feed"),
+        };
+        Some(format!(
+            "there is {stray} in a field without quotes, and the file's lines end with {own}: quote the \
+             field, or give all lines the same end"
+        ))
+    }
+
+    fn is_comment(&self) -> bool {
+        match self.dialect.comments {
+            Comments::No => false,
+            Comments::Leading => !self.begun && self.raw.starts_with(b"#"),
+            Comments::All(sign) => self
+                .raw
+                .starts_with(sign.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
     }
 
     fn utf8(&self, line: u64) -> Result<Cow<'_, str>, ReadError> {
@@ -227,7 +389,7 @@ impl DelimitedReader {
         })
     }
 
-    /// Separates a row in which something is quoted; reads on while a quote is open.
+    /// Splits a row that contains quotes; reads on while a quote is open.
     fn quoted_row(&mut self, line: u64) -> Result<Vec<Field>, ReadError> {
         let delimiter = self.dialect.delimiter;
         let mut fields = Vec::new();
@@ -266,7 +428,7 @@ impl DelimitedReader {
                 let rest = trim_end(&self.raw[at.min(self.raw.len())..]);
                 if !rest.is_empty() && rest[0] != delimiter {
                     let reason = format!(
-                        "field {} goes on after its closing quote: double quotes inside a quoted field, or say --no-quotes",
+                        "field {} continues after its closing quote: double quotes inside a quoted field, or say --no-quotes",
                         fields.len() + 1
                     );
                     return Err(self.bad(line, reason));
@@ -277,6 +439,9 @@ impl DelimitedReader {
                     .iter()
                     .position(|&byte| byte == delimiter)
                     .map_or(end, |found| at + found);
+                if let Some(reason) = self.stray_line_end(&self.raw[at..stop]) {
+                    return Err(self.bad(line, reason));
+                }
                 field.extend_from_slice(&self.raw[at..stop]);
                 at = stop;
             }
@@ -301,11 +466,13 @@ impl DelimitedReader {
         }
     }
 
-    /// Reads ahead and settles how each column is read.
+    /// Reads ahead and determines how each column is read.
     fn sample(&mut self) -> Result<(), ReadError> {
         self.sampled = true;
         let key = |at: usize, column: &Column, keys: &TextColumns| {
-            at < keys.first || keys.names.iter().any(|name| name == column.name.as_ref())
+            at < keys.first
+                || matches!(column.role, Role::Key | Role::Start | Role::End)
+                || keys.names.iter().any(|name| name == column.name.as_ref())
         };
         let undeclared = |(at, column): (usize, &Column)| {
             column.declared.is_none() && !key(at, column, &self.dialect.text_columns)
@@ -363,13 +530,24 @@ impl DelimitedReader {
         };
         for ((field, column), reading) in row.fields.iter().zip(&self.columns).zip(&self.readings) {
             let value = match *reading {
-                // A quoted nothing is the empty text, an unquoted one is no value.
+                // A quoted empty field is the empty string, an unquoted one is a missing value.
                 Reading::Declared(declared) if field.quoted && field.text.is_empty() && declared.is_text() => Some(Value::String("".into())),
                 Reading::Declared(declared) => declared.read(&field.text).map_err(|reason| bad(format!("column `{}` {reason}", column.name)))?,
-                Reading::Inferred(_) if field.text.is_empty() && !field.quoted => None,
-                Reading::Inferred(column_type) => Declared { column_type, list: false, optional: true }.read(&field.text).map_err(|reason| {
-                    bad(format!("column `{0}` {reason}; its type was inferred from the first {SAMPLE_ROWS} rows: say --types '{0}:string' or the like", column.name))
-                })?,
+                Reading::Inferred(column_type)
+                    if field.text.is_empty()
+                        && !(field.quoted && column_type == ColumnType::String) =>
+                {
+                    None
+                }
+                Reading::Inferred(column_type) => {
+                    Some(read_inferred(column_type, &field.text).map_err(|reason| {
+                        bad(format!(
+                            "column `{0}` {reason}; its type was inferred from the first {SAMPLE_ROWS} rows: \
+                             say --types '{0}:string' or the like",
+                            column.name
+                        ))
+                    })?)
+                }
             };
             if let Some(value) = value {
                 record.fields.push((column.name.clone(), value));
@@ -413,12 +591,20 @@ impl RecordReader for DelimitedReader {
         )
     }
 
+    fn with_role(&self, role: Role) -> Option<Arc<str>> {
+        let column = self.columns.iter().find(|column| column.role == role)?;
+        Some(column.name.clone())
+    }
+
     fn remarks(&self) -> Vec<String> {
+        let mut remarks = old_types(&self.columns);
+        remarks.extend(old_types(&self.dialect.types));
         match self.comment_lines {
-            0 => Vec::new(),
-            1 => vec!["1 comment line skipped".into()],
-            count => vec![format!("{count} comment lines skipped")],
+            0 => {}
+            1 => remarks.push("1 comment line skipped".into()),
+            count => remarks.push(format!("{count} comment lines skipped")),
         }
+        remarks
     }
 }
 
@@ -427,6 +613,15 @@ fn fields(count: usize) -> String {
         "1 field".into()
     } else {
         format!("{count} fields")
+    }
+}
+
+/// Names for this number of columns, for a message.
+fn example_columns(count: usize) -> String {
+    let names = ["source", "target", "c", "d", "e", "f"];
+    match count {
+        0..=6 => names[..count].join(","),
+        _ => format!("{},…", names.join(",")),
     }
 }
 
@@ -443,7 +638,9 @@ mod tests {
         Dialect {
             delimiter: b',',
             quotes: true,
-            comments: true,
+            delimiter_given: false,
+            comments: Comments::All('#'),
+            plain_header: false,
             columns: None,
             types: Vec::new(),
             text_columns: TextColumns::default(),
@@ -547,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_are_told_with_their_line() {
+    fn bad_rows_are_reported_with_their_line() {
         let records = all(b"a,b\n1,2\n1\n1,2,3\n\"x\"y,2\n\xff,2\n5,6\n", dialect());
         let reasons: Vec<&str> = records
             .iter()
@@ -563,7 +760,7 @@ mod tests {
             "{reasons:?}"
         );
         assert!(
-            reasons[2].starts_with("5: field 1 goes on after its closing quote"),
+            reasons[2].starts_with("5: field 1 continues after its closing quote"),
             "{reasons:?}"
         );
         assert!(

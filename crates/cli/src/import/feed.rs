@@ -1,5 +1,5 @@
-//! What all imports share: records come out of a file, bad ones are set aside, progress is shown, and at the end
-//! everything is there or nothing.
+//! The common part of all imports: records are read from a file, bad ones are set aside, progress is shown, and at the
+//! end everything is imported or nothing.
 
 use std::{
     cell::RefCell,
@@ -13,7 +13,10 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use isomer_db::data::{BulkPhase, BulkWatch, DataError, Verdict};
+use isomer_db::{
+    bulk::{BulkPhase, BulkWatch},
+    data::{DataError, Verdict},
+};
 
 use super::{
     input::InputOptions,
@@ -24,7 +27,7 @@ use super::{
 };
 use crate::style::{count, counted, duration, rate};
 
-/// Records on their way into the database. The loader that takes them also tells of those it refuses, hence the cell.
+/// Records on their way into the database. The loader that consumes them also reports those it refuses, hence the cell.
 pub struct Feed {
     inner: RefCell<Inner>,
     /// Checks everything and changes nothing.
@@ -37,16 +40,16 @@ struct Inner {
     reader: Box<dyn RecordReader>,
     rejects: Rejects,
     progress: Progress,
-    /// Why the import ends, where the loader only knows that it does.
+    /// The error that ended the import, because the loader does not know it.
     failure: Option<anyhow::Error>,
     /// The file was read to its end.
     ended: bool,
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// What was made, and how many.
+    /// Kind and number of what was created.
     pub made: Vec<(&'static str, u64)>,
     rows: u64,
     rejected: u64,
@@ -57,7 +60,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// For people.
+    /// For display.
     pub fn text(&self) -> String {
         let verb = if self.dry_run {
             "would import"
@@ -90,7 +93,7 @@ impl Summary {
 }
 
 impl Feed {
-    /// Feeds what `reader` reads from `source`.
+    /// Feeds the records of `reader` from `source`.
     pub fn new(source: &Source, reader: Box<dyn RecordReader>, options: &InputOptions) -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
         let on_interrupt = interrupted.clone();
@@ -130,7 +133,7 @@ impl Feed {
                 Ok(Some(record)) => return Some(Ok(record)),
                 Ok(None) => {
                     inner.ended = true;
-                    // A load that ends with an error leaves no trace.
+                    // A load that ends with an error is rolled back.
                     return self.dry_run.then_some(Err(DataError::Cancelled));
                 }
                 Err(ReadError::Fatal(error)) => {
@@ -147,7 +150,7 @@ impl Feed {
         }
     }
 
-    /// Sets the record at hand aside. An error where there are too many.
+    /// Sets the current record aside. An error if there are too many.
     pub fn reject(&self, line: u64, reason: String) -> Result<(), DataError> {
         let mut inner = self.inner.borrow_mut();
         let text = inner.reader.last_text();
@@ -181,7 +184,7 @@ impl Feed {
         })
     }
 
-    /// Ends the import: `outcome` is the loader's answer, how many it made.
+    /// Ends the import: `outcome` is the loader's result, the number created.
     pub fn finish(self, outcome: Result<Vec<(&'static str, u64)>, DataError>) -> Result<Summary> {
         let mut inner = self.inner.into_inner();
         let written = inner.rejects.finish();
@@ -189,7 +192,7 @@ impl Feed {
         let made = match (inner.failure, outcome) {
             (Some(failure), _) => return Err(failure),
             (None, Ok(made)) => made,
-            // Refused in a dry run alone, after everything was checked.
+            // Only in a dry run, after everything was checked.
             (None, Err(DataError::Cancelled)) if self.dry_run && inner.ended => {
                 vec![("row", rows - inner.rejects.count())]
             }
@@ -215,7 +218,7 @@ impl Feed {
         })
     }
 
-    /// Shows what happens after the last row.
+    /// Shows the phase after the last row.
     pub fn stage(&self, what: &str) {
         self.inner.borrow().progress.stage(what);
     }
@@ -226,7 +229,7 @@ impl Feed {
     }
 }
 
-/// Tells a feed of a bulk load's course.
+/// Reports the progress of a bulk load.
 pub struct Watch<'f>(pub &'f Feed);
 
 impl BulkWatch for Watch<'_> {

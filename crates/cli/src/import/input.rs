@@ -1,4 +1,4 @@
-//! Options that say how a file is read, and the reader they make.
+//! Options for reading a file, and the reader that they select.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,20 @@ use clap::{Args, ValueEnum};
 
 use super::{
     columns::{Column, TYPE_NAMES},
-    delimited::{DelimitedReader, Dialect, TextColumns},
+    delimited::{Comments, DelimitedReader, Dialect, TextColumns},
     json::{JsonReader, Shape},
     record::RecordReader,
     source::Source,
 };
 
-/// How rows stand in a file.
+/// File formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Comma-separated values (RFC 4180).
     Csv,
     /// Tab-separated values.
     Tsv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// An array of objects, or one object whose names are the keys.
     Json,
@@ -31,7 +31,7 @@ pub enum Format {
 pub struct InputOptions {
     /// The file; `-` for standard input. Gzip and Zstandard are recognised by their first bytes
     pub file: PathBuf,
-    /// The file's format; told by its name, or by its first character, unless given
+    /// The file's format; by default determined by its name, or by its first character
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub input_format: Option<Format>,
     /// Names (and types) of the columns, for a file without a header: `id:int,name,age:int?`
@@ -39,22 +39,29 @@ pub struct InputOptions {
     pub columns: Option<String>,
     #[arg(long, value_name = "TYPES", help = format!("Types by name, for a file with a header or JSON: `age:int?,born:date`. Types: {TYPE_NAMES}; `[]` after one for a list with `;` between, `?` for optional"))]
     pub types: Option<String>,
-    /// The character between fields
+    /// The delimiter
     #[arg(long, value_name = "CHARACTER")]
     pub delimiter: Option<char>,
-    /// Takes double quotes as they stand instead of as quotes
+    /// Treats double quotes as ordinary characters
     #[arg(long)]
     pub no_quotes: bool,
-    /// Takes lines that start with `#` as rows instead of as comments
-    #[arg(long)]
+    /// Uses the header's cells unchanged as names, including numbers and the text after a colon
+    #[arg(long, conflicts_with = "columns")]
+    pub plain_header: bool,
+    /// Skips lines that start with this character. By default every line is a row; in TSV, `#` lines before the first
+    /// row are skipped
+    #[arg(long, value_name = "CHARACTER")]
+    pub comment: Option<char>,
+    /// The default (an option of earlier versions), except for `#` lines at the head of a TSV file
+    #[arg(long, hide = true, conflicts_with = "comment")]
     pub no_comments: bool,
-    /// The field for values that are no objects, in a JSON object whose names are the keys
-    #[arg(long, value_name = "NAME", default_value = "value")]
-    pub value_field: String,
-    /// Goes on past so many bad rows; at 0 the first one stops the import and nothing is imported
+    /// The field for values that are not objects, in a JSON object whose names are the keys
+    #[arg(long, value_name = "NAME")]
+    pub value_field: Option<String>,
+    /// Number of bad rows that are skipped; at 0 the first one stops the import and nothing is imported
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_rejects: u64,
-    /// Where bad rows go, with line and reason [default: FILE.rejects.jsonl in the current folder]
+    /// File for bad rows, with line and reason [default: FILE.rejects.jsonl in the current folder]
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
     /// Reads and checks everything, changes nothing
@@ -66,8 +73,13 @@ pub struct InputOptions {
 }
 
 impl InputOptions {
-    /// Opens the file and makes its reader. `text_columns` are read as texts unless declared otherwise.
-    pub fn open(&self, text_columns: TextColumns) -> Result<(Source, Box<dyn RecordReader>)> {
+    /// Opens the file and creates its reader. `text_columns` are read as strings unless declared otherwise.
+    /// `value_field` is the default field for values that are not objects.
+    pub fn open(
+        &self,
+        text_columns: TextColumns,
+        value_field: Option<&str>,
+    ) -> Result<(Source, Box<dyn RecordReader>)> {
         let mut source = Source::open(&self.file)?;
         let format = match self.input_format {
             Some(format) => format,
@@ -95,14 +107,20 @@ impl InputOptions {
                             byte
                         }
                         _ => bail!(
-                            "`{character}` cannot separate fields: give an ASCII character that is no quote and no line end"
+                            "`{character}` cannot separate fields: give an ASCII character other than a quote or line end"
                         ),
                     },
                 };
                 let dialect = Dialect {
                     delimiter,
                     quotes: !self.no_quotes,
-                    comments: !self.no_comments,
+                    delimiter_given: self.delimiter.is_some(),
+                    comments: match self.comment {
+                        Some(sign) => Comments::All(sign),
+                        None if format == Format::Tsv && !self.no_comments => Comments::Leading,
+                        None => Comments::No,
+                    },
+                    plain_header: self.plain_header,
                     columns: self.columns.as_deref().map(Column::list).transpose()?,
                     types,
                     text_columns,
@@ -112,7 +130,7 @@ impl InputOptions {
             Format::Json | Format::Jsonl => {
                 if self.columns.is_some() {
                     bail!(
-                        "--columns names the columns of CSV and TSV: JSON has names of its own (declare types with --types)"
+                        "--columns names the columns of CSV and TSV: JSON contains its own names (declare types with --types)"
                     );
                 }
                 let shape = if format == Format::Json {
@@ -125,14 +143,14 @@ impl InputOptions {
                     text,
                     shape,
                     types,
-                    &self.value_field,
+                    self.value_field.as_deref().or(value_field),
                 ))
             }
         };
         Ok((source, reader))
     }
 
-    /// Where bad rows go: nowhere if none is allowed and no file is named.
+    /// The file for bad rows; none if none is allowed and no file is named.
     pub fn rejects_path(&self) -> Option<PathBuf> {
         if self.rejects.is_some() || self.max_rejects == 0 {
             return self.rejects.clone();
@@ -167,7 +185,7 @@ impl InputOptions {
             Some(_) if first_line.contains(&b'\t') => Ok(Format::Tsv),
             Some(_) if first_line.contains(&b',') => Ok(Format::Csv),
             _ => bail!(
-                "the format of {} is not told by its name or its first line: say --input-format csv, tsv, jsonl or json",
+                "the format of {} is not clear from its name or its first line: give --input-format csv, tsv, jsonl or json",
                 source.name
             ),
         }

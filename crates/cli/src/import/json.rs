@@ -7,24 +7,24 @@ use isomer_db::{Value, json as codec};
 use isomer_value::ValueError;
 
 use super::{
-    columns::{Column, Declared, article, declared_in},
-    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError},
+    columns::{Column, Declared, article, declared_in, old_types},
+    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError, excerpt},
 };
 
-/// Where an element begins: its line, and its name in an object.
+/// Start of an element: its line, and its name in an object.
 type Start = (u64, Option<Arc<str>>);
 
-/// Reads one JSON text; the reason says where it is wrong.
+/// Parses one JSON text; the error names the position.
 pub fn parse_json(bytes: &[u8]) -> Result<Value, String> {
     codec::parse_bytes(bytes).map_err(|error| error.to_string())
 }
 
-/// How records stand in a JSON file.
+/// Layout of the records in a JSON file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One object after the other.
     Lines,
-    /// The elements of one array, or the members of one object: told by the first character.
+    /// The elements of one array, or the members of one object: determined by the first character.
     Whole,
 }
 
@@ -44,8 +44,8 @@ pub struct JsonReader {
     shape: Shape,
     state: State,
     types: Vec<Column>,
-    /// The name under which a value that is no object becomes a field.
-    value_field: Arc<str>,
+    /// The field for a value that is not an object; none if such a value is an error.
+    value_field: Option<Arc<str>>,
     line: u64,
     element: Vec<u8>,
     codec: codec::JsonReader,
@@ -58,7 +58,7 @@ impl JsonReader {
         text: Box<dyn BufRead>,
         shape: Shape,
         types: Vec<Column>,
-        value_field: &str,
+        value_field: Option<&str>,
     ) -> Self {
         Self {
             name,
@@ -66,7 +66,7 @@ impl JsonReader {
             shape,
             state: State::Start,
             types,
-            value_field: value_field.into(),
+            value_field: value_field.map(Into::into),
             line: 1,
             element: Vec::new(),
             codec: codec::JsonReader::new(),
@@ -104,8 +104,8 @@ impl JsonReader {
         })
     }
 
-    /// Copies one JSON value into `element` without understanding it: up to its closing bracket or quote, or up to
-    /// what may follow a word or a number. Its nesting costs a counter only.
+    /// Copies one JSON value into `element` without parsing it: up to its closing bracket or quote, or up to the
+    /// delimiter of a word or a number. Its nesting costs a counter only.
     fn take_element(&mut self) -> Result<(), ReadError> {
         self.element.clear();
         let opened = self.line;
@@ -163,7 +163,7 @@ impl JsonReader {
         }
     }
 
-    /// Takes one line, whatever stands on it.
+    /// Reads one line, with any content.
     fn take_line(&mut self) -> Result<(), ReadError> {
         self.element.clear();
         loop {
@@ -249,7 +249,7 @@ impl JsonReader {
                         .fatal("the text ends before its closing bracket: is the file cut off?"));
                 }
                 (State::End, Some(_)) => {
-                    return Err(self.fatal("something follows after the end of the JSON value: for one object a line, say --input-format jsonl"));
+                    return Err(self.fatal("there is data after the end of the JSON value: for one object a line, say --input-format jsonl"));
                 }
             }
         }
@@ -300,7 +300,7 @@ impl JsonReader {
         Ok((line, Some(name)))
     }
 
-    /// A codec's error with its place in the file instead of that in the element.
+    /// A parser's error with its position in the file instead of in the element.
     fn place(&self, start: u64, error: ValueError) -> String {
         match error {
             ValueError::Json {
@@ -324,9 +324,23 @@ impl JsonReader {
         let mut fields: Vec<(Arc<str>, Value)> = match value {
             Value::Map(map) => map
                 .iter()
-                .map(|(name, value)| (name.clone(), value.clone()))
+                .map(|(name, value)| (name.clone(), codec::from_exact(value.clone())))
                 .collect(),
-            value if member.is_some() => vec![(self.value_field.clone(), value)],
+            value if let (Some(member), None) = (&member, &self.value_field) => {
+                return Err(self.bad(
+                    line,
+                    format!(
+                        "`{}` is {}, where an object was expected: if the file is one record, say \
+                         --input-format jsonl (one a line) or put it into an array; if its names are keys and their \
+                         values plain, say --value-field NAME",
+                        excerpt(member),
+                        article(&value)
+                    ),
+                ));
+            }
+            value if let (Some(_), Some(field)) = (&member, &self.value_field) => {
+                vec![(field.clone(), codec::from_exact(value))]
+            }
             value => {
                 return Err(self.bad(
                     line,
@@ -373,6 +387,10 @@ impl RecordReader for JsonReader {
     fn last_text(&self) -> String {
         String::from_utf8_lossy(&self.element).into_owned()
     }
+
+    fn remarks(&self) -> Vec<String> {
+        old_types(&self.types)
+    }
 }
 
 #[cfg(test)]
@@ -382,13 +400,13 @@ mod tests {
     fn all(text: &str, shape: Shape) -> Vec<Result<Record, String>> {
         let text: &'static [u8] = Box::leak(text.as_bytes().to_vec().into_boxed_slice());
         let types = Column::list("born:date,id:string").expect("types");
-        // A buffer of three bytes puts a seam at every place in turn.
+        // A buffer of three bytes splits the text at every position in turn.
         let mut reader = JsonReader::new(
             "t.json".into(),
             Box::new(std::io::BufReader::with_capacity(3, text)),
             shape,
             types,
-            "value",
+            Some("value"),
         );
         let mut records = Vec::new();
         loop {
@@ -447,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_told_and_the_next_is_read() {
+    fn a_bad_line_is_reported_and_the_next_is_read() {
         let records = all(
             "{\"id\":1}\n{\"id\":\n[1]\n{\"born\":\"2023-02-30\"}\n{\"born\":\"2024-02-29\"}\n",
             Shape::Lines,

@@ -5,6 +5,7 @@ pub mod delimited;
 pub mod feed;
 pub mod input;
 pub mod json;
+pub mod moment;
 pub mod nodes;
 pub mod progress;
 pub mod record;
@@ -24,27 +25,30 @@ use isomer_db::{ErrorKind, data::DataError};
   isomer import people.db nodes people.csv --label Person --key id
   isomer import people.db relationships friends.csv --type FRIEND --from Person --to Person
 
-An import is there whole or not at all. See `isomer import DB nodes --help` for formats, types and bad rows.")]
+An import is atomic. See `isomer import DB nodes --help` for formats, types and bad rows.")]
 pub struct ImportOptions {
-    /// The database; made where nothing is
+    /// The database; created if it is missing
     pub db: PathBuf,
     #[command(subcommand)]
-    pub what: What,
+    pub what: ImportKind,
 }
 
 /// What the rows become.
 #[derive(Clone, Debug, Subcommand)]
-pub enum What {
+pub enum ImportKind {
     /// Every row becomes a node
     Nodes(nodes::NodesOptions),
-    /// Every row becomes a relationship between nodes that are there
+    /// Every row becomes a relationship between existing nodes
     Relationships(relationships::RelationshipsOptions),
-    /// A whole database, as `isomer export DB all` wrote it, becomes a new one
+    /// Creates a new database from a dump written by `isomer export DB all`
     #[command(after_help = "Example:
   isomer import copy.db all everything.jsonl.gz")]
     All {
         /// The file; `-` for standard input
         file: PathBuf,
+        /// Shows no progress
+        #[arg(long, short)]
+        quiet: bool,
     },
 }
 
@@ -52,13 +56,15 @@ pub enum What {
 pub fn command(options: &ImportOptions) -> Result<()> {
     let open = || crate::open::open(&options.db);
     let (db, summary) = match &options.what {
-        What::All { file } => return crate::export::import_all(&options.db, file),
-        What::Nodes(options) => {
+        ImportKind::All { file, quiet } => {
+            return crate::export::import_all(&options.db, file, *quiet);
+        }
+        ImportKind::Nodes(options) => {
             let db = open()?;
             let summary = nodes::import(&db, options)?;
             (db, summary)
         }
-        What::Relationships(options) => {
+        ImportKind::Relationships(options) => {
             let db = open()?;
             let summary = relationships::import(&db, options)?;
             (db, summary)

@@ -6,11 +6,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 use isomer_db::{
     Database, Error, Map, Value,
-    data::{BulkNode, BulkOptions, DataError},
+    bulk::{BulkNode, BulkOptions, load_nodes},
+    data::DataError,
 };
 
 use super::{
-    columns::{Column, ColumnType, Declared},
+    columns::{Column, ColumnType, Declared, Role, article},
     delimited::TextColumns,
     feed::{Feed, Summary, Watch},
     input::InputOptions,
@@ -26,26 +27,27 @@ use super::{
   isomer import people.db nodes genres.json --label User --value-field genres
   zcat snap.txt.gz | isomer import g.db nodes - --label Page --columns id --key id --input-format tsv")]
 pub struct NodesOptions {
-    /// The label of the nodes; several times for several labels
+    /// The label of the nodes; may be repeated for several labels
     #[arg(long, required = true, value_name = "LABEL")]
     pub label: Vec<String>,
-    /// The field that holds the key: it becomes `_key`. Keys are strings unless declared otherwise: `id:int`
-    /// [default: `_key` where the file has it, otherwise every node gets a new UUID]
+    /// The field with the key: it becomes `_key`. Keys are strings unless declared otherwise: `id:int` [default: `_key`
+    /// if the file has it, otherwise every node gets a new UUID]
     #[arg(long, value_name = "FIELD")]
     pub key: Option<String>,
     #[command(flatten)]
     pub input: InputOptions,
 }
 
-/// Where a record's key is and what type it has.
+/// The field and the type of a record's key.
 struct Key {
     column: Column,
-    declared: Declared,
-    /// It must be there.
+    /// None if keys have the types of their JSON values.
+    declared: Option<Declared>,
+    /// It is required.
     required: bool,
 }
 
-/// What a key is unless something else is declared.
+/// The default type of a key.
 const TEXT: Declared = Declared {
     column_type: ColumnType::String,
     list: false,
@@ -59,8 +61,14 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
         names: vec![key.column.name.to_string()],
         first: 0,
     };
-    let (source, reader) = options.input.open(text_columns)?;
-    key.settle(reader.as_ref())?;
+    let (source, reader) = options.input.open(text_columns, None)?;
+    if options.key.is_none()
+        && let Some(name) = reader.with_role(Role::Key)
+    {
+        key.column = Column::named(&name);
+        key.required = true;
+    }
+    key.determine_key_type(reader.as_ref())?;
     if let Some(columns) = reader.columns()
         && key.required
         && !columns.contains(&key.column.name)
@@ -82,7 +90,8 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
     };
     let outcome = match options.label.as_slice() {
         [label] => {
-            let loaded = db.store()?.bulk_nodes(
+            let loaded = load_nodes(
+                &db.store()?,
                 label,
                 &BulkOptions::default(),
                 &mut feed.items(convert),
@@ -99,43 +108,58 @@ impl Key {
     fn of(option: Option<&str>) -> Result<Self> {
         let column = match option {
             Some(key) => Column::of_option(key)?,
-            None => Column {
-                name: "_key".into(),
-                declared: None,
-            },
+            None => Column::named("_key"),
         };
         Ok(Self {
             column,
-            declared: TEXT,
+            declared: Some(TEXT),
             required: option.is_some(),
         })
     }
 
-    /// Settles the key's type: as `--key` says, else as the file, `--columns` or `--types` do, else a string.
-    fn settle(&mut self, reader: &dyn RecordReader) -> Result<()> {
+    /// Determines the key's type: as declared by `--key`, otherwise by the file, `--columns` or `--types`, otherwise a
+    /// string. In JSON, a field `_key` is a key already, with its own type.
+    fn determine_key_type(&mut self, reader: &dyn RecordReader) -> Result<()> {
         let said = self.column.declared;
         let declared = said.or_else(|| reader.declared(&self.column.name));
-        self.declared = declared.unwrap_or(TEXT);
-        let Declared {
-            column_type, list, ..
-        } = self.declared;
-        if list || !matches!(column_type, ColumnType::String | ColumnType::Int) {
-            bail!("the key `{}` must be a string or an int", self.column.name);
-        }
+        self.declared = match declared {
+            // As written by an export if a label has keys of both types.
+            Some(Declared {
+                column_type: ColumnType::Json,
+                list: false,
+                ..
+            }) => None,
+            Some(declared)
+                if declared.list
+                    || !matches!(declared.column_type, ColumnType::String | ColumnType::Int) =>
+            {
+                bail!("the key `{}` must be a string or an int", self.column.name)
+            }
+            Some(declared) => Some(declared),
+            None if reader.columns().is_none() && &*self.column.name == "_key" => None,
+            None => Some(TEXT),
+        };
         Ok(())
     }
 
-    /// The record's properties, its key among them as `_key`.
+    /// The record's properties, with its key as `_key`.
     fn properties(&self, record: &mut Record) -> Result<Map, String> {
         let found = record
             .take(&self.column.name)
             .or_else(|| record.member.clone().map(Value::String));
-        let key = match found {
-            Some(value) => self
-                .declared
+        let key = match (found, self.declared) {
+            (Some(value), Some(declared)) => declared
                 .convert(value)
                 .map_err(|reason| format!("the key `{}` {reason}", self.column.name))?,
-            None => None,
+            (Some(value @ (Value::String(_) | Value::Int(_))), None) => Some(value),
+            (Some(value), None) => {
+                return Err(format!(
+                    "the key `{}` is {}, where a string or an integer is expected",
+                    self.column.name,
+                    article(&value)
+                ));
+            }
+            (None, _) => None,
         };
         let mut properties: Map = record.fields.drain(..).collect();
         match key {
@@ -153,7 +177,7 @@ impl Key {
     }
 }
 
-/// Nodes of several labels go the way of an ordinary transaction.
+/// Nodes with several labels are created by ordinary transactions.
 fn several_labels(
     db: &Database,
     labels: &[String],
@@ -170,7 +194,7 @@ fn several_labels(
     for node in feed.items(convert) {
         let node = node?;
         let data = transaction.data();
-        let mark = data.mark();
+        let mark = data.savepoint();
         match data.create_node(&labels, &node.properties) {
             Ok(_) => loaded += 1,
             Err(error) if super::is_rows_fault(&error) => {

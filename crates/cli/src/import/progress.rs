@@ -1,4 +1,4 @@
-//! How far an import is: rows, rows a second, time left.
+//! Progress of an import: rows, rows per second, time left.
 
 use std::{
     io::IsTerminal,
@@ -14,10 +14,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::source::Source;
 use crate::style::{count, rate};
 
-/// The bar is redrawn once per so many rows.
+/// The bar is redrawn once per this number of rows.
 const STEP: u64 = 1_000;
 
-/// A progress bar on standard error; nothing where that is no terminal.
+/// A progress bar on standard error; none if that is not a terminal.
 pub struct Progress {
     bar: ProgressBar,
     bytes_read: Arc<AtomicU64>,
@@ -26,7 +26,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar for reading a source; by bytes where its size is known.
+    /// A bar for reading a source; by bytes if its size is known.
     pub fn new(source: &Source, quiet: bool) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let target = if shown {
@@ -67,14 +67,14 @@ impl Progress {
         }
     }
 
-    /// What happens after the last row.
+    /// The phase after the last row.
     pub fn stage(&self, what: &str) {
         self.bar
             .set_message(format!("{} rows, {what}", count(self.rows)));
         self.bar.tick();
     }
 
-    /// Takes the bar away. Returns the rows and the time since the start.
+    /// Removes the bar. Returns the rows and the time since the start.
     pub fn finish(self) -> (u64, std::time::Duration) {
         self.bar.finish_and_clear();
         (self.rows, self.start.elapsed())

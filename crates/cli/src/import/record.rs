@@ -1,12 +1,12 @@
-//! What every reader yields: records with the line they came from, or the reason why a row is none.
+//! The output of every reader: records with their line, or the reason why a row is invalid.
 
 use std::sync::Arc;
 
 use isomer_db::Value;
 
-use super::columns::Declared;
+use super::columns::{Declared, Role};
 
-/// Longest row, or element of a JSON file. A longer one is most likely a quote or a bracket that nobody closed.
+/// Maximum length of a row, or of an element of a JSON file. A longer one most likely has an unclosed quote or bracket.
 pub const MAX_ROW_BYTES: usize = 64 << 20;
 
 /// One row of a file.
@@ -14,9 +14,9 @@ pub const MAX_ROW_BYTES: usize = 64 << 20;
 pub struct Record {
     /// The line on which it starts, from 1.
     pub line: u64,
-    /// Its fields in the order of the file; fields without a value are left out.
+    /// Its fields in the order of the file; fields without a value are omitted.
     pub fields: Vec<(Arc<str>, Value)>,
-    /// Its name in the object that holds it, for a JSON object whose names are keys.
+    /// Its name in the enclosing object, for a JSON object whose names are keys.
     pub member: Option<Arc<str>>,
 }
 
@@ -30,7 +30,7 @@ impl Record {
             .map(|(_, value)| value)
     }
 
-    /// Takes the field of that name out.
+    /// Removes and returns the field of that name.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         let at = self
             .fields
@@ -40,12 +40,12 @@ impl Record {
     }
 }
 
-/// Why the next record could not be read.
+/// An error of a reader.
 #[derive(Debug)]
 pub enum ReadError {
     /// This row is bad; the next may be good.
     Row(RowError),
-    /// Nothing after this can be trusted.
+    /// The rest of the file cannot be interpreted.
     Fatal(anyhow::Error),
 }
 
@@ -54,9 +54,9 @@ pub enum ReadError {
 pub struct RowError {
     /// The line on which it starts, from 1.
     pub line: u64,
-    /// What is wrong and what to do.
+    /// The error, with advice.
     pub reason: String,
-    /// The row as it stands in the file, as far as it is known.
+    /// The source text of the row, as far as known.
     pub text: String,
 }
 
@@ -74,21 +74,27 @@ pub trait RecordReader {
     /// The text of the record that was returned last, for a reject file.
     fn last_text(&self) -> String;
 
-    /// The type that was declared for a field, in the file or by an option.
+    /// The type declared for a field, in the file or by an option.
     fn declared(&self, field: &str) -> Option<Declared>;
 
-    /// Names of the columns, where the format has any.
+    /// Names of the columns, if the format has any.
     fn columns(&self) -> Option<Vec<Arc<str>>> {
         None
     }
 
-    /// Things worth telling the user at the end.
+    /// The column with this role in the header.
+    fn with_role(&self, role: Role) -> Option<Arc<str>> {
+        let _ = role;
+        None
+    }
+
+    /// Remarks for the user at the end.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// `text` shortened to what fits into a message.
+/// `text` shortened for a message.
 pub fn excerpt(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {

@@ -1,4 +1,4 @@
-//! Bad rows: written to a file with line and reason, counted, and too many of them stop the import.
+//! Bad rows: written to a file with line and reason, counted; too many of them stop the import.
 
 use std::{
     fs::{self, File},
@@ -11,20 +11,21 @@ use serde_json::json;
 
 use super::record::RowError;
 
-/// Where bad rows go.
+/// The file for bad rows.
 pub struct Rejects {
     source: String,
     max: u64,
     path: Option<PathBuf>,
     file: Option<BufWriter<File>>,
     count: u64,
-    /// The line of the last bad row, and whether none came before one of an earlier line.
+    /// The line of the last bad row, and whether the rows are in order so far.
     last_line: u64,
     ordered: bool,
 }
 
 impl Rejects {
-    /// Up to `max` bad rows of `source` go to the file at `path`, which is made with the first of them.
+    /// Accepts up to `max` bad rows of `source`, written to the file at `path`, which is created with the first of
+    /// them.
     pub fn new(source: String, max: u64, path: Option<PathBuf>) -> Self {
         Self {
             source,
@@ -47,7 +48,7 @@ impl Rejects {
         self.path.as_ref().filter(|_| self.file.is_some())
     }
 
-    /// Keeps a bad row, or stops the import where there are too many.
+    /// Records a bad row, or stops the import if there are too many.
     ///
     /// A line of the file: `{"line": 7, "reason": "…", "row": "…"}`.
     pub fn push(&mut self, row: RowError) -> Result<()> {
@@ -62,23 +63,23 @@ impl Rejects {
         let first = format!("{}, line {}: {}", self.source, row.line, row.reason);
         if self.max == 0 {
             bail!(
-                "{first}\nnothing was imported; to go on past bad rows, say how many with --max-rejects"
+                "{first}\nnothing was imported; to skip bad rows, set their maximum number with --max-rejects"
             );
         }
         bail!(
-            "{first}\nthat was bad row {} and --max-rejects is {}; nothing was imported",
+            "{first}\nbad row number {}, and --max-rejects is {}; nothing was imported",
             self.count,
             self.max
         )
     }
 
-    /// Completes the file; its lines are in the order of the rows. (What a row says by itself is seen before what it says
-    /// beside others, by another thread.)
+    /// Completes the file; its lines are in the order of the rows. (Errors of a row by itself are found earlier than
+    /// conflicts between rows, which another thread detects.)
     pub fn finish(&mut self) -> Result<()> {
         let (Some(file), Some(path)) = (&mut self.file, &self.path) else {
             return Ok(());
         };
-        let context = || format!("{} cannot be written", path.display());
+        let context = || format!("cannot write {}", path.display());
         file.flush().with_context(context)?;
         if !self.ordered {
             *file = BufWriter::new(sort_lines(path).with_context(context)?);
@@ -91,7 +92,7 @@ impl Rejects {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let context = || format!("{} cannot be written", path.display());
+        let context = || format!("cannot write {}", path.display());
         if self.file.is_none() {
             self.file = Some(BufWriter::new(File::create(path).with_context(context)?));
         }
@@ -107,7 +108,7 @@ impl Rejects {
     }
 }
 
-/// Writes a file of rejects again, by line.
+/// Rewrites a file of rejects, sorted by line.
 fn sort_lines(path: &Path) -> Result<File> {
     let text = fs::read_to_string(path)?;
     let mut lines: Vec<(u64, &str)> = Vec::new();
@@ -167,7 +168,7 @@ mod tests {
             (&5.into(), &"it is bad".into(), &"1,2".into())
         );
     }
-    /// A row that is refused late, beside others, stands where its line is.
+    /// A row that is refused late is inserted at its line.
     #[test]
     fn rows_are_written_in_the_order_of_their_lines() {
         let folder = tempfile::tempdir().expect("a folder");

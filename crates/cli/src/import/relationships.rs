@@ -6,12 +6,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use isomer_db::{
     Database, Error, Map, Value,
-    data::{BulkEnds, BulkOptions, BulkRelationship, DataError, GraphRead, KeyTypes},
+    bulk::{BulkEnds, BulkOptions, BulkRelationship, KeyTypes, key_types, load_relationships},
+    data::{DataError, GraphRead},
 };
 use isomer_value::{LabelId, NodeId};
 
 use super::{
-    columns::article,
+    columns::{Role, article},
     delimited::TextColumns,
     feed::{Feed, Summary, Watch},
     input::InputOptions,
@@ -26,16 +27,16 @@ use super::{
   isomer import people.db relationships likes.jsonl --type LIKES --from User --to Genre --from-field user --to-field genre
   isomer import people.db relationships genres.json --type LIKES --from User --to Genre --create-missing
 
-The last file is one JSON object of the form {\"user\": [\"genre\", …], …}: its names are where relationships start,
-and a list at the other end makes one relationship per element.")]
+The last file is one JSON object of the form {\"user\": [\"genre\", …], …}: its names are the start nodes,
+and a list at the other end gives one relationship per element.")]
 pub struct RelationshipsOptions {
     /// The type of the relationships
     #[arg(long = "type", value_name = "TYPE")]
     pub rel_type: String,
-    /// The label of the nodes where they start
+    /// The label of the start nodes
     #[arg(long, value_name = "LABEL")]
     pub from: String,
-    /// The label of the nodes where they end
+    /// The label of the end nodes
     #[arg(long, value_name = "LABEL")]
     pub to: String,
     /// The field with the key of the start [default: `_from`, `from`, `source` or `start`; the first column]
@@ -44,7 +45,7 @@ pub struct RelationshipsOptions {
     /// The field with the key of the end [default: `_to`, `to`, `target` or `end`; the second column]
     #[arg(long, value_name = "FIELD")]
     pub to_field: Option<String>,
-    /// Makes a node with the key alone where an end is missing, instead of refusing the row
+    /// Creates a node with the key alone if an end is missing, instead of refusing the row
     #[arg(long)]
     pub create_missing: bool,
     #[command(flatten)]
@@ -73,10 +74,12 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
     } else {
         0
     };
-    let (source, reader) = options.input.open(TextColumns { names, first })?;
-    let fields = EndFields::choose(options, reader.as_ref(), &source.name)?;
+    let (source, reader) = options
+        .input
+        .open(TextColumns { names, first }, Some("value"))?;
+    let fields = EndFields::determine(options, reader.as_ref(), &source.name)?;
     let store = db.store()?;
-    let keys = |label: &str| store.key_types(label).map_err(Error::from);
+    let keys = |label: &str| key_types(&store, label).map_err(Error::from);
     let (from, to) = (
         End::new(&options.from, keys(&options.from)?),
         End::new(&options.to, keys(&options.to)?),
@@ -93,7 +96,8 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
             from: &options.from,
             to: &options.to,
         };
-        let loaded = store.bulk_relationships(
+        let loaded = load_relationships(
+            &store,
             ends,
             &BulkOptions::default(),
             &mut feed.items(convert),
@@ -104,14 +108,14 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
     feed.finish(outcome)
 }
 
-/// Which fields hold the ends; `None` where every record says.
+/// The fields with the ends; `None` if each record determines them.
 struct EndFields {
     from: Option<String>,
     to: Option<String>,
 }
 
 impl EndFields {
-    fn choose(
+    fn determine(
         options: &RelationshipsOptions,
         reader: &dyn RecordReader,
         source: &str,
@@ -122,8 +126,16 @@ impl EndFields {
                 to: options.to_field.clone(),
             });
         };
-        let from = choose_column(&columns, &options.from_field, &FROM_NAMES, 0, source)?;
-        let to = choose_column(&columns, &options.to_field, &TO_NAMES, 1, source)?;
+        let given = |option: &Option<String>, role| {
+            let of_header = || Some(reader.with_role(role)?.to_string());
+            option.clone().or_else(of_header)
+        };
+        let (from, to) = (
+            given(&options.from_field, Role::Start),
+            given(&options.to_field, Role::End),
+        );
+        let from = choose_column(&columns, &from, &FROM_NAMES, 0, source)?;
+        let to = choose_column(&columns, &to, &TO_NAMES, 1, source)?;
         if from == to {
             bail!(
                 "start and end are both in column `{from}`: name them with --from-field and --to-field"
@@ -135,7 +147,7 @@ impl EndFields {
         })
     }
 
-    /// The relationships of one record: one, or one per element where the end is a list.
+    /// The relationships of one record: one, or one per element if the end is a list.
     fn relationships(
         &self,
         record: &mut Record,
@@ -186,7 +198,7 @@ impl EndFields {
         if let Some(found) = take_any(record, &TO_NAMES) {
             return Ok(found);
         }
-        // An object of the form {"start": ["end", …]}: the value is all there is.
+        // An object of the form {"start": ["end", …]}: the value is the end.
         if record.member.is_some() && record.fields.len() == 1 {
             let (name, value) = record.fields.remove(0);
             return Ok((name.to_string(), value));
@@ -246,12 +258,12 @@ impl End {
         }
     }
 
-    /// Whether a text may stand for a string or for an integer.
+    /// Whether a text may be a string or an integer.
     fn is_mixed(&self) -> bool {
         self.keys.strings && self.keys.integers
     }
 
-    /// The value as a key of the type that the label's keys have: strings where it has none.
+    /// The value as a key of the type of the label's keys: a string if there are none.
     fn key(&self, field: &str, value: &Value) -> Result<Value, String> {
         match value {
             Value::String(text) if self.keys.integers && !self.keys.strings => {
@@ -264,7 +276,7 @@ impl End {
                     )),
                 }
             }
-            Value::Int(number) if self.keys.strings || !self.keys.integers => {
+            Value::Int(number) if !self.keys.integers => {
                 Ok(Value::String(number.to_string().into()))
             }
             Value::String(_) | Value::Int(_) => Ok(value.clone()),
@@ -276,12 +288,13 @@ impl End {
         }
     }
 
-    /// The other reading of a key, where the label has keys of both types.
+    /// The alternative type of a key, if the label has keys of both types.
     fn other_reading(&self, key: &Value) -> Option<Value> {
-        if !self.is_mixed() {
-            return None;
+        match key {
+            _ if !self.is_mixed() => None,
+            Value::Int(number) => Some(Value::String(number.to_string().into())),
+            other => other.as_str()?.parse().ok().map(Value::Int),
         }
-        key.as_str()?.parse().ok().map(Value::Int)
     }
 
     fn find(
@@ -297,7 +310,7 @@ impl End {
     }
 }
 
-/// Relationships whose ends may have to be made, or looked up twice, go the way of an ordinary transaction.
+/// Relationships whose ends may have to be created, or looked up twice, are created by ordinary transactions.
 fn one_by_one(
     db: &Database,
     options: &RelationshipsOptions,
@@ -318,7 +331,7 @@ fn one_by_one(
     let (mut relationships, mut nodes) = (0, 0);
     for item in feed.items(convert) {
         let item = item?;
-        let mark = data.mark();
+        let mark = data.savepoint();
         let made = (|| {
             let mut made = 0;
             let mut ends = [NodeId(0); 2];
@@ -368,7 +381,7 @@ fn one_by_one(
     })
 }
 
-/// A key for people: strings in quotes.
+/// A key for messages: strings in quotes.
 fn shown(key: &Value) -> String {
     match key {
         Value::String(text) => format!("\"{}\"", super::record::excerpt(text)),

@@ -1,4 +1,4 @@
-//! Where rows come from: a file or standard input, plain or compressed, as a stream of text bytes.
+//! Sources of rows: a file or standard input, plain or compressed, as a stream of text bytes.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// An opened source.
 pub struct Source {
-    /// What people call it: its path, or `standard input`.
+    /// Its name for messages: its path, or `standard input`.
     pub name: String,
     /// Its name without `.gz` or `.zst`, for guessing the format; empty for standard input.
     pub plain_name: String,
@@ -24,12 +24,12 @@ pub struct Source {
     pub text: Box<dyn BufRead>,
     /// Bytes read so far, as stored (compressed).
     pub bytes_read: Arc<AtomicU64>,
-    /// Size as stored, where it is known.
+    /// Size as stored, if known.
     pub bytes_total: Option<u64>,
 }
 
 impl Source {
-    /// Opens a file, or standard input for `-`. Compression is told by the first bytes, not by the name.
+    /// Opens a file, or standard input for `-`. Compression is detected by the first bytes, not by the name.
     pub fn open(path: &Path) -> Result<Self> {
         if path.as_os_str() == "-" {
             return Self::of(
@@ -40,10 +40,10 @@ impl Source {
             );
         }
         let name = path.display().to_string();
-        let file = File::open(path).with_context(|| format!("{name} cannot be read"))?;
+        let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
         let meta = file
             .metadata()
-            .with_context(|| format!("{name} cannot be read"))?;
+            .with_context(|| format!("cannot read {name}"))?;
         if meta.is_dir() {
             bail!("{name} is a folder: name a file in it");
         }
@@ -69,7 +69,7 @@ impl Source {
         let mut stored = BufReader::with_capacity(BUFFER_BYTES, counted);
         let start = stored
             .fill_buf()
-            .with_context(|| format!("{name} cannot be read"))?;
+            .with_context(|| format!("cannot read {name}"))?;
         let mut text: Box<dyn BufRead> = if start.starts_with(&[0x1f, 0x8b]) {
             let plain = flate2::bufread::MultiGzDecoder::new(stored);
             Box::new(BufReader::with_capacity(BUFFER_BYTES, plain))
@@ -81,7 +81,7 @@ impl Source {
         };
         let start = text
             .fill_buf()
-            .with_context(|| format!("{name} cannot be decompressed"))?;
+            .with_context(|| format!("cannot decompress {name}"))?;
         if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
             bail!(
                 "{name} is UTF-16: convert it to UTF-8 first, for example with `iconv -f UTF-16 -t UTF-8`"

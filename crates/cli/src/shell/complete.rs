@@ -1,6 +1,6 @@
-//! Completion of names from the live catalog, and when an input is complete.
+//! Completion of names from the live catalog, and detection of complete inputs.
 
-use isomer_cypher::quote_name;
+use isomer_cypher::{editor, quote_name};
 use isomer_db::Database;
 use rustyline::{
     Context, Helper,
@@ -12,7 +12,7 @@ use rustyline::{
 
 use super::commands::COMMANDS;
 
-/// Words of the language worth completing.
+/// Keywords offered for completion.
 const KEYWORDS: [&str; 62] = [
     "MATCH",
     "OPTIONAL MATCH",
@@ -78,7 +78,7 @@ const KEYWORDS: [&str; 62] = [
     "range(",
 ];
 
-/// What the line editor asks.
+/// Helper of the line editor.
 pub struct ShellHelper {
     db: Database,
 }
@@ -88,7 +88,7 @@ impl ShellHelper {
         Self { db }
     }
 
-    /// What may stand at the end of `before`; where the word starts, and the words.
+    /// Candidates at the end of `before`: the start of the word, and the words.
     fn candidates(&self, before: &str) -> (usize, Vec<String>) {
         let start = before
             .rfind(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -144,7 +144,7 @@ impl ShellHelper {
                 ),
             ),
             _ if word.is_empty() => (start, Vec::new()),
-            // Inside the braces of a pattern stand property names.
+            // Inside the braces of a pattern: property names.
             _ if in_braces(before) => (
                 start,
                 fitting(
@@ -163,7 +163,7 @@ impl ShellHelper {
     }
 }
 
-/// Names that begin with `word`, whatever their case, in order; quoted where the language needs it.
+/// Names that begin with `word`, case-insensitive, in order; quoted if the language requires it.
 fn fitting(names: impl Iterator<Item = String>, word: &str) -> Vec<String> {
     let lower = word.to_lowercase();
     let mut names: Vec<String> = names
@@ -215,13 +215,15 @@ impl Completer for ShellHelper {
 impl Validator for ShellHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let input = context.input();
-        let complete = input.trim_start().starts_with(':')
-            || super::is_complete(input)
-            || input.ends_with('\n');
-        Ok(if complete {
-            ValidationResult::Valid(None)
-        } else {
-            ValidationResult::Incomplete
+        if super::is_complete(input) {
+            return Ok(ValidationResult::Valid(None));
+        }
+        // An empty line does not end a statement; if only the semicolon is missing, the message says so.
+        let is_unterminated = input.ends_with('\n')
+            && editor::completeness(input) == editor::Completeness::Unterminated;
+        Ok(match is_unterminated {
+            true => ValidationResult::Invalid(Some("\n  (a statement ends with `;`)".into())),
+            false => ValidationResult::Incomplete,
         })
     }
 }

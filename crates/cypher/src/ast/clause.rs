@@ -35,7 +35,7 @@ pub enum Clause {
 }
 
 impl Clause {
-    /// Where the clause stands.
+    /// Source span.
     pub fn span(&self) -> Span {
         match self {
             Self::Match(clause) => clause.span,
@@ -54,8 +54,8 @@ impl Clause {
         }
     }
 
-    /// Whether it changes data by itself: `CREATE MERGE SET REMOVE DELETE FOREACH`.
-    /// Of a procedure or a subquery this does not tell.
+    /// Whether the clause itself changes data: `CREATE MERGE SET REMOVE DELETE FOREACH`. Does not look into
+    /// procedures or subqueries.
     pub fn is_update(&self) -> bool {
         matches!(
             self,
@@ -74,11 +74,11 @@ impl Clause {
 pub struct Match {
     /// Whether a row without a match is kept, with nulls.
     pub optional: bool,
-    /// The paths to be found together.
+    /// The paths to match together.
     pub pattern: Pattern,
-    /// The condition; part of the match, which matters when it is optional.
+    /// The predicate; part of the match, which matters for `OPTIONAL MATCH`.
     pub predicate: Option<Expr>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -87,20 +87,20 @@ pub struct Match {
 pub struct Unwind {
     /// The list.
     pub list: Expr,
-    /// Its elements, one a row.
+    /// The variable bound to each element; one row per element.
     pub variable: Ident,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// `WITH … [WHERE predicate]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct With {
-    /// What goes on to the next clause.
+    /// The projection to the next clause.
     pub projection: Projection,
-    /// The condition on the projected rows, after ordering and paging.
+    /// The predicate on the projected rows, after ordering and paging.
     pub predicate: Option<Expr>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -109,14 +109,14 @@ pub struct With {
 pub struct Return {
     /// The result.
     pub projection: Projection,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// The body shared by `WITH` and `RETURN`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Projection {
-    /// Whether equal rows are made one.
+    /// Whether duplicate rows are removed.
     pub distinct: bool,
     /// `*`: all variables in scope, before `items`.
     pub star: bool,
@@ -128,7 +128,7 @@ pub struct Projection {
     pub skip: Option<Expr>,
     /// `LIMIT`
     pub limit: Option<Expr>,
-    /// Where it stands: from after the keyword.
+    /// Source span, after the keyword.
     pub span: Span,
 }
 
@@ -137,11 +137,11 @@ pub struct Projection {
 pub struct ProjectionItem {
     /// What is computed.
     pub expr: Expr,
-    /// The name given to it.
+    /// The alias.
     pub alias: Option<Ident>,
-    /// The expression as written: the column's name where there is no alias.
+    /// The expression as written, which names the column if there is no alias.
     pub text: SourceText,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -157,11 +157,11 @@ impl ProjectionItem {
 /// One item of `ORDER BY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SortItem {
-    /// What is compared.
+    /// The sort key.
     pub expr: Expr,
-    /// Whether the greatest comes first.
+    /// Whether the order is descending.
     pub descending: bool,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -170,38 +170,38 @@ pub struct SortItem {
 pub struct Create {
     /// The paths to make.
     pub pattern: Pattern,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// `MERGE path [ON CREATE SET …] [ON MATCH SET …]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merge {
-    /// The path to find, or else to make whole.
+    /// The path to match, or else to create as a whole.
     pub path: PathPattern,
-    /// What is done then, in order.
+    /// The actions, in order.
     pub actions: Vec<MergeAction>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// One `ON CREATE SET` or `ON MATCH SET`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergeAction {
-    /// When it is done.
+    /// When the action runs.
     pub event: MergeEvent,
-    /// What is set.
+    /// The items to set.
     pub items: Vec<SetItem>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// When a merge action is done.
+/// When a merge action runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MergeEvent {
-    /// The path was made.
+    /// The path was created.
     Create,
-    /// The path was found.
+    /// The path was matched.
     Match,
 }
 
@@ -210,7 +210,7 @@ pub enum MergeEvent {
 pub struct Set {
     /// What is set, in order.
     pub items: Vec<SetItem>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -252,7 +252,7 @@ pub enum SetItem {
 pub struct Remove {
     /// What is removed, in order.
     pub items: Vec<RemoveItem>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -265,7 +265,7 @@ pub enum RemoveItem {
     Labels {
         /// The node.
         variable: Ident,
-        /// The labels to take off; at least one.
+        /// The labels to remove; at least one.
         labels: Vec<Ident>,
     },
 }
@@ -273,24 +273,24 @@ pub enum RemoveItem {
 /// `[DETACH] DELETE expression, …`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
-    /// Whether a node's relationships go with it.
+    /// Whether a node's relationships are deleted with it.
     pub detach: bool,
     /// Nodes, relationships and paths.
     pub targets: Vec<Expr>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// `FOREACH (variable IN list | updates)`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreach {
-    /// The element of one round.
+    /// The variable bound to each element in turn.
     pub variable: Ident,
     /// The list.
     pub list: Expr,
     /// Updating clauses; at least one.
     pub clauses: Vec<Clause>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -299,12 +299,12 @@ pub struct Foreach {
 pub struct ProcedureCall {
     /// The procedure.
     pub name: QualifiedName,
-    /// The arguments; `None` without parentheses: they are taken from the parameters of the same names,
-    /// which only a standalone call may do.
+    /// The arguments; `None` without parentheses: a standalone call then takes them from the parameters of
+    /// the same names.
     pub arguments: Option<Vec<Expr>>,
-    /// What of its columns is kept.
+    /// The columns that are kept.
     pub yields: Option<Yield>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -315,7 +315,7 @@ pub struct Yield {
     pub items: YieldItems,
     /// The condition on them.
     pub predicate: Option<Expr>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -333,14 +333,14 @@ pub enum YieldItems {
 /// One column of a `YIELD`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YieldItem {
-    /// The procedure's name of the column.
+    /// The column's name in the procedure.
     pub column: Ident,
-    /// The variable it becomes; the column's name if absent.
+    /// The variable it is bound to; the column's name if absent.
     pub alias: Option<Ident>,
 }
 
 impl YieldItem {
-    /// The variable that the column becomes.
+    /// The variable that the column is bound to.
     pub fn variable(&self) -> &Ident {
         self.alias.as_ref().unwrap_or(&self.column)
     }
@@ -349,18 +349,18 @@ impl YieldItem {
 /// `CALL [(imports)] { query }`
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSubquery {
-    /// The outer variables that the query sees.
+    /// The outer variables visible to the query.
     pub imports: SubqueryImports,
     /// The query.
     pub query: Query,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// Which outer variables a `CALL { … }` sees.
+/// Which outer variables are visible to a `CALL { … }`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SubqueryImports {
-    /// `CALL { … }`: those that a first `WITH` in it names.
+    /// `CALL { … }`: those that an importing first `WITH` names.
     ByWith,
     /// `CALL (*) { … }`: all.
     Star,
@@ -371,14 +371,14 @@ pub enum SubqueryImports {
 /// `LOAD CSV [WITH HEADERS] FROM source AS variable [FIELDTERMINATOR ';']`
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadCsv {
-    /// Whether a row is a map by the names of the first line rather than a list.
+    /// Whether each row is a map keyed by the header line rather than a list.
     pub with_headers: bool,
     /// The file.
     pub source: Expr,
-    /// One row.
+    /// The variable bound to each row.
     pub variable: Ident,
     /// The character between fields, `,` if absent.
     pub field_terminator: Option<Expr>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }

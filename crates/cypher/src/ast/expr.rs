@@ -8,14 +8,14 @@ use crate::Span;
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it says.
+    /// The kind.
     pub kind: ExprKind,
-    /// Where it stands, parentheses excluded.
+    /// Source span, without enclosing parentheses.
     pub span: Span,
 }
 
 impl Expr {
-    /// An expression at a place.
+    /// An expression with its span.
     pub fn new(kind: ExprKind, span: Span) -> Self {
         Self { kind, span }
     }
@@ -40,7 +40,7 @@ pub enum ExprKind {
     Variable(Arc<str>),
     /// `[a, b]`
     List(Vec<Expr>),
-    /// `{a: 1}`; of equal keys the last counts.
+    /// `{a: 1}`; of duplicate keys the last one counts.
     Map(Vec<MapEntry>),
     /// `base.key`
     Property {
@@ -69,10 +69,10 @@ pub enum ExprKind {
     Unary {
         /// The operator.
         op: UnaryOp,
-        /// What it applies to.
+        /// The operand.
         operand: Box<Expr>,
     },
-    /// `a + b` and its like.
+    /// A binary operator: `a + b` and so on.
     Binary {
         /// The operator.
         op: BinaryOp,
@@ -81,18 +81,19 @@ pub enum ExprKind {
         /// Its right side.
         right: Box<Expr>,
     },
-    /// `a + b - c …`: a long chain of operators that bind alike, applied from the left. Two or more operators, all of
-    /// `+ - ||` or all of `* / %`, and one operand more. Shorter chains are nested [`ExprKind::Binary`]s.
+    /// `a + b - c …`: a long chain of left-associative operators of one precedence. Two or more operators,
+    /// all of `+ - ||` or all of `* / %`, and one operand more. Shorter chains are nested
+    /// [`ExprKind::Binary`]s.
     ArithmeticChain {
         /// The operands.
         operands: Vec<Expr>,
         /// The operators between them.
         operators: Vec<BinaryOp>,
     },
-    /// `a < b <= c`: each neighbouring pair is compared, all must hold. Two or more operators, all comparisons,
-    /// and one operand more. A single comparison is a [`ExprKind::Binary`].
+    /// `a < b <= c`: a conjunction over neighbouring pairs. Two or more operators, all comparisons, and one
+    /// operand more. A single comparison is a [`ExprKind::Binary`].
     ComparisonChain {
-        /// What is compared.
+        /// The operands.
         operands: Vec<Expr>,
         /// The operators between them.
         operators: Vec<BinaryOp>,
@@ -105,14 +106,14 @@ pub enum ExprKind {
     Xor(Vec<Expr>),
     /// `a IS [NOT] NULL`
     IsNull {
-        /// What is tested.
+        /// The operand.
         operand: Box<Expr>,
         /// `IS NOT NULL`
         negated: bool,
     },
     /// `a IS [NOT] :: TYPE`
     IsTyped {
-        /// What is tested.
+        /// The operand.
         operand: Box<Expr>,
         /// The type.
         value_type: ValueType,
@@ -128,7 +129,7 @@ pub enum ExprKind {
     },
     /// `CASE [subject] WHEN … THEN … [ELSE …] END`
     Case {
-        /// What each `WHEN` is compared with; without it each is a condition.
+        /// The subject that each `WHEN` is compared with; without it each `WHEN` is a predicate.
         subject: Option<Box<Expr>>,
         /// In order; at least one.
         branches: Vec<CaseBranch>,
@@ -139,7 +140,7 @@ pub enum ExprKind {
     CountStar,
     /// `name([DISTINCT] arguments)`
     Function {
-        /// The function; names of functions are compared without regard to case.
+        /// The function; function names are case-insensitive.
         name: QualifiedName,
         /// `DISTINCT` before the arguments; for aggregates only.
         distinct: bool,
@@ -148,64 +149,64 @@ pub enum ExprKind {
     },
     /// `[variable IN list WHERE predicate | projection]`
     ListComprehension {
-        /// The element.
+        /// The variable bound to each element.
         variable: Ident,
         /// The list.
         list: Box<Expr>,
-        /// Which elements are kept; all if absent.
+        /// The filter; absent, every element is kept.
         predicate: Option<Box<Expr>>,
-        /// What is made of them; the element itself if absent.
+        /// The projection; absent, the element itself.
         projection: Option<Box<Expr>>,
     },
     /// `[path = (a)-->(b) WHERE predicate | projection]`
     PatternComprehension {
         /// The pattern, with its variable.
         path: Box<PathPattern>,
-        /// Which matches are kept; all if absent.
+        /// The filter; absent, every match is kept.
         predicate: Option<Box<Expr>>,
-        /// What is made of each.
+        /// The projection of each match.
         projection: Box<Expr>,
     },
-    /// `all(variable IN list WHERE predicate)` and its like.
+    /// A quantifier: `all(variable IN list WHERE predicate)` and so on.
     Quantifier {
-        /// How many must hold.
+        /// The kind of quantifier.
         kind: QuantifierKind,
-        /// The element.
+        /// The variable bound to each element.
         variable: Ident,
         /// The list.
         list: Box<Expr>,
-        /// The condition; absent, the element itself is it.
+        /// The predicate; absent, the element itself.
         predicate: Option<Box<Expr>>,
     },
     /// `reduce(accumulator = initial, variable IN list | step)`
     Reduce {
-        /// The value carried on.
+        /// The accumulator.
         accumulator: Ident,
-        /// Its first value.
+        /// Its initial value.
         initial: Box<Expr>,
-        /// The element.
+        /// The variable bound to each element.
         variable: Ident,
         /// The list.
         list: Box<Expr>,
-        /// Its next value.
+        /// The accumulator's next value.
         step: Box<Expr>,
     },
     /// `variable {.a, .*, b: expression, c}`
     MapProjection {
         /// A map, node or relationship.
         variable: Ident,
-        /// What goes into the map.
+        /// The entries of the map.
         items: Vec<MapProjectionItem>,
     },
-    /// `(a)-->(b)` as a condition: whether there is such a path.
+    /// `(a)-->(b)` as a predicate: whether such a path exists.
     PatternPredicate(Box<PathPattern>),
     /// `shortestPath(…)`, `allShortestPaths(…)` as a value; the selector says which.
     ShortestPath(Box<PathPattern>),
     /// `EXISTS { … }`, `COUNT { … }`, `COLLECT { … }`
     Subquery {
-        /// What is asked of the query.
+        /// The kind of subquery.
         kind: SubqueryKind,
-        /// The query; sees all variables around it. That of `EXISTS` and `COUNT` may lack a `RETURN`.
+        /// The query; sees all outer variables. That of `EXISTS` and `COUNT` may lack a `RETURN`.
         query: Box<Query>,
     },
 }
@@ -250,7 +251,7 @@ pub enum MapProjectionItem {
 /// One `WHEN … THEN …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseBranch {
-    /// The condition, or what the subject is compared with.
+    /// The predicate, or the value compared with the subject.
     pub when: Expr,
     /// The result.
     pub then: Expr,
@@ -323,7 +324,7 @@ impl BinaryOp {
     }
 }
 
-/// How many elements must hold.
+/// The kind of quantifier: how many elements must satisfy the predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuantifierKind {
     /// `all`
@@ -336,7 +337,7 @@ pub enum QuantifierKind {
     Single,
 }
 
-/// What is asked of a subquery.
+/// The kind of subquery expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubqueryKind {
     /// `EXISTS { … }`: whether it has a row.

@@ -1,16 +1,16 @@
 //! The syntax tree.
 //!
-//! From the top: a [`Statement`] is a [`Query`] or a schema command; a query is [`SingleQuery`]s joined by `UNION`;
-//! these are [`Clause`]s in order, which hold [`PathPattern`]s and [`Expr`]essions.
+//! A [`Statement`] is a [`Query`] or a schema command; a query is a list of [`SingleQuery`]s joined by
+//! `UNION`; a single query is a list of [`Clause`]s, which hold [`PathPattern`]s and [`Expr`]essions.
 //!
-//! The tree says what was written, with a few forms made one so that passes meet fewer of them:
-//! - parentheses are gone; `AND`, `OR`, `XOR` chains are one node with many operands;
+//! The tree represents the text, with a few forms canonicalised so that passes handle fewer cases:
+//! - parentheses are removed; `AND`, `OR`, `XOR` chains are one node with many operands;
 //! - label colon chains, `&` and `|` are one [`LabelExpr`];
 //! - `-[:T*2..]->`, `-[:T]->{2,}`, `-[:T]->+` are one [`RelationshipPattern::length`];
-//! - a path pattern always alternates node, link, node: quantified parts get anonymous nodes beside them where none are written,
-//!   which changes no answer;
+//! - a path pattern always alternates node, link, node: a quantified part without written neighbours gets
+//!   anonymous nodes, which does not change the result;
 //! - `EXISTS { (a)-->(b) WHERE … }` is `EXISTS { MATCH (a)-->(b) WHERE … }`;
-//! - a minus right before a number is part of the literal.
+//! - a minus directly before a number is part of the literal.
 
 mod clause;
 mod expr;
@@ -41,17 +41,17 @@ pub use schema::{
 
 use crate::Span;
 
-/// A name as written: variable, label, type, property or procedure. Backquotes are removed.
+/// A name as written: variable, label, type, property or procedure, without backquotes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ident {
     /// The name.
     pub name: Arc<str>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 impl Ident {
-    /// A name at a place.
+    /// A name with its span.
     pub fn new(name: impl Into<Arc<str>>, span: Span) -> Self {
         Self {
             name: name.into(),
@@ -70,7 +70,7 @@ impl Ident {
 pub struct QualifiedName {
     /// The parts between the dots; at least one.
     pub parts: Vec<Ident>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 

@@ -1,14 +1,16 @@
 //! Patterns: paths of nodes and relationships.
 
+pub use isomer_value::Direction;
+
 use super::{Expr, Ident};
 use crate::Span;
 
-/// Paths that are matched, or made, together.
+/// Paths that are matched or created together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
     /// The paths; at least one.
     pub paths: Vec<PathPattern>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -17,15 +19,15 @@ pub struct Pattern {
 pub struct PathPattern {
     /// The variable bound to the whole path.
     pub variable: Option<Ident>,
-    /// Which of the matching paths between a pair of end nodes are kept; all of them if absent.
+    /// Which matching paths between a pair of end nodes are kept; all of them if absent.
     pub selector: Option<PathSelector>,
     /// The first node.
     pub start: NodePattern,
-    /// Links and the nodes they lead to.
+    /// The links and the nodes they lead to.
     pub steps: Vec<PathStep>,
     /// `((a)-->(b) WHERE predicate)`: a condition inside the parentheses around the path, applied before the selector.
     pub predicate: Option<Expr>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -44,33 +46,33 @@ impl PathPattern {
 /// Which of the matching paths between each pair of end nodes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathSelector {
-    /// `ANY [k]`: any `k` of them.
+    /// `ANY [k]`: any `k` paths.
     Any(u64),
-    /// `[ANY] SHORTEST [k]`: `k` of the shortest.
+    /// `[ANY] SHORTEST [k]`: `k` shortest paths.
     Shortest(u64),
-    /// `SHORTEST [k] GROUPS`: all of the `k` smallest lengths.
+    /// `SHORTEST [k] GROUPS`: all paths of the `k` smallest lengths.
     ShortestGroups(u64),
-    /// `ALL SHORTEST`: all of the smallest length.
+    /// `ALL SHORTEST`: all paths of the smallest length.
     AllShortest,
-    /// `shortestPath(…)`: one of the shortest; one relationship pattern between two nodes.
+    /// `shortestPath(…)`: one shortest path; one relationship pattern between two nodes.
     ShortestPathFunction,
-    /// `allShortestPaths(…)`: all of the smallest length; one relationship pattern between two nodes.
+    /// `allShortestPaths(…)`: all paths of the smallest length; one relationship pattern between two nodes.
     AllShortestPathsFunction,
 }
 
 /// A link and the node it leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathStep {
-    /// The way to the node.
+    /// The link to the node.
     pub link: Link,
     /// The node.
     pub node: NodePattern,
 }
 
-/// What stands between two nodes of a path.
+/// The connection between two nodes of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
-    /// `-[…]->`, of one relationship or of several.
+    /// `-[…]->`, of one relationship or several.
     Relationship(Box<RelationshipPattern>),
     /// `((a)-[…]->(b) WHERE …){1,3}`
     Quantified(Box<QuantifiedPath>),
@@ -81,86 +83,64 @@ pub enum Link {
 pub struct NodePattern {
     /// The variable.
     pub variable: Option<Ident>,
-    /// The labels it must have.
+    /// The label expression.
     pub labels: Option<LabelExpr>,
     /// A map or a parameter.
     pub properties: Option<Expr>,
-    /// The condition inside the parentheses.
+    /// The predicate inside the parentheses.
     pub predicate: Option<Expr>,
-    /// Where it stands; empty for a node that is not written.
+    /// Source span; empty for an implicit node.
     pub span: Span,
 }
 
 /// `-[variable:Types*length {properties} WHERE predicate]->`
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelationshipPattern {
-    /// The variable; bound to a list where there is a length.
+    /// The variable; bound to a list if there is a length.
     pub variable: Option<Ident>,
-    /// The types it may have.
+    /// The type expression.
     pub types: Option<LabelExpr>,
-    /// Which way it points.
+    /// The direction.
     pub direction: Direction,
-    /// How many relationships in a row; `None` is exactly one, not in a list.
+    /// Number of relationships in sequence; `None` means exactly one, not bound as a list.
     pub length: Option<PathLength>,
-    /// A map or a parameter; holds for each relationship.
+    /// A map or a parameter; applies to each relationship.
     pub properties: Option<Expr>,
-    /// The condition inside the brackets; holds for each relationship, under the variable's name.
+    /// The predicate inside the brackets; applies to each relationship, under the variable's name.
     pub predicate: Option<Expr>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// Which way a relationship points as the path is read from left to right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// `-->`
-    Outgoing,
-    /// `<--`
-    Incoming,
-    /// `--` or `<-->`
-    Both,
-}
-
-impl Direction {
-    /// The direction as seen from the other end.
-    pub fn reversed(self) -> Self {
-        match self {
-            Self::Outgoing => Self::Incoming,
-            Self::Incoming => Self::Outgoing,
-            Self::Both => Self::Both,
-        }
-    }
-}
-
-/// A number of repetitions, both ends included.
+/// A range of repetitions, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathLength {
-    /// At least so many: 1 for `*`, 0 for the quantifier `*`.
+    /// Minimum: 1 for `*`, 0 for the quantifier `*`.
     pub min: u64,
-    /// At most so many; `None` is unbounded.
+    /// Maximum; `None` is unbounded.
     pub max: Option<u64>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// `((a)-[…]->(b) WHERE predicate){min,max}`: a path repeated end to end. Its variables are lists outside.
+/// `((a)-[…]->(b) WHERE predicate){min,max}`: a path repeated end to end. Outside, its variables are lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuantifiedPath {
-    /// One repetition; has neither variable nor selector, and its condition in
+    /// The path of one repetition; has neither variable nor selector, and its predicate is in
     /// [`PathPattern::predicate`].
     pub path: PathPattern,
-    /// How often.
+    /// The number of repetitions.
     pub length: PathLength,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// A condition on the labels of a node or the type of a relationship.
+/// A predicate on the labels of a node or the type of a relationship.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelExpr {
-    /// What it says.
+    /// The kind of label expression.
     pub kind: LabelExprKind,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -180,7 +160,7 @@ pub enum LabelExprKind {
 }
 
 impl LabelExpr {
-    /// The names, if this is one name or a conjunction of names: what `CREATE` takes.
+    /// The names, if this is one name or a conjunction of names, as `CREATE` requires.
     pub fn as_conjunction(&self) -> Option<Vec<&Ident>> {
         match &self.kind {
             LabelExprKind::And(parts) => parts.iter().map(Self::as_name).collect(),
@@ -188,7 +168,7 @@ impl LabelExpr {
         }
     }
 
-    /// The names, if this is one name or a disjunction of names: what relationship types mostly are.
+    /// The names, if this is one name or a disjunction of names, as most relationship types are.
     pub fn as_disjunction(&self) -> Option<Vec<&Ident>> {
         match &self.kind {
             LabelExprKind::Or(parts) => parts.iter().map(Self::as_name).collect(),
@@ -196,7 +176,7 @@ impl LabelExpr {
         }
     }
 
-    /// The name, if this is just one.
+    /// The name, if this is a single one.
     pub fn as_name(&self) -> Option<&Ident> {
         match &self.kind {
             LabelExprKind::Name(name) => Some(name),

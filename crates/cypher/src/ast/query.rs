@@ -6,23 +6,23 @@ use crate::Span;
 /// One statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// Whether it is to be run, explained or profiled.
+    /// Whether the statement is run, explained or profiled.
     pub mode: Mode,
-    /// What it says.
+    /// The body.
     pub body: StatementBody,
-    /// Where it stands, the prefix included.
+    /// Source span, prefix included.
     pub span: Span,
 }
 
-/// What is wanted of a statement.
+/// Execution mode of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Its result.
+    /// Returns the result.
     #[default]
     Run,
-    /// `EXPLAIN`: its plan; nothing is executed.
+    /// `EXPLAIN`: returns the plan without executing it.
     Explain,
-    /// `PROFILE`: its result and the plan with actual figures.
+    /// `PROFILE`: returns the result and the plan with actual row counts.
     Profile,
 }
 
@@ -39,7 +39,7 @@ pub enum StatementBody {
     CreateConstraint(CreateConstraint),
     /// `DROP CONSTRAINT name [IF EXISTS]`
     DropConstraint(DropSchema),
-    /// `SHOW INDEXES` and its like.
+    /// `SHOW INDEXES` and the other `SHOW` commands.
     Show(Show),
     /// `KILL QUERY id`
     KillQuery(KillQuery),
@@ -50,34 +50,43 @@ pub enum StatementBody {
 pub struct Query {
     /// The single queries in order; at least one.
     pub branches: Vec<SingleQuery>,
-    /// How the branches are joined; without meaning for a single branch. The two kinds never mix in one query.
+    /// How the branches are joined; meaningless for a single branch. The two kinds never mix in one query.
     pub union: UnionKind,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// Whether a union keeps duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UnionKind {
-    /// `UNION`: each row once.
+    /// `UNION`: duplicates are removed.
     #[default]
     Distinct,
-    /// `UNION ALL`: all rows.
+    /// `UNION ALL`: duplicates are kept.
     All,
 }
 
-/// Clauses in order.
+/// A list of clauses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SingleQuery {
     /// The clauses; at least one.
     pub clauses: Vec<Clause>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 impl Query {
-    /// The procedure call that is the whole query, whose arguments may come from the parameters and whose
-    /// columns are its result.
+    /// Whether a clause of it, or of a `CALL { … }` inside, changes data. Procedures are not looked into.
+    pub fn updates(&self) -> bool {
+        let mut clauses = self.branches.iter().flat_map(|branch| &branch.clauses);
+        clauses.any(|clause| match clause {
+            Clause::Subquery(subquery) => subquery.query.updates(),
+            clause => clause.is_update(),
+        })
+    }
+
+    /// The procedure call that is the whole query; its arguments may come from the parameters, and its
+    /// columns are the result.
     pub fn standalone_call(&self) -> Option<&ProcedureCall> {
         match self.branches.as_slice() {
             [SingleQuery { clauses, .. }] => match clauses.as_slice() {

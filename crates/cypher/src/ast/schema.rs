@@ -1,4 +1,4 @@
-//! Schema commands: indexes, constraints and what shows them.
+//! Schema commands: indexes, constraints and `SHOW`.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use crate::Span;
 /// `CREATE [UNIQUE] INDEX [name] [IF NOT EXISTS] FOR (n:Label) ON (n.a, n.b.c, n.tags[])`
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateIndex {
-    /// Whether no two records may have the same values.
+    /// Whether the index is unique.
     pub unique: bool,
-    /// Its name; made from label and fields if absent.
+    /// Its name; derived from label and fields if absent.
     pub name: Option<Ident>,
-    /// Whether an index that is already there is no error.
+    /// Whether an existing index is accepted without an error.
     pub if_not_exists: bool,
-    /// What is indexed.
+    /// The indexed records.
     pub target: SchemaTarget,
     /// The fields, in order; at least one.
     pub fields: Vec<FieldPath>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// Which records an index or constraint is about.
+/// The records that an index or constraint applies to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SchemaTarget {
     /// `(variable:Label)`
@@ -41,12 +41,12 @@ pub enum SchemaTarget {
     },
 }
 
-/// A field of a record, perhaps nested: `n.a`, `n.b.c`, `n.tags[]`, `n.items[].sku`
+/// A field of a record, possibly nested: `n.a`, `n.b.c`, `n.tags[]`, `n.items[].sku`
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPath {
     /// From the record inwards; starts with a name.
     pub steps: Vec<FieldStep>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
@@ -62,35 +62,35 @@ pub enum FieldStep {
 /// `DROP INDEX name [IF EXISTS]`, `DROP CONSTRAINT name [IF EXISTS]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropSchema {
-    /// What is dropped.
+    /// The name of the index or constraint.
     pub name: Ident,
-    /// Whether its absence is no error.
+    /// Whether a missing one is accepted without an error.
     pub if_exists: bool,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
 /// `CREATE CONSTRAINT [name] [IF NOT EXISTS] FOR (n:Label) REQUIRE …`
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateConstraint {
-    /// Its name; made from label and fields if absent.
+    /// Its name; derived from label and fields if absent.
     pub name: Option<Ident>,
-    /// Whether a constraint that is already there is no error.
+    /// Whether an existing constraint is accepted without an error.
     pub if_not_exists: bool,
-    /// What it is about.
+    /// The records it applies to.
     pub target: SchemaTarget,
-    /// What it demands.
+    /// The requirement.
     pub kind: ConstraintKind,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// What a constraint demands.
+/// The requirement of a constraint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConstraintKind {
     /// `REQUIRE (n.a, n.b) IS UNIQUE`
     Unique(Vec<FieldPath>),
-    /// `REQUIRE (n.a, n.b) IS NODE KEY`: unique and present.
+    /// `REQUIRE (n.a, n.b) IS NODE KEY`: unique and not null.
     Key(Vec<FieldPath>),
     /// `REQUIRE n.a IS NOT NULL`
     NotNull(FieldPath),
@@ -98,24 +98,25 @@ pub enum ConstraintKind {
     Typed(FieldPath, ValueType),
     /// `REQUIRE n.a IS CONVERGENT KIND`: the words of the kind, in capitals.
     Convergent(FieldPath, Arc<str>),
-    /// `REQUIRE KEEP ENDPOINTS`: of relationships, whose ends live on where another replica deletes them unseen.
+    /// `REQUIRE KEEP ENDPOINTS`: a node survives a concurrent deletion on another replica while such a
+    /// relationship needs it.
     KeepEndpoints,
-    /// `REQUIRE predicate`: any condition on the record's variable; it must not be false.
+    /// `REQUIRE predicate`: any predicate on the record's variable; it must not evaluate to false.
     Check(Expr),
 }
 
-/// `SHOW INDEXES` and its like.
+/// `SHOW INDEXES` and the other `SHOW` commands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Show {
-    /// What is shown.
+    /// The kind of object listed.
     pub kind: ShowKind,
-    /// Which of the columns, and the condition on the rows; all of them if absent.
+    /// The columns and the row filter; all columns if absent.
     pub yields: Option<Yield>,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }
 
-/// What can be shown.
+/// The kinds of objects that `SHOW` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ShowKind {
     /// `SHOW INDEXES`
@@ -143,8 +144,8 @@ pub enum ShowKind {
 /// `KILL QUERY id`
 #[derive(Clone, Debug, PartialEq)]
 pub struct KillQuery {
-    /// Which query: a literal or a parameter.
+    /// The query id: a literal or a parameter.
     pub id: Expr,
-    /// Where it stands.
+    /// Source span.
     pub span: Span,
 }

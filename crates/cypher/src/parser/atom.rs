@@ -1,9 +1,9 @@
-//! Atoms: what operators join.
+//! Atoms: the operands of operators.
 
 use std::sync::Arc;
 
 use super::pattern::PatternUse;
-use super::query::Place;
+use super::query::QueryPosition;
 use super::{Context, PResult, Parser};
 use crate::Span;
 use crate::ast::{
@@ -80,7 +80,7 @@ impl Parser<'_> {
 
     // ---- constants and names ----
 
-    /// A number, perhaps behind the minus that makes it negative.
+    /// A number, with an optional leading minus that is part of the literal.
     pub(super) fn number(&mut self, minus: Option<Span>) -> PResult<Expr> {
         let start = minus.unwrap_or(self.span());
         let is_float = self.peek() == TokenKind::Float;
@@ -111,13 +111,13 @@ impl Parser<'_> {
             _ => Err(ParseError::new(
                 Detail::FloatingPointOverflow,
                 span,
-                format!("{text} is beyond the greatest float"),
+                format!("{text} is above the largest float"),
             )
             .with_hint("floats reach up to about 1.8e308")),
         }
     }
 
-    /// The token at hand as a number of up to 64 bits without a sign.
+    /// The current token as an unsigned number of up to 64 bits.
     pub(super) fn unsigned_integer(&mut self) -> PResult<u64> {
         let text = self.token_text();
         let span = self.advance();
@@ -131,8 +131,14 @@ impl Parser<'_> {
 
     fn integer_overflow(&self, span: Span) -> ParseError {
         let number: String = span.slice(self.text).chars().take(40).collect();
-        ParseError::new(Detail::IntegerOverflow, span, format!("{number} is beyond 64 bits"))
-            .with_hint("integers reach from -9223372036854775808 to 9223372036854775807; with `.0` it is a float")
+        ParseError::new(
+            Detail::IntegerOverflow,
+            span,
+            format!("{number} does not fit into 64 bits"),
+        )
+        .with_hint(
+            "integers reach from -9223372036854775808 to 9223372036854775807; add `.0` for a float",
+        )
     }
 
     pub(super) fn parameter(&mut self) -> PResult<Expr> {
@@ -194,7 +200,7 @@ impl Parser<'_> {
         ))
     }
 
-    /// Arguments up to and with the closing parenthesis.
+    /// Arguments up to and including the closing parenthesis.
     pub(super) fn arguments(
         &mut self,
         argument: fn(&mut Self) -> PResult<Expr>,
@@ -318,7 +324,7 @@ impl Parser<'_> {
         self.expect_keyword(Keyword::In)?;
         let list = Box::new(self.expression_before_bar()?);
         if self.is(Symbol::Comma) {
-            // `[x IN list, …]` is a list of truth values.
+            // `[x IN list, …]` is a list of booleans, not a comprehension.
             self.not_patterns.insert(open);
             (self.at, self.height) = (open, height);
             return self.bracket();
@@ -367,7 +373,7 @@ impl Parser<'_> {
         ))
     }
 
-    /// Whether `(variable IN` follows the word at hand.
+    /// Whether `(variable IN` follows the current word.
     fn is_element_of(&self) -> bool {
         self.is_variable_at(2) && self.is_keyword_at(3, Keyword::In)
     }
@@ -480,7 +486,7 @@ impl Parser<'_> {
 
     // ---- parentheses ----
 
-    /// A pattern used as a condition, or an expression in parentheses.
+    /// A pattern used as a predicate, or an expression in parentheses.
     fn parenthesis(&mut self) -> PResult<Expr> {
         if self.is_path_from(self.at)
             && let Some(pattern) = self.attempt_pattern(Self::pattern_as_predicate)?
@@ -488,7 +494,7 @@ impl Parser<'_> {
             if self.context.is_predicate {
                 return Ok(pattern);
             }
-            let message = "a pattern is a condition, and no value is wanted of it here";
+            let message = "a pattern is a predicate and has no value here";
             return Err(
                 ParseError::new(Detail::UnexpectedSyntax, pattern.span, message).with_hint(
                     "use EXISTS { … }, COUNT { … } or a comprehension `[pattern | value]`",
@@ -509,23 +515,28 @@ impl Parser<'_> {
         Ok(Expr::new(ExprKind::PatternPredicate(Box::new(path)), span))
     }
 
-    /// Whether behind the parenthesis that opens at this token a relationship pattern seems to begin.
+    /// Lookahead: whether a relationship pattern seems to follow the parenthesis that opens at this token.
     fn is_path_from(&mut self, open: usize) -> bool {
+        // Memo of `attempt_pattern`: this parenthesis was tried before.
         if self.not_patterns.contains(&open) {
             return false;
         }
         let closing = self.closing(open);
         let behind = closing + 1 - self.at.min(closing + 1);
+        // `((` after the closing parenthesis starts a quantified path.
         let is_group =
             self.is_at(behind, Symbol::LeftParen) && self.is_at(behind + 1, Symbol::LeftParen);
         closing > open && (is_group || self.is_relationship_start_at(behind))
     }
 
-    /// Tries to read a pattern; goes back if it is none, and remembers that, so that nested attempts stay cheap.
+    /// Speculatively parses a pattern. On failure it rewinds the token position and records the opening
+    /// parenthesis in `not_patterns`, so that nested parentheses are not tried twice: without the record, `n`
+    /// nested levels would cost 2^n attempts.
     fn attempt_pattern(&mut self, parse: fn(&mut Self) -> PResult<Expr>) -> PResult<Option<Expr>> {
         let (at, height) = (self.at, self.height);
         match self.nested(parse) {
             Ok(pattern) => Ok(Some(pattern)),
+            // A limit is an error in any reading of the text: trying another one would only cost time.
             Err(error) if error.detail == Detail::LimitExceeded => Err(error),
             Err(error) => {
                 if self
@@ -535,6 +546,7 @@ impl Parser<'_> {
                 {
                     self.failed_pattern = Some(error);
                 }
+                // Rewind: the caller parses the same tokens as an expression.
                 (self.at, self.height) = (at, height);
                 let open = (at..self.tokens.len())
                     .find(|&token| self.tokens[token].kind == TokenKind::Symbol(Symbol::LeftParen));
@@ -544,7 +556,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The token that closes the bracket which this token opens; 0 if none does.
+    /// The token that closes the bracket opened by this token; 0 if it is not closed. Built once per text, in
+    /// one pass.
     fn closing(&mut self, open: usize) -> usize {
         let tokens = self.tokens;
         let closings = self.closings.get_or_insert_with(|| {
@@ -590,7 +603,7 @@ impl Parser<'_> {
                 );
             let query = match is_pattern && kind != SubqueryKind::Collect {
                 true => parser.subquery_pattern()?,
-                false => parser.query(Place::Expression(kind))?,
+                false => parser.query(QueryPosition::Expression(kind))?,
             };
             parser.expect(Symbol::RightBrace)?;
             parser.grow()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::pattern::PatternUse;
-use super::query::{Place, clause_name};
+use super::query::{QueryPosition, clause_name};
 use super::{CLAUSES, PResult, Parser};
 use crate::ast::{
     CallSubquery, Clause, Create, Delete, Expr, ExprKind, Foreach, Ident, LabelExpr, Literal,
@@ -16,7 +16,7 @@ use crate::token::{Keyword, Symbol, TokenKind};
 use crate::{SourceText, Span};
 
 impl Parser<'_> {
-    /// One clause; the token at hand starts one.
+    /// Parses one clause; the current token starts one.
     pub(super) fn clause(&mut self) -> PResult<Clause> {
         let start = self.span();
         let TokenKind::Keyword(keyword) = self.peek() else {
@@ -170,7 +170,7 @@ impl Parser<'_> {
         };
         match &count.kind {
             ExprKind::Literal(Literal::Int(number)) if *number < 0 => {
-                wrong(Detail::NegativeIntegerArgument, "no negative number")
+                wrong(Detail::NegativeIntegerArgument, "a non-negative integer")
             }
             ExprKind::Literal(Literal::Int(_)) => Ok(count),
             ExprKind::Literal(_) => wrong(Detail::InvalidArgumentType, "an integer"),
@@ -267,13 +267,13 @@ impl Parser<'_> {
         Ok((variable, self.plain_labels(&labels)?))
     }
 
-    /// The names of `:A:B`, where nothing but that is allowed.
+    /// The names of `:A:B`, where no other label expression is allowed.
     fn plain_labels(&self, labels: &LabelExpr) -> PResult<Vec<Ident>> {
         let names = labels.as_conjunction().ok_or_else(|| {
             ParseError::new(
                 Detail::UnexpectedSyntax,
                 labels.span,
-                "a label expression where labels are given or taken",
+                "SET and REMOVE take plain labels, not a label expression",
             )
             .with_hint("list the labels: `:A:B`")
         })?;
@@ -320,7 +320,7 @@ impl Parser<'_> {
                     target.span,
                     "DELETE deletes nodes and relationships, not labels",
                 )
-                .with_hint("labels are taken off with REMOVE"));
+                .with_hint("use REMOVE to remove labels"));
             }
         }
         Ok(Clause::Delete(Delete {
@@ -393,7 +393,7 @@ impl Parser<'_> {
 
     fn call_subquery(&mut self, start: Span, imports: SubqueryImports) -> PResult<Clause> {
         self.expect(Symbol::LeftBrace)?;
-        let query = self.query(Place::Call)?;
+        let query = self.query(QueryPosition::Call)?;
         self.expect(Symbol::RightBrace)?;
         if self.is_keyword(Keyword::In) {
             return Err(ParseError::new(
@@ -402,7 +402,7 @@ impl Parser<'_> {
                 "CALL { … } IN TRANSACTIONS is not supported: a statement is one transaction",
             )
             .with_hint(
-                "run the statement once for each part of the rows, or load files with `isomer import`",
+                "run the statement once per batch of rows, or load files with `isomer import`",
             ));
         }
         Ok(Clause::Subquery(CallSubquery {

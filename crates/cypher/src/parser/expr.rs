@@ -1,18 +1,18 @@
 //! Operators, by precedence climbing.
 //!
-//! From loosest to tightest: `OR`, `XOR`, `AND`, `NOT`, comparisons, `IN` and the string and type predicates, `+ - ||`,
-//! `* / %`, `^`, signs, then what is written behind an operand (`.key`, `[index]`, `:Label`). All of two operands group
-//! from the left, `^` too, as openCypher has it.
+//! From loosest to tightest: `OR`, `XOR`, `AND`, `NOT`, comparisons, `IN` and the string and type predicates,
+//! `+ - ||`, `* / %`, `^`, signs, then postfix operators (`.key`, `[index]`, `:Label`). All binary operators
+//! are left-associative, `^` too, as openCypher defines it.
 
 use super::{Context, PResult, Parser};
 use crate::Span;
 use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp, ValueType};
 use crate::token::{Keyword, Symbol, TokenKind};
 
-/// Most operators of a sum or product that are nested.
+/// Maximum number of operators of a sum or product that are nested rather than put into one chain node.
 const LONGEST_NESTED: usize = 32;
 
-/// How tightly an operator binds.
+/// Operator precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Or,
@@ -26,7 +26,7 @@ enum Level {
     Operand,
 }
 
-/// What stands between two operands.
+/// An infix operator.
 #[derive(Clone, Copy)]
 enum Infix {
     Or,
@@ -56,7 +56,7 @@ impl Infix {
 }
 
 impl Level {
-    /// The level of the right operand of a left-grouping operator.
+    /// The minimum precedence of the right operand of a left-associative operator.
     fn tighter(self) -> Self {
         match self {
             Self::Or => Self::Xor,
@@ -72,7 +72,7 @@ impl Level {
 }
 
 impl Parser<'_> {
-    /// An expression whose value counts.
+    /// An expression in value position.
     pub(super) fn expression(&mut self) -> PResult<Expr> {
         self.above_in(Context {
             is_predicate: false,
@@ -81,7 +81,7 @@ impl Parser<'_> {
         })
     }
 
-    /// An expression that a `|` may follow.
+    /// An expression in value position that a `|` may follow.
     pub(super) fn expression_before_bar(&mut self) -> PResult<Expr> {
         self.above_in(Context {
             is_predicate: false,
@@ -90,7 +90,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A condition, where a pattern may stand for its existence.
+    /// A predicate, where a pattern tests for its existence.
     pub(super) fn predicate(&mut self) -> PResult<Expr> {
         self.above_in(Context {
             is_predicate: true,
@@ -99,7 +99,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A condition that a `|` may follow.
+    /// A predicate that a `|` may follow.
     pub(super) fn predicate_before_bar(&mut self) -> PResult<Expr> {
         self.above_in(Context {
             is_predicate: true,
@@ -108,7 +108,7 @@ impl Parser<'_> {
         })
     }
 
-    /// What stands in parentheses: a condition if the parentheses are one.
+    /// The content of parentheses: a predicate if the parentheses are in predicate position.
     pub(super) fn parenthesized(&mut self) -> PResult<Expr> {
         self.above_in(Context {
             bar_ends: false,
@@ -123,7 +123,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Operands joined by operators that bind at least so tightly.
+    /// Operands joined by operators of at least this precedence (precedence climbing).
     fn above(&mut self, least: Level) -> PResult<Expr> {
         let outer = self.enter()?;
         let result = self.joined_above(least);
@@ -246,7 +246,8 @@ impl Parser<'_> {
         ))
     }
 
-    /// Sums and products: nested while they are short, flat when they are long, so that they may have any length.
+    /// Sums and products: short ones are nested, long ones are one flat node, so that their length is not
+    /// limited by the nesting limit.
     fn arithmetic(&mut self, left: Expr, first: BinaryOp, level: Level) -> PResult<Expr> {
         let start = left.span;
         let mut operands = vec![left];
@@ -269,6 +270,7 @@ impl Parser<'_> {
             return Ok(Expr::new(kind, self.since(start)));
         }
         // The caller counts the last operator.
+        // Each nested operator raises the tree by one level; a flat chain does not.
         for _ in 1..operators.len() {
             self.grow()?;
         }
@@ -330,7 +332,7 @@ impl Parser<'_> {
         Ok(Expr::new(kind, self.since(start)))
     }
 
-    /// An operand behind any number of `NOT`s or signs.
+    /// An operand after any number of `NOT`s or signs.
     fn prefixed(&mut self) -> PResult<Expr> {
         match self.peek() {
             TokenKind::Keyword(Keyword::Not) => self.negated(),
@@ -344,7 +346,7 @@ impl Parser<'_> {
         while self.is_keyword(Keyword::Not) {
             operators.push((UnaryOp::Not, self.advance()));
         }
-        // NOT binds more loosely than all but the other connectives.
+        // NOT binds more loosely than all operators except the boolean connectives.
         let operand = self.above(Level::Comparison)?;
         self.apply(operators, operand)
     }
@@ -386,13 +388,13 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    /// An atom and what is written behind it.
+    /// An atom and its postfix operators.
     pub(super) fn operand(&mut self) -> PResult<Expr> {
         let atom = self.atom()?;
         self.suffixed(atom)
     }
 
-    /// `.key`, `[index]`, `[from..to]` and `:Label` behind an operand.
+    /// The postfix operators `.key`, `[index]`, `[from..to]` and `:Label`.
     fn suffixed(&mut self, mut base: Expr) -> PResult<Expr> {
         let start = base.span;
         while matches!(

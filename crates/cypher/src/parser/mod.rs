@@ -1,9 +1,9 @@
-//! Tokens to a tree, by recursive descent; operators by precedence climbing.
+//! Recursive-descent parser from tokens to a syntax tree; operators by precedence climbing.
 //!
-//! Two limits keep the stack of this pass, and of those that follow, bounded: recursion is counted
+//! Two limits bound the stack depth of this pass and of those that follow. Recursion is counted
 //! ([`Limits::max_nesting`]), and so is the height of every expression, which also grows by operators that
-//! are chained rather than nested ([`Limits::max_height`]). `AND`, `OR`, `XOR` and comparisons chain in one node and
-//! have no limit but that of the text.
+//! are chained rather than nested ([`Limits::max_height`]). `AND`, `OR`, `XOR` and comparisons chain in one
+//! node and are limited only by the size of the text.
 
 mod atom;
 mod clause;
@@ -22,14 +22,14 @@ use crate::lexer::{quoted_name_value, tokenize};
 use crate::token::{InvalidToken, Keyword, Symbol, Token, TokenKind};
 use crate::{Span, diagnostic, suggest};
 
-/// What a text may ask of the parser.
+/// Limits on the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of text.
+    /// Maximum size of the text, in bytes.
     pub max_text_bytes: usize,
-    /// Levels of nesting: parentheses, lists, subqueries and the like.
+    /// Maximum nesting depth: parentheses, lists, subqueries and the like.
     pub max_nesting: u32,
-    /// Height of one expression's tree.
+    /// Maximum height of one expression's tree.
     pub max_height: u32,
 }
 
@@ -43,7 +43,7 @@ impl Default for Limits {
     }
 }
 
-/// Parses one statement, which may end with a semicolon, within the default [`Limits`].
+/// Parses one statement, optionally followed by a semicolon, within the default [`Limits`].
 pub fn parse(text: &str) -> Result<Statement, ParseError> {
     parse_within(text, Limits::default())
 }
@@ -58,7 +58,7 @@ pub fn parse_within(text: &str, limits: Limits) -> Result<Statement, ParseError>
     })
 }
 
-/// Parses one expression that stands alone, such as the condition of a stored constraint.
+/// Parses one standalone expression, such as the predicate of a stored constraint.
 pub fn parse_expression(text: &str) -> Result<Expr, ParseError> {
     run(text, Limits::default(), |parser| {
         let expr = parser.predicate()?;
@@ -86,7 +86,8 @@ fn run<T>(
     let tokens = tokenize(text);
     let mut parser = Parser::new(text, &tokens, limits);
     parse(&mut parser).map_err(|error| match parser.failed_pattern.take() {
-        // Both readings of a parenthesis failed: the one that got further is more likely meant.
+        // Both readings of a parenthesis failed: report the one that got further, which is more likely the
+        // intended one.
         Some(other) if other.span.start > error.span.start => other,
         _ => error,
     })
@@ -94,7 +95,7 @@ fn run<T>(
 
 type PResult<T> = Result<T, ParseError>;
 
-/// Words that may start a clause.
+/// Keywords that may start a clause.
 const CLAUSES: &[Keyword] = &[
     Keyword::Match,
     Keyword::Optional,
@@ -112,7 +113,7 @@ const CLAUSES: &[Keyword] = &[
     Keyword::Load,
 ];
 
-/// Words that may follow an expression.
+/// Keywords that may follow an expression.
 const AFTER_EXPRESSION: &[Keyword] = &[
     Keyword::Where,
     Keyword::And,
@@ -131,16 +132,16 @@ const AFTER_EXPRESSION: &[Keyword] = &[
     Keyword::Yield,
 ];
 
-/// What surrounds the expression at hand.
+/// Context of the current expression.
 #[derive(Clone, Copy, Default)]
 struct Context {
-    /// It is a condition: a pattern may stand for its existence.
+    /// Predicate position: a pattern tests for its existence.
     is_predicate: bool,
-    /// A `|` ends it rather than joining labels.
+    /// A `|` ends the expression rather than joining labels.
     bar_ends: bool,
-    /// An `END` ends it rather than naming a variable.
+    /// An `END` ends the expression rather than naming a variable.
     end_ends: bool,
-    /// It is inside `EXISTS`, `COUNT` or `COLLECT`, which may not change data.
+    /// Inside `EXISTS`, `COUNT` or `COLLECT`, which may not change data.
     is_read_only: bool,
 }
 
@@ -153,11 +154,12 @@ struct Parser<'t> {
     /// Height of the highest tree parsed so far within the innermost scope; see [`Parser::enter`].
     height: u32,
     context: Context,
-    /// Of each opening bracket's token the closing one's, made on first use.
+    /// For each opening bracket's token the closing one's, built on first use.
     closings: Option<Vec<usize>>,
-    /// Opening parentheses known not to start a pattern, and brackets known not to start a comprehension.
+    /// Memo of failed attempts: parentheses that do not start a pattern, and brackets that do not start a
+    /// comprehension.
     not_patterns: HashSet<usize>,
-    /// The furthest error met while trying to read a pattern.
+    /// The error of the failed pattern attempt that got furthest.
     failed_pattern: Option<ParseError>,
 }
 
@@ -177,7 +179,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    // ---- looking ----
+    // ---- lookahead ----
 
     fn peek(&self) -> TokenKind {
         self.peek_at(0)
@@ -189,7 +191,7 @@ impl<'t> Parser<'t> {
             .map_or(TokenKind::End, |token| token.kind)
     }
 
-    /// The place of the token at hand.
+    /// The span of the current token.
     fn span(&self) -> Span {
         self.tokens
             .get(self.at)
@@ -197,7 +199,7 @@ impl<'t> Parser<'t> {
             .map_or(Span::default(), |token| token.span)
     }
 
-    /// The place of the token before.
+    /// The span of the previous token.
     fn last_span(&self) -> Span {
         self.at
             .checked_sub(1)
@@ -205,7 +207,7 @@ impl<'t> Parser<'t> {
             .map_or(Span::default(), |token| token.span)
     }
 
-    /// From `start` to the end of the token before.
+    /// From `start` to the end of the previous token.
     fn since(&self, start: Span) -> Span {
         start.to(self.last_span())
     }
@@ -230,13 +232,13 @@ impl<'t> Parser<'t> {
         self.peek_at(distance) == TokenKind::Keyword(keyword)
     }
 
-    /// Whether the token at hand is this word, keyword or not, in capitals or not.
+    /// Whether the current token is this word, keyword or not, in any case.
     fn is_word(&self, word: &str) -> bool {
         matches!(self.peek(), TokenKind::Name | TokenKind::Keyword(_))
             && self.token_text().eq_ignore_ascii_case(word)
     }
 
-    // ---- taking ----
+    // ---- consuming ----
 
     fn advance(&mut self) -> Span {
         let span = self.span();
@@ -290,9 +292,9 @@ impl<'t> Parser<'t> {
             _ if self.at > 0
                 && self.tokens[self.at - 1].kind == TokenKind::Symbol(Symbol::Semicolon) =>
             {
-                Err(self
-                    .unexpected(expected)
-                    .with_hint("one statement at a time: run what follows the semicolon by itself"))
+                Err(self.unexpected(expected).with_hint(
+                    "one statement at a time: run the text after the semicolon separately",
+                ))
             }
             _ => {
                 let mut candidates = AFTER_EXPRESSION.to_vec();
@@ -302,7 +304,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A name that may be any word: of a property, label, type, procedure, index.
+    /// A name that may be any word: of a property, label, type, procedure or index.
     fn name(&mut self, expected: &str) -> PResult<Ident> {
         match self.peek() {
             TokenKind::Name | TokenKind::Keyword(_) | TokenKind::QuotedName => Ok(self.take_name()),
@@ -319,7 +321,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The name of a variable: no reserved word.
+    /// The name of a variable, which must not be a reserved word.
     fn variable(&mut self) -> PResult<Ident> {
         if self.is_variable_at(0) {
             return Ok(self.take_name());
@@ -354,8 +356,8 @@ impl<'t> Parser<'t> {
 
     // ---- limits ----
 
-    /// Goes one level deeper, and gives what [`Parser::leave`] wants back. The height of what is parsed there is
-    /// measured from zero, and then added to the scope around it as one of its parts.
+    /// Enters one nesting level and returns the outer height for [`Parser::leave`]. The height inside is
+    /// measured from zero and then merged into the enclosing scope, as one of its parts.
     fn enter(&mut self) -> PResult<u32> {
         if self.depth >= self.limits.max_nesting {
             return Err(self.too_deep());
@@ -366,6 +368,7 @@ impl<'t> Parser<'t> {
 
     fn leave(&mut self, outer_height: u32) {
         self.depth -= 1;
+        // Siblings do not add up: the height of a scope is that of its highest part.
         self.height = outer_height.max(self.height);
     }
 
@@ -382,7 +385,7 @@ impl<'t> Parser<'t> {
             .with_hint("split the expression with WITH, or pass nested data as a parameter")
     }
 
-    /// What was just parsed is now a part of something one level higher.
+    /// The expression just parsed becomes an operand of a tree one level higher.
     fn grow(&mut self) -> PResult<()> {
         self.height += 1;
         match self.height > self.limits.max_height {
@@ -411,7 +414,7 @@ impl<'t> Parser<'t> {
         result
     }
 
-    // ---- complaining ----
+    // ---- errors ----
 
     fn unexpected(&self, expected: &str) -> ParseError {
         let found = self.peek();
@@ -442,7 +445,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Like [`Parser::unexpected`], where one of these words may have been meant.
+    /// Like [`Parser::unexpected`], with a hint if the word resembles one of the candidates.
     fn unexpected_word(&self, expected: &str, candidates: &[Keyword]) -> ParseError {
         let error = self.unexpected(expected);
         if error.hint.is_some() || !matches!(self.peek(), TokenKind::Name | TokenKind::Keyword(_)) {
@@ -489,7 +492,7 @@ impl<'t> Parser<'t> {
                 let (line, column) =
                     diagnostic::line_and_column(self.text, open.span.start as usize);
                 return Some(format!(
-                    "`{}` in line {line}, column {column} is not closed",
+                    "`{}` in line {line}, column {column} of the statement is not closed",
                     open.span.slice(self.text)
                 ));
             }
@@ -511,7 +514,7 @@ impl<'t> Parser<'t> {
         Some(hint.into())
     }
 
-    /// The last bracket opened before here and not closed.
+    /// The last bracket before the current token that is not closed.
     fn unclosed_bracket(&self) -> Option<Token> {
         let mut open = Vec::new();
         for token in &self.tokens[..self.at.min(self.tokens.len())] {
@@ -530,7 +533,7 @@ impl<'t> Parser<'t> {
         open.pop()
     }
 
-    /// The error of a text that is no token.
+    /// The error for an invalid token.
     fn invalid_token(&self, reason: InvalidToken) -> ParseError {
         let whole = self.span();
         let opening = Span::new(whole.start as usize, whole.start as usize + 1);
@@ -556,7 +559,7 @@ impl<'t> Parser<'t> {
             InvalidToken::Number => (
                 Detail::InvalidNumberLiteral,
                 whole,
-                format!("{} is no number", self.found()),
+                format!("invalid number: {}", self.found()),
                 "numbers are written 12, 1.5, 1e9, 0xff or 0o17; names that start with a digit need backquotes",
             ),
             InvalidToken::UnicodeEscape => (
@@ -571,7 +574,7 @@ impl<'t> Parser<'t> {
             InvalidToken::Escape => (
                 Detail::UnexpectedSyntax,
                 whole,
-                format!("{} has a backslash that escapes nothing", self.found()),
+                format!("{} has an invalid escape sequence", self.found()),
                 "escapes are \\\\ \\' \\\" \\` \\b \\f \\n \\r \\t \\uXXXX \\UXXXXXXXX",
             ),
             InvalidToken::Parameter => (
@@ -583,13 +586,13 @@ impl<'t> Parser<'t> {
             InvalidToken::UnicodeCharacter => (
                 Detail::InvalidUnicodeCharacter,
                 whole,
-                format!("{} is not part of the language", self.found()),
+                format!("{} is not valid in a query", self.found()),
                 "outside of strings and names only ASCII is used",
             ),
             InvalidToken::Character => (
                 Detail::UnexpectedSyntax,
                 whole,
-                format!("{} is not part of the language", self.found()),
+                format!("{} is not valid in a query", self.found()),
                 "names with such characters need backquotes, text needs quotes",
             ),
         };

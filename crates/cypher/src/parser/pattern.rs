@@ -9,18 +9,18 @@ use crate::ast::{
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
 
-/// What a pattern is for, which limits what it may say.
+/// The clause that a pattern belongs to, which restricts its syntax.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatternUse {
-    /// It is found.
+    /// `MATCH`: the pattern is matched.
     Match,
-    /// It is made.
+    /// `CREATE`: the pattern is created.
     Create,
-    /// It is found, or else made.
+    /// `MERGE`: the pattern is matched, or else created.
     Merge,
 }
 
-/// What a path is put together from.
+/// An element of a path.
 enum Element {
     Node(Box<NodePattern>),
     Link(Link),
@@ -99,7 +99,7 @@ impl Parser<'_> {
         Ok(Some(selector))
     }
 
-    /// `PATH` or `PATHS`, which a selector may say for the reader.
+    /// The optional noise words `PATH` or `PATHS` of a selector.
     fn eat_path_word(&mut self) {
         let _said = self.eat_word("PATH") || self.eat_word("PATHS");
     }
@@ -111,10 +111,12 @@ impl Parser<'_> {
         }
         let span = self.span();
         match self.bound()? {
-            0 => Err(
-                ParseError::new(Detail::UnexpectedSyntax, span, "no path is asked for")
-                    .with_hint("the number of paths is at least 1"),
-            ),
+            0 => Err(ParseError::new(
+                Detail::UnexpectedSyntax,
+                span,
+                "the number of paths must not be 0",
+            )
+            .with_hint("use 1 or more")),
             count => Ok(count),
         }
     }
@@ -138,8 +140,7 @@ impl Parser<'_> {
                 ..
             }]
         ) {
-            let message =
-                "a shortest path is asked for between two nodes, by one relationship pattern";
+            let message = "a shortest path takes two nodes joined by one relationship pattern";
             return Err(ParseError::new(Detail::UnexpectedSyntax, span, message)
                 .with_hint("for example shortestPath((a)-[:T*]-(b))"));
         }
@@ -148,7 +149,7 @@ impl Parser<'_> {
         Ok(path)
     }
 
-    /// Nodes and links in turn.
+    /// Alternating nodes and links.
     fn path_elements(&mut self, usage: PatternUse) -> PResult<PathPattern> {
         let start = self.span();
         let mut path = PathBuilder::default();
@@ -182,7 +183,7 @@ impl Parser<'_> {
             .ok_or_else(|| self.unexpected("a node in parentheses, such as `(n:Label)`"))
     }
 
-    /// Whether the parenthesis at hand holds a path rather than a node.
+    /// Whether the current parenthesis encloses a path rather than a node.
     fn is_path_group(&self) -> bool {
         self.is(Symbol::LeftParen)
             && (self.is_at(1, Symbol::LeftParen)
@@ -218,7 +219,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `{2}`, `{1,3}`, `{,3}`, `{1,}`, `+`, `*` behind a path or relationship.
+    /// A quantifier `{2}`, `{1,3}`, `{,3}`, `{1,}`, `+`, `*` after a path or relationship.
     fn quantifier(&mut self) -> PResult<Option<PathLength>> {
         let start = self.span();
         let (min, max) = match self.peek() {
@@ -246,7 +247,7 @@ impl Parser<'_> {
     }
 
     fn path_length(&self, min: u64, max: Option<u64>, start: Span) -> PResult<PathLength> {
-        // Turned-round bounds (`*3..1`) match nothing, and are no error in openCypher.
+        // Reversed bounds (`*3..1`) match nothing; openCypher does not treat them as an error.
         Ok(PathLength {
             min,
             max,
@@ -269,7 +270,7 @@ impl Parser<'_> {
             Err(_) => Err(ParseError::new(
                 Detail::IntegerOverflow,
                 span,
-                "this number is beyond 64 bits",
+                "this number does not fit into 64 bits",
             )),
         }
     }
@@ -298,7 +299,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Labels inside a node's parentheses or a relationship's brackets, where a `|` can only join them.
+    /// Labels inside a node's parentheses or a relationship's brackets, where a `|` always joins labels.
     fn optional_labels(&mut self) -> PResult<Option<LabelExpr>> {
         if !self.is(Symbol::Colon) {
             return Ok(None);
@@ -316,7 +317,7 @@ impl Parser<'_> {
             TokenKind::Parameter if usage != PatternUse::Create => Err(ParseError::new(
                 Detail::InvalidParameterUse,
                 self.span(),
-                "a parameter in place of the properties to be matched",
+                "a parameter cannot replace the properties of a matched pattern",
             )
             .with_hint("write the properties out: `{name: $parameter.name}`")),
             TokenKind::Parameter => self.parameter().map(Some),
@@ -331,7 +332,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether `-[`, `--`, `<-[` or `<--` stands at this distance.
+    /// Whether `-[`, `--`, `<-[` or `<--` starts `distance` tokens ahead.
     pub(super) fn is_relationship_start_at(&self, distance: usize) -> bool {
         let is_dash = |at| {
             matches!(
@@ -412,7 +413,7 @@ impl Parser<'_> {
             if relationship.length.is_some() {
                 return Err(invalid_length(
                     quantifier_at,
-                    "this relationship has two lengths",
+                    "this relationship has two length specifications",
                 ));
             }
             relationship.length = Some(length);
@@ -458,20 +459,23 @@ impl Parser<'_> {
         };
         match self.peek() {
             TokenKind::Symbol(Symbol::Minus) => {
-                Err(invalid_length(self.span(), "a length is not negative"))
+                Err(invalid_length(self.span(), "a length must not be negative"))
             }
             TokenKind::Symbol(Symbol::DotDot | Symbol::Dot | Symbol::Star)
             | TokenKind::Integer
-            | TokenKind::Float => Err(invalid_length(self.span(), "this is no length")),
-            TokenKind::Parameter => Err(invalid_length(self.span(), "a parameter as a length"))
-                .map_err(|error| error.with_hint("lengths are written as numbers")),
+            | TokenKind::Float => Err(invalid_length(self.span(), "invalid length")),
+            TokenKind::Parameter => Err(invalid_length(
+                self.span(),
+                "a length cannot be a parameter",
+            ))
+            .map_err(|error| error.with_hint("write the length as a number")),
             _ => self.path_length(min.unwrap_or(1), max, start),
         }
     }
 
     // ---- labels ----
 
-    /// From its first colon on.
+    /// Parses from the first colon on.
     pub(super) fn label_expression(&mut self) -> PResult<LabelExpr> {
         self.expect(Symbol::Colon)?;
         self.label_alternatives()
@@ -549,12 +553,13 @@ fn invalid_length(span: Span, message: &str) -> ParseError {
         .with_hint("lengths are written `*`, `*2`, `*1..3`, `*2..` or `*..3`")
 }
 
-/// Keeps nodes and links in turn: between neighbouring quantified paths, and at the ends, it puts anonymous nodes.
+/// Builds a path of alternating nodes and links: inserts anonymous nodes between neighbouring quantified
+/// paths and at the ends.
 #[derive(Default)]
 struct PathBuilder {
     start: Option<NodePattern>,
     steps: Vec<PathStep>,
-    /// The link whose node has not come yet.
+    /// The link whose target node has not been added yet.
     open: Option<Link>,
 }
 
@@ -573,7 +578,8 @@ impl PathBuilder {
         matches!(self.open, Some(Link::Relationship(_)))
     }
 
-    /// Adds an element that ends where `so_far` ends. A path in parentheses that is the whole path comes back.
+    /// Adds an element; `so_far` is the span of the path up to here. Returns the group if a parenthesised
+    /// path is the whole path.
     fn push(&mut self, element: Element, so_far: Span) -> PResult<Option<PathPattern>> {
         let unwritten = || NodePattern {
             span: Span {
@@ -588,12 +594,14 @@ impl PathBuilder {
                 None => self.start = Some(*node),
             },
             Element::Link(link) => {
+                // Two links in a row (quantified paths): an anonymous node separates them.
                 if let Some(before) = self.open.take() {
                     self.steps.push(PathStep {
                         link: before,
                         node: unwritten(),
                     });
                 }
+                // A path that starts with a quantified part gets an anonymous start node.
                 self.start.get_or_insert_with(unwritten);
                 self.open = Some(link);
             }
@@ -602,10 +610,10 @@ impl PathBuilder {
                 return Err(ParseError::new(
                     Detail::UnexpectedSyntax,
                     group.span,
-                    "a path in parentheses beside others has no quantifier",
+                    "a parenthesised path next to other elements needs a quantifier",
                 )
                 .with_hint(
-                    "write `{1}`, `{1,3}`, `+` or `*` behind it, or leave the parentheses out",
+                    "write `{1}`, `{1,3}`, `+` or `*` after it, or remove the parentheses",
                 ));
             }
         }
@@ -634,7 +642,7 @@ impl PathBuilder {
     }
 }
 
-/// What is made must be said exactly.
+/// A pattern to create must be fully specified.
 fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
     let verb = match usage {
         PatternUse::Match => return Ok(()),
@@ -694,7 +702,7 @@ fn check_usage(path: &PathPattern, usage: PatternUse) -> PResult<()> {
                 format!("{verb} cannot make a relationship of variable length"),
             );
         }
-        // `-[r]->` may be a variable that is bound already, which is another error and the binder's to tell.
+        // `-[r]->` may refer to a bound variable, which is a different error that the binder reports.
         let is_untyped_variable = relationship.types.is_none() && relationship.variable.is_some();
         if !is_untyped_variable
             && relationship

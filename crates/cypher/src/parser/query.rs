@@ -7,14 +7,14 @@ use crate::ast::{
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
 
-/// Where a query stands.
+/// The position of a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// It is the statement.
+pub(super) enum QueryPosition {
+    /// The whole statement.
     Statement,
-    /// It is the body of `CALL { … }`.
+    /// The body of `CALL { … }`.
     Call,
-    /// It is the body of `EXISTS`, `COUNT` or `COLLECT`.
+    /// The body of `EXISTS`, `COUNT` or `COLLECT`.
     Expression(SubqueryKind),
 }
 
@@ -36,7 +36,7 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Drop) => self.drop_schema()?,
             TokenKind::Keyword(Keyword::Show) => self.show()?,
             TokenKind::Keyword(Keyword::Kill) => self.kill_query()?,
-            _ => StatementBody::Query(self.query(Place::Statement)?),
+            _ => StatementBody::Query(self.query(QueryPosition::Statement)?),
         };
         Ok(Statement {
             mode,
@@ -45,18 +45,19 @@ impl Parser<'_> {
         })
     }
 
-    pub(super) fn query(&mut self, place: Place) -> PResult<Query> {
-        let is_read_only = self.context.is_read_only || matches!(place, Place::Expression(_));
+    pub(super) fn query(&mut self, position: QueryPosition) -> PResult<Query> {
+        let is_read_only =
+            self.context.is_read_only || matches!(position, QueryPosition::Expression(_));
         let context = Context {
             is_read_only,
             ..Context::default()
         };
-        self.nested(|parser| parser.within(context, |parser| parser.union(place)))
+        self.nested(|parser| parser.within(context, |parser| parser.union(position)))
     }
 
-    fn union(&mut self, place: Place) -> PResult<Query> {
+    fn union(&mut self, position: QueryPosition) -> PResult<Query> {
         let start = self.span();
-        let mut branches = vec![self.single_query(place)?];
+        let mut branches = vec![self.single_query(position)?];
         let mut union = None;
         while self.is_keyword(Keyword::Union) {
             let keyword = self.advance();
@@ -76,7 +77,7 @@ impl Parser<'_> {
                 .with_hint("use one of them throughout, or put one part into CALL { … }"));
             }
             union = Some(kind);
-            branches.push(self.single_query(place)?);
+            branches.push(self.single_query(position)?);
         }
         Ok(Query {
             branches,
@@ -85,7 +86,7 @@ impl Parser<'_> {
         })
     }
 
-    fn single_query(&mut self, place: Place) -> PResult<SingleQuery> {
+    fn single_query(&mut self, position: QueryPosition) -> PResult<SingleQuery> {
         let start = self.span();
         let mut clauses: Vec<Clause> = Vec::new();
         while matches!(self.peek(), TokenKind::Keyword(keyword) if CLAUSES.contains(&keyword)) {
@@ -96,7 +97,7 @@ impl Parser<'_> {
         let (Some(last), length) = (clauses.last(), clauses.len()) else {
             return Err(self.no_clause());
         };
-        self.check_last(last, length, place)?;
+        self.check_last(last, length, position)?;
         for call in clauses
             .iter()
             .filter(|_| length > 1)
@@ -124,7 +125,8 @@ impl Parser<'_> {
         self.unexpected_word("a clause such as MATCH, CREATE or RETURN", &candidates)
     }
 
-    /// After `RETURN` comes nothing; after an update, `WITH` stands before the next reading.
+    /// Checks the order of clauses: nothing follows `RETURN`, and a `WITH` separates an update from the next
+    /// reading clause.
     fn check_order(&self, before: Option<&Clause>, clause: &Clause) -> PResult<()> {
         let error = |message: String| {
             Err(ParseError::new(
@@ -161,16 +163,16 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn check_last(&self, last: &Clause, length: usize, place: Place) -> PResult<()> {
+    fn check_last(&self, last: &Clause, length: usize, position: QueryPosition) -> PResult<()> {
         let ends = match last {
             Clause::Return(_) | Clause::Subquery(_) => true,
             Clause::Call(_) => true,
             Clause::Match(_) | Clause::Unwind(_) | Clause::With(_) | Clause::LoadCsv(_) => false,
-            _ => place != Place::Expression(SubqueryKind::Collect),
+            _ => position != QueryPosition::Expression(SubqueryKind::Collect),
         };
         let may_lack_return = matches!(
-            place,
-            Place::Expression(SubqueryKind::Exists | SubqueryKind::Count)
+            position,
+            QueryPosition::Expression(SubqueryKind::Exists | SubqueryKind::Count)
         );
         match ends || may_lack_return {
             true => Ok(()),
@@ -189,7 +191,7 @@ impl Parser<'_> {
                     .collect();
                 let found = self.unexpected_word("a clause", &candidates);
                 Err(match self.peek() {
-                    // Not the end of the query, but a clause that was not understood.
+                    // An unrecognised clause follows, so the query does not end here.
                     TokenKind::End
                     | TokenKind::Symbol(Symbol::RightBrace | Symbol::Semicolon)
                     | TokenKind::Keyword(Keyword::Union) => {
@@ -209,15 +211,18 @@ fn as_procedure_call(clause: &Clause) -> Option<&crate::ast::ProcedureCall> {
     }
 }
 
-/// Inside a query a call writes out its arguments and its columns.
+/// Inside a query a call must write out its arguments and its columns.
 fn check_in_query_call(call: &crate::ast::ProcedureCall) -> PResult<()> {
     if call.arguments.is_none() {
         let message = format!(
             "{} without its arguments inside a query",
             call.name.dotted()
         );
-        return Err(ParseError::new(Detail::InvalidArgumentPassingMode, call.span, message)
-            .with_hint("write them in parentheses; only a call that is the whole statement takes them from the parameters"));
+        return Err(
+            ParseError::new(Detail::InvalidArgumentPassingMode, call.span, message).with_hint(
+                "write them in parentheses; only a standalone CALL takes them from parameters",
+            ),
+        );
     }
     match &call.yields {
         Some(yields) if yields.items == YieldItems::Star => Err(ParseError::new(

@@ -9,7 +9,7 @@ use crate::ast::{
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
 
-/// The words of which the kinds of convergent fields are made.
+/// The words that kinds of convergent fields are spelled with.
 const CONVERGENT_WORDS: [&str; 9] = [
     "COUNTER",
     "SET",
@@ -23,7 +23,7 @@ const CONVERGENT_WORDS: [&str; 9] = [
 ];
 
 impl Parser<'_> {
-    /// Whether `CREATE` is followed by what a schema command creates.
+    /// Whether `CREATE` starts a schema command.
     pub(super) fn is_schema_command(&self) -> bool {
         matches!(
             self.peek_at(1),
@@ -159,7 +159,7 @@ impl Parser<'_> {
             self.at = at;
             match self.field_constraint(&target) {
                 Ok(Some(kind)) => kind,
-                // Not about fields alone: any condition.
+                // None of the forms over fields: rewind and parse any predicate.
                 _ => {
                     self.at = at;
                     ConstraintKind::Check(self.predicate()?)

@@ -239,7 +239,7 @@ fn a_comma_makes_a_list_of_what_began_as_a_comprehension() {
         expr("[x IN [y IN ys, 1] WHERE x | x]").kind,
         ExprKind::ListComprehension { .. }
     ));
-    // Each level is read again once, not each time that a level around it is.
+    // Without the memo of failed attempts, each level would be parsed again once per enclosing level.
     let deep = format!("{}1{}", "[x IN ".repeat(90), ", 2]".repeat(90));
     assert!(two(&deep));
 }
@@ -406,7 +406,11 @@ fn errors_say_what_was_found_and_meant() {
             "end it with the quote that it starts with",
         ),
         ("RETURN [1, (2, 3]", ", 3", "disjunction"),
-        ("RETURN (1 + 2", "", "`(` in line 1, column 8 is not closed"),
+        (
+            "RETURN (1 + 2",
+            "",
+            "`(` in line 1, column 8 of the statement is not closed",
+        ),
         ("MATCH (n)-[:T]- RETURN n", "RETURN", ""),
         ("RETURN 1; RETURN 2", "RETURN 2", "one statement at a time"),
         (
@@ -434,7 +438,7 @@ fn errors_say_what_was_found_and_meant() {
     }
 }
 
-/// Nothing that a text can contain makes the stack overflow: 100,000 levels of everything end in an error.
+/// No input overflows the stack: 100,000 levels of every nestable construct end in an error.
 #[test]
 fn depth_is_limited() {
     const DEEP: usize = 100_000;
@@ -545,7 +549,7 @@ fn long_flat_chains_are_one_node() {
     ));
 }
 
-/// Reasonable nesting fits, also on the small stack of a test's thread.
+/// Reasonable nesting fits, also on the small stack of a test thread.
 #[test]
 fn reasonable_depth_is_accepted() {
     for (open, close) in [

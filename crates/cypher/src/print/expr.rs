@@ -8,22 +8,22 @@ use crate::ast::{
 use crate::lexer::Lexer;
 use crate::token::{Keyword, TokenKind};
 
-/// How tightly an expression holds together, from loosest to tightest.
+/// Binding strength of an expression, from loosest to tightest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    /// Ends with something that a `|` would go on.
+    /// Ends with an expression that a following `|` would extend.
     Bar,
     Or,
     Xor,
     And,
-    /// `NOT`; and patterns, which a minus or less-than sign would go on.
+    /// `NOT`; and patterns, which a following minus or less-than sign would extend.
     Not,
     Comparison,
     Predicate,
     Sum,
     Product,
     Power,
-    /// Signs, and what must not stand before `.key` and its like.
+    /// Signs, and expressions that must not precede `.key` and other postfix operators.
     Sign,
     Suffixed,
 }
@@ -118,7 +118,7 @@ impl Printer {
         self.expr_at(expr, Level::Or);
     }
 
-    /// In parentheses if it holds together less tightly than `least`.
+    /// Prints in parentheses if the expression binds less tightly than `least`.
     fn expr_at(&mut self, expr: &Expr, least: Level) {
         if level(expr) >= least {
             return self.bare(expr);
@@ -316,7 +316,7 @@ impl Printer {
         self.text("[");
         for (at, element) in elements.iter().enumerate() {
             match at {
-                // `[x IN xs]` would be a comprehension.
+                // `[x IN xs]` would be read as a comprehension.
                 0 => self.unless_starting(element, Keyword::In),
                 _ => {
                     self.text(", ");
@@ -327,7 +327,7 @@ impl Printer {
         self.text("]");
     }
 
-    /// In parentheses if it starts with a variable and this word.
+    /// Prints in parentheses if the expression starts with a variable followed by this word.
     fn unless_starting(&mut self, expr: &Expr, word: Keyword) {
         let text = printed(|printer| printer.expr(expr));
         let mut lexer = Lexer::new(&text);
@@ -364,7 +364,7 @@ impl Printer {
         self.text(text);
         let start = self.out.len();
         self.expr_at(operand, least);
-        // A minus right before a number would become part of it.
+        // A minus directly before a number would become part of the literal.
         if op == UnaryOp::Minus && self.out[start..].starts_with(|c: char| c.is_ascii_digit()) {
             self.wrap(start);
         }
@@ -387,7 +387,7 @@ impl Printer {
         self.text(operator(op));
         let start = self.out.len();
         self.expr_at(right, least);
-        // `(a)-[b]-(c)`, `(a)--(b)` and `(a)<-[b]-(c)` would be patterns.
+        // `(a)-[b]-(c)`, `(a)--(b)` and `(a)<-[b]-(c)` would be read as patterns.
         let mut characters = self.out[start..].chars();
         let looks_like_pattern = match characters.next() {
             Some('[') => op == BinaryOp::Subtract,
@@ -402,7 +402,7 @@ impl Printer {
         }
     }
 
-    /// Puts what was printed from `start` on into parentheses.
+    /// Encloses everything printed since `start` in parentheses.
     fn wrap(&mut self, start: usize) {
         self.out.insert(start, '(');
         self.out.push(')');
@@ -448,7 +448,7 @@ impl Printer {
             }
         });
         self.text(if distinct { "(DISTINCT " } else { "(" });
-        // `any(x IN xs)` would be a quantifier.
+        // `any(x IN xs)` would be read as a quantifier.
         match arguments.split_first() {
             Some((first, rest)) if !distinct => {
                 self.unless_starting(first, Keyword::In);

@@ -1,6 +1,6 @@
-//! Trees to canonical text: one line, keywords in capitals, no parentheses but the needed ones.
+//! Prints trees as canonical text: one line, keywords in capitals, only the parentheses that are needed.
 //!
-//! What it keeps true: parsing the text gives the tree again.
+//! Invariant: parsing the text yields the same tree.
 
 mod clause;
 mod expr;
@@ -43,7 +43,7 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// A name as it must be written where any word may stand: labels, types, properties, procedures.
+/// A name in a position where any word is allowed: labels, types, properties, procedures.
 pub fn quote_name(name: &str) -> String {
     let mut characters = name.chars();
     let is_plain = characters.next().is_some_and(is_name_start) && characters.all(is_name_part);
@@ -53,7 +53,7 @@ pub fn quote_name(name: &str) -> String {
     }
 }
 
-/// A name as it must be written for a variable: keywords in backquotes too.
+/// A name in the position of a variable, where keywords need backquotes too.
 pub fn quote_variable(name: &str) -> String {
     match Keyword::of(name) {
         Some(_) => format!("`{name}`"),

@@ -1,9 +1,9 @@
 //! The catalog: names and their numbers, indexes, constraints.
 //!
-//! Names (labels, relationship types, property names, buckets) are interned once per database and never taken back:
-//! a name without use harms nothing. They are allocated in small transactions of their own, so that two transactions
-//! that use new names never collide. The schema (indexes and constraints) is immutable per version; a change makes a
-//! new version and is a granule of its own, which every writing transaction has read.
+//! Names (labels, relationship types, property names, buckets) are interned once per database and never removed: an
+//! unused name is harmless. They are allocated in small separate transactions, so that two transactions that use new
+//! names never conflict. The schema (indexes and constraints) is immutable per version; a change makes a new version
+//! and is a separate granule, which every writing transaction has read.
 
 mod names;
 mod rules;
@@ -15,13 +15,14 @@ use std::sync::Arc;
 use isomer_value::{IndexId, LabelId, PropId, TypeId};
 
 pub(crate) use names::{NameKind, Names};
+pub(crate) use rules::described;
 pub(crate) use schema::Schema;
 pub use schema::{
     Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef, IndexField,
     IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 
-/// What a transaction knows of the database's names and schema. Cheap to share: behind an `Arc` everywhere.
+/// The names and the schema as a transaction sees them. Cheap to share: behind an `Arc` everywhere.
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) names: Arc<Names>,
@@ -31,6 +32,10 @@ pub struct Catalog {
 impl isomer_value::Names for Catalog {
     fn name(&self, prop: PropId) -> Option<Arc<str>> {
         self.prop_name(prop)
+    }
+
+    fn named_below(&self) -> u32 {
+        isomer_value::Names::named_below(&*self.names)
     }
 }
 
@@ -107,7 +112,7 @@ impl Catalog {
         self.names.all(NameKind::Bucket)
     }
 
-    /// All indexes, by number; those that are still being built included.
+    /// All indexes, by number, including those that are being built.
     pub fn indexes(&self) -> &[IndexDef] {
         self.schema.indexes()
     }

@@ -19,7 +19,7 @@ pub(crate) enum NameKind {
 impl NameKind {
     pub(crate) const ALL: [Self; 4] = [Self::Label, Self::Type, Self::Prop, Self::Bucket];
 
-    /// What people call it.
+    /// Its name in messages.
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Self::Label => "label",
@@ -68,7 +68,7 @@ impl Names {
         self.table(kind).read().names.len() as u32
     }
 
-    /// Enters a name that is stored under `id`.
+    /// Adds a name that is stored under `id`.
     pub(crate) fn enter(&self, kind: NameKind, id: u32, name: &str) {
         let mut table = self.table(kind).write();
         let name: Arc<str> = name.into();

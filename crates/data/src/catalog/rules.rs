@@ -1,11 +1,12 @@
-//! What constraints demand of a record.
+//! Checking records against constraints.
 
 use std::{cmp::Ordering, ops::Bound};
 
-use isomer_value::{Value, equality, order};
+use isomer_value::{NodeId, Value, equality, order};
 
 use super::{
-    Catalog, Check, Constraint, ConstraintKind, FieldCheck, FieldPath, IndexState, Schema,
+    Catalog, Check, Constraint, ConstraintKind, FieldCheck, FieldPath, IndexField, IndexState,
+    Schema,
 };
 use crate::{
     DataError,
@@ -13,21 +14,41 @@ use crate::{
     properties::{at_path, brief},
 };
 
-impl Schema {
-    /// Refuses a node that breaks a constraint of one of its labels. Uniqueness is kept by indexes.
-    pub(crate) fn check(&self, catalog: &Catalog, node: &NodeState) -> Result<(), DataError> {
-        for constraint in &self.constraints {
-            if node.labels.binary_search(&constraint.label).is_ok() {
-                constraint.check(catalog, node)?;
-            }
-        }
-        Ok(())
+impl Catalog {
+    /// Refuses a new node that breaks a constraint of one of its labels. Uniqueness is enforced by indexes.
+    pub fn check_new_node(&self, node: &NodeState) -> Result<(), DataError> {
+        self.schema.check(self, None, node)
+    }
+
+    /// Refuses an existing node that breaks one of the constraints that existing nodes are known to satisfy.
+    pub fn check_existing_node(&self, id: NodeId, node: &NodeState) -> Result<(), DataError> {
+        self.schema.check_ready(self, id, node)
     }
 }
 
 impl Schema {
-    /// As [`Schema::check`], by the constraints alone that existing records are known to keep.
-    pub(crate) fn check_ready(&self, catalog: &Catalog, node: &NodeState) -> Result<(), DataError> {
+    /// Refuses a node that breaks a constraint of one of its labels. Uniqueness is enforced by indexes.
+    pub(crate) fn check(
+        &self,
+        catalog: &Catalog,
+        id: Option<NodeId>,
+        node: &NodeState,
+    ) -> Result<(), DataError> {
+        for constraint in &self.constraints {
+            if node.labels.binary_search(&constraint.label).is_ok() {
+                constraint.check(catalog, id, node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Schema::check`], only by the constraints that existing records are known to satisfy.
+    pub(crate) fn check_ready(
+        &self,
+        catalog: &Catalog,
+        id: NodeId,
+        node: &NodeState,
+    ) -> Result<(), DataError> {
         let ready = |constraint: &&Constraint| {
             constraint.state == IndexState::Ready
                 && node.labels.binary_search(&constraint.label).is_ok()
@@ -35,18 +56,29 @@ impl Schema {
         self.constraints
             .iter()
             .filter(ready)
-            .try_for_each(|constraint| constraint.check(catalog, node))
+            .try_for_each(|constraint| constraint.check(catalog, Some(id), node))
     }
 }
 
 impl Constraint {
-    /// Refuses a node of the constraint's label that breaks it.
-    pub(crate) fn check(&self, catalog: &Catalog, node: &NodeState) -> Result<(), DataError> {
+    /// Refuses a node of the constraint's label that breaks it; `id` is its number, where it has one already.
+    pub(crate) fn check(
+        &self,
+        catalog: &Catalog,
+        id: Option<NodeId>,
+        node: &NodeState,
+    ) -> Result<(), DataError> {
         let found = match &self.kind {
             ConstraintKind::Unique { .. } => None,
+            ConstraintKind::Key { index } => {
+                let fields = catalog.index(*index).map_or(&[][..], |index| &index.fields);
+                let absent = |field: &&IndexField| at_path(&node.properties, &field.path).is_none();
+                let field = fields.iter().find(absent);
+                field.map(|field| missing(&field.path))
+            }
             ConstraintKind::Required { path } => at_path(&node.properties, path)
                 .is_none()
-                .then(|| (path.clone(), "is missing".to_owned())),
+                .then(|| missing(path)),
             ConstraintKind::Type { path, types } => at_path(&node.properties, path)
                 .filter(|value| !types.iter().any(|kind| kind.admits(value)))
                 .map(|value| {
@@ -54,8 +86,9 @@ impl Constraint {
                     (
                         path.clone(),
                         format!(
-                            "is a {}, {} is allowed",
+                            "is a {} ({}), {} is allowed",
                             value.type_name(),
+                            brief(value),
                             allowed.join(" or ")
                         ),
                     )
@@ -73,13 +106,13 @@ impl Constraint {
                 .map(|name| {
                     (
                         FieldPath(vec![name.clone()]),
-                        "is no property of this label".to_owned(),
+                        "is not a property of this label".to_owned(),
                     )
                 }),
             ConstraintKind::Convergent { path, kind } => {
                 at_path(&node.properties, path).map(|_| {
                     let problem = format!(
-                        "holds a plain value, a convergent {} is demanded",
+                        "holds a plain value, a convergent {} is required",
                         kind.name()
                     );
                     (path.clone(), problem)
@@ -92,17 +125,35 @@ impl Constraint {
                 label: catalog
                     .label_name(self.label)
                     .unwrap_or_default()
-                    .to_string(),
-                field: field.to_string(),
-                problem,
-                rule: self.name.to_string(),
+                    .as_ref()
+                    .into(),
+                field: field.to_string().into(),
+                record: described(id, node.properties.get(KEY)).into(),
+                problem: problem.into(),
+                rule: self.name.to_string().into(),
             }),
         }
     }
 }
 
+fn missing(path: &FieldPath) -> (FieldPath, String) {
+    (path.clone(), "is missing".to_owned())
+}
+
+/// A record for a message: its number, and its `_key` where it has one.
+pub(crate) fn described(id: Option<NodeId>, key: Option<&Value>) -> String {
+    let named = match id {
+        Some(id) => format!("node {id}"),
+        None => "the record".to_owned(),
+    };
+    match key {
+        Some(key) => format!("{named} ({KEY} {})", brief(key)),
+        None => named,
+    }
+}
+
 impl Check {
-    /// What is wrong with `value`.
+    /// The violation of `value`, if any.
     fn problem(&self, value: &Value) -> Option<String> {
         match self {
             Self::Range { min, max } => {
@@ -138,11 +189,14 @@ impl Check {
                     Value::List(items) => items.len(),
                     Value::Map(map) => map.len(),
                     other => {
-                        return Some(format!("is a {}, which has no length", other.type_name()));
+                        return Some(format!(
+                            "is a {}, which does not have a length",
+                            other.type_name()
+                        ));
                     }
                 } as u64;
                 if let Some(min) = min.filter(|min| length < *min) {
-                    return Some(format!("has length {length}, at least {min} is demanded"));
+                    return Some(format!("has length {length}, at least {min} is required"));
                 }
                 let max = max.filter(|max| length > *max)?;
                 Some(format!("has length {length}, at most {max} is allowed"))

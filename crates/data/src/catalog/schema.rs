@@ -43,10 +43,18 @@ pub struct IndexField {
     pub each: bool,
 }
 
+/// As in `CREATE INDEX`, without the variable: `tags[]` for each element.
+impl fmt::Display for IndexField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let elements = if self.each { "[]" } else { "" };
+        write!(f, "{}{elements}", self.path)
+    }
+}
+
 /// Whether an index may be used, or a constraint relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexState {
-    /// Kept by every write, while existing records are still being entered or checked.
+    /// Maintained by every write, while existing records are still being added or checked.
     Building,
     /// Complete.
     Ready,
@@ -82,7 +90,7 @@ pub struct IndexSpec {
     pub unique: bool,
 }
 
-/// The types that a constraint may ask for.
+/// The types that a constraint may require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // each is the value type of its name
@@ -129,7 +137,7 @@ impl ValueType {
         Self::ALL.into_iter().find(|kind| *kind as i64 == code)
     }
 
-    /// The name as the language spells it.
+    /// The name in the query language.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "BOOLEAN",
@@ -150,6 +158,15 @@ impl ValueType {
         }
     }
 
+    /// Alternatives as in `CREATE CONSTRAINT … IS ::`: `INTEGER | LIST<ANY>`.
+    pub fn declaration(types: &[Self]) -> String {
+        let names = types.iter().map(|one| match one {
+            Self::List => "LIST<ANY>",
+            other => other.name(),
+        });
+        names.collect::<Vec<_>>().join(" | ")
+    }
+
     /// Whether `value` is of this type.
     pub fn admits(self, value: &Value) -> bool {
         match self {
@@ -164,9 +181,9 @@ impl ValueType {
 pub enum Check {
     /// Within the bounds, in the order of values, and of a kind that compares with them.
     Range {
-        /// Where the values allowed begin.
+        /// The lower bound.
         min: Bound<Value>,
-        /// Where they end.
+        /// The upper bound.
         max: Bound<Value>,
     },
     /// One of these.
@@ -189,12 +206,17 @@ pub struct FieldCheck {
     pub check: Check,
 }
 
-/// What a constraint demands of every node of its label.
+/// What a constraint requires of every node of its label.
 #[derive(Clone, Debug)]
 pub enum ConstraintKind {
-    /// Each combination of values once; kept by an index.
+    /// Each combination of values once; enforced by an index.
     Unique {
-        /// The index that keeps it.
+        /// The index that enforces it.
+        index: IndexId,
+    },
+    /// A value of each field of an index, and each combination of values once; enforced by that index.
+    Key {
+        /// The index that enforces it.
         index: IndexId,
     },
     /// A value that is not null.
@@ -219,21 +241,30 @@ pub enum ConstraintKind {
         /// The names allowed at the top of a record.
         names: Vec<Arc<str>>,
     },
-    /// The field is convergent, of this kind: no plain value stands there.
+    /// The field is convergent, of this kind: it cannot hold a plain value.
     Convergent {
         /// The field.
         path: FieldPath,
-        /// What it is.
+        /// Its kind.
         kind: ConvergentKind,
     },
 }
 
 impl ConstraintKind {
-    /// Whether it says something about the value of a property that a convergent field could not keep.
+    /// The index that enforces it, if any.
+    pub fn index(&self) -> Option<IndexId> {
+        match self {
+            Self::Unique { index } | Self::Key { index } => Some(*index),
+            _ => None,
+        }
+    }
+
+    /// Whether it restricts the value of a property in a way that a convergent field cannot enforce.
     pub(crate) fn rules_plain(&self, property: &str) -> bool {
         let about = |path: &FieldPath| &*path.0[0] == property;
         match self {
-            Self::Unique { .. } | Self::Convergent { .. } => false, // its index tells
+            // The index of the first two refuses such fields.
+            Self::Unique { .. } | Self::Key { .. } | Self::Convergent { .. } => false,
             Self::Required { path } | Self::Type { path, .. } => about(path),
             Self::Check { checks } => checks.iter().any(|check| about(&check.path)),
             Self::Closed { names } => !names.iter().any(|name| &**name == property),
@@ -248,9 +279,9 @@ pub struct Constraint {
     pub name: Arc<str>,
     /// The label.
     pub label: LabelId,
-    /// What it demands.
+    /// What it requires.
     pub kind: ConstraintKind,
-    /// Whether all records are known to keep it. Writes must, either way.
+    /// Whether all records are known to satisfy it. Writes must, either way.
     pub state: IndexState,
 }
 
@@ -261,50 +292,51 @@ pub struct ConstraintSpec {
     pub name: Option<String>,
     /// The label's name.
     pub label: String,
-    /// What it demands; the index of [`ConstraintKind::Unique`] is ignored and made from `unique_fields`.
+    /// What it requires; the index of [`ConstraintKind::Unique`] and [`ConstraintKind::Key`] is ignored and made from
+    /// `unique_fields`.
     pub kind: ConstraintKind,
-    /// The fields of a unique constraint; empty for the others.
+    /// The fields of a unique constraint or a key; empty for the others.
     pub unique_fields: Vec<IndexField>,
 }
 
 /// A change of the schema.
 #[derive(Clone, Debug)]
 pub enum SchemaChange {
-    /// Makes an index and fills it while reads and writes go on.
+    /// Creates an index and fills it concurrently with reads and writes.
     CreateIndex {
         /// What to create.
         spec: IndexSpec,
-        /// Whether an index of the same name, or over the same label and fields, is no error.
+        /// Whether an existing index of the same name, or over the same label and fields, is accepted.
         if_not_exists: bool,
     },
     /// Drops an index.
     DropIndex {
         /// Its name.
         name: String,
-        /// Whether its absence is no error.
+        /// Whether a missing index is accepted.
         if_exists: bool,
     },
-    /// Makes a constraint after checking the existing records.
+    /// Creates a constraint after checking the existing records.
     CreateConstraint {
         /// What to create.
         spec: ConstraintSpec,
-        /// Whether a constraint of the same name is no error.
+        /// Whether an existing constraint of the same name or meaning is accepted.
         if_not_exists: bool,
     },
-    /// Lets relationships of a type that are made here from now on keep their ends.
+    /// Makes relationships of a type that are created here from now on keep their ends.
     KeepEndpoints {
         /// The constraint's name; made from the type when absent.
         name: Option<String>,
         /// The type.
         rel_type: String,
-        /// Whether it is no error that the type's relationships do so already, or that the name is taken.
+        /// Whether it is accepted that the type's relationships do so already, or that the name exists.
         if_not_exists: bool,
     },
-    /// Drops a constraint and the index that keeps it.
+    /// Drops a constraint and the index that enforces it.
     DropConstraint {
         /// Its name.
         name: String,
-        /// Whether its absence is no error.
+        /// Whether a missing constraint is accepted.
         if_exists: bool,
     },
 }
@@ -324,10 +356,13 @@ pub struct SchemaOutcome {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) version: u64,
-    /// The number of the next index: numbers are not used twice, as entries of a dropped one may still be on their way out.
+    /// The number of the next index: numbers are not used twice, as entries of a dropped one may not be deleted yet.
     pub(crate) next_index: u32,
     pub(crate) indexes: Vec<IndexDef>,
     pub(crate) constraints: Vec<Constraint>,
+    /// Names of stored constraints that are part of a key: version 0.1 stored a key as a unique constraint and required
+    /// fields.
+    pub(crate) key_parts: Vec<Arc<str>>,
 }
 
 impl Schema {
@@ -345,5 +380,43 @@ impl Schema {
 
     pub(crate) fn constraints(&self) -> &[Constraint] {
         &self.constraints
+    }
+
+    /// Combines a unique constraint `name` and the required fields `name_2`, `name_3`, … of its index into one key: so
+    /// version 0.1 stored a key.
+    pub(crate) fn join_keys(&mut self) {
+        for at in 0..self.constraints.len() {
+            let Some((index, parts)) = self.constraints.get(at).and_then(|one| self.parts_of(one))
+            else {
+                continue;
+            };
+            self.constraints[at].kind = ConstraintKind::Key { index };
+            self.key_parts.extend(parts);
+        }
+        let parts = &self.key_parts;
+        self.constraints.retain(|one| !parts.contains(&one.name));
+    }
+
+    /// The names of the required fields that form a key with a unique constraint.
+    fn parts_of(&self, unique: &Constraint) -> Option<(IndexId, Vec<Arc<str>>)> {
+        let ConstraintKind::Unique { index } = unique.kind else {
+            return None;
+        };
+        let fields = &self.index(index)?.fields;
+        let part = |(at, field): (usize, &IndexField)| {
+            let name = format!("{}_{}", unique.name, at + 2);
+            let is_part = |one: &&Constraint| {
+                let required =
+                    matches!(&one.kind, ConstraintKind::Required { path } if *path == field.path);
+                required
+                    && *one.name == *name
+                    && one.label == unique.label
+                    && one.state == IndexState::Ready
+            };
+            let found = self.constraints.iter().find(is_part)?;
+            Some(found.name.clone())
+        };
+        let parts = fields.iter().enumerate().map(part).collect::<Option<_>>()?;
+        Some((index, parts))
     }
 }

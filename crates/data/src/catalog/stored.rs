@@ -1,9 +1,10 @@
 //! How names and schema are stored.
 //!
 //! A definition is a list of values in the key codec, which describes itself. An index: name, label, unique, ready,
-//! fields, each field a list of `each` and the names of its path. A constraint: name, label, ready, kind (1 unique,
-//! 2 required, 3 types, 4 checks, 5 closed), then what the kind needs. Checks are lists of path, kind (1 range, 2 one of,
-//! 3 length) and what that needs; a bound is an empty list, or the value and whether it is included.
+//! fields, each field a list of `each` and the names of its path. A constraint: name, label, ready, kind (1 unique, 2
+//! required, 3 types, 4 checks, 5 closed, 6 convergent, 7 key), then what the kind needs: of 1 and 7 the index's
+//! number. Checks are lists of path, kind (1 range, 2 one of, 3 length) and what that needs; a bound is an empty list,
+//! or the value and whether it is included.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -87,6 +88,7 @@ impl Schema {
             }
             Ok(())
         })?;
+        schema.join_keys();
         Ok(schema)
     }
 
@@ -204,6 +206,9 @@ pub(crate) fn constraint_value(constraint: &Constraint) -> Result<Vec<u8>, DataE
         ConstraintKind::Unique { index } => {
             fields.extend([Value::Int(1), Value::Int(index.0.into())])
         }
+        ConstraintKind::Key { index } => {
+            fields.extend([Value::Int(7), Value::Int(index.0.into())]);
+        }
         ConstraintKind::Required { path } => fields.extend([Value::Int(2), path_value(path)]),
         ConstraintKind::Type { path, types } => {
             let types = types.iter().map(|kind| Value::Int(*kind as i64)).collect();
@@ -254,6 +259,9 @@ fn constraint_from(definition: &[Value]) -> Option<Constraint> {
     let length = |value: &Value| value.as_int().and_then(|length| u64::try_from(length).ok());
     let kind = match (kind, rest) {
         (1, [index]) => ConstraintKind::Unique {
+            index: IndexId(number(index)?),
+        },
+        (7, [index]) => ConstraintKind::Key {
             index: IndexId(number(index)?),
         },
         (2, [path]) => ConstraintKind::Required {
@@ -351,6 +359,7 @@ mod tests {
             .collect();
         for kind in [
             ConstraintKind::Unique { index: IndexId(3) },
+            ConstraintKind::Key { index: IndexId(4) },
             ConstraintKind::Required { path: path.clone() },
             ConstraintKind::Type {
                 path,
@@ -379,7 +388,7 @@ mod tests {
                 };
                 let back = constraint_from(&definition).unwrap();
                 assert_eq!(format!("{back:?}"), format!("{constraint:?}"));
-                // A shorter one is no definition, and no panic.
+                // A truncated definition is rejected without a panic.
                 for cut in 0..definition.len() {
                     assert!(constraint_from(&definition[..cut]).is_none());
                 }

@@ -1,4 +1,4 @@
-//! Whether what is stored of convergent fields makes sense: owners, names, dots, values.
+//! Consistency of stored convergent fields: owners, names, dots, values.
 
 use isomer_value::PropId;
 
@@ -9,14 +9,17 @@ use super::{
     value::OwnerReading,
 };
 use crate::{
-    Access, DataError, Store, Transaction,
-    check::MOST_FINDINGS,
+    Access, DataError, DataStore, Transaction,
     keyspace::{self, TAG_CONVERGENT, take_id},
 };
 
-impl Store {
-    /// Holds convergent entries against their owners, the catalog and what was seen. Answers what does not fit.
-    pub(crate) fn check_convergent(&self) -> Result<Vec<String>, DataError> {
+/// Most findings that are reported.
+const MOST: usize = 100;
+
+impl DataStore {
+    /// Checks convergent entries against their owners, the catalog and the vector. Returns the inconsistencies, at most
+    /// 100 findings.
+    pub fn check_convergent(&self) -> Result<Vec<String>, DataError> {
         let tx = self.begin(Access::Read)?;
         let seen = self.seen_in(tx.read(), None)?;
         let mut findings = Vec::new();
@@ -30,7 +33,7 @@ impl Store {
                 let end = keyspace::convergent_owner_len(key)?;
                 if owner != key[..end] {
                     owner = key[..end].to_vec();
-                    // What a deletion had not seen is kept for a record made anew.
+                    // The ghost of a record may have fields that a deletion had not seen.
                     there = tx.read().get(&record_of(&owner)?)?.is_some()
                         || tx.read().get(&shadow_of(&owner)?)?.is_some();
                     reading = OwnerReading::default();
@@ -47,7 +50,7 @@ impl Store {
                 {
                     findings.push(format!("a convergent field of {}: {error}", name(&owner)));
                 }
-                Ok(findings.len() < MOST_FINDINGS)
+                Ok(findings.len() < MOST)
             },
         )?;
         Ok(findings)

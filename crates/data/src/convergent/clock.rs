@@ -1,15 +1,16 @@
 //! Causal time: replicas, dots, and vectors that say which transactions a state has seen.
 //!
-//! A replica numbers its transactions 1, 2, 3, … as they make their first convergent operation. A *dot* names one
-//! operation: replica, transaction, place in it. No dot is used twice. A *vector* says of every replica up to which number its
-//! transactions are in a state; transactions of one replica run side by side, so that a lower number may still be under way
-//! while a higher one is visible: those are listed as exceptions. A number that was given up counts as seen.
+//! A replica numbers its transactions 1, 2, 3, … as they make their first convergent operation. A *dot* identifies one
+//! operation: replica, transaction, index in it. No dot is used twice. A *vector* says of every replica up to which
+//! number its transactions are in a state; transactions of one replica run concurrently, so that a lower number may
+//! still be under way while a higher one is visible: those are listed as exceptions. A number that was given up counts
+//! as seen.
 //!
-//! A dot that a vector covers but that is not stored has been removed: that is all the memory of removals there is.
+//! A dot that a vector covers but that is not stored has been removed: there is no other record of removals.
 
 use crate::keyspace::{push_id, take_id};
 
-/// No replica ever makes so many transactions: what names a greater number is damaged or forged.
+/// Above any count of transactions that a replica can make: a greater number is damaged or forged.
 pub(crate) const MAX_NUMBER: u64 = 1 << 48;
 
 /// A replica and its epoch: a new epoch begins where numbers might otherwise be used twice (after a restore, say).
@@ -22,16 +23,19 @@ pub struct ReplicaId {
 }
 
 impl ReplicaId {
-    pub(crate) const BYTES: usize = 20;
+    /// Bytes of its written form: 16 of the id, and u32 BE epoch.
+    pub const BYTES: usize = 20;
 
-    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+    /// Its written form.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..16].copy_from_slice(&self.id);
         bytes[16..].copy_from_slice(&self.epoch.to_be_bytes());
         bytes
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    /// Reads its written form; nothing where the length is another one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (id, epoch) = bytes.split_first_chunk::<16>()?;
         Some(Self {
             id: *id,
@@ -47,11 +51,11 @@ pub struct ReplicaNo(pub u32);
 /// One operation: replica, number of its transaction, place in the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dot {
-    /// Who made it.
+    /// The replica that made it.
     pub replica: ReplicaNo,
-    /// In which of its transactions.
+    /// The number of the transaction.
     pub number: u64,
-    /// Which operation of it, from 0.
+    /// The index of the operation in it, from 0.
     pub op: u32,
 }
 
@@ -71,7 +75,7 @@ impl Dot {
         })
     }
 
-    /// The dot that makes up all of `bytes`.
+    /// The dot encoded in all of `bytes`.
     pub(crate) fn sole(mut bytes: &[u8]) -> Option<Self> {
         let dot = Self::take(&mut bytes)?;
         bytes.is_empty().then_some(dot)
@@ -120,7 +124,7 @@ impl Vector {
         self.of(replica).map_or(0, |reach| reach.upto)
     }
 
-    /// Up to which number everything was seen of a replica, without an exception.
+    /// The number up to which everything was seen of a replica, without an exception.
     pub(crate) fn reach(&self, replica: ReplicaNo) -> u64 {
         self.of(replica).map_or(0, |reach| {
             let first = reach.except.first();
@@ -128,7 +132,7 @@ impl Vector {
         })
     }
 
-    /// What was not seen of a replica below the greatest number that was.
+    /// The numbers of a replica that were not seen, below the greatest number that was.
     pub(crate) fn exceptions(&self, replica: ReplicaNo) -> &[u64] {
         self.of(replica).map_or(&[], |reach| &reach.except)
     }
@@ -138,7 +142,7 @@ impl Vector {
         self.0.iter().map(|reach| (reach.replica, reach.upto))
     }
 
-    /// Whether nothing was seen.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -179,7 +183,7 @@ impl Vector {
         self.set(replica, upto.max(number), except);
     }
 
-    /// Sees what either saw.
+    /// Adds everything that `other` has seen.
     pub fn join(&mut self, other: &Self) {
         for theirs in &other.0 {
             let (upto, except) = match self.of(theirs.replica) {
@@ -199,7 +203,7 @@ impl Vector {
         }
     }
 
-    /// Whether everything that `other` saw was seen.
+    /// Whether everything that `other` has seen was seen.
     pub fn includes(&self, other: &Self) -> bool {
         other.0.iter().all(|theirs| {
             let Some(own) = self.of(theirs.replica) else {
@@ -214,8 +218,8 @@ impl Vector {
         })
     }
 
-    /// Appends an id for the number of replicas, then for each: replica in `spell`'s spelling, id greatest number, id number of
-    /// exceptions, each as an id.
+    /// Appends an id for the number of replicas, then for each: replica as `spell` encodes it, id greatest number, id
+    /// number of exceptions, each as an id.
     fn push(&self, out: &mut Vec<u8>, mut spell: impl FnMut(ReplicaNo, &mut Vec<u8>)) {
         push_id(out, self.0.len() as u64);
         for reach in &self.0 {
@@ -238,7 +242,7 @@ impl Vector {
             for _ in 0..take_id(bytes)? {
                 except.push(take_id(bytes)?);
             }
-            // There is no number 0, and none that high.
+            // The number 0 and numbers above the limit are invalid.
             if vector.of(replica).is_some() || upto > MAX_NUMBER || except.contains(&0) {
                 return None;
             }
@@ -290,7 +294,7 @@ impl Vector {
         });
     }
 
-    /// Reads what [`Vector::push_portable`] wrote; `number` gives the replicas their numbers here.
+    /// Reads what [`Vector::push_portable`] wrote; `number` maps the replicas to their local numbers.
     pub(crate) fn take_portable(
         bytes: &mut &[u8],
         number: impl Fn(ReplicaId) -> Option<ReplicaNo>,

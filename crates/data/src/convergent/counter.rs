@@ -1,13 +1,13 @@
-//! Counters: an entry for each increment, until everybody has seen it.
+//! Counters: an entry for each increment, until all members have seen it.
 //!
 //! ```text
 //! 00, id zigzag     one increment
 //! 01, id first, i128   the sum of increments of one replica, folded: of all of the field up to and including the entry's dot,
 //!                   of which the earliest is of its transaction `first`
 //! ```
-//! Removing a field takes the increments that were seen and no other, which a running sum could not tell apart. So sums are
-//! made only of *stable* increments: those that every member of the replication has seen, and whose having seen them has
-//! arrived here, so that no removal can come any more that knows some of them and not the others.
+//! Removing a field removes the increments that were seen and no other, which a running sum could not distinguish. So
+//! only *stable* increments are folded: those that every member of the replication has seen, and whose acknowledgements
+//! have arrived here, so that no removal can arrive any more that knows some of them and not the others.
 
 use super::{
     clock::{Dot, Vector},
@@ -35,7 +35,7 @@ fn folded(first: u64, sum: i128) -> Vec<u8> {
     value
 }
 
-/// What an entry adds, and the number of its earliest transaction where it is folded.
+/// The amount of an entry, and the number of its earliest transaction where it is folded.
 pub(crate) fn amount(value: &[u8]) -> Result<(i128, Option<u64>), DataError> {
     let parsed = match value.split_first() {
         Some((0, mut rest)) => take_id(&mut rest)
@@ -48,9 +48,9 @@ pub(crate) fn amount(value: &[u8]) -> Result<(i128, Option<u64>), DataError> {
     parsed.ok_or_else(malformed)
 }
 
-/// Folds the stable increments of the counter at `place`, each replica's apart, but for the `keep` newest of each, so that
-/// clients can go on removing with contexts that are a little old. Answers the dots of the new sums: of their replicas nothing
-/// below is left.
+/// Folds the stable increments of the counter at `place`, each replica's separately, except for the `keep` newest of
+/// each, so that clients can still remove with slightly older contexts. Returns the dots of the new sums: of their
+/// replicas nothing is left below them.
 pub(crate) fn fold(
     rows: &mut (impl RowsMut + ?Sized),
     place: &[u8],
@@ -79,13 +79,14 @@ pub(crate) fn fold(
         let sum = own.iter().map(|(_, by, _)| by).sum();
         let first = own.iter().map(|(.., first)| *first).min();
         let sum = folded(first.unwrap_or(last.2), sum);
+        // Under the newest dot: a context that covers it covers the whole sum (see `is_split_by`).
         rows.put_row(&super::effect::keyed(place, &[], last.0), &sum)?;
         sums.push(last.0);
     }
     Ok(sums)
 }
 
-/// Whether `context` covers some of the increments that an entry sums up and not all: they cannot be taken apart any more.
+/// Whether `context` covers some of the increments of a folded entry and not all: they cannot be separated any more.
 pub(crate) fn is_split_by(dot: Dot, value: &[u8], context: &Vector) -> Result<bool, DataError> {
     let first = amount(value)?.1;
     Ok(first.is_some_and(|first| !context.covers(dot) && context.upto(dot.replica) >= first))

@@ -16,9 +16,9 @@ pub(crate) struct Parcel {
     pub(crate) number: u64,
     /// Hybrid time.
     pub(crate) time: u64,
-    /// What the transaction had seen. Of its own replica: everything before `number`, but for what ran beside it.
+    /// What the transaction had seen. Of its own replica: everything before `number`, except what ran concurrently.
     pub(crate) seen: Vector,
-    /// Number in the transaction, place, what was done there.
+    /// Index in the transaction, place and action.
     pub(crate) operations: Vec<(u32, Vec<u8>, Action)>,
 }
 
@@ -27,14 +27,14 @@ pub(crate) struct Parcel {
 pub(crate) enum Turn {
     /// It was applied before.
     Past,
-    /// It is its turn.
+    /// It can be applied now.
     Now,
-    /// Others come first.
+    /// It depends on transactions that are not applied yet.
     Later,
 }
 
 impl Parcel {
-    /// The convergent part of a commit; none where it has none.
+    /// The convergent part of a commit, if any.
     pub(crate) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
         let mut operations = Vec::new();
         for change in &entry.changes {
@@ -71,8 +71,9 @@ impl Parcel {
         }
     }
 
-    /// Whether it is its turn in a state that has seen `here`: after the one before it of its replica, and after everything that it
-    /// has seen. A replica hands its transactions on in the order of their numbers, once no lower one is under way.
+    /// Whether it can be applied in a state that has seen `here`: after the previous one of its replica, and after
+    /// everything that it has seen. A replica sends its transactions in the order of their numbers, once no lower one
+    /// is under way.
     pub(crate) fn turn(&self, here: &Vector) -> Turn {
         if here.saw(self.origin, self.number) {
             return match rules::broken(Mutant::AppliesTwice) {
@@ -98,13 +99,13 @@ impl Parcel {
         seen
     }
 
-    /// Whether its operation `op` had seen what `dot` did.
+    /// Whether its operation `op` had seen `dot`.
     pub(crate) fn saw(&self, op: u32, dot: Dot) -> bool {
         self.seen.covers(dot)
             || dot.replica == self.origin && dot.number == self.number && dot.op < op
     }
 
-    /// Does all of it, in one transaction of `rows`.
+    /// Applies all of it, in one transaction of `rows`.
     pub(crate) fn apply(&self, rows: &mut (impl RowsMut + ?Sized)) -> Result<(), DataError> {
         for (op, place, action) in &self.operations {
             let stamp = Stamp {

@@ -1,8 +1,8 @@
-//! Operations and what they do to rows. The same function runs for a local operation and for one that arrives.
+//! Operations and their effects on rows. The same function runs for a local operation and for a received one.
 //!
-//! An operation takes out entries that its transaction has *seen*, and puts one with its own dot. As what was seen is written
-//! down with the transaction, and a transaction is applied only where everything that it has seen is, every replica takes
-//! out the same entries, in whatever order concurrent transactions arrive.
+//! An operation removes entries that its transaction has *seen*, and puts one with its own dot. As the vector is stored
+//! with the transaction, and a transaction is applied only where everything that it has seen was applied, every replica
+//! removes the same entries, in whatever order concurrent transactions arrive.
 
 use super::{
     clock::{Dot, Vector},
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) enum Action {
     /// Adds to a counter.
     Count(i64),
-    /// Adds an element: its key, and what tells it exactly where the key does not.
+    /// Adds an element: its key, and its exact value where the key does not determine it.
     Insert { element: Vec<u8>, exact: Vec<u8> },
     /// Removes an element: what was seen of it, or what `context` covers.
     Remove {
@@ -34,13 +34,13 @@ pub(crate) enum Action {
     Enable,
     /// Switches a flag off.
     Disable { context: Option<Vector> },
-    /// Notes a rank at a place of a sketch.
+    /// Records a rank at a place of a sketch.
     Sketch { place: u16, rank: u8 },
-    /// Removes all that begins with the place: a field, or everything of a name in a map.
+    /// Removes everything with this prefix: a field, or everything of a name in a map.
     Clear { context: Option<Vector> },
 }
 
-/// When an operation was made, and by whom.
+/// The dot and the time of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) dot: Dot,
@@ -130,8 +130,8 @@ impl Action {
         rest.is_empty().then_some(action)
     }
 
-    /// Does it. `owner` is the number of bytes that stand before the field in `place`; `seen` says which dots its transaction
-    /// had seen, those of its own earlier operations included.
+    /// Applies the operation. `owner` is the number of bytes before the field in `place`; `seen` says which dots its
+    /// transaction had seen, including those of its own earlier operations.
     pub(crate) fn apply(
         &self,
         rows: &mut (impl RowsMut + ?Sized),
@@ -196,7 +196,7 @@ impl Action {
     }
 }
 
-/// Takes the entries of one item out whose dots are `meant`.
+/// Removes the entries of one item whose dots are `meant`.
 fn take_out(
     rows: &mut (impl RowsMut + ?Sized),
     place: &[u8],

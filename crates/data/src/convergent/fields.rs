@@ -1,4 +1,5 @@
-//! Convergent fields read as plain values, beside the properties of records, and without loading what is not asked for.
+//! Convergent fields read as plain values, together with the properties of records, without loading fields that were
+//! not requested.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -7,26 +8,36 @@ use isomer_value::{Map, NodeId, PropId, Value, key};
 use super::{
     operate::ConvergentOp,
     place::{self, ConvergentKind, from_payload, malformed, skip_item, take_kind},
+    position::{ConvergentOwner, FieldPosition},
     rows::Rows,
-    spot::{ConvergentOwner, Spot},
+    sketch::Ranks,
     value::{OwnerReading, Reading},
 };
 use crate::{DataError, Transaction, properties::brief};
 
-/// What a record's property holds as a convergent field, for columns.
+/// The convergent field of a record's property, for columns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScalarField {
-    /// No field: the plain property counts.
+    /// No field: the plain property is read.
     Absent,
-    /// A counter, a register of either sort or a flag, as it is read.
+    /// The value of a counter, a register of either sort or a flag.
     Value(Value),
     /// A field that may be large: a set, a map, a sketch.
     Large,
 }
 
+/// The state of a HyperLogLog sketch, for copies of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SketchRanks {
+    /// The sketch has `2^precision` places.
+    pub precision: u8,
+    /// The greatest rank of each place that holds one: (place, rank), ascending by place.
+    pub ranks: Vec<(u16, u8)>,
+}
+
 impl Transaction {
-    /// For read views: the convergent field of one property, where it is small. Observes nothing, so only in a transaction that
-    /// reads. Costs one look, and one per increment that a counter has not folded.
+    /// For read views: the convergent field of one property, where it is small. Observes nothing, so only in a
+    /// read-only transaction. Costs one lookup, and one per increment that a counter has not folded.
     pub fn scalar_field(
         &self,
         owner: ConvergentOwner,
@@ -35,7 +46,7 @@ impl Transaction {
         if !self.store().is_convergent(prop) {
             return Ok(ScalarField::Absent);
         }
-        self.field_at(Spot::new(owner, prop, &[]).named(), |kind| {
+        self.field_at(FieldPosition::new(owner, prop, &[]).named(), |kind| {
             use ConvergentKind::{Counter, Flag, MultiRegister, Register};
             matches!(kind, Counter | Register | MultiRegister | Flag)
         })
@@ -47,53 +58,99 @@ impl Transaction {
         owner: ConvergentOwner,
         path: &[&str],
     ) -> Result<Option<Value>, DataError> {
-        let Some(spot) = self.spot_of(owner, path) else {
+        let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(spot.named());
-        self.value_at(spot.named())
+        self.footprint().read_field(position.named());
+        self.value_at(position.named())
     }
 
-    /// What the field at `path` is.
+    /// The kind of the field at `path`.
     pub fn convergent_kind(
         &self,
         owner: ConvergentOwner,
         path: &[&str],
     ) -> Result<Option<ConvergentKind>, DataError> {
-        let Some(spot) = self.spot_of(owner, path) else {
+        let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(spot.named());
-        Ok(self.kind_at(spot.named())?.map(|(kind, _)| kind))
+        self.footprint().read_field(position.named());
+        Ok(self.kind_at(position.named())?.map(|(kind, _)| kind))
     }
 
-    /// Whether the set at `path` has an element; none where there is no set. One look, whatever the size.
+    /// The first of a record's properties that is a convergent field, with its kind.
+    pub fn convergent_field_among(
+        &self,
+        owner: ConvergentOwner,
+        properties: &Map,
+    ) -> Result<Option<(Arc<str>, ConvergentKind)>, DataError> {
+        if self.store().convergent_properties() == 0 {
+            return Ok(None);
+        }
+        for name in properties.names() {
+            if let Some(kind) = self.convergent_kind(owner, &[name])? {
+                return Ok(Some((name.clone(), kind)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The state of the sketch at `path`; none where there is no sketch. Cost: one scan over the places that hold a
+    /// rank.
+    pub fn convergent_ranks(
+        &self,
+        owner: ConvergentOwner,
+        path: &[&str],
+    ) -> Result<Option<SketchRanks>, DataError> {
+        let Some(position) = self.position_of(owner, path) else {
+            return Ok(None);
+        };
+        self.footprint().read_field(position.named());
+        let Some((ConvergentKind::Sketch, precision)) = self.kind_at(position.named())? else {
+            return Ok(None);
+        };
+        let place = position.kind(ConvergentKind::Sketch, precision).place;
+        let mut ranks = Ranks::new(precision);
+        self.scan(&place, &[], 1024, &mut |key, _| {
+            let (item, _) = key[place.len()..]
+                .split_first_chunk::<3>()
+                .ok_or_else(malformed)?;
+            ranks.note(u16::from_be_bytes([item[0], item[1]]), item[2]);
+            Ok(true)
+        })?;
+        Ok(Some(SketchRanks {
+            precision,
+            ranks: ranks.held(),
+        }))
+    }
+
+    /// Whether the set at `path` has an element; none where there is no set. One lookup, whatever the size.
     pub fn convergent_contains(
         &self,
         owner: ConvergentOwner,
         path: &[&str],
         value: &Value,
     ) -> Result<Option<bool>, DataError> {
-        let Some(spot) = self.spot_of(owner, path) else {
+        let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        let Some((kind, _)) = self.kind_at(spot.named())? else {
-            self.footprint().read_field(spot.named());
+        let Some((kind, _)) = self.kind_at(position.named())? else {
+            self.footprint().read_field(position.named());
             return Ok(None);
         };
         if !matches!(kind, ConvergentKind::Set | ConvergentKind::GrowSet) {
-            self.footprint().read_field(spot.named());
+            self.footprint().read_field(position.named());
             return Ok(None);
         }
         let Ok((element, _)) = place::element(value) else {
-            self.footprint().read_field(spot.named());
+            self.footprint().read_field(position.named());
             return Ok(Some(false));
         };
-        self.footprint().read_element(&spot.levels(), &element);
-        let spot = spot.kind(kind, 0);
+        self.footprint().read_element(&position.levels(), &element);
+        let position = position.kind(kind, 0);
         let mut found = false;
         self.scan(
-            &[&spot.place[..], &element].concat(),
+            &[&position.place[..], &element].concat(),
             &[],
             1,
             &mut |_, _| {
@@ -104,18 +161,18 @@ impl Transaction {
         Ok(Some(found))
     }
 
-    /// How many elements the set at `path` has, or fields the map; none where there is neither. Counted: it reads the keys, and
-    /// makes no values.
+    /// How many elements the set at `path` has, or fields the map; none where there is neither. Counts the keys,
+    /// without decoding values.
     pub fn convergent_size(
         &self,
         owner: ConvergentOwner,
         path: &[&str],
     ) -> Result<Option<u64>, DataError> {
-        let Some(spot) = self.spot_of(owner, path) else {
+        let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(spot.named());
-        let Some((kind, _)) = self.kind_at(spot.named())? else {
+        self.footprint().read_field(position.named());
+        let Some((kind, _)) = self.kind_at(position.named())? else {
             return Ok(None);
         };
         if !matches!(
@@ -124,7 +181,7 @@ impl Transaction {
         ) {
             return Ok(None);
         }
-        let place = spot.kind(kind, 0).place;
+        let place = position.kind(kind, 0).place;
         let (mut count, mut last) = (0, Vec::new());
         self.scan(&place, &[], 1024, &mut |key, _| {
             let rest = &key[place.len()..];
@@ -145,7 +202,8 @@ impl Transaction {
         Ok(Some(count))
     }
 
-    /// Elements of the set at `path` in their order, from a bound, at most `limit`; none where there is no set. Reads no others.
+    /// Elements of the set at `path` in their order, from a bound, at most `limit`; none where there is no set. Reads
+    /// no others.
     pub fn convergent_page(
         &self,
         owner: ConvergentOwner,
@@ -153,15 +211,15 @@ impl Transaction {
         from: Bound<&Value>,
         limit: usize,
     ) -> Result<Option<Vec<Value>>, DataError> {
-        let Some(spot) = self.spot_of(owner, path) else {
+        let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(spot.named());
-        let kind = match self.kind_at(spot.named())? {
+        self.footprint().read_field(position.named());
+        let kind = match self.kind_at(position.named())? {
             Some((kind @ (ConvergentKind::Set | ConvergentKind::GrowSet), _)) => kind,
             _ => return Ok(None),
         };
-        let place = spot.kind(kind, 0).place;
+        let place = position.kind(kind, 0).place;
         let (start, skipped) = match from {
             Bound::Unbounded => (Vec::new(), None),
             Bound::Included(value) => ([&place[..], &key::encode(value)?].concat(), None),
@@ -193,18 +251,22 @@ impl Transaction {
         Ok(Some(page))
     }
 
-    /// The place of a path, unless its first name is no convergent property of anything.
-    pub(super) fn spot_of(&self, owner: ConvergentOwner, path: &[&str]) -> Option<Spot> {
+    /// The position of a path, unless its first name is not a convergent property of any record.
+    pub(super) fn position_of(
+        &self,
+        owner: ConvergentOwner,
+        path: &[&str],
+    ) -> Option<FieldPosition> {
         let (first, below) = path.split_first()?;
         let prop = self.find_prop(first)?;
         if !self.store().is_convergent(prop) {
             self.footprint().read_not_convergent(prop);
             return None;
         }
-        Some(Spot::new(owner, prop, below))
+        Some(FieldPosition::new(owner, prop, below))
     }
 
-    /// The value of whatever field stands under a name.
+    /// The value of the field under a name, of any kind.
     pub(crate) fn value_at(&self, named: &[u8]) -> Result<Option<Value>, DataError> {
         Ok(match self.field_at(named, |_| true)? {
             ScalarField::Value(value) => Some(value),
@@ -212,7 +274,7 @@ impl Transaction {
         })
     }
 
-    /// The value of whatever field stands under a name, where its kind is `read`.
+    /// The value of the field under a name, if its kind is `read`.
     fn field_at(
         &self,
         named: &[u8],
@@ -235,7 +297,7 @@ impl Transaction {
                     none.insert((head, Reading::new(kind, precision)))
                 }
             };
-            // Of several kinds under one name the first counts.
+            // Of several kinds under one name the first is read.
             if !below.starts_with(head) {
                 return Ok(false);
             }
@@ -263,9 +325,9 @@ impl Transaction {
                 continue;
             }
             for (at, cell) in column[start..].iter_mut().enumerate() {
-                let spot = Spot::new(owners(at), *prop, &[]);
-                self.footprint().read_field(spot.named());
-                if let Some(value) = self.value_at(spot.named())? {
+                let position = FieldPosition::new(owners(at), *prop, &[]);
+                self.footprint().read_field(position.named());
+                if let Some(value) = self.value_at(position.named())? {
                     *cell = value;
                 }
             }
@@ -303,8 +365,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// For read views: it was observed in a view that these properties are plain, but for those that it answers: of these
-    /// the fields that were read are to be noted, see [`Transaction::note_fields`].
+    /// For read views: observes, by a view, that these properties are plain, except those that are returned: the ones
+    /// of these that were read must be recorded, see [`Transaction::note_fields`].
     pub fn note_plain(&self, props: &[PropId]) -> Vec<PropId> {
         let mut fields = Vec::new();
         let mut footprint = self.footprint();
@@ -323,15 +385,15 @@ impl Transaction {
     pub fn note_fields(&self, id: NodeId, fields: &[PropId]) {
         let mut footprint = self.footprint();
         for prop in fields {
-            footprint.read_field(Spot::new(ConvergentOwner::Node(id), *prop, &[]).named());
+            footprint.read_field(FieldPosition::new(ConvergentOwner::Node(id), *prop, &[]).named());
         }
     }
 
-    // ---- plain writes where convergent fields may be
+    // ---- plain writes to convergent fields
 
-    /// A plain write to a path. Where a convergent field stands there, a null clears it (then it is done), and anything else is
-    /// refused.
-    pub(crate) fn divert(
+    /// Routes a plain write to a convergent field. Where `path` leads to one, null clears it (the result is true:
+    /// nothing is left to do), and any other value is refused.
+    pub(crate) fn route_to_convergent_field(
         &mut self,
         owner: ConvergentOwner,
         path: &[&str],
@@ -340,11 +402,11 @@ impl Transaction {
         let Some(first) = path.first() else {
             return Ok(false);
         };
-        let Some(spot) = self.plain_spot(owner, first)? else {
+        let Some(position) = self.plain_position(owner, first)? else {
             return Ok(false);
         };
-        let Some((kind, _)) = self.kind_at(spot.named())? else {
-            self.footprint_mut().plain_field(spot.top(), true);
+        let Some((kind, _)) = self.kind_at(position.named())? else {
+            self.footprint_mut().plain_field(position.top(), true);
             return Ok(false);
         };
         if !value.is_null() {
@@ -354,8 +416,8 @@ impl Transaction {
         Ok(true)
     }
 
-    /// A plain write of several properties: those that hold convergent fields must be given as they are, and are left out.
-    pub(crate) fn leave_fields(
+    /// A plain write of several properties: convergent fields must keep their values, and are left out.
+    pub(crate) fn strip_convergent_fields(
         &mut self,
         owner: ConvergentOwner,
         before: &Map,
@@ -367,12 +429,14 @@ impl Transaction {
             .map(|(name, _)| name.clone())
             .collect();
         for name in changed {
-            let Some(spot) = self.plain_spot(owner, &name)? else {
+            let Some(position) = self.plain_position(owner, &name)? else {
                 continue;
             };
-            match self.kind_at(spot.named())? {
-                None => self.footprint_mut().plain_field(spot.top(), true),
-                Some((kind, _)) if self.value_at(spot.named())?.as_ref() != after.get(&name) => {
+            match self.kind_at(position.named())? {
+                None => self.footprint_mut().plain_field(position.top(), true),
+                Some((kind, _))
+                    if self.value_at(position.named())?.as_ref() != after.get(&name) =>
+                {
                     return Err(is_convergent(&name, kind));
                 }
                 Some(_) => drop(after.remove(&name)),
@@ -381,19 +445,19 @@ impl Transaction {
         Ok(())
     }
 
-    fn plain_spot(
+    fn plain_position(
         &mut self,
         owner: ConvergentOwner,
         name: &str,
-    ) -> Result<Option<Spot>, DataError> {
+    ) -> Result<Option<FieldPosition>, DataError> {
         let prop = self.intern_prop(name)?;
         if !self.store().is_convergent(prop) {
             self.footprint().read_not_convergent(prop);
             return Ok(None);
         }
-        let spot = Spot::new(owner, prop, &[]);
-        self.footprint().read_field(spot.named());
-        Ok(Some(spot))
+        let position = FieldPosition::new(owner, prop, &[]);
+        self.footprint().read_field(position.named());
+        Ok(Some(position))
     }
 }
 

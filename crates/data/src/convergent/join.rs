@@ -3,32 +3,32 @@
 use super::{
     clock::{Dot, ReplicaNo, Vector},
     counter,
-    place::{ConvergentKind, Entry, entry},
+    place::{ConvergentKind, FieldEntry, entry},
     rules::{self, Mutant},
 };
 use crate::DataError;
 
-/// An entry of a state: its key without what stands before the field, and its value.
+/// An entry of a state: its key after the prefix of the field, and its value.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
-/// One state: what it has seen and what it holds, ascending, of one owner.
+/// One state: its vector and its entries, ascending, of one owner.
 #[derive(Clone, Copy)]
 pub(crate) struct State<'a> {
     pub(crate) seen: &'a Vector,
     pub(crate) rows: &'a [Row],
 }
 
-/// The entries of the joined state, ascending. An entry that both hold stays; one that one side holds stays unless the other
-/// has seen it, and so has seen it go. Replicas must have the same numbers on both sides.
+/// The entries of the joined state, ascending. An entry that both hold stays; one that one side holds stays unless the
+/// other has seen it, and so has seen it removed. Replicas must have the same numbers on both sides.
 ///
-/// Cost: linear, but for folded counters; what is held in memory is the rows of one owner.
+/// Cost: linear, except for folded counters; the rows of one owner are in memory.
 pub(crate) fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a Row>, DataError> {
     let (ours_parts, theirs_parts) = (parts_of(one.rows)?, parts_of(other.rows)?);
     let sums = Sums::of((one, &ours_parts), (other, &theirs_parts))?;
     let mut joined = Vec::with_capacity(one.rows.len().max(other.rows.len()));
     let (mut left, mut right) = (0, 0);
     loop {
-        // The row that comes next, and the state that lacks it.
+        // The next row, and the state that lacks it.
         let (row, parts, lacking) = match (one.rows.get(left), other.rows.get(right)) {
             (None, None) => break,
             (Some(ours), Some(theirs)) if ours.0 == theirs.0 => {
@@ -61,16 +61,17 @@ pub(crate) fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a Row>,
     Ok(joined)
 }
 
-/// Whether what one side holds stays where the other one, which has seen this, does not. (Of counters their sums decide.)
+/// Whether an entry of one side stays where the other side lacks it and has seen this vector. (Counters are decided by
+/// their sums.)
 pub(crate) fn stays_alone(dot: Dot, lacking: &Vector) -> bool {
     !lacking.covers(dot) || rules::broken(Mutant::JoinIgnoresVector)
 }
 
-fn parts_of(rows: &[Row]) -> Result<Vec<Entry>, DataError> {
+fn parts_of(rows: &[Row]) -> Result<Vec<FieldEntry>, DataError> {
     rows.iter().map(|(key, _)| entry(key)).collect()
 }
 
-/// The entries of one owner in the joined state, of what either side has seen and holds.
+/// The entries of one owner in the joined state, from the vectors and entries of both sides.
 pub(crate) fn join_rows<'a>(
     one: (&'a Vector, &'a [Row]),
     other: (&'a Vector, &'a [Row]),
@@ -83,23 +84,26 @@ pub(crate) fn join_rows<'a>(
 struct Sums(Vec<(Vec<u8>, ReplicaNo, Dot, bool)>);
 
 enum Standing {
-    /// No sum has to do with it.
+    /// Not covered by a sum.
     Alone,
     /// It is the greatest sum, and stays or not.
     Sum(bool),
-    /// It is in a greater sum.
+    /// A greater sum includes it.
     Summed,
 }
 
 impl Sums {
-    fn of(one: (State<'_>, &[Entry]), other: (State<'_>, &[Entry])) -> Result<Self, DataError> {
+    fn of(
+        one: (State<'_>, &[FieldEntry]),
+        other: (State<'_>, &[FieldEntry]),
+    ) -> Result<Self, DataError> {
         let mut greatest: Vec<(Vec<u8>, ReplicaNo, Dot, bool)> = Vec::new();
         for ((state, parts), (lacking, _)) in [(one, other), (other, one)] {
             for ((key, value), parts) in state.rows.iter().zip(parts) {
                 if parts.kind != ConvergentKind::Counter || counter::amount(value)?.1.is_none() {
                     continue;
                 }
-                // The other side holds its last increment, or has not seen it: else it has removed them all.
+                // The other side holds its last increment, or has not seen it; otherwise it has removed them all.
                 let is_there = lacking.rows.binary_search_by(|row| row.0.cmp(key)).is_ok();
                 let stays = is_there || !lacking.seen.covers(parts.dot);
                 let field = key[..parts.field].to_vec();
@@ -117,7 +121,7 @@ impl Sums {
         Ok(Self(greatest))
     }
 
-    fn standing(&self, parts: &Entry, key: &[u8]) -> Standing {
+    fn standing(&self, parts: &FieldEntry, key: &[u8]) -> Standing {
         if parts.kind != ConvergentKind::Counter {
             return Standing::Alone;
         }

@@ -15,13 +15,13 @@ use super::{
         self, ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS, check_scalar, element, entry,
         payload, take_kind,
     },
+    position::{ConvergentOwner, FieldPosition},
     replica::{Gap, Ticket},
     rows::{Rows, RowsMut, Visit},
     sketch,
-    spot::{ConvergentOwner, Spot},
 };
 use crate::{
-    DataError, Store, Transaction,
+    DataError, DataStore, Transaction,
     catalog::{Constraint, ConstraintKind},
     footprint::Item,
     graph::{KEY, row_of},
@@ -30,13 +30,13 @@ use crate::{
     stream::Change,
 };
 
-/// Newest increments of each replica that stay apart when a counter is folded: so many may come after a client has read a
-/// context that it removes with.
+/// Newest increments of each replica that folding a counter keeps apart: this number may be added after a client has
+/// read the context with which it removes.
 const KEPT_APART: usize = 64;
 /// First byte of a context: its format.
 const CONTEXT_FORMAT: u8 = 1;
 
-/// One operation on a convergent field. The first one makes the field.
+/// One operation on a convergent field. The first one creates the field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConvergentOp {
     /// Adds to a counter, or with a negative number takes from it.
@@ -55,40 +55,52 @@ pub enum ConvergentOp {
     Enable,
     /// Switches a flag off.
     Disable,
-    /// Notes a value in a sketch, of this precision where it is a new one.
+    /// Records a value in a sketch, of this precision where it is a new one.
     Observe(Value, Option<u8>),
-    /// Removes the field, whatever it is, and all below it.
+    /// Records a rank in a place of a sketch of this precision, as returned by [`Transaction::convergent_ranks`]: for
+    /// copies.
+    Rank {
+        /// The sketch's precision.
+        precision: u8,
+        /// Below 2^precision.
+        place: u16,
+        /// At least 1.
+        rank: u8,
+    },
+    /// Removes the field, of any kind, and all below it.
     Clear,
 }
 
-/// What a transaction with convergent operations keeps.
+/// The state of a transaction with convergent operations.
 pub(crate) struct Ongoing {
     ticket: Ticket,
     seen: Vector,
     time: u64,
     next_op: u32,
-    /// Places whose kind was looked at.
+    /// Places whose kind was checked.
     checked: FxHashSet<Vec<u8>>,
     /// Counters that were added to.
-    counters: Vec<Spot>,
+    counters: Vec<FieldPosition>,
 }
 
-/// What is left to do when the commit is through.
+/// Work that is left for after the commit.
 pub(crate) struct AfterCommit {
     pub(crate) ticket: Ticket,
-    pub(crate) counters: Vec<Spot>,
+    pub(crate) counters: Vec<FieldPosition>,
 }
 
 impl Transaction {
-    /// Does `op` to the convergent field of `owner` at `path` (one name, or names through maps, which are made where absent).
+    /// Applies `op` to the convergent field of `owner` at `path` (one name, or names through maps, which are created
+    /// where absent).
     ///
-    /// A removal (`Remove`, `Disable`, `Clear`) takes what this transaction sees; with a `context` (see
-    /// [`Transaction::convergent_context`]) what its reader saw. Counting, inserting, enabling and observing commute: they
-    /// collide with those who have read the field, never with one another.
+    /// A removal (`Remove`, `Disable`, `Clear`) removes what this transaction sees; with a `context` (see
+    /// [`Transaction::convergent_context`]) what its reader saw. Counting, inserting, enabling and observing commute:
+    /// they conflict with transactions that have read the field, never with one another.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] without the owner; [`DataError::Invalid`] where the field is of another kind, holds a plain value
-    /// or an index cannot hold it, and where the context is of a state that this database has not seen, or too old.
+    /// [`DataError::NotFound`] without the owner; [`DataError::Invalid`] where the field is of another kind, holds a
+    /// plain value or an index cannot hold it, and where the context is of a state that this database has not seen, or
+    /// too old.
     pub fn converge(
         &mut self,
         owner: ConvergentOwner,
@@ -112,29 +124,32 @@ impl Transaction {
             .map(|context| self.read_context(context))
             .transpose()?;
         self.store().enter_convergent(top)?;
-        let spot = Spot::new(owner, top, &path[1..]);
+        let position = FieldPosition::new(owner, top, &path[1..]);
         let (kind, precision) = match kind_of(op) {
-            Some(kind) => (Some(kind), self.check_kind(owner, path, &spot, kind, op)?),
+            Some(kind) => (
+                Some(kind),
+                self.check_kind(owner, path, &position, kind, op)?,
+            ),
             None => {
-                self.check_owner(owner, path[0], &spot)?;
+                self.check_owner(owner, path[0], &position)?;
                 (None, 0)
             }
         };
-        let spot = match kind {
-            Some(kind) => spot.kind(kind, precision),
-            None => spot,
+        let position = match kind {
+            Some(kind) => position.kind(kind, precision),
+            None => position,
         };
         let action = action_of(op, context, precision)?;
-        self.note_action(&spot, &action)?;
+        self.note_action(&position, &action)?;
         let before = self.fields_before(owner, top)?;
         let Some(mut before) = before else {
-            return self.perform(owner, spot, &action);
+            return self.perform(owner, position, &action);
         };
-        self.note_indexed(&mut before, &spot, &action)?;
-        let touched = self.touched_by(&spot, &action)?;
-        let mark = self.mark();
+        self.note_indexed(&mut before, &position, &action)?;
+        let touched = self.touched_by(&position, &action)?;
+        let mark = self.savepoint();
         let done = self
-            .perform(owner, spot, &action)
+            .perform(owner, position, &action)
             .and_then(|()| self.fields_after(Some(before), &touched));
         match done {
             Ok(()) => self.release(mark),
@@ -175,15 +190,15 @@ impl Transaction {
         self.intern_prop(first)
     }
 
-    /// Makes sure that the owner is there and does not hold the property as a plain value or in an index.
+    /// Checks that the owner exists and does not have the property as a plain value or in an index.
     fn check_owner(
         &mut self,
         owner: ConvergentOwner,
         name: &str,
-        spot: &Spot,
+        position: &FieldPosition,
     ) -> Result<(), DataError> {
         if let Some(ongoing) = &self.converging
-            && ongoing.checked.contains(spot.top())
+            && ongoing.checked.contains(position.top())
         {
             return Ok(());
         }
@@ -212,7 +227,7 @@ impl Transaction {
                 self.footprint().read_relationship(id, row.type_id);
             }
         }
-        self.footprint_mut().plain_field(spot.top(), false);
+        self.footprint_mut().plain_field(position.top(), false);
         let prop = self.intern_prop(name)?;
         if let Some(value) = record.get(prop, &*self.catalog_ref().names)? {
             return Err(DataError::invalid(format!(
@@ -220,7 +235,7 @@ impl Transaction {
                 brief(&value)
             )));
         }
-        let place = spot.top().to_vec();
+        let place = position.top().to_vec();
         self.ongoing()?.checked.insert(place);
         Ok(())
     }
@@ -239,19 +254,19 @@ impl Transaction {
         }
     }
 
-    /// Makes sure that the field and the maps on the way are what the operation takes them for, or absent. Answers the precision of
-    /// a sketch.
+    /// Checks that the field and the enclosing maps have the kinds that the operation expects, or are absent. Returns
+    /// the precision of a sketch.
     fn check_kind(
         &mut self,
         owner: ConvergentOwner,
         path: &[&str],
-        spot: &Spot,
+        position: &FieldPosition,
         kind: ConvergentKind,
         op: &ConvergentOp,
     ) -> Result<u8, DataError> {
-        self.check_owner(owner, path[0], spot)?;
+        self.check_owner(owner, path[0], position)?;
         let known = kind != ConvergentKind::Sketch;
-        let named = spot.named();
+        let named = position.named();
         let checked = [named, &[kind as u8]].concat();
         if known && self.ongoing()?.checked.contains(&checked) {
             return Ok(0);
@@ -260,7 +275,7 @@ impl Transaction {
         if let ConvergentOwner::Node(id) = owner {
             self.check_indexable(id, path, kind)?;
         }
-        let levels = spot.levels();
+        let levels = position.levels();
         let mut found = None;
         for (depth, level) in levels.iter().enumerate().skip(1) {
             let is_leaf = depth == path.len();
@@ -284,6 +299,7 @@ impl Transaction {
         }
         let wanted = match op {
             ConvergentOp::Observe(_, precision) => *precision,
+            ConvergentOp::Rank { precision, .. } => Some(*precision),
             _ => None,
         };
         if let Some(precision) = wanted
@@ -309,7 +325,7 @@ impl Transaction {
         }
     }
 
-    /// Makes sure that the operation is one of the kind that a constraint declares.
+    /// Checks that the operation fits the kind that a constraint declares.
     fn check_declared(
         &self,
         owner: ConvergentOwner,
@@ -348,10 +364,12 @@ impl Transaction {
                         .catalog_ref()
                         .label_name(rule.label)
                         .unwrap_or_default()
-                        .to_string(),
-                    field: field.to_string(),
-                    problem: format!("is a {}, not a {}", wanted.name(), found.name()),
-                    rule: rule.name.to_string(),
+                        .as_ref()
+                        .into(),
+                    record: format!("node {id}").into(),
+                    field: field.to_string().into(),
+                    problem: format!("is a {}, not a {}", wanted.name(), found.name()).into(),
+                    rule: rule.name.to_string().into(),
                 });
             }
         }
@@ -396,7 +414,7 @@ impl Transaction {
         }
     }
 
-    /// What the field at a place is, with a sketch's precision; not noted as observed.
+    /// The kind of the field at a place, with a sketch's precision; does not observe it.
     pub(crate) fn kind_at(&self, named: &[u8]) -> Result<Option<(ConvergentKind, u8)>, DataError> {
         let mut found = None;
         self.scan_named(named, 1, &mut |key, _| {
@@ -406,7 +424,7 @@ impl Transaction {
         Ok(found)
     }
 
-    /// All entries of the field at `named`, past those that a folded counter does not hold any more.
+    /// All entries of the field at `named`, skipping the gap that a folded counter left.
     pub(super) fn scan_named(
         &self,
         named: &[u8],
@@ -422,20 +440,20 @@ impl Transaction {
         scan_past(self.read(), named, gap.as_deref(), about, visit)
     }
 
-    /// Notes in the footprint what an operation observes and changes.
-    fn note_action(&mut self, spot: &Spot, action: &Action) -> Result<(), DataError> {
-        self.note_guards(spot, action);
+    /// Declares in the footprint what an operation observes and changes.
+    fn note_action(&mut self, position: &FieldPosition, action: &Action) -> Result<(), DataError> {
+        self.note_guards(position, action);
         if let Action::Clear {
             context: Some(context),
         } = action
         {
-            self.check_sums(spot, context)?;
+            self.check_sums(position, context)?;
         }
         Ok(())
     }
 
-    fn note_guards(&mut self, spot: &Spot, action: &Action) {
-        let levels = spot.levels();
+    fn note_guards(&mut self, position: &FieldPosition, action: &Action) {
+        let levels = position.levels();
         let footprint = self.footprint_mut();
         match action {
             Action::Count(_) | Action::Enable | Action::Sketch { .. } => {
@@ -445,24 +463,24 @@ impl Transaction {
             Action::Remove { element, .. } => footprint.change_element(&levels, element, true),
             Action::Assign(_) | Action::Disable { .. } => {
                 footprint.change_field(&levels);
-                footprint.read_field(spot.named());
+                footprint.read_field(position.named());
             }
             Action::Clear { .. } => footprint.clear_field(&levels),
         }
     }
 
-    /// Refuses a context that covers a part of what is added up already.
-    fn check_sums(&self, spot: &Spot, context: &Vector) -> Result<(), DataError> {
+    /// Refuses a context that covers only a part of a folded sum.
+    fn check_sums(&self, position: &FieldPosition, context: &Vector) -> Result<(), DataError> {
         let mut split = false;
-        self.scan(&spot.place, &[], 64, &mut |key, value| {
-            let parts = entry(&key[spot.owner()..])?;
+        self.scan(&position.place, &[], 64, &mut |key, value| {
+            let parts = entry(&key[position.owner()..])?;
             split |= parts.kind == ConvergentKind::Counter
                 && counter::is_split_by(parts.dot, value, context)?;
             Ok(!split)
         })?;
         if split {
             return Err(DataError::invalid(
-                "the context is too old: increments that it has not seen were added up with those that it has; read the field again",
+                "the context is too old: increments that it covers were folded together with later ones; read the field again",
             ));
         }
         Ok(())
@@ -471,7 +489,7 @@ impl Transaction {
     fn perform(
         &mut self,
         owner: ConvergentOwner,
-        spot: Spot,
+        position: FieldPosition,
         action: &Action,
     ) -> Result<(), DataError> {
         let mut ongoing = self.take_ongoing()?;
@@ -485,70 +503,76 @@ impl Transaction {
             time: ongoing.time,
         };
         let done = match action {
-            // Whatever stands there was seen: what others add meanwhile collides.
-            Action::Clear { context: None } => self.delete_rows(&spot.place),
+            // All existing rows were seen: concurrent additions conflict.
+            Action::Clear { context: None } => self.delete_rows(&position.place),
             _ => {
                 let (replica, number) = (stamp.dot.replica, stamp.dot.number);
                 let seen = |dot: Dot| {
                     ongoing.seen.covers(dot) || dot.replica == replica && dot.number == number
                 };
-                action.apply(self, spot.owner(), &spot.place, stamp, &seen)
+                action.apply(self, position.owner(), &position.place, stamp, &seen)
             }
         };
         ongoing.next_op += 1;
         if matches!(action, Action::Count(_)) {
-            ongoing.counters.push(spot.clone());
+            ongoing.counters.push(position.clone());
         }
         if matches!(action, Action::Clear { .. }) {
             ongoing.checked.clear();
         }
         self.converging = Some(ongoing);
         done?;
-        self.log_operation(owner, &spot, op, action);
+        self.log_operation(owner, &position, op, action);
         Ok(())
     }
 
-    fn log_operation(&mut self, owner: ConvergentOwner, spot: &Spot, op: u32, action: &Action) {
+    fn log_operation(
+        &mut self,
+        owner: ConvergentOwner,
+        position: &FieldPosition,
+        op: u32,
+        action: &Action,
+    ) {
         match owner {
             ConvergentOwner::Node(id) => self.dirty_mut().node(id),
             ConvergentOwner::Relationship(_) => self.dirty_mut().relationship(),
         }
-        let mut bytes = Vec::with_capacity(spot.place.len() + 16);
+        let mut bytes = Vec::with_capacity(position.place.len() + 16);
         action.push(&mut bytes);
         self.log(&Change::Converged {
             owner,
             op,
-            place: &spot.place[spot.owner()..],
+            place: &position.place[position.owner()..],
             action: &bytes,
         });
     }
 
-    /// Does what an operation of another replica did.
+    /// Applies an operation of another replica.
     pub(crate) fn converge_remote(
         &mut self,
         owner: ConvergentOwner,
-        spot: Spot,
+        position: FieldPosition,
         action: &Action,
         (dot, time): (Dot, u64),
         seen: &dyn Fn(Dot) -> bool,
     ) -> Result<(), DataError> {
-        let prop = spot.property().ok_or_else(place::malformed)?;
+        let prop = position.property().ok_or_else(place::malformed)?;
         self.store().enter_convergent(prop)?;
-        self.note_guards(&spot, action);
+        self.note_guards(&position, action);
         let stamp = Stamp { dot, time };
         let mut before = self.fields_before(owner, prop)?;
         let mut touched = Vec::new();
         if let Some(before) = &mut before {
-            self.note_indexed(before, &spot, action)?;
-            touched = self.touched_by(&spot, action)?;
+            self.note_indexed(before, &position, action)?;
+            touched = self.touched_by(&position, action)?;
         }
-        action.apply(self, spot.owner(), &spot.place, stamp, seen)?;
+        action.apply(self, position.owner(), &position.place, stamp, seen)?;
         self.fields_after(before, &touched)?;
-        self.log_operation(owner, &spot, dot.op, action);
+        self.log_operation(owner, &position, dot.op, action);
         Ok(())
     }
 
-    /// A merge changed the field of a property, without an operation that tells it.
+    /// A merge changed the field of a property, without an operation in the change stream.
     pub(crate) fn log_merged(&mut self, owner: ConvergentOwner, prop: PropId) {
         self.log(&Change::FieldMerged { owner, prop });
     }
@@ -563,7 +587,7 @@ impl Transaction {
         }
     }
 
-    /// The transaction's number, its time, and what it has seen.
+    /// The transaction's number, its time, and its vector.
     pub(crate) fn number(&mut self) -> Result<(ReplicaNo, u64, u64, Vector), DataError> {
         let ongoing = self.ongoing()?;
         let ticket = &ongoing.ticket;
@@ -580,14 +604,16 @@ impl Transaction {
         Ok(self.converging.insert(ongoing))
     }
 
-    /// The transaction's number and what it has seen, taken at its first operation.
+    /// The transaction's number and its vector, taken at its first operation.
     fn take_ongoing(&mut self) -> Result<Box<Ongoing>, DataError> {
         if let Some(ongoing) = self.converging.take() {
             return Ok(ongoing);
         }
         let ticket = self.store().take_number()?;
         let seen = self.store().seen_in(self.read(), Some(ticket.number))?;
-        let time = self.store().shared().own_replica.tick(self.now_ms());
+        let own = &self.store().shared().own_replica;
+        own.follow_clock(self.store().options().clock.now_ms());
+        let time = own.tick(self.now_ms());
         Ok(Box::new(Ongoing {
             ticket,
             seen,
@@ -598,15 +624,15 @@ impl Transaction {
         }))
     }
 
-    /// A statement was undone: what it made is not there any more.
+    /// A statement was rolled back: the fields that it created do not exist any more.
     pub(crate) fn forget_checked(&mut self) {
         if let Some(ongoing) = &mut self.converging {
             ongoing.checked.clear();
         }
     }
 
-    /// Writes down which transaction it was. Before the commit.
-    pub(crate) fn seal_convergent(&mut self) -> Result<Option<AfterCommit>, DataError> {
+    /// Records the number of the transaction. Before the commit.
+    pub(crate) fn finish_convergent(&mut self) -> Result<Option<AfterCommit>, DataError> {
         let Some(ongoing) = self.converging.take() else {
             return Ok(None);
         };
@@ -631,7 +657,7 @@ impl Transaction {
         }))
     }
 
-    /// Takes away what a deleted record held.
+    /// Deletes the fields of a deleted record.
     pub(crate) fn drop_fields(&mut self, owner: ConvergentOwner) -> Result<(), DataError> {
         if !self.store().shared().own_replica.has_any() {
             return Ok(());
@@ -640,7 +666,7 @@ impl Transaction {
         self.delete_rows(&owner.prefix())
     }
 
-    /// What this transaction's version has seen, for clients: opaque, and good for any replica that has seen as much.
+    /// The context of this transaction's version, for clients: opaque, and valid for any replica that has seen as much.
     pub fn convergent_context(&self) -> Result<Vec<u8>, DataError> {
         let seen = self.store().seen_in(self.read(), None)?;
         let mut context = vec![CONTEXT_FORMAT];
@@ -660,7 +686,7 @@ impl Transaction {
         };
         let unseen = || {
             DataError::invalid(
-                "the context is none that this database has seen: read the field here and pass what that returns",
+                "the context is unknown, or covers operations that this database has not applied: read the field here and pass the context that this returns",
             )
         };
         let context = parsed.ok_or_else(unseen)?;
@@ -680,7 +706,7 @@ fn kind_of(op: &ConvergentOp) -> Option<ConvergentKind> {
         ConvergentOp::Assign(_) => ConvergentKind::Register,
         ConvergentOp::AssignMulti(_) => ConvergentKind::MultiRegister,
         ConvergentOp::Enable | ConvergentOp::Disable => ConvergentKind::Flag,
-        ConvergentOp::Observe(..) => ConvergentKind::Sketch,
+        ConvergentOp::Observe(..) | ConvergentOp::Rank { .. } => ConvergentKind::Sketch,
         ConvergentOp::Clear => return None,
     })
 }
@@ -710,6 +736,18 @@ fn action_of(
             let (place, rank) = sketch::noted(value, precision)?;
             Action::Sketch { place, rank }
         }
+        ConvergentOp::Rank { place, rank, .. } => {
+            let is_there = u32::from(*place) < 1 << precision;
+            if !is_there || !(1..=65 - precision).contains(rank) {
+                return Err(DataError::invalid(format!(
+                    "a sketch of precision {precision} has no rank {rank} in place {place}"
+                )));
+            }
+            Action::Sketch {
+                place: *place,
+                rank: *rank,
+            }
+        }
         ConvergentOp::Clear => Action::Clear { context },
     })
 }
@@ -737,7 +775,7 @@ impl RowsMut for Transaction {
 
     fn delete_rows(&mut self, prefix: &[u8]) -> Result<(), DataError> {
         let end = after_prefix(prefix);
-        self.write(|tx| {
+        self.write(prefix.len(), |tx| {
             tx.delete_range(KeyRange {
                 start: prefix,
                 end: end.as_deref(),
@@ -746,8 +784,8 @@ impl RowsMut for Transaction {
     }
 }
 
-/// The rows of an engine's transaction, and where the counter that it folds holds none.
-struct EngineRows(Box<dyn isomer_storage::Transaction>, Option<Arc<Gap>>);
+/// The rows of an engine's transaction, and the empty gap of the counter that is folded.
+struct EngineRows(Box<dyn isomer_storage::EngineTransaction>, Option<Arc<Gap>>);
 
 impl Rows for EngineRows {
     fn scan(
@@ -793,7 +831,7 @@ pub(super) fn scan_rows(
     scan_between(read, prefix.max(from), end, about, visit)
 }
 
-/// All that begins with `prefix` but for what lies in `gap`, where nothing is.
+/// All keys with `prefix`, except those in `gap`, which is empty.
 fn scan_past(
     read: &(impl isomer_storage::Read + ?Sized),
     prefix: &[u8],
@@ -805,7 +843,7 @@ fn scan_past(
         return scan_rows(read, prefix, &[], about, visit);
     };
     let mut goes_on = true;
-    // Before the first replica's entries there are none.
+    // The range before the first replica's entries is empty.
     if !gap.is_first {
         let before = Some(gap.from.clone());
         scan_between(read, prefix, before, about, &mut |key, value| {
@@ -852,39 +890,39 @@ fn scan_between(
     Ok(())
 }
 
-impl Store {
-    /// Adds up the increments of counters that were added to often, now that the commit is through.
-    pub(crate) fn fold_counters(&self, counters: Vec<Spot>) {
-        for spot in counters {
-            if self.shared().own_replica.note_count(&spot.place) {
-                // Whoever loses against a removal, or meets a full disk, leaves it to the next time.
-                drop(self.fold_counter(&spot));
+impl DataStore {
+    /// Folds the counters with many increments, after the commit.
+    pub(crate) fn fold_counters(&self, counters: Vec<FieldPosition>) {
+        for position in counters {
+            if self.shared().own_replica.note_count(&position.place) {
+                // On a conflict with a removal, or a full disk, a later commit folds the counter.
+                drop(self.fold_counter(&position));
             }
         }
     }
 
-    fn fold_counter(&self, spot: &Spot) -> Result<(), DataError> {
+    fn fold_counter(&self, position: &FieldPosition) -> Result<(), DataError> {
         let stable = match self.is_replicated() {
             true => self.shared().replication.stable(),
             false => self.shared().own_replica.settled(),
         };
         let tx = self.engine().begin()?;
         let own_replica = &self.shared().own_replica;
-        let gap = own_replica.gap(&spot.place, tx.version());
+        let gap = own_replica.gap(&position.place, tx.version());
         let mut rows = EngineRows(tx, gap);
-        for level in spot.levels() {
+        for level in position.levels() {
             let hash = xxh3_128(level);
             rows.0.guard(Item::Cleared(hash).granule(), GuardMode::Read);
             rows.0.guard(Item::Folded(hash).granule(), GuardMode::Add);
         }
         rows.0.guard(
-            Item::Folded(xxh3_128(spot.named())).granule(),
+            Item::Folded(xxh3_128(position.named())).granule(),
             GuardMode::Write,
         );
-        if let Some(exists) = owner_exists(spot)? {
+        if let Some(exists) = owner_exists(position)? {
             rows.0.guard(exists.granule(), GuardMode::Read);
         }
-        let sums = counter::fold(&mut rows, &spot.place, &stable, KEPT_APART)?;
+        let sums = counter::fold(&mut rows, &position.place, &stable, KEPT_APART)?;
         if sums.is_empty() {
             return Ok(());
         }
@@ -897,22 +935,22 @@ impl Store {
             Err(StorageError::Conflict { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        // Whatever of this replica is under way has a greater number than what is settled.
+        // Numbers of this replica that are under way are greater than the settled ones.
         let own = own_replica.own();
         if let Some(sum) = sums.iter().find(|sum| Some(sum.replica) == own) {
-            let mut from = spot.place.clone();
+            let mut from = position.place.clone();
             push_id(&mut from, sum.replica.0.into());
-            let to = keyed(&spot.place, &[], *sum);
+            let to = keyed(&position.place, &[], *sum);
             let is_first = sum.replica.0 == 0;
-            own_replica.note_gap(&spot.place, version, from, to, is_first);
+            own_replica.note_gap(&position.place, version, from, to, is_first);
         }
         Ok(())
     }
 }
 
-/// What a deletion of the owner changes.
-fn owner_exists(spot: &Spot) -> Result<Option<Item>, DataError> {
-    let owner = &spot.place[..spot.owner()];
+/// What deleting the owner changes.
+fn owner_exists(position: &FieldPosition) -> Result<Option<Item>, DataError> {
+    let owner = &position.place[..position.owner()];
     let id = keyspace::sole_id(&owner[2..], "the owner of a convergent field")?;
     Ok(match owner[1] {
         0 => Some(Item::NodeExists(id)),

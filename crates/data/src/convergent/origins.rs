@@ -1,46 +1,46 @@
-//! Which replicas a convergent field's value comes from.
+//! The replicas that contributed to a convergent field's value.
 
 use super::{
-    ConvergentKind, ReplicaId, ReplicaNo, counter::amount, place::entry, rows::Rows,
-    spot::ConvergentOwner,
+    ConvergentKind, ReplicaId, ReplicaNo, counter::amount, place::entry, position::ConvergentOwner,
+    rows::Rows,
 };
 use crate::{DataError, Transaction};
 
-/// What one replica has added to a field, of what is there now.
+/// The contribution of one replica to the current value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvergentOrigin {
     /// The replica; nothing for this database before it was one.
     pub replica: Option<ReplicaId>,
     /// Whether it is this database.
     pub own: bool,
-    /// Entries of it: elements, values, increments (older ones are added up to one).
+    /// Its entries: elements, values, increments (older ones are folded into one).
     pub entries: u64,
-    /// What its increments add up to, all counters within the field together.
+    /// The sum of its increments, of all counters within the field.
     pub amount: i128,
 }
 
 impl Transaction {
-    /// The replicas that the entries of the field at `path` are of, and whether that is all of them: at most `most` entries are
-    /// read. None where there is no such field.
+    /// The replicas that the entries of the field at `path` are of, and whether the list is complete: at most `most`
+    /// entries are read. None where there is no such field.
     pub fn convergent_origins(
         &self,
         owner: ConvergentOwner,
         path: &[&str],
         most: usize,
     ) -> Result<Option<(Vec<ConvergentOrigin>, bool)>, DataError> {
-        let Some(spot) = self.spot_of(owner, path) else {
+        let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(spot.named());
+        self.footprint().read_field(position.named());
         let mut found: Vec<(ReplicaNo, u64, i128)> = Vec::new();
         let (mut read, mut complete) = (0, true);
-        self.scan(spot.named(), &[], 1024, &mut |key, value| {
+        self.scan(position.named(), &[], 1024, &mut |key, value| {
             if read == most {
                 complete = false;
                 return Ok(false);
             }
             read += 1;
-            let entry = entry(&key[spot.owner()..])?;
+            let entry = entry(&key[position.owner()..])?;
             let by = match entry.kind {
                 ConvergentKind::Counter => amount(value)?.0,
                 _ => 0,

@@ -1,4 +1,4 @@
-//! Kinds of convergent fields, and where their entries stand below an owner.
+//! Kinds of convergent fields, and the layout of their entries below an owner.
 //!
 //! ```text
 //! field   id property, kind; below a map: text name, kind; and so on
@@ -8,7 +8,7 @@
 //! value   counter: see `counter`    sets: the element as in records where its key does not tell it exactly, else nothing
 //!         registers: u64 hybrid time, then the value as in records    flag, sketch: nothing
 //! ```
-//! The whole path stands in each key: a field is one range of keys, and so is everything below it.
+//! Each key contains the whole path: a field is one range of keys, and so is everything below it.
 
 use isomer_value::{PropId, Value, key};
 
@@ -18,7 +18,7 @@ use crate::{
     keyspace::{push_id, push_terminated, take_id, take_terminated},
 };
 
-/// What a convergent field is.
+/// The kind of a convergent field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ConvergentKind {
@@ -53,7 +53,7 @@ impl ConvergentKind {
         Self::Map,
     ];
 
-    /// The kind as the language and its messages spell it.
+    /// The kind as spelled in the language and its messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Counter => "COUNTER",
@@ -81,7 +81,7 @@ impl ConvergentKind {
 
 /// The precisions that a sketch may have.
 pub const SKETCH_PRECISIONS: std::ops::RangeInclusive<u8> = 4..=16;
-/// The precision of a sketch of which nothing else was said: an error of about 0.8%.
+/// The default precision of a sketch: an error of about 0.8%.
 pub const SKETCH_PRECISION: u8 = 14;
 
 pub(crate) fn push_property(place: &mut Vec<u8>, prop: PropId) {
@@ -118,9 +118,9 @@ pub(crate) fn take_name(bytes: &mut &[u8]) -> Option<String> {
     String::from_utf8(take_terminated(bytes)?).ok()
 }
 
-/// An entry, taken apart.
+/// A decoded entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FieldEntry {
     pub(crate) kind: ConvergentKind,
     /// Bytes of the field.
     pub(crate) field: usize,
@@ -129,8 +129,8 @@ pub(crate) struct Entry {
     pub(crate) dot: Dot,
 }
 
-/// Takes apart what follows the owner in the key of an entry.
-pub(crate) fn entry(below_owner: &[u8]) -> Result<Entry, DataError> {
+/// Decodes the part of an entry's key after the owner.
+pub(crate) fn entry(below_owner: &[u8]) -> Result<FieldEntry, DataError> {
     let (kind, field) = field(below_owner).ok_or_else(malformed)?;
     entry_in(below_owner, kind, field)
 }
@@ -147,12 +147,16 @@ fn field(below_owner: &[u8]) -> Option<(ConvergentKind, usize)> {
     }
 }
 
-fn entry_in(below_owner: &[u8], kind: ConvergentKind, field: usize) -> Result<Entry, DataError> {
+fn entry_in(
+    below_owner: &[u8],
+    kind: ConvergentKind,
+    field: usize,
+) -> Result<FieldEntry, DataError> {
     let mut rest = &below_owner[field..];
     skip_item(kind, &mut rest)?;
     let item = below_owner.len() - rest.len();
     let dot = Dot::sole(rest).ok_or_else(malformed)?;
-    Ok(Entry {
+    Ok(FieldEntry {
         kind,
         field,
         item,
@@ -160,17 +164,17 @@ fn entry_in(below_owner: &[u8], kind: ConvergentKind, field: usize) -> Result<En
     })
 }
 
-/// Takes entries apart, many of one field in a row.
+/// A decoder for many entries of one field in a row.
 #[derive(Default)]
 pub(crate) struct Entries {
-    /// The field of the entry before, whole.
+    /// The field of the previous entry, whole.
     field: Vec<u8>,
     kind: Option<ConvergentKind>,
 }
 
 impl Entries {
-    /// As [`entry`]. No field begins with another one, so that what begins with the last one is in it.
-    pub(crate) fn entry(&mut self, below_owner: &[u8]) -> Result<Entry, DataError> {
+    /// As [`entry`]. No field is a prefix of another one, so a key with the prefix of the last field is in it.
+    pub(crate) fn entry(&mut self, below_owner: &[u8]) -> Result<FieldEntry, DataError> {
         if let Some(kind) = self.kind
             && below_owner.starts_with(&self.field)
         {
@@ -184,7 +188,7 @@ impl Entries {
     }
 }
 
-/// The dot in what follows the owner in the key of an entry.
+/// The dot in the part of an entry's key after the owner.
 pub(crate) fn entry_dot(below_owner: &[u8]) -> Result<Dot, DataError> {
     Ok(entry(below_owner)?.dot)
 }
@@ -200,7 +204,7 @@ pub(crate) fn skip_item(kind: ConvergentKind, bytes: &mut &[u8]) -> Result<(), D
     Ok(())
 }
 
-/// Bytes of the element at the front of `bytes`. Texts, which most are, are passed without being made.
+/// Bytes of the element at the front of `bytes`. Texts, the most frequent case, are skipped without being decoded.
 fn element_len(bytes: &[u8]) -> Result<usize, DataError> {
     let Some((&TEXT, mut rest)) = bytes.split_first() else {
         return Ok(key::decode_prefix(bytes)?.1);
@@ -221,10 +225,11 @@ fn element_len(bytes: &[u8]) -> Result<usize, DataError> {
     }
 }
 
-/// The first byte of a text as [`key::encode`] writes it. It ends with a 0; 1 stands before what was a 0 or a 1, one greater.
+/// The first byte of a text as [`key::encode`] writes it. A 0 ends it; a 1 escapes a 0 or a 1, which follows
+/// incremented.
 const TEXT: u8 = 0x38;
 
-/// The key of an element, and what to store beside it so that it comes back exactly.
+/// The key of an element, and the value to store with it, from which the element is decoded exactly.
 pub(crate) fn element(value: &Value) -> Result<(Vec<u8>, Vec<u8>), DataError> {
     check_scalar(value, "an element of a set")?;
     let encoded = key::encode(value)?;
@@ -236,12 +241,16 @@ pub(crate) fn element(value: &Value) -> Result<(Vec<u8>, Vec<u8>), DataError> {
             advice: "use a shorter one, or a hash of it",
         });
     }
-    let told = match value {
-        // Most elements; what their keys give back is what they are.
+    let key_is_exact = match value {
+        // Most elements; decoding their keys returns exactly the element.
         Value::String(_) | Value::Bool(_) | Value::Bytes(_) | Value::Int(_) => true,
         other => is_same(&key::decode(&encoded)?, other),
     };
-    let exact = if told { Vec::new() } else { payload(value)? };
+    let exact = if key_is_exact {
+        Vec::new()
+    } else {
+        payload(value)?
+    };
     Ok((encoded, exact))
 }
 
@@ -252,19 +261,19 @@ fn is_same(one: &Value, other: &Value) -> bool {
     payload(one).ok() == payload(other).ok()
 }
 
-/// A scalar as records store it.
+/// A scalar in the encoding of records.
 pub(crate) fn payload(value: &Value) -> Result<Vec<u8>, DataError> {
     let mut bytes = Vec::new();
     isomer_value::record::encode_value(value, &mut NoNames, &mut bytes)?;
     Ok(bytes)
 }
 
-/// What [`payload`] made.
+/// Decodes the result of [`payload`].
 pub(crate) fn from_payload(bytes: &[u8]) -> Result<Value, DataError> {
     Ok(isomer_value::record::decode_value(bytes, &NoNames)?)
 }
 
-/// Refuses what is no scalar.
+/// Refuses a value that is not a scalar.
 pub(crate) fn check_scalar(value: &Value, what: &str) -> Result<(), DataError> {
     match value {
         Value::Null
@@ -306,7 +315,7 @@ pub(crate) fn malformed() -> DataError {
 mod tests {
     use super::*;
 
-    /// What is passed without being made is as long as what is made.
+    /// Skipping and decoding agree on the length.
     #[test]
     fn texts_are_passed_as_the_codec_reads_them() {
         for text in [

@@ -1,14 +1,14 @@
-//! This database as a replica: its name, the numbers of its transactions, hybrid time, and which properties are convergent
-//! anywhere.
+//! This database as a replica: its name, the numbers of its transactions, hybrid time, and which properties are
+//! convergent anywhere.
 //!
-//! Numbers are reserved by the thousand in a small commit of their own, as ids are. A transaction takes one at its first
-//! convergent operation and leaves a key with it behind when it commits; a number that is given up leaves none. With the next
-//! reservation the keys below every number under way are replaced by one: *seen up to here*.
+//! Numbers are reserved in blocks of a thousand in a small separate commit, as ids are. A transaction takes one at its
+//! first convergent operation and leaves a key with it behind when it commits; a number that is given up leaves none.
+//! With the next reservation the keys below every number under way are replaced by one: *seen up to here*.
 //!
-//! A number is never used for two transactions that anybody can have heard of: the first reservation of an opening is
-//! on disk before its first number is used, and says *open*; a clean end says *closed*. Where an opening finds *open*, commits
-//! that were only buffered may be lost and their numbers with them, and a new epoch begins. [`Store::begin_epoch`] begins one
-//! after a backup was restored.
+//! A number is never used for two transactions that another replica can have received: the first reservation after
+//! opening is on disk before its first number is used, and says *open*; a clean shutdown says *closed*. When opening
+//! finds *open*, commits that were only buffered may be lost and their numbers with them, and a new epoch begins.
+//! [`DataStore::begin_epoch`] begins one after a backup was restored.
 
 use std::{
     collections::BTreeSet,
@@ -27,60 +27,63 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{ReplicaId, ReplicaNo, Vector};
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     footprint::Item,
     keyspace::{
         self, GIVEN_UP, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA,
         after_prefix, push_id, sole_id, take_id,
     },
+    replication::MAX_AHEAD_MS,
 };
 
-/// Numbers reserved at once.
+/// Numbers reserved at a time.
 const RESERVED: u64 = 1024;
-/// Most replicas, under all their names: every transaction says of each what it has seen.
+/// Most replicas, with all their names: every transaction has a vector with an entry for each.
 const MOST_REPLICAS: usize = 1024;
 /// Increments of a counter after which it is folded.
 const FOLD_AFTER: u32 = 128;
 /// Most counters whose increments are counted.
 const MOST_COUNTED: usize = 10_000;
 
-/// What an opened store knows of itself as a replica.
+/// The state of this database as a replica, in an open store.
 #[derive(Debug, Default)]
 pub(crate) struct OwnReplica {
     numbers: Mutex<Numbers>,
-    /// Whether what the last epoch left here is not written down as seen yet: it did not end cleanly.
+    /// Whether the numbers that the last epoch committed are not stored as seen yet: it was not shut down cleanly.
     is_unclean: AtomicBool,
-    /// The last hybrid time given out.
+    /// The last hybrid time assigned.
     time: AtomicU64,
+    /// The latest clock value, in ms.
+    shown_ms: AtomicU64,
     any: AtomicBool,
     properties: RwLock<FxHashSet<PropId>>,
-    /// Indexes that cannot hold what other replicas made.
+    /// Indexes that were given up, as they cannot hold fields that other replicas made.
     given_up: RwLock<FxHashSet<IndexId>>,
     /// Increments since a counter was folded.
     unfolded: Mutex<FxHashMap<Vec<u8>, u32>>,
-    /// Where folded counters hold nothing any more.
+    /// Gaps in the keys of folded counters.
     gaps: RwLock<FxHashMap<Vec<u8>, Arc<Gap>>>,
 }
 
-/// A part of a counter's keys that is empty in every state of a version or a later one: what was folded. An engine may
-/// pass keys that are gone one by one; so readers do not even look.
+/// A part of a counter's keys that is empty in every state of a version or a later one: it was folded. An engine may
+/// skip deleted keys one by one, so readers skip the whole part.
 #[derive(Debug)]
 pub(crate) struct Gap {
     since: Version,
-    /// Whether nothing can stand before it: it is of the replica with the lowest number.
+    /// Whether it is the first range: it is of the replica with the lowest number.
     pub(crate) is_first: bool,
     /// Where it begins.
     pub(crate) from: Vec<u8>,
-    /// The first key that may be there.
+    /// The first key after it.
     pub(crate) to: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 struct Numbers {
-    /// All replicas heard of, by number.
+    /// All known replicas, by number.
     names: Vec<ReplicaId>,
     own: Option<ReplicaNo>,
-    /// The one that this database was before an epoch ended.
+    /// The replica that this database was before an epoch ended.
     before: Option<ReplicaNo>,
     next: u64,
     /// First number not reserved.
@@ -89,11 +92,11 @@ struct Numbers {
     /// All own numbers up to this one are in every state of this version or a later one, or were given up.
     settled: u64,
     settled_at: Version,
-    /// Whether this opening has said so.
+    /// Whether this opening has stored that.
     open: bool,
-    /// Whether what the last epoch did not leave here may be elsewhere.
+    /// Whether numbers of the last epoch that are missing here may exist in other replicas.
     restored: bool,
-    /// Whether what it began and did not commit was given up.
+    /// Whether the numbers that it began and did not commit were given up.
     gave_up: bool,
 }
 
@@ -110,7 +113,7 @@ impl OwnReplica {
             let (own, next, open) = decode_numbers(&stored)
                 .filter(|(own, ..)| (own.0 as usize) < numbers.names.len())
                 .ok_or_else(|| DataError::corrupt("the reservation of numbers is malformed"))?;
-            // What was left open is not gone on with.
+            // An epoch that was left open is not continued.
             if open {
                 numbers.before = Some(own);
                 is_unclean = true;
@@ -143,17 +146,17 @@ impl OwnReplica {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether some record holds this property as a convergent field, or did.
+    /// Whether some record has this property as a convergent field, or had it.
     pub(crate) fn has_property(&self, prop: PropId) -> bool {
         self.any.load(Ordering::Acquire) && self.properties.read().contains(&prop)
     }
 
-    /// Whether any record holds a convergent field, or did.
+    /// Whether any record has a convergent field, or had one.
     pub(crate) fn has_any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Milliseconds since 1970 in the upper 48 bits, and what keeps it growing.
+    /// Milliseconds since 1970 in the upper 48 bits, and a counter that makes it monotonic.
     pub(crate) fn tick(&self, now_ms: u64) -> u64 {
         let now = now_ms << 16;
         let last = self
@@ -164,7 +167,17 @@ impl OwnReplica {
         last.map_or(now, |last| now.max(last + 1))
     }
 
-    /// Notes increments of the counter at `place`; whether it is time to fold it.
+    /// If the clock was set back by more than clocks may differ, it ran ahead before: later writes are stamped by its
+    /// current value, as after a restart. (A write replaces what it has seen whatever its stamp.)
+    pub(crate) fn follow_clock(&self, now_ms: u64) {
+        let shown_ms = self.shown_ms.fetch_max(now_ms, Ordering::AcqRel);
+        if shown_ms > now_ms.saturating_add(MAX_AHEAD_MS) {
+            self.shown_ms.store(now_ms, Ordering::Release);
+            self.time.store(now_ms << 16, Ordering::Release);
+        }
+    }
+
+    /// Counts increments of the counter at `place`; returns whether it should be folded.
     pub(crate) fn note_count(&self, place: &[u8]) -> bool {
         let mut unfolded = self.unfolded.lock();
         match unfolded.get_mut(place) {
@@ -186,7 +199,8 @@ impl OwnReplica {
         }
     }
 
-    /// The counter at `place` was folded in the commit `version`: of a replica whose keys begin with `from` nothing is left below `to`.
+    /// The counter at `place` was folded in the commit `version`: of a replica whose keys begin with `from` nothing is
+    /// left below `to`.
     pub(crate) fn note_gap(
         &self,
         place: &[u8],
@@ -208,7 +222,7 @@ impl OwnReplica {
         gaps.insert(place.to_vec(), Arc::new(gap));
     }
 
-    /// Where the counter at `place` holds nothing in a state of this version.
+    /// The gap of the counter at `place` in a state of this version.
     pub(crate) fn gap(&self, place: &[u8], version: Version) -> Option<Arc<Gap>> {
         if !self.has_any() {
             return None;
@@ -217,7 +231,7 @@ impl OwnReplica {
         gaps.get(place).filter(|gap| gap.since <= version).cloned()
     }
 
-    /// Everything that every later snapshot has seen, of this database under all its names; of others nothing.
+    /// What every later snapshot has seen, of this database under all its names; nothing of others.
     pub(crate) fn settled(&self) -> Vector {
         let numbers = self.numbers.lock();
         let mut settled = Vector::new();
@@ -233,15 +247,15 @@ impl OwnReplica {
         settled
     }
 
-    /// The number of this database, and up to which number its transactions are in a state of a version, or were given up;
-    /// unknown of a version that is older than the last of them.
+    /// The number of this database, and up to which number its transactions are in a state of a version, or were given
+    /// up; unknown for a version that is older than the last of them.
     pub(crate) fn settled_in(&self, version: Version) -> Option<(ReplicaNo, Option<u64>)> {
         let numbers = self.numbers.lock();
         let settled = (version >= numbers.settled_at).then_some(numbers.settled);
         numbers.own.map(|own| (own, settled))
     }
 
-    /// Somebody's transaction of this hybrid time is here: later ones are told a later time.
+    /// A transaction with this hybrid time has been applied: later ones get a later time.
     pub(crate) fn reached(&self, time: u64) {
         self.time.fetch_max(time, Ordering::AcqRel);
     }
@@ -258,7 +272,7 @@ impl OwnReplica {
         self.numbers.lock().settled
     }
 
-    /// How many names of replicas are known, and how many there may be.
+    /// The number of known replica names, and its limit.
     pub(crate) fn names(&self) -> (u64, u64) {
         (self.numbers.lock().names.len() as u64, MOST_REPLICAS as u64)
     }
@@ -267,7 +281,7 @@ impl OwnReplica {
         self.numbers.lock().names.get(replica.0 as usize).copied()
     }
 
-    /// Whether this database gave that number to one of its transactions, or gave it up, under its present name.
+    /// Whether this database gave that number to one of its transactions, or gave it up, under its current name.
     pub(crate) fn has_given(&self, replica: ReplicaNo, number: u64) -> bool {
         let numbers = self.numbers.lock();
         numbers.own == Some(replica) && number < numbers.next
@@ -278,7 +292,7 @@ impl OwnReplica {
         self.numbers.lock().own
     }
 
-    /// The number of this database; before the first transaction of an opening that was not ended cleanly, that of the one before.
+    /// The number of this database; before the first transaction after an unclean shutdown, that of the previous epoch.
     pub(crate) fn latest(&self) -> Option<ReplicaNo> {
         let numbers = self.numbers.lock();
         numbers.own.or(numbers.before)
@@ -291,7 +305,7 @@ impl OwnReplica {
     }
 }
 
-/// Bits that nobody else has.
+/// Random bits.
 fn random_bits() -> u128 {
     #[cfg(test)]
     if let Some(bits) = seeded::next() {
@@ -302,7 +316,7 @@ fn random_bits() -> u128 {
 
 /// The number of a transaction under way; given up when this is dropped, unless it was committed.
 pub(crate) struct Ticket {
-    store: Store,
+    store: DataStore,
     pub(crate) replica: ReplicaNo,
     pub(crate) number: u64,
     done: bool,
@@ -314,10 +328,10 @@ impl Ticket {
         self.done = true;
         let mut numbers = self.store.shared().own_replica.numbers.lock();
         numbers.settled_at = numbers.settled_at.max(version);
-        numbers.settle(self.number);
+        numbers.complete(self.number);
     }
 
-    /// Nobody knows what became of it: it stays under way until the store is opened again.
+    /// The outcome is unknown: the number stays under way until the store is opened again.
     pub(crate) fn unknown(mut self) {
         self.done = true;
     }
@@ -327,35 +341,37 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
             let mut numbers = self.store.shared().own_replica.numbers.lock();
-            numbers.settle(self.number);
+            numbers.complete(self.number);
         }
     }
 }
 
 impl Numbers {
-    fn settle(&mut self, number: u64) {
+    fn complete(&mut self, number: u64) {
         self.under_way.remove(&number);
         let first = self.under_way.first().copied().unwrap_or(self.next);
         self.settled = self.settled.max(first - 1);
     }
 }
 
-impl Store {
+impl DataStore {
     /// The name under which this database writes convergent operations; none before its first one.
     pub fn replica(&self) -> Option<ReplicaId> {
         let numbers = self.shared().own_replica.numbers.lock();
         numbers.own.map(|own| numbers.names[own.0 as usize])
     }
 
-    /// What the names of this database have in common, also between an unclean end and the first number of the next epoch.
+    /// The common part of the names of this database, also between an unclean shutdown and the first number of the next
+    /// epoch.
     pub(crate) fn replica_id(&self) -> Option<[u8; 16]> {
         let numbers = self.shared().own_replica.numbers.lock();
         let own = numbers.own.or(numbers.before);
         own.map(|own| numbers.names[own.0 as usize].id)
     }
 
-    /// Begins a new epoch: operations are told apart from all that were written before, in this copy of the database or in
-    /// another one. Call it after a backup was restored, before anything is written; no transaction may be under way.
+    /// Begins a new epoch: operations are distinguished from all that were written before, in this copy of the database
+    /// or in another one. Call it after a backup was restored, before anything is written; no transaction may be under
+    /// way.
     ///
     /// # Errors
     /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
@@ -375,12 +391,12 @@ impl Store {
         self.reserve(&mut numbers)
     }
 
-    /// Whether some record holds this property as a convergent field, or did: its values do not stand in records.
+    /// Whether some record has this property as a convergent field, or had it: the values are not in records.
     pub fn is_convergent(&self, prop: PropId) -> bool {
         self.shared().own_replica.has_property(prop)
     }
 
-    /// How many properties are convergent fields of some record, or were.
+    /// The number of properties that are convergent fields of some record, or were.
     pub fn convergent_properties(&self) -> usize {
         let own = &self.shared().own_replica;
         match own.has_any() {
@@ -389,7 +405,7 @@ impl Store {
         }
     }
 
-    /// Enters a property among the convergent ones, in a commit of its own.
+    /// Adds a property to the convergent ones, in a separate commit.
     pub(crate) fn enter_convergent(&self, prop: PropId) -> Result<(), DataError> {
         let own = &self.shared().own_replica;
         if own.has_property(prop) {
@@ -403,12 +419,12 @@ impl Store {
         tx.put(&keyspace::convergent_property(prop.0), &[])?;
         tx.guard(Item::Convergent(prop.0).granule(), GuardMode::Add);
         tx.guard(Item::AnyConvergent.granule(), GuardMode::Add);
-        tx.commit(Durability::Buffered)?; // what uses it commits later
+        tx.commit(Durability::Buffered)?; // transactions that use it commit later
         own.enter(prop);
         Ok(())
     }
 
-    /// Whether an index cannot hold what another replica made: its entries do not tell all.
+    /// Whether an index was given up: another replica made fields that it cannot hold, and its entries are incomplete.
     pub fn is_given_up(&self, index: IndexId) -> bool {
         let own = &self.shared().own_replica;
         own.has_any() && own.given_up.read().contains(&index)
@@ -423,7 +439,7 @@ impl Store {
         }
     }
 
-    /// Notes that an index is not complete any more, in a commit of its own, before what it lacks is there.
+    /// Records that an index is incomplete, in a separate commit, before the entries that it lacks are committed.
     pub(crate) fn give_up_index(&self, index: IndexId) -> Result<(), DataError> {
         if self.is_given_up(index) {
             return Ok(());
@@ -431,7 +447,7 @@ impl Store {
         let own = &self.shared().own_replica;
         let mut tx = self.engine().begin()?;
         tx.put(&keyspace::given_up(index), &[])?;
-        tx.commit(Durability::Buffered)?; // what it lacks commits later
+        tx.commit(Durability::Buffered)?; // the entries that it lacks commit later
         own.given_up.write().insert(index);
         Ok(())
     }
@@ -464,7 +480,7 @@ impl Store {
                 let name = match numbers.before {
                     Some(before) => {
                         let id = numbers.names[before.0 as usize].id;
-                        // Not the next one: where a backup was restored that is older than the last epoch, that one has been.
+                        // Random instead of the next number: if an older backup was restored, that one has been used.
                         let mut epoch = 0;
                         while epoch == 0 || numbers.names.contains(&ReplicaId { id, epoch }) {
                             epoch = random_bits() as u32;
@@ -482,7 +498,7 @@ impl Store {
                     if open && numbers.restored {
                         put_restored(&mut *tx, before)?;
                     } else {
-                        // What the last epoch reserved and did not use is given up.
+                        // Numbers that the last epoch reserved and did not use are given up.
                         put_seen(&mut *tx, before.0, next - 1)?;
                     }
                 }
@@ -502,13 +518,15 @@ impl Store {
         sum_up(&mut *tx, own, numbers)?;
         let end = numbers.end + RESERVED;
         tx.put(NUMBERS, &encode_numbers(own, end, true))?;
+        // The first reservation of an opening is on disk before its first number is used: a crash must not lose it.
         let durability = match numbers.open {
             true => Durability::Buffered,
             false => Durability::Synced,
         };
         let committed = tx.commit(durability);
         if committed.is_err() && !numbers.open && is_new {
-            // The name may be there or not: what is not is taken back, what is is an epoch without transactions.
+            // The name may be stored or not: a missing one is rolled back, a stored one is an epoch without
+            // transactions.
             if self
                 .engine()
                 .snapshot()?
@@ -525,8 +543,8 @@ impl Store {
         Ok(())
     }
 
-    /// Sums up which own transactions are here: one number is left of all that were committed. It is done whenever numbers are reserved,
-    /// and when the database is closed; call it before space is measured.
+    /// Compacts the own transaction numbers: one number is left of all that were committed. It is done whenever numbers
+    /// are reserved, and when the database is closed; call it before space is measured.
     ///
     /// # Errors
     /// Those of a commit.
@@ -541,9 +559,10 @@ impl Store {
         Ok(())
     }
 
-    /// Before a transaction that writes begins: of the last epoch what is here must be written down as seen in what it reads. Else its
-    /// number, of another epoch, would take the own transactions of that one for unseen.
-    pub(crate) fn settle_last_epoch(&self) -> Result<(), DataError> {
+    /// Before a transaction that writes begins: the snapshot that it reads must contain the committed numbers of the
+    /// last epoch as seen. Otherwise its number, of another epoch, would treat the own transactions of that one as
+    /// unseen.
+    pub(crate) fn store_last_epoch(&self) -> Result<(), DataError> {
         if !self.shared().own_replica.is_unclean.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -553,9 +572,9 @@ impl Store {
         Ok(())
     }
 
-    /// After an unclean end: what the last epoch began and did not commit is given up, so that nobody waits for it who is to get
-    /// what was committed after it. The next epoch begins with the next number, and not before: who is killed often and writes
-    /// nothing takes no names.
+    /// After an unclean shutdown: gives up the numbers that the last epoch began and did not commit, so that replicas
+    /// which need later transactions do not wait for them. The next epoch begins with its first number and not earlier:
+    /// a process that is often killed and writes nothing uses no names.
     pub(crate) fn give_up_begun(&self) -> Result<(), DataError> {
         let mut numbers = self.shared().own_replica.numbers.lock();
         let is_unclean = numbers.own.is_none() && !numbers.restored && !numbers.gave_up;
@@ -576,7 +595,7 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses names of replicas that there is no room for.
+    /// Refuses names of replicas beyond the limit.
     pub(crate) fn check_room(&self, names: &[ReplicaId]) -> Result<(), DataError> {
         let numbers = self.shared().own_replica.numbers.lock();
         let known: FxHashSet<&ReplicaId> = numbers.names.iter().collect();
@@ -588,7 +607,7 @@ impl Store {
         }
     }
 
-    /// The number of a replica; a new name is stored at once, in a commit of its own.
+    /// The number of a replica; a new name is stored immediately, in a separate commit.
     pub(crate) fn enter_replica(&self, name: ReplicaId) -> Result<ReplicaNo, DataError> {
         let mut numbers = self.shared().own_replica.numbers.lock();
         if let Some(at) = numbers.names.iter().position(|known| *known == name) {
@@ -600,12 +619,12 @@ impl Store {
         let no = ReplicaNo(numbers.names.len() as u32);
         let mut tx = self.engine().begin()?;
         tx.put(&keyspace::replica(no.0), &name.to_bytes())?;
-        tx.commit(Durability::Buffered)?; // what uses it commits later
+        tx.commit(Durability::Buffered)?; // transactions that use it commit later
         numbers.names.push(name);
         Ok(no)
     }
 
-    /// What a state has seen. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above.
+    /// The vector of a state. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above.
     pub(crate) fn seen_in(
         &self,
         read: &dyn Read,
@@ -614,12 +633,12 @@ impl Store {
         let (own, settled, settled_at, names) = {
             let numbers = self.shared().own_replica.numbers.lock();
             let names = numbers.names.len() as u32;
-            // After an unclean end the next name comes with the next number.
+            // After an unclean shutdown the next name is created with the next number.
             let own = numbers.own.or(numbers.before);
             (own, numbers.settled, numbers.settled_at, names)
         };
         let mut seen = Vector::new();
-        // One by one: a scan would pass the numbers behind, which come and go with every transaction.
+        // One by one: a scan would pass the numbers behind it, which are added and removed with every transaction.
         let keys: Vec<Vec<u8>> = (0..names).map(keyspace::seen).collect();
         let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         for (replica, value) in (0..names).zip(read.get_many(&slices)?) {
@@ -656,7 +675,7 @@ fn too_many(count: usize) -> DataError {
     }
 }
 
-/// At the end: whatever was committed is on disk, and numbers go on where they ended.
+/// At a clean shutdown: all commits are on disk, and numbers continue where they ended.
 pub(crate) fn close(own: &OwnReplica, engine: &dyn Engine) {
     let numbers = own.numbers.lock();
     let Some(own) = numbers
@@ -677,9 +696,9 @@ pub(crate) fn close(own: &OwnReplica, engine: &dyn Engine) {
     drop(closed);
 }
 
-/// Of own transactions that are in every later state, or were given up, one number says so.
+/// One number represents the own transactions that are in every later state, or were given up.
 fn sum_up(
-    tx: &mut dyn isomer_storage::Transaction,
+    tx: &mut dyn isomer_storage::EngineTransaction,
     own: ReplicaNo,
     numbers: &Numbers,
 ) -> Result<(), DataError> {
@@ -695,7 +714,7 @@ fn sum_up(
 }
 
 fn put_seen(
-    tx: &mut dyn isomer_storage::Transaction,
+    tx: &mut dyn isomer_storage::EngineTransaction,
     replica: u32,
     upto: u64,
 ) -> Result<(), DataError> {
@@ -704,10 +723,10 @@ fn put_seen(
     Ok(tx.put(&keyspace::seen(replica), &value)?)
 }
 
-/// After a backup was restored: of the last epoch what is here, and what had been given up before. The rest may have been
-/// committed after the backup, and be elsewhere.
+/// After a backup was restored: the committed numbers of the last epoch, and those that had been given up before. The
+/// others may have been committed after the backup, and exist in other replicas.
 fn put_restored(
-    tx: &mut dyn isomer_storage::Transaction,
+    tx: &mut dyn isomer_storage::EngineTransaction,
     before: ReplicaNo,
 ) -> Result<(), DataError> {
     let base = match tx.get(&keyspace::seen(before.0))? {
@@ -738,7 +757,7 @@ pub(crate) fn encode_seen(upto: u64, except: &[u64]) -> Vec<u8> {
     value
 }
 
-/// Up to which number a replica's transactions are here, and which are not.
+/// The number up to which a replica's transactions are here, and the exceptions.
 pub(crate) fn decode_seen(mut bytes: &[u8]) -> Result<(u64, Vec<u64>), DataError> {
     let mut numbers = Vec::new();
     while !bytes.is_empty() {
@@ -810,7 +829,7 @@ fn each_between(
     Ok(())
 }
 
-/// Names that follow a seed, so that a history that fails runs again as it was.
+/// Deterministic names from a seed, so that a failing history can be repeated.
 #[cfg(test)]
 pub(crate) mod seeded {
     use std::cell::Cell;

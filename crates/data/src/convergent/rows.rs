@@ -1,8 +1,8 @@
-//! Where convergent state is kept: an ordered map of bytes. A transaction is one, and so is a tree in memory.
+//! Storage of convergent state: an ordered map of bytes. A transaction is one, and so is a tree in memory.
 
 use crate::DataError;
 
-/// Calls back with a key and its value; answers whether to go on.
+/// Called with a key and its value; returns whether to continue.
 pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, DataError> + 'a;
 
 /// An ordered map that can be read.
@@ -22,7 +22,7 @@ pub(crate) trait Rows {
 pub(crate) trait RowsMut: Rows {
     fn put_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), DataError>;
     fn delete_row(&mut self, key: &[u8]) -> Result<(), DataError>;
-    /// Takes everything out that begins with `prefix`.
+    /// Removes everything with this prefix.
     fn delete_rows(&mut self, prefix: &[u8]) -> Result<(), DataError>;
 }
 

@@ -1,6 +1,6 @@
-//! Deliberate mistakes, for the tests that must catch them. In a program nothing is ever broken.
+//! Mutants, for the tests that must catch them. In a release build no rule is broken.
 
-/// One mistake that an implementation could make.
+/// One mutant of the implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code)] // some are made by tests alone
 pub(crate) enum Mutant {
@@ -12,19 +12,19 @@ pub(crate) enum Mutant {
     AppliesTwice,
     /// Joins states as if nothing had ever been removed.
     JoinIgnoresVector,
-    /// Begins to number anew after a restore.
+    /// Reuses numbers after a restore.
     ReusesDots,
-    /// A removal takes what its client had not seen.
+    /// A removal removes what its client had not seen.
     IgnoresContext,
-    /// A removal takes what its transaction had not seen.
+    /// A removal removes what its transaction had not seen.
     RemovesUnseen,
     /// Setting a register forgets what was set concurrently.
     AssignForgetsSiblings,
-    /// A register takes the value that came last, whatever its time.
+    /// A register takes the value that arrived last, whatever its time.
     LastArrivalWins,
-    /// Increments are added up before everybody has seen them.
+    /// Increments are folded before all members have seen them.
     FoldsUnstable,
-    /// A join counts increments that the other side has added up already.
+    /// A join counts increments that the other side has folded already.
     JoinCountsFoldedTwice,
 }
 

@@ -1,18 +1,18 @@
-//! HyperLogLog: how many distinct values, about.
+//! HyperLogLog: an estimate of the number of distinct values.
 //!
 //! A value's 64-bit hash chooses one of 2^precision places by its first bits; the rank is the number of leading zeros
 //! of the rest, plus one. A place keeps the greatest rank. The error is about 1.04 / √(2^precision). (Flajolet et al.,
 //! "HyperLogLog", 2007; small numbers by linear counting; a 64-bit hash needs no correction of large ones.)
 //!
-//! Each (place, rank) that counts is an entry with a dot, as an element of a set is: so a sketch in a map is reset as exactly as
-//! the rest of it.
+//! Each (place, rank) that counts is an entry with a dot, like an element of a set: so resetting a sketch in a map is
+//! as exact as for other fields.
 
 use isomer_value::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::DataError;
 
-/// Where a value is noted in a sketch of this precision: place and rank.
+/// The place and the rank of a value in a sketch of this precision.
 pub(crate) fn noted(value: &Value, precision: u8) -> Result<(u16, u8), DataError> {
     super::place::check_scalar(value, "what a sketch counts")?;
     let hash = xxh3_64(&isomer_value::key::encode(value)?);
@@ -34,6 +34,15 @@ impl Ranks {
         if let Some(held) = self.0.get_mut(usize::from(place)) {
             *held = (*held).max(rank);
         }
+    }
+
+    /// The places that hold something, with their ranks.
+    pub(crate) fn held(&self) -> Vec<(u16, u8)> {
+        let places = (0_u16..).zip(&self.0);
+        places
+            .filter(|(_, rank)| **rank > 0)
+            .map(|(place, rank)| (place, *rank))
+            .collect()
     }
 
     pub(crate) fn estimate(&self) -> i64 {

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{DataError, keyspace::take_id};
 
-/// Makes the value of one field from its entries, which come in the order of their keys.
+/// Computes the value of one field from its entries, in the order of their keys.
 pub(crate) struct Reading(Kind);
 
 enum Kind {
@@ -45,13 +45,13 @@ enum Kind {
     Sketch(Ranks),
     Map {
         done: Map,
-        open: Option<Open>,
+        open: Option<OpenField>,
     },
 }
 
-/// The field of a map whose entries are coming.
-struct Open {
-    /// Its name and kind as they stand in the key.
+/// The field of a map whose entries are being read.
+struct OpenField {
+    /// Its name and kind as in the key.
     head: Vec<u8>,
     name: String,
     field: Box<Reading>,
@@ -80,7 +80,7 @@ impl Reading {
         })
     }
 
-    /// Takes an entry in: what follows the field in its key, and its value.
+    /// Adds an entry: the part of its key after the field, and its value.
     pub(crate) fn push(&mut self, rest: &[u8], value: &[u8]) -> Result<(), DataError> {
         match &mut self.0 {
             Kind::Counter(sum) => *sum = sum.saturating_add(counter::amount(value)?.0),
@@ -163,7 +163,7 @@ fn nearest(sum: i128) -> i64 {
 
 fn push_field(
     done: &mut Map,
-    open: &mut Option<Open>,
+    open: &mut Option<OpenField>,
     rest: &[u8],
     value: &[u8],
 ) -> Result<(), DataError> {
@@ -177,7 +177,7 @@ fn push_field(
         let mut below = rest;
         let name = place::take_name(&mut below).ok_or_else(malformed)?;
         let (kind, precision) = place::take_kind(&mut below).ok_or_else(malformed)?;
-        *open = Some(Open {
+        *open = Some(OpenField {
             head: rest[..rest.len() - below.len()].to_vec(),
             name,
             field: Box::new(Reading::new(kind, precision)),
@@ -190,7 +190,7 @@ fn push_field(
 }
 
 /// Of several kinds under one name, the first stays; of several precisions too.
-fn close(done: &mut Map, open: Open) -> Result<(), DataError> {
+fn close(done: &mut Map, open: OpenField) -> Result<(), DataError> {
     let value = open.field.finish()?;
     if !done.contains(&open.name) {
         done.insert(open.name.as_str(), value);
@@ -198,8 +198,8 @@ fn close(done: &mut Map, open: Open) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Makes the values of all convergent properties of an owner from its entries, in the order of their keys: what follows
-/// the owner, and the value.
+/// Computes the values of all convergent properties of an owner from its entries, in the order of their keys: the part
+/// after the owner, and the value.
 #[derive(Default)]
 pub(crate) struct OwnerReading {
     open: Option<(Vec<u8>, PropId, Reading)>,

@@ -1,4 +1,4 @@
-//! Holding files against their folders and their content against their sizes.
+//! Checks files against their folders and their content against their sizes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use isomer_storage::Read;
 
 use super::{CHUNK_BYTES, FIRST_FILE, ROOT, Stored, UNNAMED};
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     keyspace::{self, FileKind, TAG_FILE, TAG_FILE_CHUNK, TAG_FILE_ENTRY},
     read::each_pair,
 };
 
-/// Most findings that are told.
+/// Most findings that are reported.
 const MOST: usize = 100;
 
-impl Store {
-    /// Reads all files of the last version and answers what does not fit together, at most 100 findings.
+impl DataStore {
+    /// Reads all files of the last version and returns the inconsistencies, at most 100 findings.
     pub fn check_files(&self) -> Result<Vec<String>, DataError> {
         let snapshot = self.engine().snapshot()?;
         let read: &dyn Read = &*snapshot;
@@ -25,7 +25,7 @@ impl Store {
                 findings.push(what);
             }
         };
-        // Who is named, and in which folder.
+        // The numbers that folders name, with the kind and the folder.
         let mut named: BTreeMap<u64, (FileKind, u64)> = BTreeMap::new();
         let mut holders = BTreeSet::new();
         each_pair(read, &[TAG_FILE_ENTRY], |key, value| {
@@ -60,7 +60,7 @@ impl Store {
         let mut sizes = BTreeMap::new();
         each_pair(read, &[TAG_FILE], |key, value| {
             let number = keyspace::sole_id(&key[1..], "the number of a file")?;
-            // One that another replica has not written to its end is known, and in no folder.
+            // A file that another replica has not written to its end has metadata, and is in no folder.
             let is_known = || read.get(&keyspace::shadow(keyspace::IdSpace::Files, number));
             if number < FIRST_FILE || !named.contains_key(&number) && is_known()?.is_none() {
                 find(format!("file {number} is in no folder"));

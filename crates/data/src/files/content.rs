@@ -11,19 +11,19 @@ use crate::{
     stream::Change,
 };
 
-/// Chunks that are read at once.
+/// Chunks that are read at a time.
 const PAGE: PageLimit = PageLimit {
     keys: 64,
     bytes: 4 << 20,
 };
 
 impl Transaction {
-    /// Bytes of a file.
+    /// The size of a file in bytes.
     pub fn file_bytes(&self, file: FileId) -> Result<u64, DataError> {
         Ok(self.file_record(file)?.bytes)
     }
 
-    /// Reads from `offset` on into `into`; answers how many bytes were read, fewer than asked for only at the end.
+    /// Reads from `offset` on into `into`; returns how many bytes were read, fewer than requested only at the end.
     pub fn read_file(
         &self,
         file: FileId,
@@ -62,10 +62,10 @@ impl Transaction {
         }
     }
 
-    /// Writes `bytes` at `offset`, over what stands there; a gap behind the end becomes zeros.
+    /// Writes `bytes` at `offset`, over the existing content; a gap behind the end becomes zeros.
     ///
     /// # Errors
-    /// [`DataError::Limit`] beyond the largest size, [`DataError::NotFound`] for a file that is gone.
+    /// [`DataError::Limit`] beyond the largest size, [`DataError::NotFound`] for a removed file.
     pub fn write_file(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), DataError> {
         self.check_writable()?;
         let record = self.file_record(file)?;
@@ -80,7 +80,7 @@ impl Transaction {
             let upto = end.min(begin + CHUNK_BYTES);
             let part = &bytes[(at - offset) as usize..(upto - offset) as usize];
             let key = keyspace::file_chunk(file.0, chunk);
-            // What of it stays: nothing, where all that the file has of it is written over.
+            // The part of the chunk that stays: nothing, where all of the file's bytes in it are overwritten.
             let stays = at > begin || upto < record.bytes.min(begin + CHUNK_BYTES);
             if stays {
                 let mut whole = self.read().get(&key)?.unwrap_or_default();
@@ -116,11 +116,11 @@ impl Transaction {
         Ok(())
     }
 
-    /// Puts a file with this content under a path, in place of one that is there: two replicas that do so at once never make one
-    /// file of parts of both.
+    /// Puts a file with this content under a path, replacing an existing one: concurrent puts in two replicas never mix
+    /// parts of both.
     ///
     /// # Errors
-    /// Those of [`Transaction::create_file`]; [`DataError::Invalid`] where a folder stands there.
+    /// Those of [`Transaction::create_file`]; [`DataError::Invalid`] where the path is a folder.
     pub fn put_file(&mut self, path: &str, bytes: &[u8]) -> Result<(), DataError> {
         if self.file_about(path)?.is_some() {
             self.file(path)?; // a folder is refused
@@ -130,7 +130,7 @@ impl Transaction {
         self.write_file(file, 0, bytes)
     }
 
-    /// Cuts a file off, or makes it longer by zeros.
+    /// Truncates a file, or extends it by zeros.
     pub fn resize_file(&mut self, file: FileId, size: u64) -> Result<(), DataError> {
         self.check_writable()?;
         let record = self.file_record(file)?;
@@ -164,11 +164,11 @@ impl Transaction {
         )
     }
 
-    /// Takes all chunks from one on out.
+    /// Deletes all chunks from one on.
     fn delete_chunks(&mut self, file: FileId, first: u64) -> Result<(), DataError> {
         let start = keyspace::file_chunk(file.0, first);
         let end = after_prefix(&keyspace::file_chunks(file.0));
-        self.write(|tx| {
+        self.write(start.len(), |tx| {
             tx.delete_range(KeyRange {
                 start: &start,
                 end: end.as_deref(),
@@ -192,7 +192,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes the record of a file or folder and all content out.
+    /// Deletes the record of a file or folder and all content.
     pub(crate) fn delete_content(&mut self, file: FileId) -> Result<(), DataError> {
         self.delete(&keyspace::file(file.0))?;
         self.delete_chunks(file, 0)?;
@@ -207,7 +207,7 @@ impl Transaction {
     }
 }
 
-/// Copies what a chunk that begins at `begin` holds of the range that begins at `offset`.
+/// Copies the intersection of a chunk that begins at `begin` with the range that begins at `offset`.
 fn copy_chunk(begin: u64, bytes: &[u8], offset: u64, into: &mut [u8]) {
     let end = offset + into.len() as u64;
     let (from, to) = (begin.max(offset), (begin + bytes.len() as u64).min(end));

@@ -4,20 +4,20 @@ use isomer_storage::{KeyRange, Page, PageLimit};
 
 use super::{FIRST_FILE, FileAbout, FileId, PathKind, ROOT, Stored, UNNAMED, names, not_there};
 use crate::{
-    Access, DataError, Durability, Order, Store, Transaction,
+    Access, DataError, DataStore, Durability, Order, Transaction,
     footprint::Space,
     keyspace::{self, FileKind, after_prefix},
     replication::files::FileNote,
     stream::Change,
 };
 
-/// Entries that are read at once.
+/// Entries that are read at a time.
 const PAGE: PageLimit = PageLimit {
     keys: 512,
     bytes: 1 << 20,
 };
 
-type Found = (FileKind, u64);
+type PathEntry = (FileKind, u64);
 
 /// The path of these names.
 fn whole(names: &[&str]) -> String {
@@ -25,8 +25,8 @@ fn whole(names: &[&str]) -> String {
 }
 
 impl Transaction {
-    /// Goes from the root to what stands under a path.
-    pub(crate) fn find_path(&self, names: &[&str]) -> Result<Option<Found>, DataError> {
+    /// Resolves a path from the root.
+    pub(crate) fn find_path(&self, names: &[&str]) -> Result<Option<PathEntry>, DataError> {
         let mut found = (FileKind::Folder, ROOT);
         for name in names {
             if found.0 != FileKind::Folder {
@@ -40,7 +40,11 @@ impl Transaction {
         Ok(Some(found))
     }
 
-    pub(crate) fn find_entry(&self, folder: u64, name: &str) -> Result<Option<Found>, DataError> {
+    pub(crate) fn find_entry(
+        &self,
+        folder: u64,
+        name: &str,
+    ) -> Result<Option<PathEntry>, DataError> {
         let key = keyspace::file_entry(folder, name);
         self.footprint().read_key(Space::Folders, &key[1..]);
         let entry = self.read().get(&key)?;
@@ -49,12 +53,12 @@ impl Transaction {
             .transpose()
     }
 
-    /// The folder that holds the last name of a path, and that name.
+    /// The folder that contains the last name of a path, and that name.
     pub(crate) fn parent<'p>(&self, path: &'p str) -> Result<(u64, &'p str), DataError> {
         let names = names(path)?;
         let Some((last, before)) = names.split_last() else {
             return Err(DataError::invalid(
-                "`/` is the folder of everything: it cannot be made, renamed or removed",
+                "`/` is the root folder: it cannot be created, renamed or removed",
             ));
         };
         match self.find_path(before)? {
@@ -73,12 +77,12 @@ impl Transaction {
     /// Makes an empty file.
     ///
     /// # Errors
-    /// [`DataError::Exists`] where something stands there, [`DataError::NotFound`] where its folder does not exist.
+    /// [`DataError::Exists`] where the path exists, [`DataError::NotFound`] where its folder does not exist.
     pub fn create_file(&mut self, path: &str) -> Result<FileId, DataError> {
         self.make(path, FileKind::File).map(FileId)
     }
 
-    /// Makes a folder in one that exists.
+    /// Makes a folder in an existing one.
     ///
     /// # Errors
     /// As [`Transaction::create_file`].
@@ -86,7 +90,7 @@ impl Transaction {
         self.make(path, FileKind::Folder).map(drop)
     }
 
-    /// Makes a folder, and those that it is in, where they do not exist.
+    /// Makes a folder, with its parents where they do not exist.
     pub fn create_folders(&mut self, path: &str) -> Result<(), DataError> {
         self.check_writable()?;
         let names = names(path)?;
@@ -147,7 +151,7 @@ impl Transaction {
         &mut self,
         folder: u64,
         name: &str,
-        (kind, number): Found,
+        (kind, number): PathEntry,
     ) -> Result<(), DataError> {
         let key = keyspace::file_entry(folder, name);
         self.put(&key, &keyspace::file_entry_value(kind, number))?;
@@ -174,10 +178,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// What a folder holds, by name, from the first name after `after` on, at most `limit`.
+    /// The content of a folder, by name, from the first name after `after` on, at most `limit`.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where there is no folder, [`DataError::Invalid`] where there is a file.
+    /// [`DataError::NotFound`] where the folder does not exist, [`DataError::Invalid`] where the path is a file.
     pub fn list_folder(
         &self,
         path: &str,
@@ -205,7 +209,7 @@ impl Transaction {
         folder: u64,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, Found)>, DataError> {
+    ) -> Result<Vec<(String, PathEntry)>, DataError> {
         let prefix = keyspace::file_entries(folder);
         let start = match after {
             Some(after) => {
@@ -255,10 +259,11 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Moves a file or a folder with all that is in it. A file may take the place of a file.
+    /// Moves a file, or a folder with its content. A file may replace a file.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where there is nothing, or no folder for it; [`DataError::Exists`] where something is in the way;
+    /// [`DataError::NotFound`] where the path or the target's folder does not exist; [`DataError::Exists`] where the
+    /// target exists;
     /// [`DataError::Invalid`] for a folder that would move into itself.
     pub fn rename_path(&mut self, from: &str, to: &str) -> Result<(), DataError> {
         self.check_writable()?;
@@ -282,14 +287,14 @@ impl Transaction {
         self.clear_way(new_folder, new_name, found.0, to)?;
         self.delete_entry(old_folder, old_name)?;
         self.put_entry(new_folder, new_name, found)?;
-        match self.tells_files() {
+        match self.replicates_files() {
             true => self.note_moved(found, whole(&old_names), whole(&new_names)),
             false => Ok(()),
         }
     }
 
-    /// Notes that a file, or a folder with all that is in it, is called otherwise now.
-    fn note_moved(&mut self, found: Found, from: String, to: String) -> Result<(), DataError> {
+    /// Records the new path of a file, or of a folder with its content.
+    fn note_moved(&mut self, found: PathEntry, from: String, to: String) -> Result<(), DataError> {
         let mut left = vec![(found, from, to)];
         while let Some(((kind, number), from, to)) = left.pop() {
             if kind == FileKind::File {
@@ -305,12 +310,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether a folder holds anything.
+    /// Whether a folder is not empty.
     pub(crate) fn has_entries(&self, folder: u64) -> Result<bool, DataError> {
         Ok(!self.entries(folder, None, 1)?.is_empty())
     }
 
-    /// Removes what a file that comes to `path` replaces, and refuses what may not be replaced.
+    /// Removes the file that is replaced at `path`, and refuses what may not be replaced.
     fn clear_way(
         &mut self,
         folder: u64,
@@ -325,7 +330,7 @@ impl Transaction {
                 self.delete_content(FileId(replaced))
             }
             _ => Err(DataError::Exists(format!(
-                "`{path}` exists already, and only a file can take the place of a file: remove it first"
+                "`{path}` exists already, and only a file can be replaced by a file: remove it first"
             ))),
         }
     }
@@ -333,7 +338,7 @@ impl Transaction {
     /// Removes a file, or a folder that is empty.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where nothing is, [`DataError::Invalid`] for a folder that holds something.
+    /// [`DataError::NotFound`] where the path does not exist, [`DataError::Invalid`] for a folder that is not empty.
     pub fn remove_path(&mut self, path: &str) -> Result<(), DataError> {
         self.check_writable()?;
         let (folder, name) = self.parent(path)?;
@@ -352,15 +357,15 @@ impl Transaction {
         self.delete_content(FileId(number))
     }
 
-    fn note_gone(&mut self, (kind, number): Found, path: impl FnOnce() -> String) {
+    fn note_gone(&mut self, (kind, number): PathEntry, path: impl FnOnce() -> String) {
         self.note_file(|| match kind {
             FileKind::File => FileNote::Gone(number),
             FileKind::Folder => FileNote::FolderGone(path()),
         });
     }
 
-    /// Removes a file, or a folder with all that is in it; answers how many files and folders went. Its cost grows with their
-    /// number, not with their bytes.
+    /// Removes a file, or a folder with its content; returns the number of removed files and folders. The cost grows
+    /// with their number, not with their bytes.
     pub fn remove_all(&mut self, path: &str) -> Result<u64, DataError> {
         self.check_writable()?;
         let (folder, name) = self.parent(path)?;
@@ -386,8 +391,8 @@ impl Transaction {
 
     // ---- files that are being written over several transactions
 
-    /// Makes a file under no path: for content that is written over several transactions. Whatever is left of such files goes
-    /// with [`Transaction::remove_unnamed_files`].
+    /// Makes a file without a path: for content that is written over several transactions.
+    /// [`Transaction::remove_unnamed_files`] removes leftovers.
     pub fn create_unnamed_file(&mut self) -> Result<FileId, DataError> {
         self.check_writable()?;
         let number = self.store().shared().files.take(self.store())?;
@@ -404,7 +409,7 @@ impl Transaction {
         Ok(FileId(number))
     }
 
-    /// Puts an unnamed file under a path, where it may take the place of a file.
+    /// Puts an unnamed file under a path, where it may replace a file.
     ///
     /// # Errors
     /// As [`Transaction::rename_path`]; [`DataError::NotFound`] for a file that is not unnamed.
@@ -413,7 +418,7 @@ impl Transaction {
         let unnamed = file.0.to_string();
         if self.find_entry(UNNAMED, &unnamed)?.is_none() {
             return Err(DataError::NotFound(
-                "the file that was written is gone: write it anew".into(),
+                "the file that was written was removed: write it again".into(),
             ));
         }
         let (folder, name) = self.parent(path)?;
@@ -437,9 +442,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes all unnamed files: nobody must be writing one. Answers how many there were. In a copy, and after a backup was restored,
-    /// what was being written under the former name of this replica stays, unseen, as it does in other replicas: whoever went on under that
-    /// name may have finished it.
+    /// Removes all unnamed files, and returns their number: no writer may be writing one. In a copy, and after a backup
+    /// was restored, unnamed files that were written under the former name of this replica stay, invisible, as they do
+    /// in other replicas: the database that continues under that name may have finished them.
     pub fn remove_unnamed_files(&mut self) -> Result<u64, DataError> {
         let left = self.entries(UNNAMED, None, usize::MAX)?;
         for (name, (_, number)) in &left {
@@ -453,7 +458,7 @@ impl Transaction {
         Ok(left.len() as u64)
     }
 
-    /// Takes a file out from among those that are being written under no path, where it is there.
+    /// Removes a file from the unnamed ones, if it is one.
     pub(crate) fn drop_unnamed(&mut self, number: u64) -> Result<(), DataError> {
         let unnamed = number.to_string();
         match self.find_entry(UNNAMED, &unnamed)? {
@@ -467,15 +472,15 @@ impl Transaction {
         self.has_entries(UNNAMED)
     }
 
-    /// Whether a path names a folder.
+    /// Whether a path is a folder.
     pub fn is_folder(&self, path: &str) -> Result<bool, DataError> {
         let about = self.file_about(path)?;
         Ok(about.is_some_and(|about| about.kind == PathKind::Folder))
     }
 }
 
-impl Store {
-    /// Removes files that were being written when the database was last closed or lost; nobody may be writing one.
+impl DataStore {
+    /// Removes files that were being written when the database was last closed or lost; no writer may be writing one.
     pub fn remove_unnamed_files(&self) -> Result<u64, DataError> {
         if !self.begin(Access::Read)?.has_unnamed_files()? {
             return Ok(0);

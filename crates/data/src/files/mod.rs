@@ -1,18 +1,19 @@
-//! Files: folders and streams of bytes under paths, in the transactions of all else.
+//! Files: folders and streams of bytes under paths, in the same transactions as other data.
 //!
-//! A path is `/`, or names with a `/` before each. A name has 1 to 255 bytes, is neither `.` nor `..`, and holds no `/` and no
-//! zero. A folder's entries name files and folders by number, so that renaming either moves one entry, however much is in it.
+//! A path is `/`, or names with a `/` before each. A name has 1 to 255 bytes, is neither `.` nor `..`, and contains no
+//! `/` and no zero. A folder's entries name files and folders by number, so that renaming either moves one entry,
+//! however large its content is.
 //!
-//! **Content** stands in chunks of [`CHUNK_BYTES`]. A chunk is what a write inside it rewrites and what a read of a byte reads:
+//! **Content** is stored in chunks of [`CHUNK_BYTES`]. A write inside a chunk rewrites it, and reading a byte reads it:
 //! large enough that a gigabyte has only 16,384 keys, small enough that a change of a few bytes costs a few dozen
-//! microseconds. A chunk, or the end of one, that nobody wrote is zeros and takes no room.
+//! microseconds. Unwritten chunks, and the unwritten end of a chunk, read as zeros and use no space.
 //!
-//! **Isolation.** What collides is a file, not the folder it is in and not its chunks: two transactions that write one file
-//! collide, two that make two files in one folder do not. Looking a path up observes its entries; listing a folder observes
-//! the names on the page.
+//! **Isolation.** The unit of conflict is a file, not the folder it is in and not its chunks: two transactions that
+//! write one file conflict, two that make two files in one folder do not. Looking a path up observes its entries;
+//! listing a folder observes the names on the page.
 //!
-//! **Limits.** A file has up to 2^44 bytes. A transaction holds what it writes in memory: a large file is written over several
-//! (see `isomer_db::FileWriter`), under no path until it is whole.
+//! **Limits.** A file has up to 2^44 bytes. A transaction holds its writes in memory: a large file is written over
+//! several (see `isomer_db::FileWriter`), without a path until it is complete.
 
 mod check;
 mod content;
@@ -36,14 +37,14 @@ pub const MAX_FILE_NAME_BYTES: usize = 255;
 /// Most names of a path.
 pub const MAX_PATH_NAMES: usize = 256;
 
-/// The folder of everything; its own entry is nowhere.
+/// The root folder; it has no entry.
 pub(crate) const ROOT: u64 = 1;
-/// Where files stand that are being written under no path yet.
+/// The folder of files that are being written, without a path.
 pub const UNNAMED: u64 = 0;
-/// The first number that is given to a file or folder.
+/// The first number that is assigned to a file or folder.
 pub(crate) const FIRST_FILE: u64 = 16;
 
-/// What stands under a path.
+/// The kind of a path's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathKind {
     /// A stream of bytes.
@@ -52,24 +53,26 @@ pub enum PathKind {
     Folder,
 }
 
-/// A file, whatever its path becomes.
+/// A file, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub(crate) u64);
 
-/// What is known of a file or folder.
+/// The metadata of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileAbout {
-    /// What it is.
+    /// Its kind.
     pub kind: PathKind,
     /// The file; nothing for a folder.
     pub file: Option<FileId>,
     /// Its bytes; 0 for a folder.
     pub bytes: u64,
-    /// When it was made, in ms since 1970 UTC; 0 for the root, and for a folder of a replica that is there for what is in it alone.
+    /// When it was made, in ms since 1970 UTC; 0 for the root, and for a folder of a replica that exists only because
+    /// of its content.
     pub created_ms: u64,
     /// When its content last changed, in ms since 1970 UTC; for a folder when it was made.
     pub modified_ms: u64,
-    /// Tells contents of one size and time apart where several replicas wrote the file at once; else 0, and for a folder.
+    /// Distinguishes contents of one size and time where several replicas wrote the file concurrently; else 0, and for
+    /// a folder.
     pub merge_mark: u64,
 }
 
@@ -153,7 +156,7 @@ fn not_there(path: &str) -> DataError {
 }
 
 impl Transaction {
-    /// What stands under a path; nothing where nothing does.
+    /// The target of a path; nothing where it does not exist.
     pub fn file_about(&self, path: &str) -> Result<Option<FileAbout>, DataError> {
         match self.find_path(&names(path)?)? {
             None => Ok(None),
@@ -164,7 +167,7 @@ impl Transaction {
     /// The file under a path.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where nothing stands there, [`DataError::Invalid`] where a folder does.
+    /// [`DataError::NotFound`] where the path does not exist, [`DataError::Invalid`] where it is a folder.
     pub fn file(&self, path: &str) -> Result<FileId, DataError> {
         match self.find_path(&names(path)?)? {
             None => Err(not_there(path)),
@@ -202,7 +205,7 @@ impl Transaction {
         })
     }
 
-    /// The record of a file or folder that must be there.
+    /// The record of a file or folder that must exist.
     pub(crate) fn file_record(&self, file: FileId) -> Result<Stored, DataError> {
         self.footprint()
             .read_key(Space::Files, &file.0.to_be_bytes());

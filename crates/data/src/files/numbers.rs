@@ -1,21 +1,21 @@
-//! Numbers of files and folders: never given twice.
+//! Numbers of files and folders: never used twice.
 
 use isomer_storage::Durability;
 use parking_lot::Mutex;
 
 use super::FIRST_FILE;
-use crate::{DataError, Store, keyspace};
+use crate::{DataError, DataStore, keyspace};
 
-/// Numbers that are reserved at once.
+/// Numbers that are reserved at a time.
 const BLOCK: u64 = 64;
 
-/// The numbers that are reserved and not given yet.
+/// The reserved numbers that are not used yet.
 #[derive(Debug, Default)]
 pub(crate) struct FileNumbers(Mutex<(u64, u64)>);
 
 impl FileNumbers {
-    /// A number that nobody had.
-    pub(crate) fn take(&self, store: &Store) -> Result<u64, DataError> {
+    /// Takes a number that was never used.
+    pub(crate) fn take(&self, store: &DataStore) -> Result<u64, DataError> {
         let mut reserved = self.0.lock();
         if reserved.0 == reserved.1 {
             let mut tx = store.engine().begin()?;
@@ -26,7 +26,7 @@ impl FileNumbers {
             let mut next = Vec::new();
             keyspace::push_id(&mut next, first + BLOCK);
             tx.put(keyspace::FILE_NUMBERS, &next)?;
-            tx.commit(Durability::Buffered)?; // whatever uses a number commits later
+            tx.commit(Durability::Buffered)?; // transactions that use a number commit later
             *reserved = (first, first + BLOCK);
         }
         reserved.0 += 1;

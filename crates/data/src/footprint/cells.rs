@@ -1,9 +1,10 @@
 //! Ranges of keys, cut into fixed cells: all keys that share their first bytes.
 //!
-//! A key lies in one cell per level; whoever changes it names all of them. Whoever observes a range names the cells of
-//! one level that cover it. So a change inside the range meets one of its cells, and one far from it does not.
+//! A key lies in one cell per level, and a transaction that changes it declares all of them. A transaction that
+//! observes a range declares the cells of one level that cover it. So a change inside the range meets one of its cells,
+//! and a distant one does not.
 
-/// The numbers of leading bytes by which ranges are cut into cells. Few at the front, where floats and texts differ, and
+/// The lengths of prefixes by which ranges are cut into cells. A few at the front, where floats and texts differ, and
 /// near nine, where the last bytes of integers are.
 const LEVELS: [usize; 9] = [2, 3, 4, 5, 7, 8, 9, 12, 20];
 /// Most cells of the coarsest level: enough for numbers from below zero to above it.
@@ -14,10 +15,10 @@ const MAX_FINE: usize = 64;
 /// A level and the bytes of a cell.
 pub(super) type Cell = (u8, Vec<u8>);
 
-/// As many bytes of a key as its finest cell has, zeros behind its end.
+/// The bytes of a key that its finest cell has, padded with zeros.
 pub(super) type Head = [u8; LEVELS[LEVELS.len() - 1]];
 
-/// The bytes of a key that say which cells it lies in.
+/// The bytes of a key that determine its cells.
 pub(super) fn head(key: &[u8]) -> Head {
     let mut head = [0; LEVELS[LEVELS.len() - 1]];
     let length = key.len().min(head.len());
@@ -25,11 +26,11 @@ pub(super) fn head(key: &[u8]) -> Head {
     head
 }
 
-/// Calls `visit` with the level and the bytes of each cell that a key lies in, except for those that one of another `head`
-/// lies in too.
-pub(super) fn cells_of(key: &Head, beside: Option<&Head>, mut visit: impl FnMut(u8, &[u8])) {
+/// Calls `visit` with the level and the bytes of each cell that contains a key, except for those that contain another
+/// `head` too.
+pub(super) fn cells_of(key: &Head, except: Option<&Head>, mut visit: impl FnMut(u8, &[u8])) {
     let same = |other: &Head| key.iter().zip(other).take_while(|(a, b)| a == b).count();
-    let common = beside.map_or(0, same);
+    let common = except.map_or(0, same);
     for level in LEVELS.into_iter().filter(|level| *level > common) {
         visit(level as u8, &key[..level]);
     }
@@ -47,10 +48,12 @@ pub(super) fn cover(start: &[u8], end: &[u8]) -> Option<Vec<Cell>> {
         cells.push(cell(LEVELS.len() - 1, cut(start, LEVELS.len() - 1)));
         return Some(cells);
     };
+    // The coarsest level at which the bounds are in different cells: the range has inner cells there at the earliest.
     let (first, last) = (cut(start, at), cut(end, at));
     let most = if at == 0 { MAX_COARSE } else { MAX_FINE };
     match between(&first, &last, most) {
         Some(run) => {
+            // The two outer cells reach beyond the range: they are cut at finer levels, against false conflicts.
             let inner = &run[1..run.len() - 1];
             cells.extend(inner.iter().map(|bytes| cell(at, bytes.clone())));
             refine(start, at, Side::Start, &mut cells);
@@ -68,7 +71,7 @@ enum Side {
     End,
 }
 
-/// Covers the part of the cell of `bound` at level `at` that lies on the range's side of it.
+/// Covers the part of the cell of `bound` at level `at` that is on the range's side of it.
 fn refine(bound: &[u8], mut at: usize, side: Side, cells: &mut Vec<Cell>) {
     while at + 1 < LEVELS.len() {
         let coarse = cut(bound, at);
@@ -136,7 +139,7 @@ mod tests {
     }
 
     proptest! {
-        /// What lies in a range lies in one of the cells that cover it.
+        /// Every key in a range is in one of the cells that cover it.
         #[test]
         fn no_key_of_a_range_is_missed(mut keys: [Vec<u8>; 3], common in 0..12_usize) {
             keys.iter_mut().for_each(|key| drop(key.splice(0..0, vec![7; common])));

@@ -1,4 +1,4 @@
-//! The things that a footprint names, and the granules that stand for them.
+//! The items that a footprint names, and the granules that represent them.
 
 use isomer_storage::Granule;
 use isomer_value::{IndexId, LabelId, PropId, TypeId};
@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
 
-/// Stands for "no label" and "any type".
+/// Represents "no label" and "any type".
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// An ordered set of keys that is observed by point and by range.
@@ -26,11 +26,11 @@ pub(crate) enum Space {
     Buckets,
     /// The entries of all folders.
     Folders,
-    /// Files and folders by number, each with all its content.
+    /// Files and folders by number, each with its whole content.
     Files,
 }
 
-/// One thing that can be observed or changed.
+/// An item that can be observed or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Item {
     /// The version of indexes and constraints.
@@ -43,7 +43,7 @@ pub(crate) enum Item {
     AllNodes,
     /// Which nodes carry a label.
     Members(u32),
-    /// What the nodes of a label hold, whole and bulk.
+    /// The content of the nodes of a label, whole and bulk.
     LabelContent(u32),
     LabelBulk(u32),
     /// Properties of a relationship.
@@ -63,7 +63,7 @@ pub(crate) enum Item {
     /// Which relationships of a type (or any) exist; bulk for adjacency and presence too.
     TypeMembers(u32),
     TypeBulk(u32),
-    /// What the relationships of a type hold, whole and bulk.
+    /// The content of the relationships of a type, whole and bulk.
     TypeContent(u32),
     TypeContentBulk(u32),
     /// A key, or keys with common leading bytes (`level` many; [`EXACT`] for the whole key): see [`Item::cell`].
@@ -74,7 +74,7 @@ pub(crate) enum Item {
     },
     SpaceWhole(Space),
     SpaceBulk(Space),
-    /// Whether a name of a kind is in the catalog: nothing can have a label, type or property that is not.
+    /// Whether a name of a kind is in the catalog: no record can have a label, type or property without a name.
     Name {
         kind: u8,
         hash: u128,
@@ -82,27 +82,27 @@ pub(crate) enum Item {
     /// Whether a property is convergent anywhere, and whether any is.
     Convergent(u32),
     AnyConvergent,
-    /// What a convergent field holds, by its place; of an owner, or of a map, all that is below.
+    /// The content of a convergent field, by its place; of an owner, or of a map, all that is below.
     Field(u128),
     /// One element of a convergent set.
     Element(u128),
     /// Whether a field was cleared as a whole.
     Cleared(u128),
-    /// Whether a counter's increments were added up.
+    /// Whether a counter was folded.
     Folded(u128),
-    /// Whether a convergent property stands in the record, as a plain value.
+    /// Whether the record contains a convergent property as a plain value.
     Plain(u128),
     /// All convergent fields, whole and bulk.
     FieldsWhole,
     FieldsBulk,
-    /// What replicas know of a node or relationship, and which record bears a name among them; whole and bulk.
-    Known {
+    /// The replication metadata of a node or relationship, and the record that has an identity; whole and bulk.
+    Metadata {
         of_rel: bool,
         id: u64,
     },
     Named(u128),
-    KnownWhole,
-    KnownBulk,
+    MetadataWhole,
+    MetadataBulk,
 }
 
 /// The level of a whole key.
@@ -111,7 +111,7 @@ pub(crate) const EXACT: u8 = 255;
 pub(crate) const FIELDS: u8 = 200;
 
 impl Item {
-    /// The place of a name in the catalog, which whoever enters the name declares too.
+    /// The entry of a name in the catalog, which a transaction that adds the name declares too.
     pub(crate) fn name(kind: NameKind, name: &str) -> Self {
         let hash = xxh3_128(name.as_bytes());
         Self::Name {
@@ -120,7 +120,8 @@ impl Item {
         }
     }
 
-    /// The cell of a space in which `bytes` lie at a level. Its hash is its granule: whoever changes a key names many.
+    /// The cell of a space in which `bytes` lie at a level. Its hash is its granule: changing a key declares many
+    /// cells.
     pub(crate) fn cell(space: Space, level: u8, bytes: &[u8]) -> Self {
         let hash = xxh3_128_with_seed(bytes, space.number() << 8 | u64::from(level));
         Self::Cell { space, level, hash }
@@ -171,10 +172,10 @@ impl Item {
             Self::Plain(hash) => (25, put(&mut bytes, &halves(hash))),
             Self::FieldsWhole => (26, 1),
             Self::FieldsBulk => (27, 1),
-            Self::Known { of_rel, id } => (28, put(&mut bytes, &[id, of_rel.into()])),
+            Self::Metadata { of_rel, id } => (28, put(&mut bytes, &[id, of_rel.into()])),
             Self::Named(hash) => (29, put(&mut bytes, &halves(hash))),
-            Self::KnownWhole => (30, 1),
-            Self::KnownBulk => (31, 1),
+            Self::MetadataWhole => (30, 1),
+            Self::MetadataBulk => (31, 1),
         };
         bytes[0] = kind;
         Granule(xxh3_128(&bytes[..length]))
@@ -237,10 +238,16 @@ impl Item {
             }
             Self::Element(_) => "an element of a convergent set".into(),
             Self::FieldsWhole | Self::FieldsBulk => "the convergent fields".into(),
-            Self::Known { of_rel: false, id } => format!("what replicas know of node {id}"),
-            Self::Known { of_rel: true, id } => format!("what replicas know of relationship {id}"),
-            Self::Named(_) => "the name of a record among replicas".into(),
-            Self::KnownWhole | Self::KnownBulk => "what replicas know of records".into(),
+            Self::Metadata { of_rel: false, id } => {
+                format!("the replication metadata of node {id}")
+            }
+            Self::Metadata { of_rel: true, id } => {
+                format!("the replication metadata of relationship {id}")
+            }
+            Self::Named(_) => "the replication identity of a record".into(),
+            Self::MetadataWhole | Self::MetadataBulk => {
+                "the replication metadata of records".into()
+            }
         }
     }
 }

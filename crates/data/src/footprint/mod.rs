@@ -1,13 +1,14 @@
-//! What a transaction observed and changed, in the words of the model: the granules of its serializability.
+//! What a transaction observed and changed, in terms of the data model: the granules for serializable validation.
 //!
-//! Two kinds of granule stand for a label, type, index or bucket beside the single things in it:
-//! - **whole**: declared by every writer of a thing in it ([`GuardMode::Add`]), read by who observed all of it or too many
-//!   single things;
-//! - **bulk**: read by every reader of a single thing in it, declared by who changed too many single things to name.
+//! In addition to granules of single things, a label, type, index or bucket has two granules:
+//! - **whole**: declared by every writer of a thing in it ([`GuardMode::Add`]), read by transactions that observed all
+//!   of it or too many single things;
+//! - **bulk**: read by every reader of a single thing in it, declared by transactions that changed too many single
+//!   things to name.
 //!
-//! So a footprint stays bounded and still no observation is missed. Writers never collide through either, as both are
-//! only added to. Nothing is declared for nodes and relationships that the transaction itself made: nobody else can
-//! have seen them.
+//! So a footprint stays bounded, and still no observation is missed. Writers never conflict through either, as both are
+//! only added to. Nothing is declared for nodes and relationships that the transaction itself created: no other
+//! transaction can have seen them.
 
 mod cells;
 mod item;
@@ -28,24 +29,24 @@ use runs::Runs;
 const READ: u8 = 1;
 const ADD: u8 = 2;
 
-/// The footprint of one writing transaction. Empty and idle in a reading one.
+/// The footprint of one writing transaction. Empty in a reading one.
 #[derive(Debug)]
 pub(crate) struct Footprint {
     active: bool,
     limit: usize,
     items: FxHashMap<Item, u8>,
-    /// What was only added to, by its granule: nothing else of it is ever asked. May repeat.
+    /// Granules that were only added to, which are never looked up. May repeat.
     added: Vec<Granule>,
-    /// The space that was declared to be changed last.
+    /// The space whose change was declared last.
     changed: Option<Space>,
-    /// The key whose cells were added last. Keys often come in order, and the next one lies in most of them too.
+    /// The key whose cells were added last. Keys often arrive in order, and the next one is in most of these cells too.
     last_key: Option<(Space, Head)>,
     /// The type of which a relationship was created or deleted last.
     linked: Option<TypeId>,
     own_nodes: Runs,
     own_rels: Runs,
     /// Single things declared so far: nodes read, written, adjacency read, written, relationships read, written, keys
-    /// read, written, what replicas know read, written.
+    /// read, written, metadata read, written.
     used: [usize; 10],
 }
 
@@ -59,13 +60,13 @@ enum Count {
     RelsWritten,
     KeysRead,
     KeysWritten,
-    KnownRead,
-    KnownWritten,
+    MetadataRead,
+    MetadataWritten,
 }
 
 impl Footprint {
     pub(crate) fn new(active: bool, limit: usize) -> Self {
-        // What a statement that changes a record and adds another comes to; growing there takes longer than its notes.
+        // Enough for a statement that changes a record and adds another; growing there costs more than recording.
         let usual = if active { 28 } else { 0 };
         Self {
             active,
@@ -81,7 +82,7 @@ impl Footprint {
         }
     }
 
-    /// Whether anything is noted at all: readers skip work that only feeds the footprint.
+    /// Whether anything is recorded at all: readers skip work that only feeds the footprint.
     pub(crate) fn active(&self) -> bool {
         self.active
     }
@@ -94,7 +95,7 @@ impl Footprint {
         self.note(item, ADD)
     }
 
-    /// Returns whether the item was not noted in this mode before.
+    /// Returns whether the item was not recorded in this mode before.
     fn note(&mut self, item: Item, mode: u8) -> bool {
         match self.items.entry(item) {
             Entry::Occupied(mut entry) => {
@@ -110,7 +111,7 @@ impl Footprint {
         }
     }
 
-    /// Whether another single thing of this sort may be named; else its container is declared instead.
+    /// Whether another single thing of this sort may be declared; else its container is declared instead.
     fn room(&mut self, count: Count) -> bool {
         self.used[count as usize] < self.limit
     }
@@ -127,7 +128,7 @@ impl Footprint {
 
     // ---- schema, membership
 
-    /// Observed that a name is not in the catalog yet; returns whether that is news.
+    /// Observed that a name is not in the catalog yet; returns whether that is new.
     pub(crate) fn read_absent_name(&mut self, kind: NameKind, name: &str) -> bool {
         self.active && self.read(Item::name(kind, name))
     }
@@ -145,7 +146,7 @@ impl Footprint {
         }
     }
 
-    /// A node came to carry a label, or ceased to.
+    /// A node got or lost a label.
     pub(crate) fn change_member(&mut self, label: LabelId) {
         self.add(Item::Members(label.0));
     }
@@ -159,7 +160,7 @@ impl Footprint {
 
     // ---- nodes
 
-    /// The transaction made this node.
+    /// The transaction created this node.
     pub(crate) fn create_node(&mut self, id: NodeId) {
         self.own_nodes.insert(id.0);
         self.add(Item::AllNodes);
@@ -194,6 +195,7 @@ impl Footprint {
         }
         let home = home.map_or(NONE, |label| label.0);
         if self.room(Count::NodesRead) {
+            // Conflicts with writers that changed too many nodes to name this one.
             self.read(Item::LabelBulk(home));
             let fresh = self.read(Item::Node(id.0));
             self.spend(Count::NodesRead, fresh);
@@ -230,6 +232,8 @@ impl Footprint {
         }
         let homeless = [LabelId(NONE)];
         for label in if labels.is_empty() { &homeless } else { labels } {
+            // For readers that observed too many nodes to name this one; under all labels, as they use the first label
+            // of the version that they read.
             self.add(Item::LabelContent(label.0));
             if !single {
                 self.add(Item::LabelBulk(label.0));
@@ -282,7 +286,7 @@ impl Footprint {
         }
     }
 
-    /// The transaction made this relationship.
+    /// The transaction created this relationship.
     pub(crate) fn create_relationship(
         &mut self,
         id: RelId,
@@ -382,7 +386,7 @@ impl Footprint {
 
     // ---- keys, indexes, buckets
 
-    /// Observed what stands under one key.
+    /// Observed the row under one key.
     pub(crate) fn read_key(&mut self, space: Space, key: &[u8]) {
         self.read_cell(space, EXACT, key);
     }
@@ -425,7 +429,7 @@ impl Footprint {
         }
     }
 
-    /// Put or took out one key; `observed` says whether what stood there mattered.
+    /// Put or deleted one key; `observed` says whether the write depends on the previous row.
     pub(crate) fn change_key(&mut self, space: Space, key: &[u8], observed: bool) {
         if self.changed != Some(space) {
             self.add(Item::SpaceWhole(space));
@@ -438,6 +442,7 @@ impl Footprint {
             }
             return;
         }
+        // A blind write reads nothing, so that concurrent blind writes of one key do not conflict.
         let cell = Item::cell(space, EXACT, key);
         if observed {
             self.read(Item::SpaceBulk(space));
@@ -449,20 +454,20 @@ impl Footprint {
         self.add_levels(space, key);
     }
 
-    /// As [`Footprint::change_key`] of a key that is observed, of one that may change many times: it is named once.
+    /// As [`Footprint::change_key`] of a key that is observed and may change many times: it is declared once.
     pub(crate) fn change_key_once(&mut self, space: Space, key: &[u8]) {
         if self.items.get(&Item::cell(space, EXACT, key)) != Some(&(READ | ADD)) {
             self.change_key(space, key, true);
         }
     }
 
-    /// Took out keys of a space without naming or reading them.
+    /// Deleted keys of a space without naming or reading them.
     pub(crate) fn change_space(&mut self, space: Space) {
         self.add(Item::SpaceWhole(space));
         self.add(Item::SpaceBulk(space));
     }
 
-    /// Put or took out an entry of an index; `ends` are the lengths of its first one, two, … fields.
+    /// Put or deleted an entry of an index; `ends` are the lengths of its first one, two, … fields.
     pub(crate) fn change_entry(&mut self, space: Space, values: &[u8], ends: &[usize]) {
         self.add(Item::SpaceWhole(space));
         if !self.room(Count::KeysWritten) {
@@ -488,7 +493,7 @@ impl Footprint {
 
     // ---- convergent fields: `levels` are the places from the owner down to the field, the owner's first
 
-    /// Observed that a property is no convergent field anywhere.
+    /// Observed that a property is not a convergent field of any record.
     pub(crate) fn read_not_convergent(&mut self, prop: PropId) {
         if self.active {
             self.read(Item::Convergent(prop.0));
@@ -514,7 +519,7 @@ impl Footprint {
         self.read_whether_cleared(levels);
     }
 
-    /// Observed that nobody cleared any of these.
+    /// Observed that no transaction cleared any of these.
     pub(crate) fn read_whether_cleared(&mut self, levels: &[&[u8]]) {
         for place in levels {
             self.read_of_fields(Item::Cleared(xxh3_128(place)));
@@ -534,7 +539,7 @@ impl Footprint {
         }
     }
 
-    /// Changed the field at the last of `levels`, blind.
+    /// Changed the field at the last of `levels`, without reading it.
     pub(crate) fn change_field(&mut self, levels: &[&[u8]]) {
         self.add(Item::FieldsWhole);
         if !self.room(Count::KeysWritten) {
@@ -547,7 +552,8 @@ impl Footprint {
         }
     }
 
-    /// Changed one element of the set at the last of `levels`; `observed` says whether what stood there mattered.
+    /// Changed one element of the set at the last of `levels`; `observed` says whether the change depends on the
+    /// previous state.
     pub(crate) fn change_element(&mut self, levels: &[&[u8]], element: &[u8], observed: bool) {
         let Some(set) = levels.last() else { return };
         self.change_field(levels);
@@ -572,7 +578,8 @@ impl Footprint {
         self.read(Item::Folded(hash));
     }
 
-    /// A convergent field's record: `set` says whether the property was set there as a plain value, else it was only looked at.
+    /// A convergent field's record: `set` says whether the property was set there as a plain value, else it was only
+    /// read.
     pub(crate) fn plain_field(&mut self, place: &[u8], set: bool) {
         let item = Item::Plain(xxh3_128(place));
         if set {
@@ -582,38 +589,38 @@ impl Footprint {
         }
     }
 
-    // ---- replication: `item` is [`Item::Known`] or [`Item::Named`]
+    // ---- replication: `item` is [`Item::Metadata`] or [`Item::Named`]
 
-    /// Observed what replicas know of a record.
-    pub(crate) fn read_known(&mut self, item: Item) {
+    /// Observed the replication metadata of a record.
+    pub(crate) fn read_metadata(&mut self, item: Item) {
         if !self.active {
             return;
         }
-        if self.room(Count::KnownRead) {
-            self.read(Item::KnownBulk);
+        if self.room(Count::MetadataRead) {
+            self.read(Item::MetadataBulk);
             let fresh = self.read(item);
-            self.spend(Count::KnownRead, fresh);
+            self.spend(Count::MetadataRead, fresh);
         } else {
-            self.read(Item::KnownWhole);
+            self.read(Item::MetadataWhole);
         }
     }
 
-    /// Changed what replicas know of a record, having observed it.
-    pub(crate) fn change_known(&mut self, item: Item) {
-        self.add(Item::KnownWhole);
-        if self.room(Count::KnownWritten) {
-            self.read(Item::KnownBulk);
+    /// Changed the replication metadata of a record, having observed it.
+    pub(crate) fn change_metadata(&mut self, item: Item) {
+        self.add(Item::MetadataWhole);
+        if self.room(Count::MetadataWritten) {
+            self.read(Item::MetadataBulk);
             let fresh = self.note(item, READ | ADD);
-            self.spend(Count::KnownWritten, fresh);
+            self.spend(Count::MetadataWritten, fresh);
         } else {
-            self.read(Item::KnownWhole);
-            self.add(Item::KnownBulk);
+            self.read(Item::MetadataWhole);
+            self.add(Item::MetadataBulk);
         }
     }
 
     // ---- commit
 
-    /// Hands everything to the engine.
+    /// Declares everything to the engine.
     pub(crate) fn declare(&self, guard: &mut dyn FnMut(Granule, GuardMode)) {
         for (item, &modes) in &self.items {
             let mode = match modes {
@@ -628,7 +635,7 @@ impl Footprint {
         }
     }
 
-    /// What collided, in words.
+    /// Describes a conflict.
     pub(crate) fn describe(&self, granule: Granule, catalog: &Catalog) -> String {
         match self.items.keys().find(|item| item.granule() == granule) {
             Some(item) => item.describe(catalog),
@@ -654,7 +661,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Keys in any order, of two spaces by turns, name each of their cells, whatever was named before.
+        /// Keys in any order, of two alternating spaces, declare each of their cells, whatever was declared before.
         #[test]
         fn every_cell_of_a_changed_key_is_named(
             keys in prop::collection::vec((0..2_u32, prop::collection::vec(0..3_u8, 0..25)), 0..40),

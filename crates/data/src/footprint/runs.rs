@@ -1,21 +1,22 @@
-//! A set of numbers, most of which come one after the other.
+//! A set of numbers, most of which are consecutive.
 
 use std::collections::BTreeMap;
 
-/// So many runs may be growing at a time: those of a few types or labels, whose ids come in turn.
+/// Number of runs that may grow at a time: those of a few types or labels, whose ids arrive interleaved.
 const GROWING: usize = 4;
 
-/// Numbers, as the runs that they come in. Memory: one entry a run; a number that goes on with a run costs no search.
+/// Numbers, stored as the runs in which they arrive. Memory: one entry a run; a number that extends a run costs no
+/// search.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// First and behind the last. The one that grew last comes first.
+    /// Start and end (exclusive). The run that grew last is the first.
     growing: Vec<(u64, u64)>,
-    /// By their first number: behind the last.
+    /// By their first number: the end (exclusive).
     settled: BTreeMap<u64, u64>,
 }
 
 impl Runs {
-    /// Enters a number. Numbers are new each time.
+    /// Adds a number. Numbers are new each time.
     pub(super) fn insert(&mut self, number: u64) {
         match self.growing.iter().position(|(_, end)| *end == number) {
             Some(at) => {
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Numbers from several counters in turn, each of which goes on or leaps.
+        /// Numbers from several interleaved counters, each of which increments or jumps.
         #[test]
         fn it_is_a_set(steps in prop::collection::vec((0..7_u64, 0..4_u64), 0..300)) {
             let mut next: Vec<u64> = (0..7).map(|counter| counter * 1_000_000).collect();

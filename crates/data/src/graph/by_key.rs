@@ -1,8 +1,8 @@
-//! A node with its record by its key, for reads that are no more than that.
+//! A node with its record by its key, for point reads.
 //!
-//! A key leads to a number and that to a record: two searches in the engine. Which number a key led to is remembered, and as
-//! the record says its label and its key itself, looking into it tells whether that still holds, at any version: then one
-//! search was enough. What is remembered is a hint and no more.
+//! A key leads to an id and the id to a record: two searches in the engine. The id is cached, and as the record
+//! contains its label and its key, reading it verifies the cached id, at any version: then one search is enough. The
+//! cache is only a hint.
 
 use std::sync::{
     OnceLock,
@@ -42,15 +42,15 @@ impl NodeRecord {
         self.bytes.len()
     }
 
-    /// Whether there are none; a record always has some.
+    /// Whether it is empty; a record never is.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
 impl Transaction {
-    /// Whether a record alone says all of a node, and reading it observes nothing: in a transaction that only reads a
-    /// database without convergent fields, which is no replica.
+    /// Whether a record alone determines a node, and reading it observes nothing: in a read-only transaction of a
+    /// database that has no convergent fields and is not a replica.
     pub fn reads_plain_records(&self) -> bool {
         let shared = self.store().shared();
         self.access() == Access::Read
@@ -58,8 +58,8 @@ impl Transaction {
             && !shared.replication.is_on()
     }
 
-    /// The node that has `key` as its `_key` in `label`, with its record: what [`crate::GraphRead::node_by_key`] and one read
-    /// more answer. Only where [`Transaction::reads_plain_records`] says so.
+    /// The node that has `key` as its `_key` in `label`, with its record: equivalent to
+    /// [`crate::GraphRead::node_by_key`] and another read. Only where [`Transaction::reads_plain_records`] allows it.
     pub fn record_by_key(
         &self,
         label: LabelId,
@@ -70,7 +70,7 @@ impl Transaction {
             return Ok(None);
         };
         let hints = &self.store().shared().key_hints;
-        let place = Place::of(label, &encoded);
+        let place = Slot::of(label, &encoded);
         if let Some(id) = hints.get(place)
             && let Some(bytes) = self.read().get(&keyspace::node(id))?
             && self.is_keyed(&bytes, label, key)?
@@ -103,12 +103,12 @@ impl Transaction {
         Ok(match (own, key) {
             (Some(Value::Int(own)), Value::Int(key)) => own == *key,
             (Some(Value::String(own)), Value::String(key)) => own == *key,
-            // Whole floats go the long way.
+            // Whole floats take the general path.
             _ => false,
         })
     }
 
-    /// All of a node from its record.
+    /// The whole node from its record.
     pub fn content_of(&self, node: NodeRecord) -> Result<NodeContent, DataError> {
         let catalog = self.catalog_ref();
         let labels = LabelSets::new(catalog, 1).of(node.id, &RecordRef::new(&node.bytes)?)?;
@@ -116,7 +116,7 @@ impl Transaction {
         Ok(NodeContent { labels, properties })
     }
 
-    /// One property from a node's record; null where it has none of this name.
+    /// One property from a node's record; null where the node has no property of this name.
     pub fn property_of(&self, node: &NodeRecord, name: &str) -> Result<Value, DataError> {
         let names = &self.catalog_ref().names;
         let Some(prop) = names.find(NameKind::Prop, name) else {
@@ -128,11 +128,11 @@ impl Transaction {
     }
 }
 
-/// Which numbers keys led to lately.
+/// A cache: the node id that a key led to recently.
 ///
-/// Shape: words at places that follow from the key's hash, a number in the lower 40 bits, other bits of the hash above; a
-/// later key takes an earlier one's place. Memory: up to a 64th of the budget, at most 32 MiB, in pieces of 32 KiB that are
-/// taken as they are needed and never where that would make others give way.
+/// Shape: words in slots chosen by the key's hash, the id in the lower 40 bits, other bits of the hash above; a later
+/// key overwrites an earlier one in the same slot. Memory: up to a 64th of the budget, at most 32 MiB, in pieces of 32
+/// KiB that are reserved as they are needed and never where that would evict other memory.
 #[derive(Debug, Default)]
 pub(crate) struct KeyHints {
     pieces: OnceLock<Pieces>,
@@ -147,14 +147,14 @@ struct Pieces {
 /// Words of a piece.
 const WORDS: usize = 4096;
 const MOST_PIECES: usize = 1024;
-/// Bits of a word that hold the number.
+/// Bits of a word that hold the id.
 const ID_BITS: u32 = 40;
 
-/// Where a key's hint is, and how it is told from others there.
+/// The slot of a key's hint, and the bits that distinguish the key from others in the slot.
 #[derive(Clone, Copy)]
-struct Place(u64);
+struct Slot(u64);
 
-impl Place {
+impl Slot {
     fn of(label: LabelId, encoded: &[u8]) -> Self {
         Self(xxh3_64_with_seed(encoded, u64::from(label.0)))
     }
@@ -173,14 +173,14 @@ impl Place {
 }
 
 impl KeyHints {
-    fn get(&self, place: Place) -> Option<NodeId> {
+    fn get(&self, place: Slot) -> Option<NodeId> {
         let pieces = &self.pieces.get()?.pieces;
         let words = pieces[place.piece(pieces.len())].get()?;
         let word = words[place.word()].load(Ordering::Relaxed);
         (word >> ID_BITS == place.tag()).then_some(NodeId(word & ((1 << ID_BITS) - 1)))
     }
 
-    fn put(&self, place: Place, id: NodeId, memory: &Memory) {
+    fn put(&self, place: Slot, id: NodeId, memory: &Memory) {
         if id.0 >> ID_BITS != 0 {
             return;
         }
@@ -212,14 +212,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_is_found_until_another_takes_its_place() {
+    fn a_hint_is_found_until_it_is_overwritten() {
         let (hints, memory) = (KeyHints::default(), Memory::new(16 << 20));
-        let place = |key: u64| Place::of(LabelId(3), &key.to_be_bytes());
+        let place = |key: u64| Slot::of(LabelId(3), &key.to_be_bytes());
         assert!(hints.get(place(1)).is_none());
         (0..1_000).for_each(|key| hints.put(place(key), NodeId(key), &memory));
         let found = (0..1_000).filter(|key| hints.get(place(*key)) == Some(NodeId(*key)));
         assert!(found.count() > 950);
-        let other = |key: u64| Place::of(LabelId(4), &key.to_be_bytes());
+        let other = |key: u64| Slot::of(LabelId(4), &key.to_be_bytes());
         assert!((0..1_000).all(|key| hints.get(other(key)).is_none()));
         let most = memory.total_bytes() / 64;
         (0..100_000).for_each(|key| hints.put(place(key), NodeId(key), &memory));
@@ -229,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn where_memory_is_out_nothing_is_remembered() {
+    fn without_memory_nothing_is_cached() {
         let (hints, memory) = (KeyHints::default(), Memory::new(1 << 20));
         let all = memory.reserve(MemoryKind::Queries, 1 << 20).unwrap();
-        let place = Place::of(LabelId(0), b"k");
+        let place = Slot::of(LabelId(0), b"k");
         hints.put(place, NodeId(7), &memory);
         assert!(hints.get(place).is_none());
         drop(all);

@@ -20,8 +20,9 @@ use crate::{
 
 pub(crate) use by_key::KeyHints;
 pub use by_key::NodeRecord;
-pub(crate) use nodes::{KEY, KeyChanges, NodeState, encode_key, without_nulls};
-pub(crate) use records::row_of;
+pub(crate) use nodes::KeyChanges;
+pub use nodes::{KEY, NodeState, encode_key, without_nulls};
+pub use records::row_of;
 
 impl GraphRead for Transaction {
     fn catalog(&self) -> Arc<Catalog> {

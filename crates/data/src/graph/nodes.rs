@@ -1,5 +1,6 @@
-//! Writing nodes. Every change of a node is a step from an old state to a new one, and goes through one function,
-//! which keeps the record, label membership, keys, index entries, constraints, counts and the change stream together.
+//! Writing nodes. Every change of a node is a transition from an old state to a new one, and is executed by one
+//! function, which keeps the record, label membership, keys, index entries, constraints, counts and the change stream
+//! consistent.
 
 use isomer_value::{
     LabelId, Map, NodeId, PropId, RelId, Value, key,
@@ -7,9 +8,9 @@ use isomer_value::{
 };
 
 use crate::{
-    ConvergentOwner, DataError, Direction, Neighbours, Transaction,
+    ConvergentOwner, DataError, Transaction,
     footprint::{NONE, Space},
-    index::{Entry, EntryChanges},
+    index::{EntryChanges, IndexEntry},
     keyspace::{self, push_id, sole_id},
     properties::set_path,
     store::PropNames,
@@ -17,23 +18,25 @@ use crate::{
 };
 
 /// The property that holds a record's key in its labels.
-pub(crate) const KEY: &str = "_key";
+pub const KEY: &str = "_key";
 /// Longest text of a `_key` in bytes.
 pub(crate) const MAX_KEY_TEXT: usize = 2048;
 
-/// Labels (ascending, distinct) and properties of a node.
+/// Labels and properties of a node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeState {
-    pub(crate) labels: Vec<LabelId>,
-    pub(crate) properties: Map,
+pub struct NodeState {
+    /// Ascending, distinct.
+    pub labels: Vec<LabelId>,
+    /// Without nulls, `_key` among them where the node has one.
+    pub properties: Map,
 }
 
-/// Keys of a node in its labels that appear or disappear.
+/// Keys of a node in its labels that are added or removed.
 #[derive(Default)]
 pub(crate) struct KeyChanges {
     pub(crate) removed: Vec<(LabelId, Vec<u8>)>,
     pub(crate) added: Vec<(LabelId, Vec<u8>)>,
-    /// Keys that another node is found by from now on.
+    /// Keys that lead to another node from now on.
     pub(crate) passed: Vec<(LabelId, Vec<u8>, NodeId)>,
 }
 
@@ -60,26 +63,27 @@ impl Transaction {
                 .nodes
                 .allocate(&**self.store().engine(), owner)?,
         );
-        self.step(id, None, Some(&new))?;
+        self.apply_node_change(id, None, Some(&new))?;
         Ok(id)
     }
 
-    /// Sets the property at `path` (one name, or names through nested maps, which are made where absent); `Null` removes
-    /// it.
+    /// Sets the property at `path` (one name, or names through nested maps, which are created where absent); `Null`
+    /// removes it.
     ///
     /// # Errors
-    /// [`DataError::NotFound`] where there is no such node, [`DataError::Invalid`] where a step of the path is no map.
+    /// [`DataError::NotFound`] where there is no such node, [`DataError::Invalid`] where a step of the path is not a
+    /// map.
     pub fn set_node_property(
         &mut self,
         id: NodeId,
         path: &[&str],
         value: Value,
     ) -> Result<(), DataError> {
-        if self.divert(ConvergentOwner::Node(id), path, &value)? {
+        if self.route_to_convergent_field(ConvergentOwner::Node(id), path, &value)? {
             return Ok(());
         }
         self.update_node(id, |state| set_path(&mut state.properties, path, value))?;
-        self.choose(ConvergentOwner::Node(id), path.first().copied())
+        self.resolve_conflict_notes(ConvergentOwner::Node(id), path.first().copied())
     }
 
     /// Replaces all properties.
@@ -93,20 +97,20 @@ impl Transaction {
             Ok(())
         })?;
         let names = properties.iter().map(|(name, _)| &**name);
-        self.choose(ConvergentOwner::Node(id), names)
+        self.resolve_conflict_notes(ConvergentOwner::Node(id), names)
     }
 
     /// Sets the properties given, removes those given as `Null`, keeps the others.
     pub fn merge_node_properties(&mut self, id: NodeId, properties: &Map) -> Result<(), DataError> {
         for (name, _) in properties.iter().filter(|(_, value)| value.is_null()) {
-            self.divert(ConvergentOwner::Node(id), &[name], &Value::Null)?;
+            self.route_to_convergent_field(ConvergentOwner::Node(id), &[name], &Value::Null)?;
         }
         self.update_node(id, |state| {
             merge_top(&mut state.properties, properties);
             Ok(())
         })?;
         let names = properties.iter().map(|(name, _)| &**name);
-        self.choose(ConvergentOwner::Node(id), names)
+        self.resolve_conflict_notes(ConvergentOwner::Node(id), names)
     }
 
     /// Adds a label; returns whether it was new.
@@ -122,7 +126,7 @@ impl Transaction {
         Ok(new)
     }
 
-    /// Removes a label; returns whether it was there.
+    /// Removes a label; returns whether the node had it.
     pub fn remove_label(&mut self, id: NodeId, label: LabelId) -> Result<bool, DataError> {
         let mut was = false;
         self.update_node(id, |state| {
@@ -135,14 +139,15 @@ impl Transaction {
         Ok(was)
     }
 
-    /// Deletes a node; with relationships it is refused ([`DataError::StillConnected`]) unless `detach`, which deletes
-    /// them too. Returns the relationships that were deleted with it. A node that does not exist (any more) is no error.
+    /// Deletes a node. A node with relationships is refused ([`DataError::StillConnected`]) unless `detach`, which
+    /// deletes them too. Returns the relationships that were deleted with it. It is not an error if the node does not
+    /// exist (any more).
     pub fn delete_node(&mut self, id: NodeId, detach: bool) -> Result<Vec<RelId>, DataError> {
         self.delete_node_while(id, detach, &mut || true)
     }
 
-    /// As [`Transaction::delete_node`], asking before each relationship whether to go on; [`DataError::Cancelled`] where
-    /// not: some are deleted then, undo it with a mark.
+    /// As [`Transaction::delete_node`], asking before each relationship whether to continue; [`DataError::Cancelled`]
+    /// where not: some are deleted then, roll back to a savepoint.
     pub fn delete_node_while(
         &mut self,
         id: NodeId,
@@ -153,19 +158,17 @@ impl Transaction {
         let Some(old) = self.load_node(id)? else {
             return Ok(Vec::new());
         };
-        let mut found = Neighbours::new();
-        self.expand_rows(&[id], Direction::Both, &[], &mut found)?;
-        if !detach && !found.rows().is_empty() {
+        let rels = self.relationships_of(id)?;
+        if !detach && !rels.is_empty() {
             return Err(DataError::StillConnected { node: id.0 });
         }
-        let rels: Vec<RelId> = found.rows().iter().map(|row| row.id).collect();
         for &rel in &rels {
             if !go_on() {
                 return Err(DataError::Cancelled);
             }
             self.delete_relationship(rel)?;
         }
-        self.step(id, Some(&old), None)?;
+        self.apply_node_change(id, Some(&old), None)?;
         self.drop_fields(ConvergentOwner::Node(id))?;
         Ok(rels)
     }
@@ -183,12 +186,12 @@ impl Transaction {
         })?;
         let mut new = old.clone();
         change(&mut new)?;
-        self.leave_fields(
+        self.strip_convergent_fields(
             ConvergentOwner::Node(id),
             &old.properties,
             &mut new.properties,
         )?;
-        self.step(id, Some(&old), Some(&new))
+        self.apply_node_change(id, Some(&old), Some(&new))
     }
 
     /// Labels and properties, observed.
@@ -223,6 +226,7 @@ impl Transaction {
         encoded: &[u8],
     ) -> Result<Option<NodeId>, DataError> {
         self.footprint().read_key(Space::Keys(label.0), encoded);
+        self.check_sole_key(label, encoded)?;
         let mut stored = keyspace::keys_of(label);
         stored.extend_from_slice(encoded);
         match self.read().get(&stored)? {
@@ -231,8 +235,9 @@ impl Transaction {
         }
     }
 
-    /// From `old` (absent: the node is created) to `new` (absent: it is deleted). Refuses before it writes anything.
-    pub(crate) fn step(
+    /// Changes a node from `old` (absent: it is created) to `new` (absent: it is deleted). Refuses before it writes
+    /// anything.
+    pub(crate) fn apply_node_change(
         &mut self,
         id: NodeId,
         old: Option<&NodeState>,
@@ -250,25 +255,22 @@ impl Transaction {
         let entries = self.entry_changes(id, old, new)?;
         let keys = if self.is_merging() {
             self.note_refused(id, new, &entries)?;
-            self.share_keys(id, keys)?
+            self.merge_keys(id, keys)?
         } else {
-            if let Some(new) = new {
-                self.catalog_ref().schema.check(self.catalog_ref(), new)?;
-            }
-            self.check_keys_free(&keys)?;
-            self.check_entries_free(id, &entries)?;
+            let keys = self.check_keys(id, keys)?;
+            self.check_node_change(id, new, &entries)?;
             if let Some(old) = old {
                 self.note_identity(id, old)?;
             }
-            self.leave_keys(id, keys)?
+            self.release_keys(id, keys)?
         };
         let mut logged = self.take_scratch();
         self.log_entry(id, old, new, record.as_deref(), &mut logged)?;
 
         if new.is_none() {
-            self.ends_mut().remove(&id);
+            self.ends_mut().remove(id.0);
         }
-        self.note_step(id, old, new);
+        self.record_node_change(id, old, new);
         let mut key = self.take_scratch();
         keyspace::push_node(&mut key, id);
         match &record {
@@ -293,25 +295,37 @@ impl Transaction {
         }
     }
 
-    fn check_keys_free(&mut self, keys: &KeyChanges) -> Result<(), DataError> {
-        for (label, key) in &keys.added {
+    /// Refuses keys that another node has. While checks are deferred the node waits for them instead, and gets them
+    /// when the other one releases them. Returns the keys whose owner changes.
+    fn check_keys(&mut self, id: NodeId, mut keys: KeyChanges) -> Result<KeyChanges, DataError> {
+        if self.deferred_ref().has_waiting() {
+            for place in std::mem::take(&mut keys.removed) {
+                match self.deferred_mut().release_key(id, &place) {
+                    None => keys.removed.push(place),
+                    Some(None) => {}
+                    Some(Some(next)) => keys.passed.push((place.0, place.1, next)),
+                }
+            }
+        }
+        let mut at = 0;
+        while let Some((label, key)) = keys.added.get(at) {
             let mut stored = self.take_scratch();
             keyspace::push_key(&mut stored, *label, key);
             self.footprint().read_key(Space::Keys(label.0), key);
             let taken = self.read().get(&stored)?.is_some();
             self.keep_scratch(stored);
-            if taken {
-                let label = self.catalog_ref().label_name(*label).unwrap_or_default();
-                return Err(DataError::KeyExists {
-                    label: label.to_string(),
-                    key: crate::properties::brief(&key::decode(key)?),
-                });
+            if !taken {
+                at += 1;
+            } else if self.deferred_mut().wait_for_key(id, (*label, key)) {
+                keys.added.remove(at);
+            } else {
+                return Err(self.key_exists(*label, key));
             }
         }
-        Ok(())
+        Ok(keys)
     }
 
-    fn note_step(&mut self, id: NodeId, old: Option<&NodeState>, new: Option<&NodeState>) {
+    fn record_node_change(&mut self, id: NodeId, old: Option<&NodeState>, new: Option<&NodeState>) {
         self.dirty_mut().node(id);
         let footprint = self.footprint_mut();
         match (old, new) {
@@ -396,7 +410,7 @@ impl Transaction {
         id: NodeId,
         entries: &EntryChanges,
     ) -> Result<(), DataError> {
-        let note = |tx: &mut Self, entry: &Entry| {
+        let note = |tx: &mut Self, entry: &IndexEntry| {
             tx.footprint_mut().change_entry(
                 Space::Index(entry.index.0),
                 &entry.values,
@@ -409,12 +423,12 @@ impl Transaction {
         }
         for entry in &entries.added {
             note(self, entry);
-            self.put(&entry.key(id), &Entry::value(id))?;
+            self.put(&entry.key(id), &IndexEntry::value(id))?;
         }
         Ok(())
     }
 
-    /// What the change stream will say, appended to `bytes` before anything is written as it may still be refused.
+    /// The operation for the change stream, appended to `bytes` before anything is written, as it may still be refused.
     fn log_entry(
         &self,
         id: NodeId,
@@ -456,8 +470,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether nothing is to be written. Equal values may have other bytes (0.0 and -0.0): what is merged is to be the same
-    /// everywhere to the last bit, whichever of them was there before.
+    /// Whether the write is a no-op. Equal values may have different bytes (0.0 and -0.0): a merge must produce the
+    /// same bytes in all replicas, whichever of them was stored before.
     pub(super) fn is_unchanged(&self, old: &Map, new: &Map) -> Result<bool, DataError> {
         Ok(old == new && (!self.is_merging() || self.property_changes(old, new)?.is_empty()))
     }
@@ -476,7 +490,7 @@ impl Transaction {
         Ok(bytes[0] == bytes[1])
     }
 
-    /// How two maps of properties differ at their top.
+    /// How two maps of properties differ at their top level.
     pub(super) fn property_changes(
         &self,
         old: &Map,
@@ -546,7 +560,7 @@ fn key_changes(old: Option<&NodeState>, new: Option<&NodeState>) -> Result<KeyCh
         key.map(encode_key).transpose()
     };
     let (before, after) = (key(old)?, key(new)?);
-    // Under another key each label is another place.
+    // With another key, the entry of every label changes.
     let same = before == after;
     let changes = |of: Option<&NodeState>, other: Option<&NodeState>, key: Option<Vec<u8>>| {
         let (Some(state), Some(key)) = (of, key) else {
@@ -570,7 +584,7 @@ fn key_changes(old: Option<&NodeState>, new: Option<&NodeState>) -> Result<KeyCh
 }
 
 /// The encoded form of a `_key`.
-pub(crate) fn encode_key(key: &Value) -> Result<Vec<u8>, DataError> {
+pub fn encode_key(key: &Value) -> Result<Vec<u8>, DataError> {
     match key {
         Value::Int(_) => {}
         Value::String(text) if text.is_empty() => {
@@ -597,7 +611,7 @@ pub(crate) fn encode_key(key: &Value) -> Result<Vec<u8>, DataError> {
     Ok(key::encode(key)?)
 }
 
-/// The encoded form of a `_key` that is looked for; nothing for what can be none. A whole float equals the integer.
+/// The encoded form of a `_key` for a lookup; nothing for values that cannot be keys. A whole float equals the integer.
 pub(super) fn encode_found_key(key: &Value) -> Option<Vec<u8>> {
     let whole = match key {
         Value::Float(float) => whole_int(*float).map(Value::Int),
@@ -613,7 +627,7 @@ fn whole_int(float: f64) -> Option<i64> {
 }
 
 /// Top-level nulls mean absence.
-pub(crate) fn without_nulls(properties: &Map) -> Map {
+pub fn without_nulls(properties: &Map) -> Map {
     if properties.values().any(Value::is_null) {
         properties
             .iter()
@@ -625,7 +639,7 @@ pub(crate) fn without_nulls(properties: &Map) -> Map {
     }
 }
 
-/// Sets what `changes` names, removes what it names as null.
+/// Sets the properties in `changes`, and removes those that are null in it.
 pub(crate) fn merge_top(properties: &mut Map, changes: &Map) {
     for (name, value) in changes.iter() {
         if value.is_null() {

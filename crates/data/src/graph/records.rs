@@ -15,9 +15,9 @@ use crate::{
     keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
 };
 
-/// Ids this close together are read as one range: the rows between cost less than looking up each one.
+/// Ids at most this far apart are read as one range: skipping the rows between costs less than looking up each one.
 const DENSE: u64 = 4;
-/// Below this many ids, looking up each one is as good.
+/// Below this number of ids, looking up each one is as good.
 const FEW: usize = 8;
 
 impl Transaction {
@@ -54,11 +54,26 @@ impl Transaction {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
+        self.node_properties_within(ids, props, usize::MAX, out)
+    }
+
+    /// Properties of nodes, in the order of `ids`, a column for each of `props`, until the records have `most` bytes as stored: of
+    /// one at least, of as many as come to each column.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn node_properties_within(
+        &self,
+        ids: &[NodeId],
+        props: &[PropId],
+        most: usize,
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
         let names: &Names = &self.catalog_ref().names;
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
         let watched = self.footprint().active();
         let start = out.first().map_or(0, Vec::len);
-        self.each_node(ids, |id, record| {
+        self.each_node_within(ids, most, |id, record| {
             if watched {
                 self.note_record(id, record);
             }
@@ -67,8 +82,8 @@ impl Transaction {
         self.overlay_columns(|at| ConvergentOwner::Node(ids[at]), start, props, out)
     }
 
-    /// For read views: calls `visit` for each id with the node's record, none where it does not exist. Observes nothing,
-    /// so only in a transaction that reads.
+    /// For read views: calls `visit` for each id with the node's record, none where it does not exist. Observes
+    /// nothing, so only in a read-only transaction.
     pub fn visit_node_records(
         &self,
         ids: &[NodeId],
@@ -78,7 +93,7 @@ impl Transaction {
     }
 
     /// For read views: calls `visit` with the record of a relationship, where it exists. Observes nothing, so only in a
-    /// transaction that reads.
+    /// read-only transaction.
     pub fn visit_relationship_record(
         &self,
         id: RelId,
@@ -90,8 +105,8 @@ impl Transaction {
         })
     }
 
-    /// Labels and properties of nodes, in the order of `ids`, until the records have `most` bytes as stored: of one at least, of
-    /// as many as come to `out`.
+    /// Labels and properties of nodes, in the order of `ids`, until the records have `most` stored bytes: of at least
+    /// one node; the length of `out` says of how many.
     ///
     /// # Errors
     /// Those of the engine.
@@ -125,7 +140,7 @@ impl Transaction {
         self.put_gathered(&mut sealer, &mut gathered, make, out)
     }
 
-    /// Puts what `make` makes of records that were gathered in their places.
+    /// Puts the results of `make` for the collected records in their positions.
     fn put_gathered<N, C>(
         &self,
         sealer: &mut RecordSealer,
@@ -157,9 +172,23 @@ impl Transaction {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
+        self.relationship_properties_within(ids, props, usize::MAX, out)
+    }
+
+    /// As [`Transaction::node_properties_within`], of relationships.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn relationship_properties_within(
+        &self,
+        ids: &[RelId],
+        props: &[PropId],
+        most: usize,
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
         let names: &Names = &self.catalog_ref().names;
         let start = out.first().map_or(0, Vec::len);
-        self.each_relationship(ids, |_, found| {
+        self.each_relationship_within(ids, most, |_, found| {
             push_row(found.as_ref().map(|(_, record)| record), props, names, out)
         })?;
         self.overlay_columns(
@@ -204,7 +233,7 @@ impl Transaction {
         self.put_gathered(&mut sealer, &mut gathered, make, out)
     }
 
-    /// Notes that labels or properties of a node were observed.
+    /// Records that labels or properties of a node were observed.
     fn note_record(&self, id: NodeId, record: Option<&RecordRef<'_>>) {
         let mut footprint = self.footprint();
         match record {
@@ -280,7 +309,7 @@ impl Transaction {
         )
     }
 
-    /// Calls `visit` for each position in order, with the record's bytes where there is one, until these are `most` together.
+    /// Calls `visit` for each position in order, with the record's bytes if it exists, until these are `most` together.
     fn each_record(
         &self,
         tag: u8,
@@ -300,7 +329,7 @@ impl Transaction {
         };
         let mut at = 0;
         while at < count {
-            // The longest ascending run from here whose ids lie close together.
+            // The longest ascending run from here whose ids are close together.
             let mut end = at + 1;
             while end < count && id_at(end) > id_at(end - 1) && id_at(end) - id_at(end - 1) <= DENSE
             {
@@ -331,8 +360,8 @@ impl Transaction {
                         push_id(key, id_at(at));
                     });
                 }
-                let told = keys.visit(self.read(), |place, bytes| visit(at + place, bytes));
-                if told?.is_break() {
+                let visited = keys.visit(self.read(), |place, bytes| visit(at + place, bytes));
+                if visited?.is_break() {
                     return Ok(());
                 }
             }
@@ -370,7 +399,7 @@ impl Transaction {
             for (key, bytes) in page.iter() {
                 let id = keyspace::sole_id(&key[1..], "the key of a record")?;
                 while at < end && id_at(at) < id {
-                    // What is not there has no bytes.
+                    // A missing record has no bytes.
                     let _ = visit(at, None)?;
                     at += 1;
                 }
@@ -393,8 +422,8 @@ impl Transaction {
     }
 }
 
-/// The names of labels, for the nodes of one batch: those of the same labels share them. A large batch has strings of its own, so
-/// that threads which read at the same time do not count the holders of the same ones.
+/// The names of labels, for the nodes of one batch: nodes with the same labels share them. A large batch copies the
+/// strings, so that threads that read concurrently do not contend for the reference counts of shared ones.
 pub(super) struct LabelSets<'c> {
     catalog: &'c Catalog,
     own: bool,
@@ -402,7 +431,7 @@ pub(super) struct LabelSets<'c> {
 }
 
 impl<'c> LabelSets<'c> {
-    /// For a batch of so many nodes.
+    /// For a batch of `nodes` nodes.
     pub(super) fn new(catalog: &'c Catalog, nodes: usize) -> Self {
         Self {
             catalog,
@@ -433,10 +462,10 @@ impl<'c> LabelSets<'c> {
     }
 }
 
-/// Sets of labels that are looked for one after the other.
+/// Sets of labels that are compared before a new one is made.
 const MOST_LABEL_SETS: usize = 16;
 
-/// Where after `at` the next run begins that is worth a range scan.
+/// The start of the next run after `at` that is worth a range scan.
 fn next_run(at: usize, count: usize, id_at: &impl Fn(usize) -> u64) -> usize {
     let mut start = at + 1;
     let mut length = 1;
@@ -477,8 +506,8 @@ fn push_row(
     Ok(())
 }
 
-/// Type and ends that a relationship's record holds.
-pub(crate) fn row_of(id: RelId, record: &RecordRef<'_>) -> Result<RelRow, DataError> {
+/// Type and ends of a relationship's record.
+pub fn row_of(id: RelId, record: &RecordRef<'_>) -> Result<RelRow, DataError> {
     let (type_id, source, target): (TypeId, NodeId, NodeId) =
         record.endpoints().ok_or_else(|| {
             DataError::corrupt(format!("the record of relationship {id} is a node's"))

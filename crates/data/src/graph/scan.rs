@@ -1,4 +1,4 @@
-//! Scans over all nodes and relationships, and their numbers.
+//! Scans over all nodes and relationships, and their counts.
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
@@ -63,9 +63,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// For read views: calls `visit` for the next at most `limit` relationships of a type with an id above `after`, with
-    /// their records. Answers the last one's id where there may be more. Observes nothing, so only in a transaction that
-    /// reads.
+    /// For read views: calls `visit` for the next at most `limit` relationships of a type with an id above `after`,
+    /// with their records. Returns the last one's id where there may be more. Observes nothing, so only in a read-only
+    /// transaction.
     pub fn visit_relationships(
         &self,
         rel_type: TypeId,
@@ -91,7 +91,7 @@ impl Transaction {
         Ok(None)
     }
 
-    /// The key ranges that hold the relationships of a type with ids from `from`: its extents.
+    /// The key ranges of the relationships of a type with ids from `from`: its extents.
     fn rel_ranges(&self, rel_type: Option<TypeId>, from: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let key = |id: u64| keyspace::relationship(RelId(id));
         let Some(rel_type) = rel_type else {
@@ -131,7 +131,7 @@ impl Transaction {
         })
     }
 
-    /// The maintained number at this transaction's version, with its own changes.
+    /// The maintained count at this transaction's version, with its own changes.
     fn known_count(&self, counted: Counted) -> Result<Option<u64>, DataError> {
         let known = self.store().count_at(counted, self.version())?;
         Ok(known.and_then(|count| count.checked_add_signed(self.deltas().get(counted))))

@@ -1,9 +1,9 @@
-//! The entries of a record, and how they change with it.
+//! The index entries of a record, and their changes.
 
 use isomer_value::{IndexId, NodeId, Value, key};
 
 use crate::{
-    DataError, IndexDef, Transaction,
+    Catalog, DataError, IndexDef, Transaction,
     footprint::Space,
     graph::NodeState,
     keyspace::{self, after_prefix, entry_node, id_len, push_id},
@@ -15,47 +15,62 @@ const MAX_ENTRY_BYTES: usize = 4096;
 /// Most entries of one record in one index.
 const MAX_ENTRIES: usize = 10_000;
 
-/// One entry without its node.
+/// One entry of a node in an index, without the node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
+pub struct IndexEntry {
     pub(crate) index: IndexId,
     /// The encoded values.
     pub(crate) values: Vec<u8>,
-    /// Where the first one, two, … values end.
+    /// The ends of the first one, two, … values.
     pub(crate) ends: Vec<usize>,
     pub(crate) unique: bool,
 }
 
-impl Entry {
+impl IndexEntry {
     /// The stored key.
-    pub(crate) fn key(&self, node: NodeId) -> Vec<u8> {
+    pub fn key(&self, node: NodeId) -> Vec<u8> {
         let mut key = self.prefix();
         push_id(&mut key, node.0);
         key
     }
 
     /// The stored key without the node.
-    pub(crate) fn prefix(&self) -> Vec<u8> {
+    pub fn prefix(&self) -> Vec<u8> {
         let mut key = keyspace::entries_of(self.index);
         key.extend_from_slice(&self.values);
         key
     }
 
+    /// Its values for a message: `"a", 7`.
+    pub fn brief(&self) -> String {
+        brief_values(&self.values)
+    }
+
+    /// Fields and values for a message: `User.email = "a"`.
+    pub fn described(&self, index: &IndexDef, catalog: &Catalog) -> String {
+        let label = catalog.label_name(index.label).unwrap_or_default();
+        let values = key::decode_all(&self.values).unwrap_or_default();
+        let pairs = index.fields.iter().zip(&values);
+        let pairs =
+            pairs.map(|(field, value)| format!("{label}.{} = {}", field.path, brief(value)));
+        pairs.collect::<Vec<_>>().join(" and ")
+    }
+
     /// The stored value: how long the node's id at the end of the key is.
-    pub(crate) fn value(node: NodeId) -> [u8; 1] {
+    pub fn value(node: NodeId) -> [u8; 1] {
         [id_len(node.0) as u8]
     }
 }
 
-/// Entries that disappear and appear.
+/// Entries that are removed and added.
 #[derive(Debug, Default)]
 pub(crate) struct EntryChanges {
-    pub(crate) removed: Vec<Entry>,
-    pub(crate) added: Vec<Entry>,
+    pub(crate) removed: Vec<IndexEntry>,
+    pub(crate) added: Vec<IndexEntry>,
 }
 
 impl EntryChanges {
-    /// The entries that a step from `old` to `new` changes in these indexes.
+    /// The entries of these indexes that a change from `old` to `new` changes.
     pub(crate) fn between(
         indexes: &[IndexDef],
         old: Option<&NodeState>,
@@ -74,8 +89,8 @@ impl EntryChanges {
         Ok(changes)
     }
 
-    /// From entries of an index to others, both ascending.
-    pub(super) fn from_sorted(before: &[Entry], after: Vec<Entry>) -> Self {
+    /// The difference between the entries of an index, both ascending.
+    pub(super) fn from_sorted(before: &[IndexEntry], after: Vec<IndexEntry>) -> Self {
         let removed = before
             .iter()
             .filter(|entry| after.binary_search(entry).is_err())
@@ -94,18 +109,18 @@ impl EntryChanges {
     }
 }
 
-/// The entries of a node that carries the index's label: ascending, distinct.
-pub(crate) fn entries_of(index: &IndexDef, state: &NodeState) -> Result<Vec<Entry>, DataError> {
+/// The entries of a node that has the index's label: ascending, distinct.
+pub fn entries_of(index: &IndexDef, state: &NodeState) -> Result<Vec<IndexEntry>, DataError> {
     entries_within(index, state, MAX_ENTRIES)
 }
 
-/// As [`entries_of`], where the most entries that a record may have are others.
+/// As [`entries_of`], with another limit for the entries of a record.
 pub(super) fn entries_within(
     index: &IndexDef,
     state: &NodeState,
     most: usize,
-) -> Result<Vec<Entry>, DataError> {
-    let seed = Entry {
+) -> Result<Vec<IndexEntry>, DataError> {
+    let seed = IndexEntry {
         index: index.id,
         values: Vec::new(),
         ends: Vec::new(),
@@ -133,7 +148,7 @@ pub(super) fn entries_within(
                 what: format!("the entries of one record in index {}", index.name),
                 size: (entries.len() * encoded.len()).to_string(),
                 max: most.to_string(),
-                advice: "index fewer list elements, or store them as nodes of their own",
+                advice: "index fewer list elements, or store them as separate nodes",
             });
         }
         entries = entries
@@ -163,35 +178,23 @@ pub(super) fn entries_within(
 }
 
 impl Transaction {
-    /// Refuses new entries of unique indexes whose values another node has.
-    pub(crate) fn check_entries_free(
+    /// As [`Transaction::holder`], with the observation in the footprint.
+    pub(crate) fn observed_holder(
         &self,
+        entry: &IndexEntry,
         node: NodeId,
-        changes: &EntryChanges,
-    ) -> Result<(), DataError> {
-        for entry in changes.added.iter().filter(|entry| entry.unique) {
-            self.footprint().read_fields(
-                Space::Index(entry.index.0),
-                entry.ends.len(),
-                &entry.values,
-            );
-            if let Some(holder) = self.holder(entry, node)? {
-                let name = self
-                    .catalog_ref()
-                    .index(entry.index)
-                    .map(|index| index.name.to_string());
-                return Err(DataError::NotUnique {
-                    index: name.unwrap_or_default(),
-                    value: brief_values(&entry.values),
-                    holder: format!("node {holder}"),
-                });
-            }
-        }
-        Ok(())
+    ) -> Result<Option<NodeId>, DataError> {
+        self.footprint()
+            .read_fields(Space::Index(entry.index.0), entry.ends.len(), &entry.values);
+        self.holder(entry, node)
     }
 
     /// A node other than `node` that has the entry's values.
-    pub(crate) fn holder(&self, entry: &Entry, node: NodeId) -> Result<Option<NodeId>, DataError> {
+    pub(crate) fn holder(
+        &self,
+        entry: &IndexEntry,
+        node: NodeId,
+    ) -> Result<Option<NodeId>, DataError> {
         let prefix = entry.prefix();
         let mut holder = None;
         // Two: one of them may be the node itself.

@@ -6,64 +6,67 @@
 //! | multi register | the value; of several the list of them, or each of them where the index is over elements |
 //! | sets, in an index of their elements alone | each element |
 //!
-//! Of no other field, and in no unique index, are there entries: an operation that would make such a field is refused where the index
-//! is. One that comes from another replica is not: the index is given up then, for good (`keyspace::given_up`).
+//! Other kinds of fields, and unique indexes, have no entries: an operation that would put such a field under the index
+//! is refused. An operation from another replica is not refused: the index is given up then, permanently
+//! (`keyspace::given_up`).
 //!
-//! The entry of an element is told from the element alone: whether it is there when the operation is done. It is put again where it
-//! was before, so that adding stays blind. All other entries are told from the value before and after.
+//! The entry of an element is computed from the element alone: whether it exists after the operation. It is put again
+//! where it existed before, so that adding needs no reads. All other entries are computed from the value before and
+//! after.
 //!
-//! What is observed: an operation, that nobody changed the labels or the plain fields that the node is indexed by, as those who do
-//! declare all of its convergent fields cleared; the field's value, where its entry tells of all of it (a counter); all fields of an
-//! index with several. One that changes which kind is read at a place (the first and the last of a field too) declares it cleared, and
-//! where several kinds are at one place each operation observes all of it.
+//! An operation observes that no concurrent transaction changed the labels or the plain fields by which the node is
+//! indexed, as such a change declares all of the node's convergent fields cleared; the field's value, where its entry
+//! depends on all of it (a counter); all fields of an index with several. An operation that changes which kind is read
+//! at a place (also the first and the last operation of a field) declares it cleared, and where several kinds are at
+//! one place each operation observes all of it.
 
 use std::collections::BTreeMap;
 
 use isomer_value::{LabelId, Map, NodeId, PropId, key, record::RecordRef};
 
-use super::entries::{Entry, EntryChanges, entries_of, entries_within};
+use super::entries::{EntryChanges, IndexEntry, entries_of, entries_within};
 use crate::{
     ConvergentKind, ConvergentOwner, DataError, ErrorKind, FieldPath, IndexDef, IndexField,
     Transaction,
     catalog::NameKind,
-    convergent::{Action, Spot, skip_item, take_kind},
+    convergent::{Action, FieldPosition, skip_item, take_kind},
     graph::NodeState,
     keyspace,
     properties::{at_path, set_path},
 };
 
-/// What stands at the path of an index's field.
-enum Stands {
-    /// No convergent field has the first name.
+/// The state of the path of an index's field.
+enum FieldState {
+    /// The first name is not a convergent field.
     Plain,
-    /// The first name has one, and the path leads to none.
+    /// The first name is one, and the path leads to no field.
     Nothing,
-    Field(ConvergentKind, Spot),
+    Field(ConvergentKind, FieldPosition),
 }
 
 /// The entries that a node should have.
-pub(crate) enum Wanted {
-    Entries(Vec<Entry>),
-    /// A convergent field stands there that the index cannot hold.
+pub(crate) enum RequiredEntries {
+    Entries(Vec<IndexEntry>),
+    /// A convergent field that the index cannot hold.
     NotIndexable(ConvergentKind),
 }
 
-/// What stands in indexes of a node before entries of one of its convergent properties change.
+/// Index entries of a node before one of its convergent properties changes.
 pub(crate) struct FieldEntries {
     node: NodeId,
     /// Its labels; its plain properties where an index has other fields.
     state: NodeState,
-    indexes: Vec<Before>,
-    /// Where an operation is, and which kinds were read on its way, as far as an index follows it.
-    way: Option<(Spot, Vec<Option<ConvergentKind>>)>,
+    indexes: Vec<IndexBefore>,
+    /// The position of an operation, and the kinds that were read at the enclosing levels, as far as the index's path.
+    way: Option<(FieldPosition, Vec<Option<ConvergentKind>>)>,
 }
 
-struct Before {
+struct IndexBefore {
     index: IndexDef,
-    /// What is at the path of an index with one field.
+    /// The kind at the path of an index with one field.
     kind: Option<ConvergentKind>,
-    /// Entries told from the value.
-    entries: Vec<Entry>,
+    /// Entries computed from the value.
+    entries: Vec<IndexEntry>,
 }
 
 /// Whether a field of an index can hold convergent fields of a kind.
@@ -87,9 +90,9 @@ fn not_indexable(index: &IndexDef, path: &str, kind: ConvergentKind) -> DataErro
     let how = match kind {
         _ if index.unique => "unique indexes cannot hold convergent fields: use another property",
         ConvergentKind::Set | ConvergentKind::GrowSet => {
-            "of sets the elements alone are indexed: make it over the elements of this one property, with [] behind its name"
+            "sets are indexed by element: create the index over the elements of this one property, with [] behind its name"
         }
-        _ => "fields of that kind are not: drop the index, or use another property",
+        _ => "fields of that kind cannot be indexed: drop the index, or use another property",
     };
     DataError::invalid(format!(
         "{path} is a convergent {} and indexed by {}: {how}",
@@ -99,11 +102,11 @@ fn not_indexable(index: &IndexDef, path: &str, kind: ConvergentKind) -> DataErro
 }
 
 impl Transaction {
-    /// The number of a name that an index is over. That there is none is no observation: nothing convergent is under it then, which
-    /// is observed instead.
+    /// The number of a name that an index is over. A missing number is not observed: then there is nothing convergent
+    /// under it, which is observed instead.
     fn indexed_prop(&self, name: &str) -> Option<PropId> {
         let known = self.catalog_ref().names.find(NameKind::Prop, name);
-        let known = known.or_else(|| self.store().find_settled(NameKind::Prop, name));
+        let known = known.or_else(|| self.store().find_after_interning(NameKind::Prop, name));
         known.map(PropId)
     }
 
@@ -115,27 +118,27 @@ impl Transaction {
         })
     }
 
-    fn stands_at(&self, id: NodeId, path: &FieldPath) -> Result<Stands, DataError> {
+    fn field_state(&self, id: NodeId, path: &FieldPath) -> Result<FieldState, DataError> {
         let Some(prop) = self.indexed_prop(&path.0[0]) else {
-            return Ok(Stands::Plain);
+            return Ok(FieldState::Plain);
         };
         if !self.store().is_convergent(prop) {
-            return Ok(Stands::Plain);
+            return Ok(FieldState::Plain);
         }
         let below: Vec<&str> = path.0[1..].iter().map(|name| &**name).collect();
-        let spot = Spot::new(ConvergentOwner::Node(id), prop, &below);
-        let levels = spot.levels();
+        let position = FieldPosition::new(ConvergentOwner::Node(id), prop, &below);
+        let levels = position.levels();
         for (depth, level) in levels.iter().enumerate().skip(1) {
             match self.kind_at(level)? {
-                None if depth == 1 => return Ok(Stands::Plain),
+                None if depth == 1 => return Ok(FieldState::Plain),
                 Some((kind, _)) if depth + 1 == levels.len() => {
-                    return Ok(Stands::Field(kind, spot));
+                    return Ok(FieldState::Field(kind, position));
                 }
                 Some((ConvergentKind::Map, _)) => {}
                 _ => break,
             }
         }
-        Ok(Stands::Nothing)
+        Ok(FieldState::Nothing)
     }
 
     /// The entries that a node of this state has in an index, convergent fields included.
@@ -144,18 +147,18 @@ impl Transaction {
         index: &IndexDef,
         id: NodeId,
         state: &NodeState,
-    ) -> Result<Wanted, DataError> {
+    ) -> Result<RequiredEntries, DataError> {
         if state.labels.binary_search(&index.label).is_err() {
-            return Ok(Wanted::Entries(Vec::new()));
+            return Ok(RequiredEntries::Entries(Vec::new()));
         }
         if index.unique || !self.may_converge(index) {
-            return entries_of(index, state).map(Wanted::Entries);
+            return entries_of(index, state).map(RequiredEntries::Entries);
         }
         let mut properties: Option<Map> = None;
         let mut hidden: Vec<&str> = Vec::new();
         for field in &index.fields {
-            let stands = self.stands_at(id, &field.path)?;
-            if matches!(stands, Stands::Plain) {
+            let stands = self.field_state(id, &field.path)?;
+            if matches!(stands, FieldState::Plain) {
                 continue;
             }
             let properties = properties.get_or_insert_with(|| state.properties.clone());
@@ -164,42 +167,44 @@ impl Transaction {
                 hidden.push(top);
                 properties.remove(top);
             }
-            let Stands::Field(kind, spot) = stands else {
+            let FieldState::Field(kind, position) = stands else {
                 continue;
             };
             if !holds(index, field, kind) {
-                return Ok(Wanted::NotIndexable(kind));
+                return Ok(RequiredEntries::NotIndexable(kind));
             }
-            if let Some(value) = self.value_at(spot.named())? {
+            if let Some(value) = self.value_at(position.named())? {
                 let names: Vec<&str> = field.path.0.iter().map(|name| &**name).collect();
                 set_path(properties, &names, value)?;
             }
         }
         let Some(properties) = properties else {
-            return entries_of(index, state).map(Wanted::Entries);
+            return entries_of(index, state).map(RequiredEntries::Entries);
         };
         let state = NodeState {
             labels: vec![index.label],
             properties,
         };
-        entries_within(index, &state, usize::MAX).map(Wanted::Entries)
+        entries_within(index, &state, usize::MAX).map(RequiredEntries::Entries)
     }
 
-    /// As [`Transaction::wanted_entries`]; where the index cannot hold what is there, the operation is refused, or the index given
-    /// up if it comes from elsewhere.
+    /// As [`Transaction::wanted_entries`]; where the index cannot hold a field, the operation is refused, or the index
+    /// given up if the operation is of another replica.
     pub(crate) fn entries_or_refuse(
         &self,
         index: &IndexDef,
         id: NodeId,
         state: &NodeState,
-    ) -> Result<Vec<Entry>, DataError> {
+    ) -> Result<Vec<IndexEntry>, DataError> {
         match self.wanted_entries(index, id, state) {
-            Ok(Wanted::Entries(entries)) => Ok(entries),
-            Ok(Wanted::NotIndexable(_)) if self.is_merging() => {
+            Ok(RequiredEntries::Entries(entries)) => Ok(entries),
+            Ok(RequiredEntries::NotIndexable(_)) if self.is_merging() => {
                 self.store().give_up_index(index.id)?;
                 Ok(Vec::new())
             }
-            Ok(Wanted::NotIndexable(kind)) => Err(not_indexable(index, &fields_of(index), kind)),
+            Ok(RequiredEntries::NotIndexable(kind)) => {
+                Err(not_indexable(index, &fields_of(index), kind))
+            }
             Err(error) if error.kind() == ErrorKind::Limit && self.is_merging() => {
                 self.store().give_up_index(index.id)?;
                 Ok(Vec::new())
@@ -208,9 +213,9 @@ impl Transaction {
         }
     }
 
-    // ---- steps of records
+    // ---- changes of records
 
-    /// The entries that a step of a record changes, in all indexes.
+    /// The entries that a change of a record changes, in all indexes.
     pub(crate) fn entry_changes(
         &mut self,
         id: NodeId,
@@ -262,13 +267,13 @@ impl Transaction {
             if self.store().is_given_up(index.id) {
                 continue;
             }
-            let told = |tx: &Self, state: Option<&NodeState>| match state {
+            let entries_in = |tx: &Self, state: Option<&NodeState>| match state {
                 Some(state) => tx.wanted_entries(index, id, state),
-                None => Ok(Wanted::Entries(Vec::new())),
+                None => Ok(RequiredEntries::Entries(Vec::new())),
             };
-            let before = match told(self, old)? {
-                Wanted::Entries(entries) => entries,
-                Wanted::NotIndexable(_) => Vec::new(),
+            let before = match entries_in(self, old)? {
+                RequiredEntries::Entries(entries) => entries,
+                RequiredEntries::NotIndexable(_) => Vec::new(),
             };
             let after = match new {
                 Some(new) => self.entries_or_refuse(index, id, new)?,
@@ -284,13 +289,13 @@ impl Transaction {
         Ok(changes)
     }
 
-    /// Refuses a node that has convergent fields where a unique index of its looks.
+    /// Refuses a node that has convergent fields in a unique index.
     fn refuse_fields(&self, index: &IndexDef, id: NodeId) -> Result<(), DataError> {
         for field in &index.fields {
-            let kind = match self.stands_at(id, &field.path)? {
-                Stands::Plain => continue,
-                Stands::Nothing => ConvergentKind::Map,
-                Stands::Field(kind, _) => kind,
+            let kind = match self.field_state(id, &field.path)? {
+                FieldState::Plain => continue,
+                FieldState::Nothing => ConvergentKind::Map,
+                FieldState::Field(kind, _) => kind,
             };
             return Err(not_indexable(index, &field.path.to_string(), kind));
         }
@@ -350,7 +355,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// To be called before entries of a node's convergent property change; none where no index is concerned.
+    /// To be called before entries of a node's convergent property change; none if no index is affected.
     pub(crate) fn fields_before(
         &mut self,
         owner: ConvergentOwner,
@@ -379,7 +384,7 @@ impl Transaction {
         };
         let record = RecordRef::new(&bytes)?;
         let labels: Vec<LabelId> = record.labels().collect();
-        // Whoever changes the labels, or plain fields that it is indexed by, declares this.
+        // Changes of the labels, or of plain fields by which the node is indexed, declare this.
         let prefix = owner.prefix();
         self.footprint().read_whether_cleared(&[&prefix]);
         indexes.retain(|index| labels.binary_search(&index.label).is_ok());
@@ -399,11 +404,11 @@ impl Transaction {
             let entries = match is_set(kind) || index.unique {
                 true => Vec::new(),
                 false => match self.wanted_entries(index, id, &state)? {
-                    Wanted::Entries(entries) => entries,
-                    Wanted::NotIndexable(_) => Vec::new(),
+                    RequiredEntries::Entries(entries) => entries,
+                    RequiredEntries::NotIndexable(_) => Vec::new(),
                 },
             };
-            before.push(Before {
+            before.push(IndexBefore {
                 index: index.clone(),
                 kind,
                 entries,
@@ -422,14 +427,14 @@ impl Transaction {
         let [field] = &index.fields[..] else {
             return Ok(None);
         };
-        Ok(match self.stands_at(id, &field.path)? {
-            Stands::Field(kind, _) => Some(kind),
+        Ok(match self.field_state(id, &field.path)? {
+            FieldState::Field(kind, _) => Some(kind),
             _ => None,
         })
     }
 
-    /// Makes the entries follow what became of the property. `touched` are the places of what was put and taken out of sets: their
-    /// keys, at least up to the element.
+    /// Updates the entries after a change of the property. `touched` are the places of elements added to and removed
+    /// from sets: their keys, at least up to the element.
     pub(crate) fn fields_after(
         &mut self,
         before: Option<FieldEntries>,
@@ -444,8 +449,8 @@ impl Transaction {
         else {
             return Ok(());
         };
-        if let Some((spot, kinds)) = way {
-            let levels = spot.levels();
+        if let Some((position, kinds)) = way {
+            let levels = position.levels();
             for (level, before) in kinds.into_iter().enumerate() {
                 let now = self.kind_at(levels[level + 1])?.map(|(kind, _)| kind);
                 if now != before {
@@ -453,7 +458,7 @@ impl Transaction {
                 }
             }
         }
-        for Before {
+        for IndexBefore {
             index,
             kind,
             entries,
@@ -461,7 +466,7 @@ impl Transaction {
         {
             let now = self.sole_kind(&index, node)?;
             if index.unique {
-                // Its entries tell of plain values: what it does not know of was made elsewhere.
+                // Its entries depend on plain values: a field that it does not know was made by another replica.
                 if self.is_merging() && self.has_field_of(&index, node)? {
                     self.store().give_up_index(index.id)?;
                 }
@@ -471,7 +476,7 @@ impl Transaction {
             if is_set(kind) || is_set(now) {
                 let elements = self.elements_after(&index, node, (kind, now), touched)?;
                 for (element, is_there) in elements {
-                    let entry = Entry {
+                    let entry = IndexEntry {
                         index: index.id,
                         ends: vec![element.len()],
                         values: element,
@@ -492,7 +497,7 @@ impl Transaction {
                     .into_iter()
                     .filter(|entry| after.binary_search(entry).is_err()),
             );
-            // Put again where they were: who did not look at the field may have to.
+            // Put again where they existed: an operation that did not read the field may have to.
             changes.added.extend(after);
             if !self.store().is_given_up(index.id) {
                 self.move_entries(node, &changes)?;
@@ -503,14 +508,14 @@ impl Transaction {
 
     fn has_field_of(&self, index: &IndexDef, node: NodeId) -> Result<bool, DataError> {
         for field in &index.fields {
-            if matches!(self.stands_at(node, &field.path)?, Stands::Field(..)) {
+            if matches!(self.field_state(node, &field.path)?, FieldState::Field(..)) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Elements of a set that may have come or gone, and whether they are there.
+    /// Elements of a set that may have been added or removed, and whether they exist.
     fn elements_after(
         &self,
         index: &IndexDef,
@@ -524,9 +529,9 @@ impl Transaction {
             return Ok(elements);
         };
         let below: Vec<&str> = path[1..].iter().map(|name| &**name).collect();
-        let spot = Spot::new(ConvergentOwner::Node(node), prop, &below);
+        let position = FieldPosition::new(ConvergentOwner::Node(node), prop, &below);
         for kind in [ConvergentKind::Set, ConvergentKind::GrowSet] {
-            let place = spot.clone().kind(kind, 0).place;
+            let place = position.clone().kind(kind, 0).place;
             let mut note = |key: &[u8], is_there: Option<bool>| -> Result<(), DataError> {
                 let Some(below) = key.strip_prefix(&place[..]) else {
                     return Ok(());
@@ -549,7 +554,7 @@ impl Transaction {
             for key in touched {
                 note(key, None)?;
             }
-            // Another kind hid all of it, or does now, here or on the way.
+            // A field of another kind shadowed all of it, or does now, at this level or an enclosing one.
             if before != now {
                 let end = keyspace::after_prefix(&place);
                 for key in self.keys_between(&place, end.as_deref())? {
@@ -560,38 +565,38 @@ impl Transaction {
         Ok(elements)
     }
 
-    /// The places of elements that an operation at `spot` may change.
+    /// The places of elements that an operation at `position` may change.
     pub(crate) fn touched_by(
         &self,
-        spot: &Spot,
+        position: &FieldPosition,
         action: &Action,
     ) -> Result<Vec<Vec<u8>>, DataError> {
         Ok(match action {
             Action::Insert { element, .. } | Action::Remove { element, .. } => {
-                vec![[&spot.place[..], element].concat()]
+                vec![[&position.place[..], element].concat()]
             }
             Action::Clear { .. } => {
-                let end = keyspace::after_prefix(&spot.place);
-                self.keys_between(&spot.place, end.as_deref())?
+                let end = keyspace::after_prefix(&position.place);
+                self.keys_between(&position.place, end.as_deref())?
             }
             _ => Vec::new(),
         })
     }
 
-    /// Notes what an operation on a property of an index observes besides. Before it is done.
+    /// Records what an operation on a property of an index observes in addition. Before it is applied.
     pub(crate) fn note_indexed(
         &mut self,
         before: &mut FieldEntries,
-        spot: &Spot,
+        position: &FieldPosition,
         action: &Action,
     ) -> Result<(), DataError> {
         let owner = ConvergentOwner::Node(before.node);
-        let levels = spot.levels();
+        let levels = position.levels();
         self.footprint().read_whether_cleared(&levels);
-        // It hides a plain value that may have stood under the name.
-        let is_first = self.kind_at(spot.top())?.is_none();
+        // It shadows a plain value that may have existed under the name.
+        let is_first = self.kind_at(position.top())?.is_none();
         let (mut depth, mut is_followed) = (1, false);
-        for Before { index, .. } in &before.indexes {
+        for IndexBefore { index, .. } in &before.indexes {
             let mut others = Vec::new();
             let mut follows = false;
             for field in &index.fields {
@@ -601,7 +606,7 @@ impl Transaction {
                     continue;
                 };
                 let below: Vec<&str> = field.path.0[1..].iter().map(|name| &**name).collect();
-                let own = Spot::new(owner, prop, &below);
+                let own = FieldPosition::new(owner, prop, &below);
                 let own_levels = own.levels();
                 let common = own_levels
                     .iter()
@@ -620,22 +625,22 @@ impl Transaction {
             }
         }
         if is_followed && matches!(action, Action::Count(_)) {
-            self.footprint().read_field(spot.named());
+            self.footprint().read_field(position.named());
         }
         let mut kinds = Vec::with_capacity(depth);
         for &level in &levels[1..=depth] {
             let kind = self.kind_at(level)?.map(|(kind, _)| kind);
-            let own = take_kind(&mut &spot.place[level.len()..]).map(|(kind, _)| kind);
+            let own = take_kind(&mut &position.place[level.len()..]).map(|(kind, _)| kind);
             if own.is_some() && own != kind || self.has_kind_behind(level, kind)? {
                 self.footprint().read_field(level);
             }
             kinds.push(kind);
         }
-        before.way = Some((spot.clone(), kinds));
+        before.way = Some((position.clone(), kinds));
         Ok(())
     }
 
-    /// Whether the kind that is read at a place hides another.
+    /// Whether the kind that is read at a place shadows another.
     fn has_kind_behind(
         &self,
         named: &[u8],

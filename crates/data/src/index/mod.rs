@@ -7,6 +7,7 @@ mod entries;
 mod fields;
 mod seek;
 
-pub(crate) use entries::{Entry, EntryChanges, brief_values, entries_of};
-pub(crate) use fields::Wanted;
+pub(crate) use entries::{EntryChanges, brief_values};
+pub use entries::{IndexEntry, entries_of};
+pub(crate) use fields::RequiredEntries;
 pub(crate) use seek::value_range;

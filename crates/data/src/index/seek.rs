@@ -9,7 +9,7 @@ use crate::{
     DataError, IndexCursor, IndexSeek, IndexState, Transaction,
     footprint::Space,
     keyspace::{self, after_prefix, entry_node},
-    read::Rest,
+    read::RemainingRange,
 };
 
 /// Start (inclusive) and end (exclusive) of encoded values.
@@ -60,8 +60,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The range of keys that a seek covers, noted as observed; `None` where nothing can match.
-    fn seek_range(&self, seek: &IndexSeek<'_>) -> Result<Option<Rest>, DataError> {
+    /// The range of keys that a seek covers, with the observation; `None` where nothing can match.
+    fn seek_range(&self, seek: &IndexSeek<'_>) -> Result<Option<RemainingRange>, DataError> {
         let index = self
             .catalog_ref()
             .index(seek.index)
@@ -122,8 +122,8 @@ impl Transaction {
     }
 }
 
-/// Encoded start (inclusive) and end (exclusive) of a range of values behind `prefix`; `None` where it is empty. An open
-/// side reaches the end of the kind of values that the other side is of.
+/// Encoded start (inclusive) and end (exclusive) of a range of values behind `prefix`; `None` where it is empty. An
+/// open side extends to the end of the kind of values of the other side.
 pub(crate) fn value_range(
     prefix: &[u8],
     range: (Bound<&Value>, Bound<&Value>),

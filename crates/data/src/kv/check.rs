@@ -1,16 +1,16 @@
-//! Holding what is derived against its source: reverse entries and notes of expiry.
+//! Checks derived data of buckets against its source: reverse entries and expiry entries.
 
 use isomer_storage::Read;
 
-use super::{BucketKind, BucketOptions, entries::Entry, reverse};
+use super::{BucketKind, BucketOptions, entries::BucketEntry, reverse};
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     keyspace::{self, TAG_BUCKET},
     read::each_pair,
 };
 
-impl Store {
-    /// Reads all buckets of the last version and answers what does not fit together, at most 100 findings.
+impl DataStore {
+    /// Reads all buckets of the last version and returns the inconsistencies, at most 100 findings.
     pub fn check_buckets(&self) -> Result<Vec<String>, DataError> {
         let snapshot = self.engine().snapshot()?;
         let read: &dyn Read = &*snapshot;
@@ -51,14 +51,17 @@ fn check_map(
     let mut expected = 0_u64;
     each_pair(read, &prefix, |stored_key, stored| {
         let key = &stored_key[prefix.len()..];
-        let Ok(entry) = Entry::decode(stored) else {
+        let Ok(entry) = BucketEntry::decode(stored) else {
             find(format!("the entry of key {} is malformed", shown(key)));
             return Ok(());
         };
         if let Some(time) = entry.expires
             && read.get(&keyspace::bucket_expiry(time, id, key))?.is_none()
         {
-            find(format!("key {} expires, and no note says so", shown(key)));
+            find(format!(
+                "key {} expires, but has no expiry entry",
+                shown(key)
+            ));
         }
         if reverse::has_reverse(options, key, entry.value) {
             expected += 1;

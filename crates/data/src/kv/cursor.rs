@@ -1,11 +1,11 @@
-//! Cursors: places in a bucket that are walked from, in either direction.
+//! Cursors: positions in a bucket that move in either direction.
 
 use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::Value;
 
 use super::{
     Bucket, BucketKind,
-    entries::{Content, Entry},
+    entries::{BucketEntry, Content},
     scan::KvCursor,
 };
 use crate::{
@@ -19,12 +19,12 @@ const FIRST_AHEAD: usize = 4;
 const MOST_AHEAD: usize = 512;
 const AHEAD_BYTES: usize = 256 << 10;
 
-/// A place between two pairs of a bucket. [`BucketCursor::next`] gives the pair behind it and steps over it,
-/// [`BucketCursor::previous`] the one in front of it.
+/// A position between two pairs of a bucket. [`BucketCursor::next`] returns the pair after it and moves past it,
+/// [`BucketCursor::previous`] the one before it.
 ///
-/// It belongs to no transaction: each step is given one, and sees what that one sees, its own writes since the last step
-/// included. Within one transaction that only reads, nothing moves. In a bucket of several values a key, each value is a
-/// pair. Pairs are read ahead, more the longer it goes one way (which a writing transaction observes, too), at most 256 KiB.
+/// It belongs to no transaction: each call gets one, and sees what that one sees, including its own writes since the
+/// last call. Within one read-only transaction, nothing moves. In a multi-value bucket, each value is a pair. Pairs are
+/// read ahead, more the longer it moves in one direction (which a writing transaction observes, too), at most 256 KiB.
 #[derive(Clone, Debug)]
 pub struct BucketCursor {
     bucket: String,
@@ -40,27 +40,27 @@ pub type BytePair = (Vec<u8>, Vec<u8>);
 /// A bound of the range, as keys.
 type Bound = Option<Vec<u8>>;
 
-/// Where it stands.
+/// Its position.
 #[derive(Clone, Debug)]
 enum At {
     Start,
     End,
     /// Before the first pair with this key or a later one.
     Key(Vec<u8>),
-    /// Before the first stored key (without what all of the bucket begin with) that is this one or later.
+    /// Before the first stored key (without the prefix of the bucket) that is this one or later.
     Stored(Vec<u8>),
 }
 
-/// Pairs that were read and not given yet, in the direction of the last step.
+/// Pairs that were read ahead, in the direction of the last call.
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     pairs: std::collections::VecDeque<Read>,
     descending: bool,
-    /// What they were read in; nothing where they are worthless.
+    /// The state in which they were read; nothing where they are outdated.
     stamp: Option<Stamp>,
     /// How many were read the last time.
     size: usize,
-    /// Whether nothing comes after them.
+    /// Whether nothing follows them.
     complete: bool,
 }
 
@@ -94,17 +94,17 @@ impl BucketCursor {
         &self.bucket
     }
 
-    /// Goes before the first pair.
+    /// Moves before the first pair.
     pub fn to_start(&mut self) {
         self.go(At::Start);
     }
 
-    /// Goes behind the last pair.
+    /// Moves behind the last pair.
     pub fn to_end(&mut self) {
         self.go(At::End);
     }
 
-    /// Goes before the first pair whose key is `key` or a later one.
+    /// Moves before the first pair whose key is `key` or a later one.
     pub fn seek(&mut self, key: &[u8]) {
         self.go(At::Key(key.to_vec()));
     }
@@ -117,35 +117,35 @@ impl BucketCursor {
     /// The next pair, as bytes; nothing at the end, where it stays.
     pub fn next(&mut self, tx: &Transaction) -> Result<Option<BytePair>, DataError> {
         Ok(self
-            .step(tx, Order::Ascending)?
+            .advance(tx, Order::Ascending)?
             .map(|read| (read.key, read.value)))
     }
 
-    /// The pair before, as bytes; nothing at the start, where it stays.
+    /// The previous pair, as bytes; nothing at the start, where it stays.
     pub fn previous(&mut self, tx: &Transaction) -> Result<Option<BytePair>, DataError> {
         Ok(self
-            .step(tx, Order::Descending)?
+            .advance(tx, Order::Descending)?
             .map(|read| (read.key, read.value)))
     }
 
-    /// As [`BucketCursor::next`], with the value as the query language has it.
+    /// As [`BucketCursor::next`], with the value as in the query language.
     pub fn next_value(&mut self, tx: &Transaction) -> Result<Option<(Vec<u8>, Value)>, DataError> {
-        self.step(tx, Order::Ascending)?
+        self.advance(tx, Order::Ascending)?
             .map(|read| read.typed(tx))
             .transpose()
     }
 
-    /// As [`BucketCursor::previous`], with the value as the query language has it.
+    /// As [`BucketCursor::previous`], with the value as in the query language.
     pub fn previous_value(
         &mut self,
         tx: &Transaction,
     ) -> Result<Option<(Vec<u8>, Value)>, DataError> {
-        self.step(tx, Order::Descending)?
+        self.advance(tx, Order::Descending)?
             .map(|read| read.typed(tx))
             .transpose()
     }
 
-    fn step(&mut self, tx: &Transaction, order: Order) -> Result<Option<Read>, DataError> {
+    fn advance(&mut self, tx: &Transaction, order: Order) -> Result<Option<Read>, DataError> {
         let descending = order == Order::Descending;
         let fresh = self.ahead.stamp == Some(tx.stamp()) && self.ahead.descending == descending;
         if !fresh || (self.ahead.pairs.is_empty() && !self.ahead.complete) {
@@ -163,7 +163,7 @@ impl BucketCursor {
         Ok(Some(read))
     }
 
-    /// Reads ahead: twice as much as the last time, if that was the same way.
+    /// Reads ahead: twice as much as the last time, if that was in the same direction.
     fn read(&mut self, tx: &Transaction, order: Order, on: bool) -> Result<(), DataError> {
         let size = if on {
             (self.ahead.size * 2).clamp(FIRST_AHEAD, MOST_AHEAD)
@@ -199,7 +199,7 @@ impl BucketCursor {
             limit,
             Some(&rest),
             &mut Page::new(),
-            &mut |key, entry: Entry<'_>| {
+            &mut |key, entry: BucketEntry<'_>| {
                 let mut stored = stored_key(bucket, key);
                 if bucket.options.kind == BucketKind::Multi {
                     stored.extend_from_slice(entry.value);
@@ -217,7 +217,7 @@ impl BucketCursor {
         Ok(())
     }
 
-    /// What is left of the range in a direction; nothing where nothing is.
+    /// The rest of the range in a direction; nothing where it is empty.
     fn rest(&self, bucket: Bucket, order: Order) -> Option<KvCursor> {
         let bound = |key: &Vec<u8>| stored_key(bucket, key);
         let low = self.low.as_ref().map(bound).unwrap_or_default();
@@ -244,7 +244,7 @@ impl BucketCursor {
     }
 }
 
-/// The stored keys of `key` begin with this, or are this, without what all of the bucket begin with.
+/// The stored keys of `key` begin with this, or are this, without the prefix of the bucket.
 fn stored_key(bucket: Bucket, key: &[u8]) -> Vec<u8> {
     match bucket.options.kind {
         BucketKind::Map => key.to_vec(),
@@ -259,7 +259,7 @@ fn stored_key(bucket: Bucket, key: &[u8]) -> Vec<u8> {
 
 impl Read {
     fn typed(self, tx: &Transaction) -> Result<(Vec<u8>, Value), DataError> {
-        let entry = Entry {
+        let entry = BucketEntry {
             content: self.content,
             expires: None,
             value: &self.value,

@@ -20,7 +20,7 @@ use crate::{
 /// The most bytes that an entry has before its value.
 const ENTRY_HEAD: usize = 9;
 
-/// What an entry's value is.
+/// The type of an entry's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Bytes.
@@ -33,14 +33,14 @@ pub enum Content {
 
 /// A stored entry, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
+pub(super) struct BucketEntry<'a> {
     pub(super) content: Content,
     /// When it expires, in ms.
     pub(super) expires: Option<u64>,
     pub(super) value: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> BucketEntry<'a> {
     pub(super) fn decode(stored: &'a [u8]) -> Result<Self, DataError> {
         Self::parse(stored).ok_or_else(|| DataError::corrupt("an entry of a bucket is malformed"))
     }
@@ -76,7 +76,7 @@ impl<'a> Entry<'a> {
         stored.extend_from_slice(self.value);
     }
 
-    /// Whether it is there at `now`.
+    /// Whether it exists at `now`.
     pub(super) fn is_live(self, now: u64) -> bool {
         self.expires.is_none_or(|time| time > now)
     }
@@ -85,7 +85,7 @@ impl<'a> Entry<'a> {
 /// The bytes of an entry.
 pub(crate) fn encode_entry(content: Content, expires: Option<u64>, value: &[u8]) -> Vec<u8> {
     let mut stored = Vec::with_capacity(ENTRY_HEAD + value.len());
-    Entry {
+    BucketEntry {
         content,
         expires,
         value,
@@ -106,7 +106,7 @@ impl Transaction {
         let Some(mut stored) = self.kv_stored(bucket, key)? else {
             return Ok(None);
         };
-        let skipped = stored.len() - Entry::decode(&stored)?.value.len();
+        let skipped = stored.len() - BucketEntry::decode(&stored)?.value.len();
         stored.drain(..skipped);
         Ok(Some(stored))
     }
@@ -124,7 +124,7 @@ impl Transaction {
         Ok(values)
     }
 
-    /// As [`Transaction::kv_get_many`], without copies: `visit` gets each value that is there with the place of its key.
+    /// As [`Transaction::kv_get_many`], without copies: `visit` gets each existing value with the position of its key.
     pub fn kv_visit_many(
         &self,
         bucket: &str,
@@ -137,12 +137,12 @@ impl Transaction {
         })
     }
 
-    /// Reads the live entries of `keys` in one batch; `visit` gets each with the place of its key.
+    /// Reads the live entries of `keys` in one batch; `visit` gets each with the position of its key.
     fn kv_each_of(
         &self,
         bucket: &str,
         keys: &[&[u8]],
-        visit: &mut dyn FnMut(usize, Entry<'_>) -> Result<(), DataError>,
+        visit: &mut dyn FnMut(usize, BucketEntry<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let Some(bucket) = self.map_bucket(bucket)? else {
             return Ok(());
@@ -155,7 +155,7 @@ impl Transaction {
         }
         let now = self.now_ms();
         let _ = stored_keys.visit(self.read(), |at, stored| {
-            if let Some(entry) = stored.map(Entry::decode).transpose()?
+            if let Some(entry) = stored.map(BucketEntry::decode).transpose()?
                 && entry.is_live(now)
             {
                 visit(at, entry)?;
@@ -179,7 +179,7 @@ impl Transaction {
         Ok(values)
     }
 
-    /// Puts `value` under `key`, for good. Reads nothing, except in a reversible bucket.
+    /// Puts `value` under `key`, without expiry. Reads nothing, except in a reversible bucket.
     ///
     /// # Errors
     /// [`DataError::Limit`] and [`DataError::Invalid`] for keys and values outside the limits, or a multi-value bucket.
@@ -187,7 +187,7 @@ impl Transaction {
         self.kv_put_with(bucket, key, value, Expiry::Never)
     }
 
-    /// Puts `value` under `key` until it expires; a time that has passed makes it invisible at once.
+    /// Puts `value` under `key` until it expires; a time that has passed makes it invisible immediately.
     pub fn kv_put_with(
         &mut self,
         bucket: &str,
@@ -199,7 +199,7 @@ impl Transaction {
         self.kv_put_entry(
             bucket,
             key,
-            Entry {
+            BucketEntry {
                 content: Content::Bytes,
                 expires,
                 value,
@@ -207,7 +207,7 @@ impl Transaction {
         )
     }
 
-    /// Takes `key` out; no error where it is not there. Reads nothing, except in a reversible bucket.
+    /// Deletes `key`; no error where it does not exist. Reads nothing, except in a reversible bucket.
     pub fn kv_delete(&mut self, bucket: &str, key: &[u8]) -> Result<(), DataError> {
         self.check_bucket_writable(bucket)?;
         let name = bucket;
@@ -220,7 +220,7 @@ impl Transaction {
         self.kv_delete_entry(bucket, key)
     }
 
-    /// Takes every key of `range` out. In a reversible bucket, and for a range within one, one by one.
+    /// Deletes every key of `range`: one by one in a reversible bucket.
     pub fn kv_delete_range(&mut self, bucket: &str, range: KeyRange<'_>) -> Result<(), DataError> {
         self.check_bucket_writable(bucket)?;
         let name = bucket;
@@ -241,7 +241,7 @@ impl Transaction {
             Some(end) => Some(keyspace::bucket_entry(bucket.id, end)),
             None => after_prefix(&keyspace::bucket_entry(bucket.id, b"")),
         };
-        self.write(|tx| {
+        self.write(start.len(), |tx| {
             tx.delete_range(KeyRange {
                 start: &start,
                 end: end.as_deref(),
@@ -256,8 +256,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Puts `new` (`None`: deletes) if the value under `key` is `expected` (`None`: there is none); answers whether.
-    /// An entry that is put so never expires.
+    /// Puts `new` (`None`: deletes) if the value under `key` is `expected` (`None`: there is none); returns whether it
+    /// did. The new entry never expires.
     pub fn kv_compare_and_set(
         &mut self,
         bucket: &str,
@@ -276,7 +276,7 @@ impl Transaction {
         Ok(true)
     }
 
-    /// Changes when an entry expires; answers whether it is there.
+    /// Changes when an entry expires; returns whether it exists.
     pub fn kv_expire(
         &mut self,
         bucket: &str,
@@ -294,15 +294,15 @@ impl Transaction {
         self.kv_put_entry(
             bucket,
             key,
-            Entry {
+            BucketEntry {
                 expires,
-                ..Entry::decode(&stored)?
+                ..BucketEntry::decode(&stored)?
             },
         )?;
         Ok(true)
     }
 
-    /// When an entry expires: nothing where it is not there, [`Expiry::Never`] or [`Expiry::At`] where it is.
+    /// When an entry expires: nothing where it does not exist, [`Expiry::Never`] or [`Expiry::At`] where it does.
     pub fn kv_expiry(&self, bucket: &str, key: &[u8]) -> Result<Option<Expiry>, DataError> {
         let Some(bucket) = self.map_bucket(bucket)? else {
             return Ok(None);
@@ -311,7 +311,7 @@ impl Transaction {
             return Ok(None);
         };
         Ok(Some(
-            Entry::decode(&stored)?
+            BucketEntry::decode(&stored)?
                 .expires
                 .map_or(Expiry::Never, Expiry::At),
         ))
@@ -337,7 +337,7 @@ impl Transaction {
         let Some(stored) = self.read().get(&keyspace::bucket_entry(bucket.id, key))? else {
             return Ok(None);
         };
-        let live = Entry::decode(&stored)?.is_live(self.now_ms());
+        let live = BucketEntry::decode(&stored)?.is_live(self.now_ms());
         Ok(live.then_some(stored))
     }
 
@@ -345,7 +345,7 @@ impl Transaction {
         &mut self,
         name: &str,
         key: &[u8],
-        entry: Entry<'_>,
+        entry: BucketEntry<'_>,
     ) -> Result<(), DataError> {
         let bucket = self.bucket_to_write(name)?;
         if bucket.options.kind != BucketKind::Map {
@@ -353,7 +353,7 @@ impl Transaction {
         }
         let is_led_to = bucket.options.reversible
             && (!self.is_merging() || has_reverse(bucket.options, key, entry.value));
-        // What comes from another replica was put where the bucket was none that is reversible, perhaps.
+        // An entry of another replica was perhaps put when the bucket was not reversible.
         let options = BucketOptions {
             reversible: is_led_to,
             ..bucket.options
@@ -469,11 +469,11 @@ mod tests {
         #[test]
         fn entries_come_back(content in 0..3, expires: Option<u64>, value: Vec<u8>, now: u64) {
             let content = [Content::Bytes, Content::Text, Content::Value][content as usize];
-            let entry = Entry { content, expires, value: &value };
+            let entry = BucketEntry { content, expires, value: &value };
             let stored = encode_entry(content, expires, &value);
-            prop_assert_eq!(Entry::decode(&stored).unwrap(), entry);
+            prop_assert_eq!(BucketEntry::decode(&stored).unwrap(), entry);
             prop_assert_eq!(entry.is_live(now), expires.is_none() || expires > Some(now));
-            let _ = Entry::decode(&value);
+            let _ = BucketEntry::decode(&value);
         }
     }
 }

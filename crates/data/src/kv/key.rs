@@ -1,4 +1,4 @@
-//! Typed keys: values of Rust as bytes that sort as the values do.
+//! Typed keys: Rust values as bytes that sort like the values.
 //!
 //! | type | bytes |
 //! |---|---|
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A type whose values are keys of a bucket, in their own order. The order of the bytes must be that of the values, and
-/// no encoding may be the beginning of another one.
+/// no encoding may be a prefix of another one.
 ///
 /// ```
 /// use isomer_data::{BucketKey, decode_key, encode_key};
@@ -36,9 +36,9 @@ pub trait BucketKey {
     fn push_key(&self, out: &mut Vec<u8>);
 }
 
-/// A key that can be had back from its bytes.
+/// A key that can be decoded from its bytes.
 pub trait FromBucketKey: Sized {
-    /// Takes the bytes of one from the front of `bytes`; nothing where they are none.
+    /// Decodes one from the front of `bytes`; nothing where they are invalid.
     fn take_key(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -52,7 +52,7 @@ pub fn encode_key(key: &(impl BucketKey + ?Sized)) -> Vec<u8> {
 /// A typed key from its bytes.
 ///
 /// # Errors
-/// [`DataError::Invalid`] where the bytes are no key of this type.
+/// [`DataError::Invalid`] where the bytes are not a key of this type.
 pub fn decode_key<K: FromBucketKey>(bytes: &[u8]) -> Result<K, DataError> {
     let mut rest = bytes;
     match K::take_key(&mut rest) {

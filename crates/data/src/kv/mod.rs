@@ -1,15 +1,15 @@
 //! Buckets: ordered maps from bytes to bytes.
 //!
 //! A bucket holds one value a key ([`BucketKind::Map`]) or several, sorted ([`BucketKind::Multi`]). A map may be
-//! *reversible*: the keys of a value are then kept in the same transaction. A map's entries may expire: they are
-//! invisible from that moment on, and taken away later by a sweep. Every bucket also has named sequences.
+//! *reversible*: it is then indexed by value, too, in the same transaction. A map's entries may expire: they are
+//! invisible from that moment on, and deleted later by a sweep. Every bucket also has named sequences.
 //!
-//! A bucket comes into being when it is created, or as a plain map with the first write to it. Reading a bucket that
-//! does not exist finds nothing.
+//! A bucket is created explicitly, or as a plain map by the first write to it. Reading a bucket that does not exist
+//! finds nothing.
 //!
-//! **Isolation.** A transaction that reads a key, a range or the keys of a value conflicts with one that changed
-//! something there since; one that only puts or deletes without reading conflicts with readers alone, so two blind puts
-//! of one key both commit, the later one last. In a reversible bucket every change reads what it replaces.
+//! **Isolation.** A transaction that reads a key, a range or the keys of a value conflicts with a concurrent change of
+//! it; a transaction that only puts or deletes without reading conflicts with readers alone, so two blind puts of one
+//! key both commit, the later one last. In a reversible bucket every change reads what it replaces.
 //!
 //! **Limits.** Keys have 1 byte to 32 KiB, 16 KiB in multi-value and reversible buckets, as the values there; other
 //! values have up to 16 MiB.
@@ -18,6 +18,7 @@
 //! typed value), the time in ms (`u64`, big endian) if it expires, then the value. For typed values see
 //! [`Transaction::kv_put_value`].
 
+mod bucket_cache;
 mod check;
 mod cursor;
 mod entries;
@@ -26,7 +27,6 @@ mod multi;
 mod reverse;
 mod scan;
 mod sequence;
-mod settled;
 mod sweep;
 mod values;
 mod watch;
@@ -37,13 +37,13 @@ use isomer_storage::{KeyRange, PageLimit};
 use isomer_value::limits::MAX_KEY_BYTES;
 use rustc_hash::FxHashMap;
 
+pub(crate) use bucket_cache::BucketCache;
 pub use cursor::{BucketCursor, BytePair};
 pub use entries::Content;
 pub(crate) use entries::encode_entry;
 pub use key::{BucketKey, FromBucketKey, decode_key, encode_key};
 pub use scan::KvCursor;
 pub(crate) use sequence::Sequences;
-pub(crate) use settled::SettledBuckets;
 pub use sweep::Sweeper;
 pub(crate) use watch::Signals;
 pub use watch::{KvChange, KvChangeKind, Watch, Watched, Watcher};
@@ -59,12 +59,12 @@ use crate::{
 
 /// Longest key of a map.
 pub const MAX_BUCKET_KEY_BYTES: usize = MAX_KEY_BYTES;
-/// Longest key, and longest value, where both stand in one stored key: in multi-value and reversible buckets.
+/// Longest key, and longest value, where both are in one stored key: in multi-value and reversible buckets.
 pub const MAX_PAIR_PART_BYTES: usize = 16 * 1024;
 /// Longest value of a map that is not reversible.
 pub const MAX_BUCKET_VALUE_BYTES: usize = 16 << 20;
 
-/// What a bucket holds under a key.
+/// The number of values that a bucket holds under a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BucketKind {
     /// One value.
@@ -74,17 +74,17 @@ pub enum BucketKind {
     Multi,
 }
 
-/// How a bucket is made.
+/// The options of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketOptions {
-    /// What it holds under a key.
+    /// The number of values under a key.
     pub kind: BucketKind,
-    /// Whether the keys of a value can be asked for; maps only.
+    /// Whether the keys of a value can be looked up; maps only.
     pub reversible: bool,
 }
 
 impl BucketOptions {
-    /// One value a key, and the keys of a value can be asked for.
+    /// One value a key, and the keys of a value can be looked up.
     pub const fn reversible() -> Self {
         Self {
             kind: BucketKind::Map,
@@ -132,7 +132,7 @@ pub enum Expiry {
     Never,
     /// At a time, in milliseconds since 1970 UTC.
     At(u64),
-    /// So many milliseconds after the transaction's present.
+    /// This number of milliseconds after the transaction's timestamp.
     After(u64),
 }
 
@@ -143,11 +143,11 @@ pub(crate) struct Bucket {
     pub(crate) options: BucketOptions,
 }
 
-/// The buckets that a transaction has met.
+/// The buckets that a transaction has used.
 #[derive(Debug, Default)]
 pub(crate) struct KnownBuckets {
     options: FxHashMap<u32, Option<BucketOptions>>,
-    /// The one that was looked up last: a loop over its keys asks the catalog for its number once.
+    /// The last bucket that was looked up: a loop over its keys asks the catalog for its number once.
     latest: Option<(Box<str>, Bucket)>,
 }
 
@@ -157,7 +157,7 @@ impl KnownBuckets {
         (**known == *name).then_some(*bucket)
     }
 
-    /// What is known of the bucket of that name and number: `Some(None)` where it is known not to exist.
+    /// The known state of the bucket of that name and number: `Some(None)` if it is known not to exist.
     fn look_up(&mut self, name: &str, id: u32) -> Option<Option<Bucket>> {
         let options = *self.options.get(&id)?;
         let bucket = options.map(|options| Bucket { id, options });
@@ -201,16 +201,16 @@ impl Transaction {
         self.define(name, options).map(drop)
     }
 
-    /// Drops a bucket with all that is in it, sequences included; answers whether there was one.
+    /// Drops a bucket with its content, sequences included; returns whether it existed.
     pub fn drop_bucket(&mut self, name: &str) -> Result<bool, DataError> {
         self.check_bucket_writable(name)?;
         let Some(bucket) = self.bucket(name)? else {
             return Ok(false);
         };
-        if self.is_told_on() && self.has_bucket(bucket.id) {
-            self.tell_bucket(bucket.id)?;
+        if self.is_replicated() && self.has_bucket(bucket.id) {
+            self.store_bucket_cells(bucket.id)?;
         }
-        // In a replica there may be entries of the other kind, too: they stay, and come forth.
+        // In a replica there may be shadowed entries of the other kind, too: they stay, and become visible.
         let kept = match bucket.options.kind {
             BucketKind::Map => keyspace::bucket_pairs(bucket.id),
             BucketKind::Multi => keyspace::bucket_entry(bucket.id, b""),
@@ -218,7 +218,7 @@ impl Transaction {
         let prefixes = keyspace::bucket_prefixes(bucket.id);
         for prefix in prefixes.into_iter().filter(|prefix| *prefix != kept) {
             let end = after_prefix(&prefix);
-            self.write(|tx| {
+            self.write(prefix.len(), |tx| {
                 tx.delete_range(KeyRange {
                     start: &prefix,
                     end: end.as_deref(),
@@ -240,7 +240,7 @@ impl Transaction {
         Ok(true)
     }
 
-    /// How a bucket was made; none where there is none.
+    /// The options of a bucket; none where it does not exist.
     pub fn bucket_options(&self, name: &str) -> Result<Option<BucketOptions>, DataError> {
         Ok(self.bucket(name)?.map(|bucket| bucket.options))
     }
@@ -264,7 +264,7 @@ impl Transaction {
 
     /// The bucket of that name, where it exists in this transaction.
     pub(crate) fn bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
-        // What is known was observed when it became so.
+        // A known state was observed when it was read.
         if let Some(bucket) = self.known_buckets().latest(name) {
             return Ok(Some(bucket));
         }
@@ -277,15 +277,15 @@ impl Transaction {
         let Some(id) = self.catalog_ref().bucket_id(name) else {
             return Ok(None);
         };
-        let options = match self.settled_buckets() {
+        let options = match self.bucket_cache() {
             None => self.stored_options(id)?,
-            Some(settled) => {
+            Some(cache) => {
                 let version = self.read().version();
-                match settled.get(id, version) {
+                match cache.get(id, version) {
                     Some(known) => known,
                     None => {
                         let stored = self.stored_options(id)?;
-                        settled.note(id, stored, version);
+                        cache.insert(id, stored, version);
                         stored
                     }
                 }
@@ -302,14 +302,14 @@ impl Transaction {
             .transpose()
     }
 
-    /// Declares that it makes, drops or changes a bucket.
+    /// Declares that it creates, drops or changes a bucket.
     pub(crate) fn change_bucket(&mut self, name: &str) {
         self.note_changed_bucket();
         self.footprint_mut()
             .change_key(Space::Buckets, name.as_bytes(), true);
     }
 
-    /// The bucket to write to; a plain map is made where there is none.
+    /// The bucket to write to; a plain map is created where it does not exist.
     fn bucket_to_write(&mut self, name: &str) -> Result<Bucket, DataError> {
         self.check_bucket_writable(name)?;
         match self.bucket(name)? {
@@ -345,8 +345,8 @@ impl Transaction {
         name.ok_or_else(|| DataError::corrupt(format!("bucket number {bucket} has no name")))
     }
 
-    /// Makes a bucket one of those options, whatever is in it; one that is not there is made. What leads from values to keys is made
-    /// or taken away with it.
+    /// Sets the options of a bucket, whatever its content is; a missing bucket is created. Reverse entries are added or
+    /// removed accordingly.
     pub(crate) fn redefine_bucket(
         &mut self,
         bucket: u32,
@@ -361,7 +361,7 @@ impl Transaction {
         if was_reversible {
             let start = keyspace::bucket_reverses(bucket);
             let end = after_prefix(&start);
-            self.write(|tx| {
+            self.write(start.len(), |tx| {
                 tx.delete_range(KeyRange {
                     start: &start,
                     end: end.as_deref(),
@@ -376,7 +376,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Puts a value of a key, or takes it out, whatever the bucket is read as.
+    /// Adds or deletes a value of a key, whatever kind the bucket is read as.
     pub(crate) fn replace_pair(
         &mut self,
         bucket: u32,
@@ -399,7 +399,7 @@ impl Transaction {
         )
     }
 
-    /// Puts the stored form of an entry, or takes it out.
+    /// Puts or deletes the stored form of an entry.
     pub(crate) fn replace_entry(
         &mut self,
         bucket: u32,
@@ -408,19 +408,19 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let name = self.bucket_name(bucket)?;
         match stored {
-            Some(stored) => self.kv_put_entry(&name, key, entries::Entry::decode(stored)?),
+            Some(stored) => self.kv_put_entry(&name, key, entries::BucketEntry::decode(stored)?),
             None => self.kv_delete(&name, key),
         }
     }
 }
 
-/// What a stored entry is made of.
+/// Decodes a stored entry.
 pub(crate) fn entry_parts(stored: &[u8]) -> Result<(Content, Option<u64>, &[u8]), DataError> {
-    let entry = entries::Entry::decode(stored)?;
+    let entry = entries::BucketEntry::decode(stored)?;
     Ok((entry.content, entry.expires, entry.value))
 }
 
-/// A bucket of one kind is asked for what the other one does.
+/// The error where an operation is for the other kind of bucket.
 fn wrong_kind(name: &str, kind: BucketKind) -> DataError {
     DataError::invalid(match kind {
         BucketKind::Map => {
@@ -481,7 +481,7 @@ fn check_value(bucket: Bucket, value: &[u8]) -> Result<(), DataError> {
     )
 }
 
-/// Whether key and value stand in one stored key.
+/// Whether key and value are in one stored key.
 fn pairs_up(options: BucketOptions) -> bool {
     options.reversible || options.kind == BucketKind::Multi
 }
@@ -492,7 +492,7 @@ const PAGE: PageLimit = PageLimit {
     bytes: 1 << 20,
 };
 
-/// Everything that is observed by a scan: what was returned and what lies between.
+/// Everything that a scan observes: the results and the gaps between them.
 fn observed<'a>(
     range: (&'a [u8], Option<&'a [u8]>),
     order: Order,

@@ -10,11 +10,11 @@ use crate::{
 };
 
 impl Transaction {
-    /// Adds `value` to the values of `key`; nothing changes where it is there already. Reads nothing: two transactions
-    /// may add to one key at once.
+    /// Adds `value` to the values of `key`; a value that exists already is kept. Reads nothing: two transactions may
+    /// add to one key concurrently.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a bucket that is no multi-value bucket, one that does not exist included;
+    /// [`DataError::Invalid`] for a bucket that is not a multi-value bucket, or does not exist;
     /// [`DataError::Limit`] for keys and values over 16 KiB.
     pub fn kv_add(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
         self.check_bucket_writable(bucket)?;
@@ -26,7 +26,7 @@ impl Transaction {
         self.set_pair(found, key, value, true)
     }
 
-    /// Adds a value, or takes it out.
+    /// Adds or deletes a value.
     pub(super) fn set_pair(
         &mut self,
         found: Bucket,
@@ -48,7 +48,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes `value` out of the values of `key`; no error where it is not there.
+    /// Deletes `value` from the values of `key`; no error where it does not exist.
     pub fn kv_remove(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
         self.check_bucket_writable(bucket)?;
         let Some(found) = self.multi_bucket(bucket)? else {
@@ -57,7 +57,7 @@ impl Transaction {
         self.set_pair(found, key, value, false)
     }
 
-    /// Takes all values of `key` out; answers how many there were.
+    /// Deletes all values of `key`; returns their number.
     pub fn kv_remove_all(&mut self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
         self.check_bucket_writable(bucket)?;
         let mut removed = 0;
@@ -168,7 +168,7 @@ impl Transaction {
         self.touch_pair(bucket.id, key, value);
     }
 
-    /// Declares that what is known of a value changed.
+    /// Declares a change of a value's metadata.
     pub(crate) fn touch_pair(&mut self, bucket: u32, key: &[u8], value: &[u8]) {
         let (relative, end) = pair(key, value);
         let ends = [end, relative.len()];
@@ -180,7 +180,7 @@ impl Transaction {
     }
 }
 
-/// Key and value as they stand in the stored key, and where the key ends.
+/// Key and value from the stored key, and where the key ends.
 fn pair(key: &[u8], value: &[u8]) -> (Vec<u8>, usize) {
     let mut relative = Vec::with_capacity(key.len() + value.len() + 2);
     push_terminated(&mut relative, key);

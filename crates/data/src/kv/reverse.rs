@@ -4,14 +4,14 @@
 
 use isomer_storage::{KeyRange, Page, PageLimit};
 
-use super::{Bucket, BucketOptions, MAX_PAIR_PART_BYTES, PAGE, entries::Entry};
+use super::{Bucket, BucketOptions, MAX_PAIR_PART_BYTES, PAGE, entries::BucketEntry};
 use crate::{
     DataError, Order, Transaction,
     keyspace::{self, after_prefix, push_terminated},
 };
 
 impl Transaction {
-    /// The keys under which `value` stands, ascending, at most `limit`, those after `after` where given.
+    /// The keys with `value`, ascending, at most `limit`, those after `after` where given.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for a bucket that is not reversible.
@@ -28,7 +28,7 @@ impl Transaction {
         };
         if !bucket.options.reversible {
             return Err(DataError::invalid(format!(
-                "bucket `{name}` is not reversible: create it so, and the keys of a value can be asked for"
+                "bucket `{name}` is not reversible: create it as reversible to look up the keys of a value"
             )));
         }
         let mut relative = Vec::with_capacity(value.len() + 2);
@@ -70,7 +70,7 @@ impl Transaction {
         Ok(keys)
     }
 
-    /// Makes all reverse entries of a bucket.
+    /// Creates all reverse entries of a bucket.
     pub(super) fn make_reverses(&mut self, bucket: Bucket) -> Result<(), DataError> {
         let prefix = keyspace::bucket_entry(bucket.id, b"");
         let end = after_prefix(&prefix);
@@ -83,7 +83,7 @@ impl Transaction {
             };
             self.read().scan(range, Order::Ascending, PAGE, &mut page)?;
             for (key, stored) in page.iter() {
-                let (key, entry) = (&key[prefix.len()..], Entry::decode(stored)?);
+                let (key, entry) = (&key[prefix.len()..], BucketEntry::decode(stored)?);
                 if has_reverse(bucket.options, key, entry.value) {
                     self.put_reverse(bucket, key, entry)?;
                 }
@@ -100,7 +100,7 @@ impl Transaction {
         &mut self,
         bucket: Bucket,
         key: &[u8],
-        entry: Entry<'_>,
+        entry: BucketEntry<'_>,
     ) -> Result<(), DataError> {
         let expires = entry.expires.map(u64::to_be_bytes);
         let stored = expires.as_ref().map_or(&[][..], |time| &time[..]);
@@ -112,12 +112,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes away the reverse entry of what stands under `key`, expired or not.
+    /// Deletes the reverse entry of the entry under `key`, expired or not.
     pub(super) fn delete_reverse(&mut self, bucket: Bucket, key: &[u8]) -> Result<(), DataError> {
         let Some(stored) = self.read().get(&keyspace::bucket_entry(bucket.id, key))? else {
             return Ok(());
         };
-        let entry = Entry::decode(&stored)?;
+        let entry = BucketEntry::decode(&stored)?;
         self.delete(&keyspace::bucket_reverse(bucket.id, entry.value, key))?;
         self.change_reverse(bucket, key, entry.value);
         Ok(())
@@ -133,7 +133,8 @@ impl Transaction {
     }
 }
 
-/// Whether an entry has a reverse one: of merged buckets what is too long for it has none, as nobody can ask for it.
+/// Whether an entry has a reverse one. Entries of merged buckets that are too long for a reverse entry have none: no
+/// lookup can ask for them.
 pub(super) fn has_reverse(options: BucketOptions, key: &[u8], value: &[u8]) -> bool {
     options.reversible && key.len() <= MAX_PAIR_PART_BYTES && value.len() <= MAX_PAIR_PART_BYTES
 }

@@ -6,7 +6,7 @@ use isomer_storage::{KeyRange, Page, PageLimit, Visitor};
 
 use super::{
     Bucket, BucketKind,
-    entries::{Content, Entry},
+    entries::{BucketEntry, Content},
     observed,
 };
 use crate::{
@@ -14,20 +14,20 @@ use crate::{
     keyspace::{self, after_prefix, push_terminated, take_terminated},
 };
 
-/// Where a scan of a bucket goes on. It belongs to that bucket and direction.
+/// Where a scan of a bucket continues. It belongs to that bucket and direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvCursor {
     pub(super) start: Vec<u8>,
     pub(super) end: Option<Vec<u8>>,
 }
 
-/// Gets each pair of a scan; of a multi-value bucket's pairs the second part is the entry's value.
-pub(super) type Visit<'a> = dyn FnMut(&[u8], Entry<'_>) -> Result<(), DataError> + 'a;
+/// Receives each pair of a scan; of a multi-value bucket's pairs the second part is the entry's value.
+pub(super) type Visit<'a> = dyn FnMut(&[u8], BucketEntry<'_>) -> Result<(), DataError> + 'a;
 
 impl Transaction {
-    /// The pairs of a bucket with keys in `range`, in `order`, until `page` is full; answers where to go on, if anywhere.
-    /// Clears `page` first and does not set its own continuation. Expired entries are left out. A multi-value bucket
-    /// gives one pair for each value.
+    /// The pairs of a bucket with keys in `range`, in `order`, until `page` is full; returns where to continue, if
+    /// anywhere. Clears `page` first and does not set its own continuation. Expired entries are left out. A multi-value
+    /// bucket has one pair for each value.
     pub fn kv_scan(
         &self,
         bucket: &str,
@@ -102,7 +102,7 @@ impl Transaction {
             }
             flow
         });
-        // What was seen before it broke or failed counts, too.
+        // What was seen before it broke or failed is observed, too.
         let rest = last.map(|mut last| match order {
             Order::Ascending => {
                 // The smallest key behind it.
@@ -120,8 +120,7 @@ impl Transaction {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Visits what [`Transaction::kv_scan`] puts on a page; `stored` is for the next call of the same scan, and for nobody
-    /// else.
+    /// Visits what [`Transaction::kv_scan`] puts on a page; `stored` is only for the next call of the same scan.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn kv_visit(
         &self,
@@ -182,7 +181,7 @@ impl Transaction {
             }
             rest = stored.next().map(|next| KvCursor {
                 start: next.start[prefix.len()..].to_vec(),
-                // The end of the bucket is no key of it.
+                // The end of the bucket is not a key of it.
                 end: next
                     .end
                     .filter(|end| end.starts_with(&prefix))
@@ -201,7 +200,7 @@ impl Transaction {
 }
 
 impl Bucket {
-    /// What the stored keys of its entries begin with.
+    /// The prefix of the stored keys of its entries.
     fn prefix(self) -> Vec<u8> {
         match self.options.kind {
             BucketKind::Map => keyspace::bucket_entry(self.id, b""),
@@ -223,18 +222,18 @@ fn stored_bound(bucket: Bucket, key: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Visits a stored pair; answers whether it is live.
+/// Visits a stored pair; returns whether it is live.
 #[inline]
 fn visit_pair(
     bucket: Bucket,
     stored: &[u8],
     value: &[u8],
     now: u64,
-    visit: &mut (impl FnMut(&[u8], Entry<'_>) -> Result<(), DataError> + ?Sized),
+    visit: &mut (impl FnMut(&[u8], BucketEntry<'_>) -> Result<(), DataError> + ?Sized),
 ) -> Result<bool, DataError> {
     match bucket.options.kind {
         BucketKind::Map => {
-            let entry = Entry::decode(value)?;
+            let entry = BucketEntry::decode(value)?;
             if !entry.is_live(now) {
                 return Ok(false);
             }
@@ -246,7 +245,7 @@ fn visit_pair(
                 .ok_or_else(|| DataError::corrupt("a key of a multi-value bucket is malformed"))?;
             visit(
                 &key,
-                Entry {
+                BucketEntry {
                     content: Content::Bytes,
                     expires: None,
                     value: rest,

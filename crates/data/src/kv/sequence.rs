@@ -1,21 +1,22 @@
 //! Sequences: numbers from 1 on, named within a bucket.
 //!
-//! *Gapless*: the next number is part of the transaction. If that is rolled back the number comes again, and two
-//! transactions that take numbers of one sequence at once conflict. *Gapped*: numbers are taken from a block that was
-//! reserved beforehand in a commit of its own, so that nobody waits for anybody; a number once given never comes again,
-//! and those of transactions that did not commit are missing. Both draw from the same counter.
+//! *Gapless*: the next number is part of the transaction. If that is rolled back the number is used again, and two
+//! transactions that take numbers of one sequence concurrently conflict. *Gapped*: numbers are taken from a block that
+//! was reserved beforehand in a separate commit, so that transactions do not wait for each other; a number is never
+//! used twice, and those of transactions that did not commit are missing. Both draw from the same counter.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Access, DataError, ErrorKind, Store, Transaction, footprint::Space, keyspace, stream::Change,
+    Access, DataError, DataStore, ErrorKind, Transaction, footprint::Space, keyspace,
+    stream::Change,
 };
 
 /// The first block; each further one is twice as large, up to the largest.
 const FIRST_BLOCK: u64 = 32;
 const LARGEST_BLOCK: u64 = 1 << 16;
-/// How often a reservation is tried again when it loses.
+/// How often a reservation is retried after a conflict.
 const ATTEMPTS: usize = 100;
 
 /// Reserved blocks, by bucket and sequence.
@@ -85,7 +86,7 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Lets a sequence go on after `last`; numbers are never given again, so a sequence that is further stays where it is.
+    /// Advances a sequence to `last`; numbers are never used twice, so a sequence that is further stays.
     pub fn sequence_skip_to(
         &mut self,
         bucket: &str,
@@ -99,7 +100,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes `count` numbers within this transaction; answers the first.
+    /// Takes `count` numbers within this transaction; returns the first.
     fn sequence_advance(
         &mut self,
         bucket: &str,
@@ -149,9 +150,9 @@ impl Transaction {
     }
 }
 
-impl Store {
+impl DataStore {
     /// A number of a gapped sequence: larger than every one taken before, and never given again. Needs no transaction,
-    /// and may be called beside one.
+    /// and may be called concurrently with one.
     pub fn sequence_take(&self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
         let mut blocks = self.shared().sequences.blocks.lock();
         let key: Named = (bucket.into(), sequence.into());
@@ -175,7 +176,7 @@ impl Store {
         Ok(first)
     }
 
-    /// Reserves durably, so that no crash brings a number back.
+    /// Reserves durably, so that no number is reused after a crash.
     fn reserve_numbers(&self, bucket: &str, sequence: &str, count: u64) -> Result<u64, DataError> {
         let mut attempt = 0;
         loop {
@@ -183,7 +184,7 @@ impl Store {
             let first = tx.sequence_advance(bucket, sequence, count)?;
             match tx.commit() {
                 Ok(_) => return Ok(first),
-                // Not knowing whether it happened costs a gap, no more.
+                // An unknown outcome costs only a gap.
                 Err(error) if matches!(error.kind(), ErrorKind::Retry) && attempt < ATTEMPTS => {
                     attempt += 1
                 }

@@ -1,7 +1,8 @@
-//! Taking expired entries away.
+//! Deleting expired entries.
 //!
-//! An expired entry is invisible already, so that taking it away changes nothing that anybody may observe: a sweep reads
-//! the entries' keys, to lose against those who put there meanwhile, and conflicts with nobody else.
+//! An expired entry is invisible already, so that deleting it changes nothing that a transaction may observe: a sweep
+//! reads the entries' keys, so that it conflicts with concurrent puts to these keys, and conflicts with no other
+//! transaction.
 
 use std::{
     sync::Arc,
@@ -9,21 +10,21 @@ use std::{
     time::Duration,
 };
 
-use isomer_storage::{KeyRange, Page, PageLimit};
+use isomer_storage::{KeyRange, Page, PageLimit, StorageError};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Bucket, entries::Entry};
+use super::{Bucket, entries::BucketEntry};
 use crate::{
-    Access, DataError, Durability, ErrorKind, Order, Store, Transaction,
+    Access, DataError, DataStore, Durability, ErrorKind, Order, Transaction,
     keyspace::{self, TAG_BUCKET_EXPIRY},
     stream::Change,
 };
 
-/// Entries taken away in one transaction.
+/// Entries deleted in one transaction.
 const BATCH: usize = 256;
 
-impl Store {
-    /// Takes expired entries of all buckets away, at most about `limit`; answers how many went.
+impl DataStore {
+    /// Deletes expired entries of all buckets, at most about `limit`; returns their number.
     pub fn sweep_expired(&self, limit: u64) -> Result<u64, DataError> {
         let (mut swept, mut batch) = (0, BATCH);
         while swept < limit {
@@ -38,7 +39,7 @@ impl Store {
                     swept += found;
                     batch = (batch * 2).min(BATCH);
                 }
-                // Somebody put there meanwhile: fewer at a time meet fewer of them.
+                // Conflict with a concurrent put: smaller batches conflict less often.
                 Err(error) if error.kind() == ErrorKind::Retry => {
                     if batch == 1 {
                         break;
@@ -52,29 +53,41 @@ impl Store {
         Ok(swept)
     }
 
-    /// Sweeps every `interval` on a thread of its own, until the answer is dropped.
-    pub fn start_sweeper(&self, interval: Duration) -> Sweeper {
+    /// Sweeps every `interval` on a background thread, until the returned handle is dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] where the operating system starts no thread.
+    pub fn start_sweeper(&self, interval: Duration) -> Result<Sweeper, DataError> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (store, stopped) = (self.clone(), stop.clone());
-        let thread = thread::spawn(move || {
+        let sweeping = thread::Builder::new().name("sweeper".to_owned());
+        let thread = sweeping.spawn(move || {
             let mut stopping = stopped.0.lock();
             while !*stopping {
                 stopped.1.wait_for(&mut stopping, interval);
                 if *stopping {
                     break;
                 }
-                // A full disk or a poisoned engine is met by those who write, too; the next round tries again.
+                // Writers get a full disk or a poisoned engine reported, too; the next round tries again.
                 parking_lot::MutexGuard::unlocked(&mut stopping, || {
                     drop(store.sweep_expired(1 << 16));
-                    store.let_go_of_served();
+                    store.release_idle_reads();
                 });
             }
         });
-        Sweeper {
+        Ok(Sweeper {
             stop,
-            thread: Some(thread),
-        }
+            thread: Some(thread.map_err(no_thread)?),
+        })
     }
+}
+
+/// The operating system cannot start a thread.
+pub(crate) fn no_thread(error: std::io::Error) -> DataError {
+    StorageError::Unavailable(format!(
+        "a thread cannot be started ({error}): end other programs, or raise the limits on threads and address space (`ulimit`)"
+    ))
+    .into()
 }
 
 /// A thread that sweeps; it ends when this is dropped.
@@ -95,7 +108,7 @@ impl Drop for Sweeper {
 }
 
 impl Transaction {
-    /// Takes a batch away; answers how many notes of expiry it has dealt with.
+    /// Deletes a batch; returns how many expiry entries it has processed.
     fn sweep_batch(&mut self, batch: usize) -> Result<u64, DataError> {
         let end = keyspace::bucket_expiry_after(self.now_ms());
         let range = KeyRange {
@@ -120,7 +133,7 @@ impl Transaction {
         Ok(page.len() as u64)
     }
 
-    /// Takes one entry away, unless it was put anew since.
+    /// Deletes one entry, unless it was put again since.
     fn sweep_entry(&mut self, time: u64, id: u32, key: &[u8]) -> Result<(), DataError> {
         let Some(name) = self.catalog_ref().bucket_name(id) else {
             return Ok(());
@@ -134,7 +147,7 @@ impl Transaction {
         let Some(stored) = self.read().get(&stored_key)? else {
             return Ok(());
         };
-        let entry = Entry::decode(&stored)?;
+        let entry = BucketEntry::decode(&stored)?;
         if entry.expires != Some(time) {
             return Ok(());
         }

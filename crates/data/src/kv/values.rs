@@ -1,7 +1,7 @@
-//! Typed keys and values, as the query language has them.
+//! Keys and values typed as in the query language.
 //!
-//! A key is text (its UTF-8 bytes) or bytes. Text and bytes are stored as they are, so that both sides see them; every
-//! other value is stored encoded, and comes back with its type.
+//! A key is text (its UTF-8 bytes) or bytes. Text and bytes are stored verbatim, so that the byte interface reads them,
+//! too; every other value is stored encoded, and keeps its type.
 
 use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::{
@@ -11,7 +11,7 @@ use isomer_value::{
 
 use super::{
     BucketKind, Expiry, KvCursor,
-    entries::{Content, Entry},
+    entries::{BucketEntry, Content},
 };
 use crate::{DataError, Order, Transaction, store::PropNames};
 
@@ -26,12 +26,12 @@ impl Transaction {
             return Ok(Value::Null);
         };
         match self.kv_stored(bucket, key)? {
-            Some(stored) => self.typed(Entry::decode(&stored)?),
+            Some(stored) => self.typed(BucketEntry::decode(&stored)?),
             None => Ok(Value::Null),
         }
     }
 
-    /// Puts a value under a key; null takes the key out.
+    /// Puts a value under a key; null deletes the key.
     ///
     /// # Errors
     /// Those of [`Transaction::kv_put`]; nodes, relationships and paths cannot be stored.
@@ -63,7 +63,7 @@ impl Transaction {
         self.kv_put_entry(
             bucket,
             key,
-            Entry {
+            BucketEntry {
                 content,
                 expires,
                 value,
@@ -107,10 +107,10 @@ impl Transaction {
 
     /// The value in the stored form of an entry.
     pub(crate) fn stored_value(&self, stored: &[u8]) -> Result<Value, DataError> {
-        self.typed(Entry::decode(stored)?)
+        self.typed(BucketEntry::decode(stored)?)
     }
 
-    pub(super) fn typed(&self, entry: Entry<'_>) -> Result<Value, DataError> {
+    pub(super) fn typed(&self, entry: BucketEntry<'_>) -> Result<Value, DataError> {
         match entry.content {
             Content::Bytes => Ok(Value::Bytes(entry.value.into())),
             Content::Text => match std::str::from_utf8(entry.value) {

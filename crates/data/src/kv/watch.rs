@@ -15,21 +15,21 @@ use isomer_storage::Version;
 use isomer_value::{Value, record::decode_value};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Content, after_prefix};
-use crate::{ChangeSet, DataError, Store, StreamHold, WeakStore, stream::Change};
+use super::{Content, after_prefix, sweep::no_thread};
+use crate::{ChangeSet, DataError, DataStore, StreamHold, WeakDataStore, stream::Change};
 
-/// Entries of the change stream that are read at once.
+/// Entries of the change stream that are read at a time.
 const ENTRIES: usize = 256;
 const ENTRY_BYTES: usize = 1 << 20;
 
-/// What of a bucket is watched.
+/// The watched part of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// Every key.
     All,
     /// One key.
     Key(Vec<u8>),
-    /// All keys that begin with this.
+    /// All keys with this prefix.
     Prefix(Vec<u8>),
 }
 
@@ -58,16 +58,16 @@ impl Watched {
     }
 }
 
-/// One change of a bucket that was committed.
+/// One committed change of a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KvChange {
     /// The commit. All changes of one commit come one after another, in the order in which they were made.
     pub version: Version,
-    /// What was done.
+    /// The change.
     pub kind: KvChangeKind,
 }
 
-/// What was done to a bucket.
+/// The kinds of changes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KvChangeKind {
     /// A value was put under a key.
@@ -79,12 +79,12 @@ pub enum KvChangeKind {
         /// When it expires, in ms since 1970 UTC.
         expires_ms: Option<u64>,
     },
-    /// A key was taken out, or had expired and was swept.
+    /// A key was deleted, or had expired and was swept.
     Deleted {
         /// The key.
         key: Vec<u8>,
     },
-    /// All keys of a range were taken out.
+    /// All keys of a range were deleted.
     RangeDeleted {
         /// The first key of the range.
         start: Vec<u8>,
@@ -105,15 +105,16 @@ pub enum KvChangeKind {
         /// The value.
         value: Vec<u8>,
     },
-    /// The bucket was dropped with all that was in it.
+    /// The bucket was dropped with its content.
     Dropped,
 }
 
-/// Follows the changes of a bucket: see [`Store::watch`]. What it has not given yet is kept in the change stream, up to a
-/// limit of size and age (see [`crate::StoreOptions::stream_hold_bytes`]): beyond, it is told [`DataError::Forgotten`].
+/// Follows the changes of a bucket: see [`DataStore::watch`]. Changes that it has not delivered yet are kept in the change
+/// stream, up to a limit of size and age (see [`crate::DataStoreOptions::stream_hold_bytes`]): beyond it, the watch returns
+/// [`DataError::Forgotten`].
 #[derive(Debug)]
 pub struct Watch {
-    store: WeakStore,
+    store: WeakDataStore,
     signal: Arc<Signal>,
     bucket: Arc<str>,
     watched: Watched,
@@ -124,13 +125,13 @@ pub struct Watch {
     hold: StreamHold,
 }
 
-impl Store {
+impl DataStore {
     /// Follows the changes of what is `watched` in a bucket, which need not exist yet, that were committed after the
-    /// version `after`; none for those from now on.
+    /// version `after`; without it, those from now on.
     ///
     /// # Errors
-    /// [`DataError::Forgotten`] where the change stream no longer tells what happened after that version (see
-    /// [`crate::StoreOptions::stream_retention`]), [`DataError::Invalid`] where no commit had it yet.
+    /// [`DataError::Forgotten`] where the change stream was trimmed beyond that version (see
+    /// [`crate::DataStoreOptions::stream_retention`]), [`DataError::Invalid`] for a version in the future.
     pub fn watch(
         &self,
         bucket: &str,
@@ -139,15 +140,15 @@ impl Store {
     ) -> Result<Watch, DataError> {
         let now = self.engine().version();
         let read = after.unwrap_or(now);
-        // Held before it is looked at, so that it stays as it looks.
+        // Retained before it is checked, so that it stays.
         let hold = self.hold_stream(read);
         if read > now {
             return Err(DataError::invalid(format!(
-                "version {read} is still to come, the last one is {now}: watch from that one, or read the bucket anew"
+                "version {read} is in the future, the last one is {now}: watch from that one, or read the bucket again"
             )));
         }
         if read < now {
-            self.tells_since(read)?;
+            self.check_changes_since(read)?;
         }
         Ok(Watch {
             store: self.downgrade(),
@@ -160,8 +161,8 @@ impl Store {
         })
     }
 
-    /// Calls `run` with each change, on a thread of its own, until it answers [`ControlFlow::Break`], the answer is
-    /// dropped or the store is closed; an error is its last call.
+    /// Calls `run` with each change, on a background thread, until it returns [`ControlFlow::Break`], the returned
+    /// handle is dropped or the store is closed; an error is its last call.
     pub fn on_change(
         &self,
         bucket: &str,
@@ -172,7 +173,8 @@ impl Store {
         let mut watch = self.watch(bucket, watched, after)?;
         let (signal, stop) = (watch.signal.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
-        let thread = thread::spawn(move || {
+        let watching = thread::Builder::new().name("watcher".to_owned());
+        let thread = watching.spawn(move || {
             loop {
                 match watch.wait(None, &stopped) {
                     Ok(Some(change)) => {
@@ -182,7 +184,7 @@ impl Store {
                     }
                     Ok(None) | Err(DataError::Closed(_)) => return,
                     Err(error) => {
-                        // It is over either way.
+                        // The watch has ended either way.
                         let _ = run(Err(error));
                         return;
                     }
@@ -192,7 +194,7 @@ impl Store {
         Ok(Watcher {
             signal,
             stop,
-            thread: Some(thread),
+            thread: Some(thread.map_err(no_thread)?),
         })
     }
 }
@@ -205,13 +207,13 @@ impl Watch {
         change.ok_or_else(closed)
     }
 
-    /// The next change, waiting for it no longer than `timeout`; nothing where none came.
+    /// The next change, waiting for it no longer than `timeout`; nothing after that time.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<KvChange>, DataError> {
         let never = AtomicBool::new(false);
         self.wait(Instant::now().checked_add(timeout), &never)
     }
 
-    /// Everything up to this version was given: who watches from here on misses nothing and gets nothing twice. In the
+    /// Everything up to this version was delivered: a watch from here on misses nothing and gets nothing twice. In the
     /// middle of a commit's changes, the version before it.
     pub fn version(&self) -> Version {
         self.found
@@ -254,8 +256,8 @@ impl Watch {
         let id = catalog.bucket_id(&self.bucket);
         for entry in &entries {
             let Some(id) = id else { break };
-            for change in ChangeSet::decode(&entry.bytes)?.changes {
-                let Some(kind) = self.kind(id, change, &catalog)? else {
+            for change in ChangeSet::changes_in(&entry.bytes)? {
+                let Some(kind) = self.kind(id, change?, &catalog)? else {
                     continue;
                 };
                 self.found.push_back(KvChange {
@@ -355,7 +357,7 @@ impl Iterator for Watch {
     }
 }
 
-/// A thread that follows changes: see [`Store::on_change`]. It ends when this is dropped.
+/// A thread that follows changes: see [`DataStore::on_change`]. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     signal: Arc<Signal>,
@@ -364,7 +366,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Whether it still follows.
+    /// Whether it is still running.
     pub fn is_running(&self) -> bool {
         self.thread
             .as_ref()
@@ -375,7 +377,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        self.signal.tell();
+        self.signal.notify();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -384,33 +386,33 @@ impl Drop for Watcher {
     }
 }
 
-/// Wakes those who wait for a commit.
+/// Wakes threads that wait for a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
-    told: Mutex<u64>,
+    count: Mutex<u64>,
     changed: Condvar,
 }
 
 impl Signal {
     fn count(&self) -> u64 {
-        *self.told.lock()
+        *self.count.lock()
     }
 
-    /// Something was committed, or is to be looked at.
-    pub(crate) fn tell(&self) {
-        *self.told.lock() += 1;
+    /// Something was committed, or the state must be checked.
+    pub(crate) fn notify(&self) {
+        *self.count.lock() += 1;
         self.changed.notify_all();
     }
 
-    /// Waits until there was more than `seen`; false where the deadline came first.
+    /// Waits until the count exceeds `seen`; false after the deadline.
     fn wait(&self, seen: u64, deadline: Option<Instant>) -> bool {
-        let mut told = self.told.lock();
-        while *told == seen {
+        let mut count = self.count.lock();
+        while *count == seen {
             match deadline {
-                None => self.changed.wait(&mut told),
+                None => self.changed.wait(&mut count),
                 Some(deadline) => {
-                    if self.changed.wait_until(&mut told, deadline).timed_out() {
-                        return *told != seen;
+                    if self.changed.wait_until(&mut count, deadline).timed_out() {
+                        return *count != seen;
                     }
                 }
             }
@@ -419,13 +421,13 @@ impl Signal {
     }
 }
 
-/// The store's own: who waits wakes up when the store closes.
+/// Held by the store: waiting threads wake up when the store closes.
 #[derive(Debug, Default)]
 pub(crate) struct Signals(pub(crate) Arc<Signal>);
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.0.tell();
+        self.0.notify();
     }
 }
 

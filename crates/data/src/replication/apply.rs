@@ -1,4 +1,4 @@
-//! Doing what a transaction of another replica did, in one transaction of this database.
+//! Applying a transaction of another replica, in one local transaction.
 
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, record::decode_value};
 
@@ -6,18 +6,18 @@ use super::{
     cells::differ,
     codec::malformed,
     conflicts::contested,
-    entry::{Entry, Op},
+    entry::{LogEntry, Op},
     identity::{Identity, Owner},
+    log_builder::read_pair,
     rules::{self, Mutant},
-    seal::read_pair,
     shadow::{NodeShadow, Properties, RelShadow, remove_seen},
     versions::{self, Version},
 };
 use crate::{
-    Access, BucketKind, BucketOptions, ConvergentOwner, DataError, Direction, Dot, Durability,
-    Neighbours, Store, Transaction,
+    Access, BucketKind, BucketOptions, ConvergentOwner, DataError, DataStore, Direction, Dot,
+    Durability, Neighbours, Transaction,
     convergent::{
-        Action, ReplicaNo, Spot, Vector, entry_dot,
+        Action, FieldPosition, ReplicaNo, Vector, entry_dot,
         replica::{decode_seen, encode_seen},
     },
     footprint::Space,
@@ -31,14 +31,14 @@ use crate::{
 pub(crate) enum Turn {
     /// It was applied before.
     Past,
-    /// It is its turn.
+    /// It can be applied now.
     Now,
-    /// Others come first.
+    /// It depends on transactions that are not applied yet.
     Later,
 }
 
-/// Whether it is an entry's turn where `here` was seen.
-pub(crate) fn turn(entry: &Entry, here: &Vector) -> Turn {
+/// Whether an entry can be applied where `here` was seen.
+pub(crate) fn turn(entry: &LogEntry, here: &Vector) -> Turn {
     if here.saw(entry.origin, entry.number) {
         return match rules::broken(Mutant::AppliesTwice) {
             true => Turn::Now,
@@ -54,12 +54,12 @@ pub(crate) fn turn(entry: &Entry, here: &Vector) -> Turn {
     }
 }
 
-/// How often applying is tried again when a local transaction came first.
+/// Attempts to apply a transaction after conflicts with local ones.
 const ATTEMPTS: usize = 1000;
 
-impl Store {
-    /// Applies a transaction whose turn it is, and keeps it for others.
-    pub(super) fn apply_entry(&self, entry: &Entry) -> Result<(), DataError> {
+impl DataStore {
+    /// Applies a transaction that can be applied, and adds it to the log for other replicas.
+    pub(super) fn apply_entry(&self, entry: &LogEntry) -> Result<(), DataError> {
         let bytes = entry.encode();
         self.merging(|tx| {
             for (at, op) in entry.ops.iter().enumerate() {
@@ -78,10 +78,12 @@ impl Store {
                 time: entry.time,
                 seen: entry.seen.clone(),
             });
+            // In the same commit as the operations: after a crash, the entry was either applied and logged, or is
+            // received again.
             tx.put(&keyspace::log_entry(entry.origin.0, entry.number), &bytes)?;
             tx.put_reached(entry.origin, entry.number)
         })?;
-        self.shared().own_replica.reached(entry.time);
+        self.reach_time(entry.time);
         Ok(())
     }
 
@@ -91,7 +93,16 @@ impl Store {
         Ok(tx)
     }
 
-    /// Runs `body` in a transaction that refuses nothing; again where a local one came first.
+    /// Runs `body` in a transaction that is rolled back.
+    pub(super) fn try_merging(
+        &self,
+        mut body: impl FnMut(&mut Transaction) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let _noted = self.note_merge();
+        body(&mut self.begin_merging()?)
+    }
+
+    /// Runs `body` in a transaction in which constraints refuse nothing; repeats it after a conflict with a local one.
     pub(super) fn merging<T>(
         &self,
         mut body: impl FnMut(&mut Transaction) -> Result<T, DataError>,
@@ -101,7 +112,9 @@ impl Store {
         loop {
             let mut tx = self.begin_merging()?;
             let done = body(&mut tx).and_then(|value| {
+                rules::end_point();
                 tx.commit_with(Durability::Buffered)?;
+                rules::end_point();
                 Ok(value)
             });
             match done {
@@ -115,7 +128,7 @@ impl Store {
 }
 
 impl Transaction {
-    /// Everything of a replica up to a number is here now.
+    /// All transactions of a replica up to a number are applied now, or were given up.
     pub(super) fn put_reached(&mut self, replica: ReplicaNo, number: u64) -> Result<(), DataError> {
         let stored = self.read().get(&keyspace::seen(replica.0))?;
         let (upto, mut except) = match stored {
@@ -127,7 +140,7 @@ impl Transaction {
         self.put(&keyspace::seen(replica.0), &seen)
     }
 
-    fn apply_op(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+    fn apply_op(&mut self, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
         let saw = |dot: Dot| entry.saw(dot);
         match op {
             Op::NodeMade { node, labels, set } => {
@@ -146,6 +159,7 @@ impl Transaction {
                 set,
                 unset,
             } => self.edit_node(node, None, None, &mut |shadow| {
+                // Only the seen dots: a label that was added concurrently survives its removal.
                 for label in added.iter().chain(removed) {
                     if let Some(stamps) = shadow.labels.get_mut(label) {
                         stamps.retain(|stamp| !saw(stamp.dot));
@@ -177,6 +191,7 @@ impl Transaction {
                     put_all(&mut shadow.properties, entry, set);
                 })
             }
+            // A relationship has one life, so its deletion is final and leaves no ghost.
             Op::RelGone { rel } => match self.find_rel(rel)? {
                 Some(id) => self.purge_relationship(id),
                 None => Ok(()),
@@ -201,8 +216,8 @@ impl Transaction {
 
     // ---- nodes
 
-    /// Changes what is known of a node, made as a ghost where there is none, and makes it look so. `seen` takes out first what
-    /// it says, everywhere.
+    /// Changes the metadata of a node (a ghost is created where there is none), then its record accordingly. First,
+    /// everything that `seen` covers is removed from the metadata.
     pub(super) fn edit_node(
         &mut self,
         identity: &Identity,
@@ -213,7 +228,7 @@ impl Transaction {
         let (id, mut shadow, old) = match self.find_node(identity)? {
             Some(id) => {
                 let shadow = self.node_shadow(id)?;
-                let shadow = shadow.ok_or_else(|| malformed("what is known of a node"))?;
+                let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
                 (id, shadow, self.load_node(id)?)
             }
             None => {
@@ -227,17 +242,18 @@ impl Transaction {
             self.remove_fields(ConvergentOwner::Node(id), seen)?;
         }
         edit(&mut shadow);
-        self.settle_node(id, old, shadow, before)
+        self.materialize_node(id, old, shadow, before)
     }
 
-    /// Makes a node look as its shadow says.
-    pub(super) fn settle_node(
+    /// Materializes a node: creates, changes or deletes its record according to its metadata row.
+    pub(super) fn materialize_node(
         &mut self,
         id: NodeId,
         old: Option<NodeState>,
         shadow: NodeShadow,
         (lives, contested): (Vec<Dot>, Vec<PropId>),
     ) -> Result<(), DataError> {
+        // A relationship exists only while its end has one of the lives that its creator saw.
         let still = shadow.life_dots();
         if lives.iter().any(|dot| !still.contains(dot)) {
             self.cut_relationships(id, &still)?;
@@ -246,18 +262,19 @@ impl Transaction {
         if is_there {
             let new = self.state_of(&shadow)?;
             self.noted.merged = Some((id, shadow.identity.clone()));
-            self.step(id, old.as_ref(), Some(&new))?;
+            self.apply_node_change(id, old.as_ref(), Some(&new))?;
             return self.put_node_shadow(id, &shadow, &contested, true);
         }
         let place = match &old {
             None => id,
             Some(old) => {
-                self.step(id, Some(old), None)?;
+                self.apply_node_change(id, Some(old), None)?;
                 self.drop_shadow(IdSpace::Nodes, id.0, &shadow.identity)?;
-                // An id that a record had is not used for another one.
+                // The id of a deleted record is never reused.
                 self.new_node_id(None)?
             }
         };
+        // A ghost is needed only while it has something that the deletion had not seen.
         let fields = self.move_fields(id, place)?;
         match shadow.is_empty() && !fields {
             true => self.drop_shadow(IdSpace::Nodes, place.0, &shadow.identity),
@@ -277,6 +294,7 @@ impl Transaction {
         let names = self.catalog_ref().clone();
         let mut map = Map::new();
         for (prop, own) in properties {
+            // Deterministic by time and replica, so that all replicas read the same version.
             let Some(at) = versions::winner(own, &self.shared().own_replica) else {
                 continue;
             };
@@ -288,7 +306,7 @@ impl Transaction {
         Ok(map)
     }
 
-    /// Takes relationships of a node away that were made for lives of it that are gone.
+    /// Deletes relationships of a node that were created for lives of it that no longer exist.
     fn cut_relationships(&mut self, id: NodeId, lives: &[Dot]) -> Result<(), DataError> {
         let mut found = Neighbours::new();
         self.expand_rows(&[id], Direction::Both, &[], &mut found)?;
@@ -308,7 +326,7 @@ impl Transaction {
             let cut = is_cut(ends.source, &shadow.source_lives)
                 || is_cut(ends.target, &shadow.target_lives);
             let is_cut = cut && !rules::broken(Mutant::EndsIgnored);
-            // One that is this database's own alone goes with its ends, whoever made these anew.
+            // A relationship outside the space is deleted with its ends, whichever replica recreated these.
             if lives.is_empty() || is_cut && self.has_relationship(rel)? {
                 self.purge_relationship(rel)?;
             }
@@ -318,7 +336,7 @@ impl Transaction {
 
     // ---- relationships
 
-    fn apply_relationship(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+    fn apply_relationship(&mut self, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
         let Op::RelMade {
             rel,
             type_id,
@@ -347,7 +365,8 @@ impl Transaction {
         self.make_relationship(*type_id, source, target, shadow)
     }
 
-    /// Makes a relationship, unless an end is not there for which it was made: then it never will be.
+    /// Creates a relationship, unless one of the lives of an end for which it was created is gone: then it never will
+    /// exist.
     pub(super) fn make_relationship(
         &mut self,
         type_id: isomer_value::TypeId,
@@ -383,7 +402,7 @@ impl Transaction {
         edit: &mut dyn FnMut(&mut RelShadow),
     ) -> Result<(), DataError> {
         let shadow = self.rel_shadow(id)?;
-        let mut shadow = shadow.ok_or_else(|| malformed("what is known of a relationship"))?;
+        let mut shadow = shadow.ok_or_else(|| malformed("the metadata of a relationship"))?;
         let before = contested(&shadow.properties);
         edit(&mut shadow);
         let map = self.read_of(&shadow.properties)?;
@@ -391,7 +410,7 @@ impl Transaction {
         self.put_rel_shadow(id, &shadow, &before)
     }
 
-    /// Takes a relationship away, with all that is known of it.
+    /// Deletes a relationship with its metadata.
     pub(super) fn purge_relationship(&mut self, id: RelId) -> Result<(), DataError> {
         let identity = self.rel_identity(id)?;
         self.delete_relationship(id)?;
@@ -402,7 +421,7 @@ impl Transaction {
 
     fn apply_field(
         &mut self,
-        entry: &Entry,
+        entry: &LogEntry,
         owner: &Owner,
         op: u32,
         place: &[u8],
@@ -413,7 +432,8 @@ impl Transaction {
             Owner::Node(identity) => match self.find_node(identity)? {
                 Some(id) => ConvergentOwner::Node(id),
                 None => {
-                    // Gone here already: what it had not seen is kept for one made anew by somebody who had not, either.
+                    // Deleted here already. What this deletion had not seen is kept for a node that is created again by
+                    // a replica that had not seen the deletion, either.
                     let id = self.new_node_id(None)?;
                     self.put_node_shadow(id, &NodeShadow::new(identity.clone()), &[], false)?;
                     ConvergentOwner::Node(id)
@@ -424,17 +444,18 @@ impl Transaction {
                 None => return Ok(()),
             },
         };
-        // Whoever deletes the owner meanwhile takes the field without what comes here.
+        // A concurrent deletion of the owner deletes the field without this operation.
         match found {
             ConvergentOwner::Node(id) if self.load_node(id)?.is_none() => {
-                self.observe_known(IdSpace::Nodes, id.0);
+                self.observe_metadata(IdSpace::Nodes, id.0);
             }
             ConvergentOwner::Node(_) => {}
             ConvergentOwner::Relationship(id) => {
-                self.observe_known(IdSpace::Relationships, id.0);
+                self.observe_metadata(IdSpace::Relationships, id.0);
             }
         }
-        let spot = Spot::parse(found, place).ok_or_else(|| malformed("the place of a field"))?;
+        let position =
+            FieldPosition::parse(found, place).ok_or_else(|| malformed("the place of a field"))?;
         let dot = Dot {
             op,
             ..entry.stamp().dot
@@ -443,7 +464,7 @@ impl Transaction {
             entry.seen.covers(other)
                 || other.replica == dot.replica && other.number == dot.number && other.op < op
         };
-        self.converge_remote(found, spot, &action, (dot, entry.time), &saw)?;
+        self.converge_remote(found, position, &action, (dot, entry.time), &saw)?;
         if let ConvergentOwner::Node(id) = found {
             self.drop_empty_ghost(id)?;
         }
@@ -465,7 +486,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes out of an owner's convergent fields what was seen.
+    /// Removes the seen entries of an owner's convergent fields.
     pub(super) fn remove_fields(
         &mut self,
         owner: ConvergentOwner,
@@ -496,7 +517,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Moves what is left of a node's convergent fields to another id; answers whether anything was.
+    /// Moves the remaining convergent fields of a node to another id; returns whether there were any.
     fn move_fields(&mut self, from: NodeId, to: NodeId) -> Result<bool, DataError> {
         let (old, new) = (
             ConvergentOwner::Node(from).prefix(),
@@ -517,7 +538,7 @@ impl Transaction {
 
     // ---- buckets
 
-    fn apply_to_bucket(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+    fn apply_to_bucket(&mut self, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
         let saw = |dot: Dot| entry.saw(dot);
         let stamp = entry.stamp();
         match op {
@@ -527,7 +548,7 @@ impl Transaction {
                     .map_err(|_| DataError::invalid("the options of a bucket are malformed"))?;
                 let life = Version { stamp, value };
                 self.change_lives(*bucket, None, &saw, Some(life))?;
-                self.settle_bucket(*bucket, None)
+                self.materialize_bucket(*bucket, None)
             }
             Op::Put { bucket, key, entry } => {
                 let stored = keyspace::bucket_entry(*bucket, key);
@@ -536,12 +557,12 @@ impl Transaction {
                     stamp,
                     value: entry.clone(),
                 });
-                self.settle_entry(*bucket, key, &before, after)
+                self.materialize_entry(*bucket, key, &before, after)
             }
             Op::Taken { bucket, key } => {
                 let stored = keyspace::bucket_entry(*bucket, key);
                 let (before, after) = self.see_cell(&stored, &saw)?;
-                self.settle_entry(*bucket, key, &before, after)
+                self.materialize_entry(*bucket, key, &before, after)
             }
             Op::RangeTaken { bucket, start, end } => {
                 self.take_entries(*bucket, start, end.as_deref(), &saw)
@@ -553,12 +574,12 @@ impl Transaction {
                     stamp,
                     value: Vec::new(),
                 });
-                self.settle_pair(*bucket, key, value, &before, after)
+                self.materialize_pair(*bucket, key, value, &before, after)
             }
             Op::ValueRemoved { bucket, key, value } => {
                 let stored = keyspace::bucket_pair(*bucket, key, value);
                 let (before, after) = self.see_cell(&stored, &saw)?;
-                self.settle_pair(*bucket, key, value, &before, after)
+                self.materialize_pair(*bucket, key, value, &before, after)
             }
             Op::Sequence { bucket, name, last } => {
                 let version = Version {
@@ -576,13 +597,13 @@ impl Transaction {
                     self.take_pairs(*bucket, &saw)?;
                 }
                 self.take_sequences(*bucket, &saw)?;
-                self.settle_bucket(*bucket, None)
+                self.materialize_bucket(*bucket, None)
             }
             _ => Err(malformed("an operation")),
         }
     }
 
-    /// Takes out what was seen of all values of a bucket with several a key.
+    /// Removes the seen values of a multi-value bucket.
     fn take_pairs(&mut self, bucket: u32, saw: &dyn Fn(Dot) -> bool) -> Result<(), DataError> {
         let pairs = keyspace::bucket_pairs(bucket);
         let end = after_prefix(&pairs);
@@ -591,12 +612,12 @@ impl Transaction {
             let key = keyspace::take_terminated(&mut rest)
                 .ok_or_else(|| malformed("an entry of a bucket"))?;
             let (before, after) = self.see_cell(&stored, saw)?;
-            self.settle_pair(bucket, &key, rest, &before, after)?;
+            self.materialize_pair(bucket, &key, rest, &before, after)?;
         }
         Ok(())
     }
 
-    /// Takes out what was seen of a range of a bucket's entries.
+    /// Removes what was seen of a range of a bucket's entries.
     fn take_entries(
         &mut self,
         bucket: u32,
@@ -612,13 +633,13 @@ impl Transaction {
         };
         for stored in self.keys_between(&from, to.as_deref())? {
             let (before, after) = self.see_cell(&stored, saw)?;
-            self.settle_entry(bucket, &stored[prefix.len()..], &before, after)?;
+            self.materialize_entry(bucket, &stored[prefix.len()..], &before, after)?;
         }
         Ok(())
     }
 
-    /// Makes an entry of a bucket look as its versions say.
-    pub(super) fn settle_entry(
+    /// Materializes an entry of a bucket from its versions.
+    pub(super) fn materialize_entry(
         &mut self,
         bucket: u32,
         key: &[u8],
@@ -638,13 +659,13 @@ impl Transaction {
         let value = read.map(|at| after[at].value.clone());
         self.replace_entry(bucket, key, value.as_deref())?;
         match after.is_empty() {
-            true => self.leave_bucket(bucket),
+            true => self.drop_bucket_without_lives(bucket),
             false => Ok(()),
         }
     }
 
-    /// Makes a value of a multi-value bucket be there or not.
-    pub(super) fn settle_pair(
+    /// Adds or removes a value of a multi-value bucket.
+    pub(super) fn materialize_pair(
         &mut self,
         bucket: u32,
         key: &[u8],
@@ -666,7 +687,7 @@ impl Transaction {
             (true, false) => self.replace_pair(bucket, key, value, true),
             (false, true) => {
                 self.replace_pair(bucket, key, value, false)?;
-                self.leave_bucket(bucket)
+                self.drop_bucket_without_lives(bucket)
             }
             _ => {
                 self.touch_pair(bucket, key, value);
@@ -676,8 +697,8 @@ impl Transaction {
     }
 }
 
-/// Puts properties, in place of what was seen of them.
-fn put_all(properties: &mut Properties, entry: &Entry, set: &[(PropId, Vec<u8>)]) {
+/// Puts properties, replacing their seen versions.
+fn put_all(properties: &mut Properties, entry: &LogEntry, set: &[(PropId, Vec<u8>)]) {
     for (prop, value) in set {
         let own = properties.entry(*prop).or_default();
         versions::remove_seen(own, &|dot| entry.saw(dot));
@@ -689,8 +710,8 @@ fn put_all(properties: &mut Properties, entry: &Entry, set: &[(PropId, Vec<u8>)]
     }
 }
 
-/// Takes out what was seen of properties.
-fn take_all(properties: &mut Properties, entry: &Entry, unset: &[PropId]) {
+/// Removes the seen versions of properties.
+fn take_all(properties: &mut Properties, entry: &LogEntry, unset: &[PropId]) {
     for prop in unset {
         if let Some(own) = properties.get_mut(prop) {
             versions::remove_seen(own, &|dot| entry.saw(dot));

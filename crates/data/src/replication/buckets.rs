@@ -1,16 +1,17 @@
 //! Buckets themselves, and their sequences, between replicas.
 //!
-//! The definition of a bucket and each sequence have a cell as entries have: versions with dots (of a definition its *lives*, each
-//! with the options that it was made with; of a sequence the last number that was given). Taking part is as everywhere: an operation takes
-//! out what it has seen and puts one thing. What is to be seen follows from what is held:
+//! The definition of a bucket and each sequence have a cell, as entries have: versions with dots (of a definition its
+//! *lives*, each with the options with which it was created; of a sequence the last number that was given). Every
+//! operation removes what its transaction has seen and puts one version. The visible state is derived from the
+//! versions:
 //!
-//! - A kind of a bucket (one value a key, or several) is there while a life of that kind is, or an entry. A bucket with neither
-//!   that has sequences left is a map.
-//! - Where both kinds are there, the map is the one that is read; the other one is kept, and listed among the conflicts, until the
-//!   map is dropped: dropping takes the kind that is read.
-//! - A map is reversible where all its lives say so. In one that was made by merging, what is too long for a reverse entry has none: nobody
-//!   can ask for it.
-//! - A sequence stands at the greatest number of its versions.
+//! - A kind of a bucket (one value a key, or several) exists while it has a life of that kind, or an entry. A bucket
+//!   without either that has sequences left is a map.
+//! - Where both kinds exist, the map is read; the other kind is kept, and listed among the conflicts, until the map is
+//!   dropped: dropping removes the kind that is read.
+//! - A map is reversible where all its lives say so. In a map that was made reversible by merging, entries that are too
+//!   long for a reverse entry have none: no lookup can ask for them.
+//! - The value of a sequence is the greatest number of its versions.
 
 use super::{
     codec::malformed,
@@ -23,13 +24,13 @@ use crate::{
     stream::Change,
 };
 
-/// What is there of a bucket.
-struct Held {
+/// The state of a bucket, derived from its versions and entries.
+struct BucketState {
     map: bool,
     multi: bool,
-    /// What is to be seen.
+    /// The visible options.
     options: Option<BucketOptions>,
-    /// Whether its makers did not agree.
+    /// Whether its creators did not agree.
     is_contested: bool,
 }
 
@@ -38,12 +39,13 @@ pub(super) fn kind_of(life: &Version) -> Result<BucketKind, DataError> {
 }
 
 impl Transaction {
-    /// Lives of a bucket, or versions of a sequence: what stands under their keys.
+    /// Lives of a bucket, or versions of a sequence, from the cell of their key.
     pub(super) fn lives(&self, stored: &[u8]) -> Result<Vec<Version>, DataError> {
         self.cell_versions(stored)
     }
 
-    /// Stores lives of a bucket or versions of a sequence. None are told apart from nothing told: what is there was there before.
+    /// Stores lives of a bucket or versions of a sequence. An empty list differs from a missing row: the latter means
+    /// that the bucket is older than replication.
     pub(super) fn put_lives(
         &mut self,
         stored: &[u8],
@@ -55,8 +57,8 @@ impl Transaction {
         self.put(&keyspace::cell(stored), &bytes)
     }
 
-    /// Writes down what a bucket that was there before the database became a replica goes by.
-    pub(crate) fn tell_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
+    /// Stores the implied metadata of a bucket that is older than replication.
+    pub(crate) fn store_bucket_cells(&mut self, bucket: u32) -> Result<(), DataError> {
         let stored = keyspace::bucket(bucket);
         match self.read().get(&keyspace::cell(&stored))? {
             Some(_) => Ok(()),
@@ -67,7 +69,8 @@ impl Transaction {
         }
     }
 
-    /// Which kind a local transaction has dropped: what was read of a bucket before. Its cells still tell.
+    /// The kind that a local transaction has dropped: the kind that was read before. The cells of its entries still
+    /// exist.
     pub(super) fn dropped_kind(&self, bucket: u32) -> Result<BucketKind, DataError> {
         for life in self.lives(&keyspace::bucket(bucket))? {
             if kind_of(&life)? == BucketKind::Map {
@@ -89,7 +92,7 @@ impl Transaction {
         })
     }
 
-    /// Puts a life, in place of those that were seen, or takes those of a kind out that were seen.
+    /// Puts a life, replacing the seen ones, or removes the seen lives of a kind.
     pub(super) fn change_lives(
         &mut self,
         bucket: u32,
@@ -110,28 +113,28 @@ impl Transaction {
         self.put_lives(&stored, lives)
     }
 
-    /// Declares that what is known of a bucket changes.
+    /// Declares a change of a bucket's metadata.
     pub(super) fn touch_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
         let name = self.bucket_name(bucket)?;
         self.change_bucket(&name);
         Ok(())
     }
 
-    /// At the end of a local transaction that made or dropped a bucket, or took something out of it.
+    /// At the end of a local transaction that created or dropped a bucket, or deleted entries of it.
     pub(super) fn end_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
         let stored = keyspace::bucket(bucket);
         if self.read().get(&stored)?.is_some() {
-            return self.leave_bucket(bucket);
+            return self.drop_bucket_without_lives(bucket);
         }
-        self.settle_bucket(bucket, None)
+        self.materialize_bucket(bucket, None)
     }
 
-    /// Tells the change stream of the values that are there. Who follows it took a map that was dropped for all that was in
-    /// the bucket. No replica is told: these knew.
-    pub(super) fn tell_pairs(&mut self, bucket: u32) -> Result<(), DataError> {
+    /// Adds the existing values to the change stream: for its consumers, dropping a map deleted everything in the
+    /// bucket. Not sent to replicas, which know these values.
+    pub(super) fn stream_existing_values(&mut self, bucket: u32) -> Result<(), DataError> {
         let prefix = keyspace::bucket_pairs(bucket);
         let mut is_whole = true;
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         self.each_between(
             &prefix,
             after_prefix(&prefix).as_deref(),
@@ -143,7 +146,7 @@ impl Transaction {
                         key: &key,
                         value,
                     }
-                    .push(&mut told),
+                    .push(&mut changes),
                     None => is_whole = false,
                 }
             },
@@ -151,11 +154,11 @@ impl Transaction {
         if !is_whole {
             return Err(malformed("an entry of a bucket"));
         }
-        self.log_bytes(&told);
+        self.log_bytes(&changes);
         Ok(())
     }
 
-    fn held(&self, bucket: u32, coming: Option<BucketKind>) -> Result<Held, DataError> {
+    fn held(&self, bucket: u32, coming: Option<BucketKind>) -> Result<BucketState, DataError> {
         let (mut maps, mut multi, mut lives) = (Vec::new(), false, 0);
         for life in self.lives(&keyspace::bucket(bucket))? {
             let options = BucketOptions::decode(&life.value)?;
@@ -196,7 +199,7 @@ impl Transaction {
             }
         };
         let differ = maps.iter().any(|reversible| *reversible) && !reversible;
-        Ok(Held {
+        Ok(BucketState {
             map,
             multi,
             options,
@@ -204,8 +207,8 @@ impl Transaction {
         })
     }
 
-    /// Makes a bucket look as what is held of it says. An entry of the kind `coming` is about to be put.
-    pub(super) fn settle_bucket(
+    /// Materializes a bucket from its lives and entries. An entry of the kind `coming` is about to be put.
+    pub(super) fn materialize_bucket(
         &mut self,
         bucket: u32,
         coming: Option<BucketKind>,
@@ -224,23 +227,24 @@ impl Transaction {
                 self.drop_bucket(&name)?;
                 return self.delete(&keyspace::cell(&stored));
             }
-            // What has no cell counts as having been there before, as it is stored: it is written down before that changes.
-            Some(_) => self.tell_bucket(bucket)?,
+            // A bucket without a cell counts as older than replication, with its stored options: the cell is stored
+            // before these change.
+            Some(_) => self.store_bucket_cells(bucket)?,
         }
         self.redefine_bucket(bucket, held.options)
     }
 
-    /// Makes room for an entry that comes by merging.
+    /// Prepares a bucket for an entry that a merge is about to put.
     pub(super) fn expect_entry(&mut self, bucket: u32, kind: BucketKind) -> Result<(), DataError> {
         let name = self.bucket_name(bucket)?;
         match self.bucket(&name)? {
             Some(found) if found.options.kind == kind => Ok(()),
-            _ => self.settle_bucket(bucket, Some(kind)),
+            _ => self.materialize_bucket(bucket, Some(kind)),
         }
     }
 
-    /// After entries of a kind were taken out: a bucket without a life goes with its last entry.
-    pub(super) fn leave_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
+    /// After entries of a kind were deleted: a bucket without a life is dropped with its last entry.
+    pub(super) fn drop_bucket_without_lives(&mut self, bucket: u32) -> Result<(), DataError> {
         let stored = keyspace::bucket(bucket);
         let name = self.bucket_name(bucket)?;
         self.footprint().read_key(Space::Buckets, name.as_bytes());
@@ -258,13 +262,13 @@ impl Transaction {
         let is_contested = self.read().get(&note)?.is_some();
         match (map || multi) && !is_contested {
             true => Ok(()),
-            false => self.settle_bucket(bucket, None),
+            false => self.materialize_bucket(bucket, None),
         }
     }
 
     // ---- sequences
 
-    /// Takes out what was seen of a sequence, and puts what a transaction brings.
+    /// Removes the seen versions of a sequence, and puts that of a transaction.
     pub(super) fn change_sequence(
         &mut self,
         bucket: u32,
@@ -276,11 +280,11 @@ impl Transaction {
         let mut after = self.lives(&stored)?;
         remove_seen(&mut after, saw);
         after.extend(new);
-        self.settle_sequence(bucket, name, after)
+        self.materialize_sequence(bucket, name, after)
     }
 
-    /// Makes a sequence stand where its versions say.
-    pub(super) fn settle_sequence(
+    /// Materializes a sequence from its versions.
+    pub(super) fn materialize_sequence(
         &mut self,
         bucket: u32,
         name: &[u8],
@@ -304,7 +308,7 @@ impl Transaction {
                     name,
                     last: 0,
                 });
-                self.leave_bucket(bucket)?;
+                self.drop_bucket_without_lives(bucket)?;
             }
             return Ok(());
         };
@@ -317,11 +321,11 @@ impl Transaction {
         let bucket_name = self.bucket_name(bucket)?;
         match self.bucket(&bucket_name)? {
             Some(_) => Ok(()),
-            None => self.settle_bucket(bucket, None),
+            None => self.materialize_bucket(bucket, None),
         }
     }
 
-    /// Takes what was seen of all sequences of a bucket out.
+    /// Removes the seen versions of all sequences of a bucket.
     pub(super) fn take_sequences(
         &mut self,
         bucket: u32,
@@ -336,7 +340,7 @@ impl Transaction {
 
     // ---- conflicts
 
-    /// What is to be seen of a bucket, and what else is there.
+    /// The visible options of a bucket, and the shadowed ones.
     pub(super) fn bucket_conflict(
         &self,
         bucket: u32,

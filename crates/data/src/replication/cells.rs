@@ -1,8 +1,9 @@
-//! Entries of buckets as replicas write them: versions of one value a key, members of the sets that multi-value buckets hold.
+//! Bucket entries as versioned cells: versions of one value a key, members of the sets that multi-value buckets
+//! contain.
 //!
-//! The version that is read stands under the entry's own key; who wrote it, and the other versions, under the cell's (see
-//! `versions`; of a value of a multi-value bucket there are versions without a value, each a dot that added it). An entry
-//! without a cell was there before the database became a replica.
+//! The version that is read is stored under the entry's own key; its writer, and the other versions, under the cell's
+//! (see `versions`; a value of a multi-value bucket has versions without a value, each a dot that added it). An entry
+//! without a cell is older than replication.
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
@@ -16,7 +17,7 @@ use crate::{DataError, Dot, Transaction, keyspace};
 pub(super) type Keys = Vec<Vec<u8>>;
 
 impl Transaction {
-    /// The versions of what stands under a key.
+    /// The versions of the entry under a key.
     pub(super) fn cell_versions(&self, stored: &[u8]) -> Result<Vec<Version>, DataError> {
         let cell = keyspace::cell(stored);
         let mut found = self.read().get_many(&[&cell, stored])?;
@@ -32,7 +33,7 @@ impl Transaction {
         match (cell, value) {
             (Some(mut cell), value) => {
                 let versions = take_versions(&mut cell, value.unwrap_or_default());
-                versions.ok_or_else(|| malformed("what is known of an entry of a bucket"))
+                versions.ok_or_else(|| malformed("the metadata of an entry of a bucket"))
             }
             (None, Some(value)) => Ok(vec![Version {
                 stamp: self.shared().replication.base()?,
@@ -42,7 +43,7 @@ impl Transaction {
         }
     }
 
-    /// Stores the versions of an entry; what is read of them must be put by the caller. Answers which one that is.
+    /// Stores the versions of an entry and returns the index of the one that is read; the caller must put that one.
     pub(super) fn put_cell(
         &mut self,
         stored: &[u8],
@@ -66,18 +67,18 @@ impl Transaction {
         Ok(read)
     }
 
-    /// A local transaction put what stands under a key: it has seen all that was there.
+    /// A local transaction put an entry: it has seen all existing versions.
     pub(super) fn own_cell(&mut self, stored: &[u8], stamp: Stamp) -> Result<(), DataError> {
-        let value = Vec::new(); // stands under the key
+        let value = Vec::new(); // it is stored under the key itself
         self.put_cell(stored, &[Version { stamp, value }]).map(drop)
     }
 
-    /// A local transaction took out what stood under a key.
+    /// A local transaction deleted an entry.
     pub(super) fn drop_cell(&mut self, stored: &[u8]) -> Result<(), DataError> {
         self.put_cell(stored, &[]).map(drop)
     }
 
-    /// Keys from `start` on up to `end`, collected: what changes them comes after.
+    /// Keys from `start` up to `end`, collected, so that the caller can change them.
     pub(crate) fn keys_between(
         &self,
         start: &[u8],
@@ -88,7 +89,7 @@ impl Transaction {
         Ok(keys)
     }
 
-    /// As [`Transaction::keys_between`], at most `most`; answers where to go on.
+    /// As [`Transaction::keys_between`], at most `most`; returns where to continue.
     pub(super) fn some_keys(
         &self,
         start: &[u8],
@@ -135,7 +136,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes out what was seen of an entry. Answers the versions before and after.
+    /// Removes the seen versions of an entry. Returns the versions before and after.
     pub(super) fn see_cell(
         &self,
         stored: &[u8],
@@ -148,8 +149,8 @@ impl Transaction {
     }
 }
 
-/// Whether there are several values that somebody wrote; those that are carried along (see `keep`) count where nothing else is there
-/// but what one transaction carried.
+/// Whether there are several explicitly written values; values that are carried along (see `keep`) count only if
+/// nothing else exists, and only if several transactions carried them.
 pub(super) fn differ(versions: &[Version]) -> bool {
     let of = |dot: Dot| (dot.op > 0).then_some((dot.replica, dot.number));
     let Some(first) = versions.iter().map(|one| of(one.stamp.dot)).min() else {

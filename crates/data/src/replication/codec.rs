@@ -1,4 +1,4 @@
-//! Small things that records of replication are made of.
+//! Building blocks of the encodings of replication.
 
 use crate::{
     DataError,
@@ -31,12 +31,12 @@ pub(crate) fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
     Some(first)
 }
 
-/// A number of things that take a byte each at least, so that a wrong one reserves no memory.
+/// A count of items of at least one byte each, so that a wrong count reserves no memory.
 pub(crate) fn take_count(bytes: &mut &[u8]) -> Option<usize> {
     let count = usize::try_from(take_id(bytes)?).ok()?;
     (count <= bytes.len()).then_some(count)
 }
 
 pub(crate) fn malformed(what: &str) -> DataError {
-    DataError::corrupt(format!("{what} of replication is malformed"))
+    DataError::corrupt(format!("{what} is malformed (replication)"))
 }

@@ -1,16 +1,17 @@
-//! What replicas wrote at once and cannot both have: noted where a transaction arrives, listed until somebody resolves it.
+//! Conflicts between concurrent writes of replicas: recorded when a transaction is applied, listed until a user
+//! resolves them.
 //!
 //! | kind | rest of the key | what |
 //! |---|---|---|
 //! | 0, 1 | `id` node or relationship, `id` property | several versions of a property: the latest is read |
-//! | 2 | `id` index, `id` node | a value that a unique index holds of another node too: both stay |
+//! | 2 | `id` index, `id` node | a value that a unique index has for another node too: both stay |
 //! | 3 | `id` label, `text` key, `id` node | nodes made under different names with one `_key`: one of them is found by it |
 //! | 4 | `id` node | a node that breaks a constraint |
 //! | 5 | a key of a bucket's entry or a file's chunk | several versions of it |
-//! | 6 | `id` bucket | a bucket that was made in two ways |
-//! | 7 | `id` file | a file that stands under another name than its own |
+//! | 6 | `id` bucket | a bucket that was created with different options |
+//! | 7 | `id` file | a file that is shown under a substitute name |
 //!
-//! Notes may outlive what they tell of; whoever lists looks.
+//! Entries may be stale; readers re-validate them.
 
 use isomer_value::{
     IndexId, LabelId, NodeId, PropId, RelId, Value, key,
@@ -39,23 +40,25 @@ use crate::{
 /// Most conflicts that are listed.
 const MOST: usize = 10_000;
 
-/// What sort of conflict it is.
+/// The kinds of conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConflictKind {
-    /// Several versions of a property: the latest is read. Setting it settles it.
+    /// Several versions of a property: the latest is read. Setting the property resolves the conflict.
     Property,
-    /// Several versions of an entry of a bucket: the latest is read. Putting it settles it.
+    /// Several versions of an entry of a bucket: the latest is read. Putting the entry resolves the conflict.
     Entry,
-    /// A value that a unique index holds of another node too: change one of them.
+    /// A value that a unique index has for another node too: change one of them.
     Unique,
     /// Two nodes with one `_key` in one label, made under different names: change the `_key` of one of them.
     Key,
     /// A node that breaks a constraint: change it.
     Constraint,
-    /// A bucket that was made in two ways: copy what is read of it into one of another name and drop it, and the other one comes forth.
+    /// A bucket that was created with different options: copy its visible entries into another bucket and drop it, and
+    /// the shadowed ones become visible.
     Bucket,
-    /// A file that another one, or a folder, takes the name of: it stands under another one until it is renamed or removed. Or a part of a
-    /// file that was written at once: the latest is read, and writing it settles it.
+    /// A file whose name another file or a folder has: it is shown under a substitute name until it is renamed or
+    /// removed. Or a part of a file that was written concurrently: the latest is read, and writing it resolves the
+    /// conflict.
     File,
 }
 
@@ -74,20 +77,20 @@ impl ConflictKind {
     }
 }
 
-/// Something that replicas wrote at once and cannot both have.
+/// A conflict between concurrent writes of replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {
-    /// What sort of conflict it is.
+    /// Its kind.
     pub kind: ConflictKind,
-    /// The id of the node or relationship here.
+    /// The id of the node or relationship in this database.
     pub id: Option<u64>,
-    /// The record, or the bucket, in words.
+    /// A description of the record or bucket.
     pub record: String,
-    /// The property, the key, the index, the rule.
+    /// The property, the key, the index or the rule.
     pub field: String,
-    /// What is read.
+    /// The value that is read.
     pub value: Value,
-    /// What is not.
+    /// The other values.
     pub others: Vec<Value>,
 }
 
@@ -98,7 +101,7 @@ pub(super) fn contested(properties: &Properties) -> Vec<PropId> {
 }
 
 impl Transaction {
-    /// Notes properties with several values, and forgets those `before` that have one now.
+    /// Records properties with several values, and forgets those of `before` that have one value now.
     pub(super) fn note_contested(
         &mut self,
         key: &dyn Fn(PropId) -> Vec<u8>,
@@ -124,22 +127,22 @@ impl Transaction {
         Ok(())
     }
 
-    /// Notes that a node breaks a constraint.
+    /// Records that a node breaks a constraint.
     pub(crate) fn note_broken(&mut self, id: NodeId) -> Result<(), DataError> {
         self.put(&keyspace::conflict_in_schema(id), &[])
     }
 }
 
-/// What a local transaction does to conflicts.
+/// Conflicts and local transactions: resolution.
 impl Transaction {
-    /// Properties were set by a local transaction, perhaps to what is read of them already: that says which of several versions is
-    /// meant, and is told to others as any change is.
-    pub(crate) fn choose<'n>(
+    /// Properties were set by a local transaction, perhaps to the value that is read already: this selects one of
+    /// several versions, and is sent to other replicas as any change is.
+    pub(crate) fn resolve_conflict_notes<'n>(
         &mut self,
         owner: ConvergentOwner,
         names: impl IntoIterator<Item = &'n str>,
     ) -> Result<(), DataError> {
-        if !self.is_told_on() {
+        if !self.is_replicated() {
             return Ok(());
         }
         for name in names {
@@ -196,9 +199,9 @@ impl Transaction {
     }
 }
 
-/// What a merge does where a local transaction would be refused.
+/// Conflicts found by merges, where a local transaction would be refused.
 impl Transaction {
-    /// Notes what of a node's new state breaks unique indexes and constraints.
+    /// Records how a node's new state breaks unique indexes and constraints.
     pub(crate) fn note_refused(
         &mut self,
         id: NodeId,
@@ -211,7 +214,7 @@ impl Transaction {
         if self
             .catalog_ref()
             .schema
-            .check(self.catalog_ref(), new)
+            .check(self.catalog_ref(), Some(id), new)
             .is_err()
         {
             self.note_broken(id)?;
@@ -229,14 +232,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Of nodes under different names that have one `_key` in one label, the one whose name comes first is found by it,
-    /// everywhere. Answers which keys really move.
-    pub(crate) fn share_keys(
+    /// Of several nodes with one `_key` in one label, the one with the lowest identity is found by it, in all replicas.
+    /// Returns the keys whose owner changes.
+    pub(crate) fn merge_keys(
         &mut self,
         id: NodeId,
         changes: KeyChanges,
     ) -> Result<KeyChanges, DataError> {
-        let mut moved = self.leave_keys(
+        let mut moved = self.release_keys(
             id,
             KeyChanges {
                 removed: changes.removed,
@@ -253,6 +256,7 @@ impl Transaction {
                     continue;
                 }
             };
+            // Both are recorded, so that the key passes to the other one when one of them releases it.
             for claimant in [holder, id] {
                 self.put(&claim(label, &key, claimant), &[])?;
             }
@@ -263,8 +267,9 @@ impl Transaction {
         Ok(moved)
     }
 
-    /// Keys that go leave those alone that another node is found by, and pass to the next one that has them.
-    pub(crate) fn leave_keys(
+    /// Released keys: a key that another node is found by is kept, and a key of this node passes to the next node that
+    /// has it.
+    pub(crate) fn release_keys(
         &mut self,
         id: NodeId,
         mut changes: KeyChanges,
@@ -287,6 +292,7 @@ impl Transaction {
             }
             self.delete(&claim(label, &key, id))?;
             others.retain(|other| *other != id);
+            // A single claimant is no conflict any more.
             if let [last] = others[..] {
                 self.delete(&claim(label, &key, last))?;
             }
@@ -306,13 +312,13 @@ impl Transaction {
         Ok(changes)
     }
 
-    /// Of nodes with one key in a label the one with the lowest of these is found by it: the one whose name comes first, behind those
-    /// of this database alone where the label is not replicated.
+    /// The order of nodes with one key in a label: the lowest is found by it, by the order of identities; nodes outside
+    /// the space come first where the label is not replicated.
     fn turn(&self, label: LabelId, id: NodeId) -> Result<(bool, Vec<u8>), DataError> {
-        Ok((!self.is_beside(id, label)?, self.spelled(id)?))
+        Ok((!self.is_outside_space(id, label)?, self.spelled(id)?))
     }
 
-    /// A node's name in bytes that are the same in every replica.
+    /// A node's identity in bytes that are the same in every replica.
     pub(super) fn spelled(&self, id: NodeId) -> Result<Vec<u8>, DataError> {
         let identity = match self.node_identity(id) {
             Ok(identity) => identity,
@@ -345,9 +351,9 @@ fn claim(label: LabelId, key: &[u8], id: NodeId) -> Vec<u8> {
     stored
 }
 
-/// Conflicts for people.
+/// Listing conflicts.
 impl Transaction {
-    /// The conflicts that stand, at most ten thousand.
+    /// The current conflicts, at most ten thousand.
     ///
     /// # Errors
     /// Those of the engine.
@@ -357,7 +363,7 @@ impl Transaction {
             return Ok(found);
         }
         let end = after_prefix(CONFLICTS);
-        let mut keys_told = Vec::new();
+        let mut listed_keys = Vec::new();
         for note in self.keys_between(CONFLICTS, end.as_deref())? {
             if found.len() == MOST {
                 break;
@@ -378,10 +384,10 @@ impl Transaction {
                 3 => {
                     let label = LabelId(id()? as u32);
                     let key = take_terminated(rest).ok_or_else(|| malformed("a conflict"))?;
-                    match keys_told.contains(&(label, key.clone())) {
+                    match listed_keys.contains(&(label, key.clone())) {
                         true => None,
                         false => {
-                            keys_told.push((label, key.clone()));
+                            listed_keys.push((label, key.clone()));
                             self.key_conflict(label, &key)?
                         }
                     }
@@ -406,7 +412,7 @@ impl Transaction {
         let (properties, record) = match is_node {
             true => match self.node_shadow(NodeId(id))? {
                 Some(shadow) if !shadow.lives.is_empty() => {
-                    (shadow.properties, self.told(NodeId(id))?)
+                    (shadow.properties, self.describe_node(NodeId(id))?)
                 }
                 _ => return Ok(None),
             },
@@ -442,7 +448,7 @@ impl Transaction {
         let Some(read) = read.filter(|_| differ(versions)) else {
             return Ok(None);
         };
-        // The latest first, the same everywhere.
+        // The latest first, the same order in all replicas.
         let names = &self.shared().own_replica;
         let mut rest: Vec<&Version> = versions.iter().collect();
         rest.remove(read);
@@ -471,10 +477,10 @@ impl Transaction {
                 return Ok(Some(Conflict {
                     kind: ConflictKind::Unique,
                     id: Some(id.0),
-                    record: self.told(id)?,
+                    record: self.describe_node(id)?,
                     field: index.name.to_string(),
                     value: Value::from(brief_values(&entry.values)),
-                    others: vec![Value::from(self.told(other)?)],
+                    others: vec![Value::from(self.describe_node(other)?)],
                 }));
             }
         }
@@ -503,7 +509,7 @@ impl Transaction {
         Ok(Some(Conflict {
             kind: ConflictKind::Key,
             id: Some(read.0),
-            record: self.told(read)?,
+            record: self.describe_node(read)?,
             field: label.to_string(),
             value,
             others,
@@ -514,14 +520,29 @@ impl Transaction {
         let Some(state) = self.load_node(id)? else {
             return Ok(None);
         };
-        let Err(error) = self.catalog_ref().schema.check(self.catalog_ref(), &state) else {
+        let kept = self
+            .catalog_ref()
+            .schema
+            .check(self.catalog_ref(), None, &state);
+        let Err(error) = kept else {
             return Ok(None);
+        };
+        // The conflict names the record already.
+        let broken = match error {
+            DataError::Violates {
+                label,
+                field,
+                problem,
+                rule,
+                ..
+            } => format!("{label}.{field} {problem} ({rule}): change the value or the rule"),
+            other => other.to_string(),
         };
         Ok(Some(Conflict {
             kind: ConflictKind::Constraint,
             id: Some(id.0),
-            record: self.told(id)?,
-            field: error.to_string(),
+            record: self.describe_node(id)?,
+            field: broken,
             value: Value::Null,
             others: Vec::new(),
         }))
@@ -546,7 +567,7 @@ impl Transaction {
         )
     }
 
-    /// Parts of a file are told by how many bytes each version has, not by these.
+    /// Chunks of files are described by the number of bytes of each version, not by their values.
     fn chunk_conflict(&self, stored: &[u8]) -> Result<Option<Conflict>, DataError> {
         let (number, chunk) = chunk_of(stored)?;
         let Some(shadow) = self.file_shadow(number)? else {
@@ -597,19 +618,19 @@ impl Transaction {
         }))
     }
 
-    /// A node in words.
-    fn told(&self, id: NodeId) -> Result<String, DataError> {
+    /// A description of a node.
+    fn describe_node(&self, id: NodeId) -> Result<String, DataError> {
         let Some(state) = self.load_node(id)? else {
             return Ok(format!("node {id}"));
         };
-        let mut told = format!("node {id}");
+        let mut text = format!("node {id}");
         for label in &state.labels {
             let name = self.catalog_ref().label_name(*label).unwrap_or_default();
-            told += &format!(" :{name}");
+            text += &format!(" :{name}");
         }
         if let Some(key) = state.properties.get(crate::graph::KEY) {
-            told += &format!(" {{_key: {}}}", brief(key));
+            text += &format!(" {{_key: {}}}", brief(key));
         }
-        Ok(told)
+        Ok(text)
     }
 }

@@ -1,6 +1,6 @@
-//! One transaction, as replicas hand it on.
+//! One transaction, as replicas exchange it.
 //!
-//! In the log of a database it stands with that database's numbers of names and replicas; `wire` spells these out.
+//! In the log of a database it has that database's numbers of names and replicas; `wire` replaces these by names.
 //!
 //! ```text
 //! entry      u8 format (1), id replica, id number, id hybrid time, vector (what it had seen), operations to the end
@@ -23,8 +23,8 @@
 //!   16 chunk put       identity, id chunk, bytes content      17 chunks gone  identity, id first
 //!   18 folder made     bytes path, id ms                      19 folder gone  bytes path
 //! ```
-//! Operations stand in the order in which the transaction did them. Each takes out what its transaction had seen where it
-//! writes, its own earlier operations included, and puts what it brings with the transaction's dot.
+//! Operations are in the order of the transaction. Each removes what its transaction had seen where it writes,
+//! including its own earlier operations, and puts its item with the transaction's dot.
 
 use isomer_value::{LabelId, PropId, TypeId};
 
@@ -42,7 +42,7 @@ use crate::{
 };
 
 const FORMAT: u8 = 1;
-/// Most bytes of an entry: it travels in one piece, and is one value of the engine.
+/// Most bytes of an entry: it is sent in one piece, and is one value of the engine.
 pub(crate) const MOST_BYTES: usize = 64 << 20;
 
 /// Properties with their encoded values.
@@ -50,7 +50,7 @@ pub(crate) type Set = Vec<(PropId, Vec<u8>)>;
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct LogEntry {
     pub(crate) origin: ReplicaNo,
     pub(crate) number: u64,
     pub(crate) time: u64,
@@ -113,7 +113,7 @@ pub(crate) enum Op {
     },
     BucketGone {
         bucket: u32,
-        /// Of both kinds where none is said.
+        /// Drops both kinds where none is given.
         kind: Option<BucketKind>,
     },
     Put {
@@ -179,8 +179,8 @@ pub(crate) enum Op {
     },
 }
 
-impl Entry {
-    /// What it puts bears this.
+impl LogEntry {
+    /// The stamp of everything that it puts.
     pub(crate) fn stamp(&self) -> Stamp {
         Stamp {
             dot: Dot {
@@ -192,7 +192,7 @@ impl Entry {
         }
     }
 
-    /// Whether its operations, in their order, have seen a dot; of its own those that came before.
+    /// Whether its operations, in order, have seen a dot; of its own dots those of earlier operations.
     pub(crate) fn saw(&self, dot: Dot) -> bool {
         self.seen.covers(dot) || dot.replica == self.origin && dot.number == self.number
     }

@@ -1,4 +1,4 @@
-//! What one replica says to another one: what it has, and what the other one lacks.
+//! The messages between replicas: what each has, and what the other lacks.
 //!
 //! ```text
 //! greeting  a page with items: 01 what was seen: vector, then id own replica; 06 of every other member: id replica, vector
@@ -8,25 +8,24 @@
 //!   04 more     nothing: ask again with what was seen then
 //!   05 behind   nothing: the log does not reach back so far, a snapshot is needed
 //! ```
-//! Nothing is remembered of an exchange: who asks says what it has, so that whatever breaks off goes on where it was.
+//! An exchange is stateless: the requester says what it has seen, so that an interrupted exchange continues where it
+//! was.
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
 
 use super::{
+    ahead::HeldBack,
     apply::{Turn, turn},
     codec::take_u32,
-    entry::Entry,
+    entry::LogEntry,
     rules::{self, Mutant},
     wire::{self, Incoming, Mapper, Outgoing},
 };
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     convergent::{MAX_NUMBER, ReplicaId, ReplicaNo, Vector},
     keyspace::{self, after_prefix, push_id, sole_id, take_id},
 };
-
-/// How far ahead of this database's clock a transaction may claim to be.
-const MAX_AHEAD_MS: u64 = 5 * 60 * 1000;
 
 /// What a page of entries did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,41 +34,42 @@ pub struct Applied {
     pub transactions: u64,
     /// Operations in them.
     pub operations: u64,
-    /// Transactions that were here before.
+    /// Transactions that had been applied before.
     pub known: u64,
-    /// Whether the other one has more that this one lacks.
+    /// Whether the peer has more that this database lacks.
     pub more: bool,
-    /// Whether the other one's log does not reach back far enough: a snapshot is needed.
+    /// Whether a snapshot is needed: the peer's log does not reach back far enough, or a join was interrupted here and
+    /// the peer's log does not complete it.
     pub behind: bool,
+    /// Transactions that were held back, as they are stamped ahead of the clock, if any.
+    pub held: Option<HeldBack>,
 }
 
-/// Somebody's greeting.
+/// The greeting of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeted {
-    /// Who it is.
+    /// The peer's identity.
     pub replica: ReplicaId,
     /// What it has seen, in the numbers of this database.
     pub(crate) seen: Vector,
     /// Whether this database has seen all of that.
     pub is_past: bool,
-    /// Whether it has seen all that this database has.
+    /// Whether the peer has seen all that this database has.
     pub is_ahead: bool,
 }
 
-impl Store {
+impl DataStore {
     fn replicated(&self) -> Result<(), DataError> {
         match self.is_replicated() {
             true => self.give_up_begun(),
-            false => Err(DataError::Denied(
-                "this database is no replica: make it one with `isomer replica add`".into(),
-            )),
+            false => Err(no_replica()),
         }
     }
 
-    /// What this database says of itself: who it is and what it has seen. All of it is durable.
+    /// The greeting of this database: its name and what it has seen. All of it is durable.
     ///
     /// # Errors
-    /// [`DataError::Denied`] in a database that is no replica; those of the engine.
+    /// [`DataError::Denied`] in a database that is not a replica; those of the engine.
     pub fn greeting(&self) -> Result<Vec<u8>, DataError> {
         self.replicated()?;
         let own = self.begin_replication()?;
@@ -87,7 +87,7 @@ impl Store {
         push_id(&mut content, page.replica(own)?.0.into());
         page.push(1, &content);
         for (id, seen) in self.members_heard() {
-            // By any of its names.
+            // Under any of its names.
             let Some(name) = self.shared().own_replica.number_of(&id) else {
                 continue;
             };
@@ -99,11 +99,22 @@ impl Store {
         Ok(page.finish())
     }
 
-    /// Reads somebody's greeting.
+    /// Checks that a page is a greeting of another replica with which this database may exchange. Nothing is written: a
+    /// database checks it before it becomes a replica.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] where it is none, and of a replica of another space; [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names
-    /// too many replicas.
+    /// [`DataError::Invalid`] where it is not a greeting, is of a replica of another space, or has this database's own
+    /// name;
+    /// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
+    pub fn check_greeting(&self, greeting: &[u8]) -> Result<(), DataError> {
+        wire::check_greeting(self, greeting)
+    }
+
+    /// Reads the greeting of a peer.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] where it is not a greeting, or is of a replica of another space;
+    /// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
     pub fn greeted(&self, greeting: &[u8]) -> Result<Greeted, DataError> {
         self.replicated()?;
         let (mut page, mut items) = Incoming::open(self, greeting)?;
@@ -141,11 +152,11 @@ impl Store {
         })
     }
 
-    /// A page of what somebody lacks who has sent `greeting`: about `max_bytes` of entries, one at least, in causal order. Only
-    /// what is durable.
+    /// A page of the entries that the sender of `greeting` lacks: about `max_bytes` of entries, one at least, in causal
+    /// order. Only durable entries.
     ///
     /// # Errors
-    /// Those of [`Store::greeted`].
+    /// Those of [`DataStore::greeted`].
     pub fn entries_for(&self, greeting: &[u8], max_bytes: usize) -> Result<Vec<u8>, DataError> {
         if self.is_joining() {
             return Err(super::join::joining_error());
@@ -165,6 +176,7 @@ impl Store {
             if from >= upto {
                 continue;
             }
+            // The log was trimmed beyond what the peer has seen: entries alone would leave a gap.
             if self.floor(read, replica)? > from {
                 page.push(5, &[]);
                 return Ok(page.finish());
@@ -174,13 +186,20 @@ impl Store {
         if origins.is_empty() {
             return Ok(page.finish());
         }
+        // Only durable entries are sent: a crash here must not lose what another replica has.
         self.engine().sync()?;
         let is_full = |page: &Outgoing<'_>| page.items.len() >= max_bytes;
-        // Round and round: each time what has become possible.
+        // Each round takes what can be applied by then, of each replica at most its share of the page: if the receiver
+        // holds back transactions of one replica, it still gets those of the others.
+        let share = max_bytes / origins.len();
         loop {
             let mut progress = false;
             for origin in &mut origins {
-                while !is_full(&page) && origin.push_next(read, &mut page, &mut theirs)? {
+                let end = page.items.len().saturating_add(share);
+                while !is_full(&page)
+                    && page.items.len() <= end
+                    && origin.push_next(read, &mut page, &mut theirs)?
+                {
                     progress = true;
                 }
             }
@@ -189,7 +208,8 @@ impl Store {
                 break;
             }
             if !progress {
-                // What is left waits for a transaction that is not here: of before a restore, and on its way from somebody else.
+                // What is left waits for a transaction that is not here: made before a restore, and to be received from
+                // another replica.
                 break;
             }
         }
@@ -204,7 +224,7 @@ impl Store {
         let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
         let mut last = None;
         crate::read::each_pair(&*snapshot, &keyspace::log_of(own.0), |_, value| {
-            last = Some(Entry::decode(value)?);
+            last = Some(LogEntry::decode(value)?);
             Ok(())
         })?;
         let mut page = Outgoing::new(self);
@@ -215,18 +235,31 @@ impl Store {
         Ok(page.finish())
     }
 
-    /// Applies a page of entries: each transaction entirely, or, where this fails, none of it and none after it. What is applied is
-    /// durable when this returns.
+    /// As [`DataStore::apply_page`], and an error where anything was held back.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for pages and transactions that cannot be: forged, out of order, from the future;
-    /// [`DataError::Exists`] where a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a snapshot is being
-    /// joined; those of a commit.
+    /// Those of [`DataStore::apply_page`]; [`DataError::ClockAhead`], after all else was applied.
     pub fn apply_entries(&self, page: &[u8]) -> Result<Applied, DataError> {
+        let applied = self.apply_page(page)?;
+        match applied.held {
+            Some(held) => Err(held.error()),
+            None => Ok(applied),
+        }
+    }
+
+    /// Applies a page of entries: each transaction entirely, or, where this fails, none of it and none after it.
+    /// Transactions that are stamped ahead of the clock are held back, with those that depend on them; the others are
+    /// applied. Applied transactions are durable when this returns.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for impossible pages and transactions: forged, out of order; [`DataError::Exists`] where
+    /// a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a snapshot is being joined; those
+    /// of a commit.
+    pub fn apply_page(&self, page: &[u8]) -> Result<Applied, DataError> {
         self.replicated()?;
         let _applying = self.shared().replication.applying.lock();
         if self.is_being_joined() {
-            // What it removed would come back with the pages.
+            // Otherwise the pages of the join would restore what the entries removed.
             return Err(super::join::joining_error());
         }
         let (mut map, mut items) = Incoming::open(self, page)?;
@@ -235,6 +268,8 @@ impl Store {
         self.engine().sync()?;
         done?;
         self.end_joining()?;
+        // The state is joined again from its first page: entries alone do not complete it.
+        applied.behind |= !applied.more && self.has_broken_join()?;
         Ok(applied)
     }
 
@@ -251,14 +286,16 @@ impl Store {
             let content = &mut content;
             match tag {
                 2 => {
-                    let entry = Entry::decode(content).map_err(|_| wire::bad_item())?;
-                    let entry = wire::entry(map, &entry)?;
-                    self.check_entry(&entry, &here)?;
+                    let entry = LogEntry::decode(content).map_err(|_| wire::bad_item())?;
+                    let Some(entry) = self.entry_of(map, &entry, &here, applied)? else {
+                        continue;
+                    };
                     match turn(&entry, &here) {
                         Turn::Past => applied.known += 1,
+                        Turn::Later if hold_back(applied) => {}
                         Turn::Later => {
                             return Err(DataError::invalid(format!(
-                                "transaction {} of a replica came before what it has seen: the peer is damaged, or its pages were mixed up",
+                                "transaction {} of a replica arrived before transactions that it depends on: the peer is damaged, or its pages were reordered",
                                 entry.number
                             )));
                         }
@@ -278,14 +315,17 @@ impl Store {
                     let upto = upto.ok_or_else(wire::bad_item)?;
                     let replica = map.replica(ReplicaNo(replica))?;
                     if self.shared().own_replica.has_given(replica, upto) {
-                        // What this database gave up itself, told by somebody who heard of that from another exchange than the one
-                        // that asked: the greeting was older.
+                        // This database gave the number up itself, and the peer heard of that in another exchange: the
+                        // greeting was older.
                         continue;
                     }
                     self.check_origin(replica)?;
+                    if here.reach(replica) < from && applied.held.is_some() {
+                        continue; // it follows what is held back
+                    }
                     if here.reach(replica) < from {
                         return Err(DataError::invalid(format!(
-                            "that nothing follows transaction {from} of a replica came before that transaction: the peer is damaged, or its pages were mixed up"
+                            "the notice that no transaction follows number {from} of a replica arrived before that transaction: the peer is damaged, or its pages were reordered"
                         )));
                     }
                     if here.reach(replica) < upto {
@@ -301,8 +341,8 @@ impl Store {
         Ok(())
     }
 
-    /// After an exchange: what a restored database did not bring along, and no member has, was never committed. Nothing is given
-    /// up before every member that was not evicted has been heard since the database was opened.
+    /// After an exchange: numbers that a restored database lacks, and no member has, were never committed. Nothing is
+    /// given up before every member that was not evicted has been heard since the database was opened.
     ///
     /// # Errors
     /// Those of a commit.
@@ -321,9 +361,9 @@ impl Store {
             (0..).map_while(|number| Some((ReplicaNo(number), own.name(ReplicaNo(number))?)));
         let former = names.filter(|(replica, name)| name.id == id && own.own() != Some(*replica));
         for (replica, _) in former.collect::<Vec<_>>() {
-            // Others may have heard of what the backup is too old for, and wait for what came before that.
-            let beyond = here.upto(replica) + 1..=self.told_upto(replica);
-            // In their order: what one member has comes from it, and what is behind that waits.
+            // Others may have received later transactions than the backup has, and wait for the earlier ones.
+            let beyond = here.upto(replica) + 1..=self.reported_upto(replica);
+            // In ascending order: a number that a member has is received from it, and the later ones wait for that.
             let unknown = here.exceptions(replica).iter().copied().chain(beyond);
             let unknown = unknown.take_while(|number| self.nobody_has(replica, *number));
             if let Some(upto) = unknown.last() {
@@ -333,31 +373,50 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses what nobody else can have written.
+    /// Refuses an entry that only this replica can have written.
     fn check_origin(&self, origin: ReplicaNo) -> Result<(), DataError> {
         let own = &self.shared().own_replica;
         if own.own() == Some(origin) {
             return Err(DataError::invalid(
-                "a transaction came that bears this database's own name and that it did not make: another copy of this database is being written, or a backup of it was restored without a new epoch",
+                "received a transaction under this database's own name that it did not make: another copy of this database is being written, or a backup of it was restored without a new epoch",
             ));
         }
         Ok(())
     }
 
-    /// Refuses a hybrid time that is too far ahead of this database's clock.
-    pub(super) fn check_time(&self, time: u64) -> Result<(), DataError> {
-        let now = self.options().clock.now_ms();
-        let claimed = time >> 16;
-        if claimed > now.saturating_add(MAX_AHEAD_MS) {
-            return Err(DataError::invalid(format!(
-                "a transaction of a replica claims to be made {} seconds from now: set the clocks right, here or there",
-                (claimed - now) / 1000
-            )));
+    /// An entry in the numbers of this database; none where it is stamped ahead of the clock and held back.
+    fn entry_of(
+        &self,
+        map: &mut Incoming<'_>,
+        came: &LogEntry,
+        here: &Vector,
+        applied: &mut Applied,
+    ) -> Result<Option<LogEntry>, DataError> {
+        let mapped = wire::entry(map, came);
+        let checked = mapped.and_then(|entry| self.check_entry(&entry, here).map(|()| entry));
+        let (time_ms, ahead_ms) = match checked {
+            Err(DataError::ClockAhead { time_ms, ahead_ms }) => (time_ms, ahead_ms),
+            checked => return checked.map(Some),
+        };
+        let origin = map.replica(came.origin)?;
+        if here.saw(origin, came.number) {
+            applied.known += 1; // it was accepted when it came first
+            return Ok(None);
         }
-        Ok(())
+        if !hold_back(applied) {
+            let name = self.shared().own_replica.name(origin);
+            applied.held = Some(HeldBack {
+                replica: name.ok_or_else(wire::bad_item)?,
+                number: came.number,
+                time_ms,
+                ahead_ms,
+                transactions: 1,
+            });
+        }
+        Ok(None)
     }
 
-    fn check_entry(&self, entry: &Entry, here: &Vector) -> Result<(), DataError> {
+    fn check_entry(&self, entry: &LogEntry, here: &Vector) -> Result<(), DataError> {
         if here.saw(entry.origin, entry.number) {
             return Ok(());
         }
@@ -370,14 +429,27 @@ impl Store {
     }
 }
 
-/// The log of one replica, as far as somebody lacks it.
+/// The error of a database that is not a replica.
+pub(super) fn no_replica() -> DataError {
+    DataError::Denied(
+        "this database is not a replica: make it one with `isomer replica add`".into(),
+    )
+}
+
+/// Counts a transaction that depends on one that is held back, where there is one.
+fn hold_back(applied: &mut Applied) -> bool {
+    let held = applied.held.as_mut();
+    held.map(|held| held.transactions += 1).is_some()
+}
+
+/// The log of one replica, as far as the peer lacks it.
 struct Origin {
     replica: ReplicaNo,
-    /// The last number that was sent or is known there.
+    /// The last number that was sent or is known to the peer.
     sent: u64,
     upto: u64,
     /// The next transactions, the next one last.
-    ahead: Vec<Entry>,
+    ahead: Vec<LogEntry>,
     is_done: bool,
 }
 
@@ -392,7 +464,8 @@ impl Origin {
         }
     }
 
-    /// Puts the next transaction into the page, where it is its turn; or, after the last one, how far this goes.
+    /// Puts the next transaction into the page, if it can be applied by then; after the last one, a note of how far the
+    /// numbers go.
     fn push_next(
         &mut self,
         read: &dyn Read,
@@ -465,7 +538,7 @@ impl Origin {
             if number > self.upto {
                 break;
             }
-            self.ahead.push(Entry::decode(value)?);
+            self.ahead.push(LogEntry::decode(value)?);
         }
         self.ahead.reverse();
         Ok(())

@@ -1,18 +1,18 @@
-//! Files and folders between replicas: what is known of them, and under which path each is shown.
+//! Files and folders between replicas: their metadata, and the path under which each is shown.
 //!
-//! A file is called between replicas by the one that made it and its number there. It has one life, which a removal ends for
-//! good; what it is *called* (its path) is a plain value with versions, the latest is read; its size and its chunks are such
-//! values, too (of sizes the greatest is read, so that no chunk lies behind the end). A folder is its path: it is there while
-//! somebody's making of it is left, or something is called as if it were in it. So two that make one folder make one, and what
-//! is put into a folder that is removed meanwhile keeps it.
+//! A file is identified between replicas by the one that made it and its number there. It has one life, which a removal
+//! ends for good; its path is a plain value with versions, the latest is read; its size and its chunks are such values,
+//! too (of sizes the greatest is read, so that no chunk lies behind the end). A folder is identified by its path: it
+//! exists while a creation of it is left, or a file has a path inside it. So two replicas that make one folder make the
+//! same one, and a file that is put into a folder while another replica removes it keeps the folder.
 //!
-//! What is shown follows from that alone. A file is shown under its path, where that is no folder; of several that are called
-//! alike the latest. All others are shown beside, as `NAME~` and 16 hexadecimal digits of their own, and are listed among the
-//! conflicts, until they are renamed or removed.
+//! What is shown follows from that alone. A file is shown under its path, where that is not a folder; of several with
+//! the same path the latest. All others are shown in the same folder, as `NAME~` and 16 hexadecimal digits from their
+//! identity, and are listed among the conflicts, until they are renamed or removed.
 //!
 //! ```text
 //! shadow        identity, stamp of its life, id created (ms), versions of its path, bytes path under which it is shown or nothing
-//! folder made   bytes path, versions of its making, each with an id of when (ms)
+//! folder made   bytes path, versions of its creation, each with an id of its time (ms)
 //! ```
 
 use isomer_storage::KeyRange;
@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::{
     codec::{malformed, push_bytes, take_text},
-    entry::{Entry, Op},
+    entry::{LogEntry, Op},
     identity::Identity,
     rules::{self, Mutant},
     versions::{self, Stamp, Version, push_versions, rank, remove_seen, take_versions},
@@ -34,7 +34,7 @@ use crate::{
     stream::Change,
 };
 
-/// What a local transaction did to files, by their paths then.
+/// What a local transaction did to files, by their paths at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileNote {
     Made(u64),
@@ -44,25 +44,25 @@ pub(crate) enum FileNote {
     Sized(u64),
     /// Chunks were written, from one up to another.
     Written(u64, u64, u64),
-    /// All chunks from one on were taken out.
+    /// All chunks from this one on were deleted.
     Cut(u64, u64),
     FolderMade(String),
     FolderGone(String),
 }
 
-/// What is known of a file.
+/// The metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileShadow {
     pub(super) identity: Identity,
     pub(super) life: Stamp,
     pub(super) created_ms: u64,
-    /// What it is called; nothing while it is being written.
+    /// Its path; nothing while it is being written.
     pub(super) called: Vec<Version>,
-    /// The path under which it stands here.
+    /// The path under which it is shown here.
     pub(super) shown: String,
 }
 
-/// When a file came to be called so: of several the greatest is first.
+/// The order of files with one path, by when it was assigned: the greatest is shown under it.
 type Turn = (u64, Option<ReplicaId>, u64, u32);
 
 impl FileShadow {
@@ -88,7 +88,7 @@ impl FileShadow {
         })();
         match parsed {
             Some(shadow) if rest.is_empty() => Ok(shadow),
-            _ => Err(malformed("what is known of a file")),
+            _ => Err(malformed("the metadata of a file")),
         }
     }
 }
@@ -102,10 +102,10 @@ pub(super) fn hash_of(path: &str) -> u128 {
     xxh3_128(path.as_bytes())
 }
 
-/// The latest time that is told of a file or folder: the latest that a time stamp can be, in December 9999.
+/// The latest time of a file or folder: the latest that a time stamp can be, in December 9999.
 const LAST_MS: u64 = 253_402_207_200_000;
 
-/// The record that several versions of it make.
+/// The record that results from its versions.
 fn record_of(sizes: &[Version], created_ms: u64) -> Result<Stored, DataError> {
     let mut record = Stored {
         bytes: 0,
@@ -117,38 +117,39 @@ fn record_of(sizes: &[Version], created_ms: u64) -> Result<Stored, DataError> {
         record.bytes = record.bytes.max(own.bytes);
         record.modified_ms = record.modified_ms.max(own.modified_ms);
     }
-    // A peer may say anything.
+    // A peer may send anything.
     record.bytes = record.bytes.min(MAX_FILE_BYTES);
     record.created_ms = record.created_ms.min(LAST_MS);
     record.modified_ms = record.modified_ms.min(LAST_MS);
     Ok(record)
 }
 
-/// A path of another replica, which must be one.
+/// Checks a path that another replica sent.
 pub(super) fn check_path(path: &str) -> Result<(), DataError> {
     match names(path)?.is_empty() || path.ends_with('/') {
         true => Err(DataError::invalid(
-            "a page of replication tells of a file that is called as no file is: the peer is damaged",
+            "a page of replication has a file with an invalid path: the peer is damaged",
         )),
         false => Ok(()),
     }
 }
 
-/// Finding, and what is stored.
+/// Lookups, and stored metadata.
 impl Transaction {
-    /// Whether files are told of to other replicas.
-    pub(crate) fn tells_files(&self) -> bool {
-        self.is_told_on() && self.space().is_none()
+    /// Whether changes of files are sent to other replicas.
+    pub(crate) fn replicates_files(&self) -> bool {
+        self.is_replicated() && self.space().is_none()
     }
 
-    /// Notes what this transaction does to a file.
+    /// Records what this transaction does to a file.
     pub(crate) fn note_file(&mut self, note: impl FnOnce() -> FileNote) {
-        if self.tells_files() {
+        if self.replicates_files() {
             self.noted.files.push(note());
         }
     }
 
-    /// Whether another database goes on under the name under which this one made a file: this one was copied, or restored from a backup, since.
+    /// Whether another database continues under the name under which this one made a file: this one was copied, or
+    /// restored from a backup, since.
     pub(crate) fn may_be_finished_elsewhere(&self, number: u64) -> Result<bool, DataError> {
         let maker = match self.file_shadow(number)?.map(|shadow| shadow.identity) {
             Some(Identity::Made { replica, .. }) => Some(replica),
@@ -157,8 +158,8 @@ impl Transaction {
         Ok(maker.is_some_and(|maker| self.shared().own_replica.latest() != Some(maker)))
     }
 
-    /// What tells contents apart that have one size and one time, the same in all replicas: 0 where the last transaction that wrote a file had seen
-    /// all others, else a hash of those that had not seen one another.
+    /// Distinguishes contents of one size and one time, equally in all replicas: 0 where the last transaction that
+    /// wrote a file had seen all others, else a hash of those that had not seen one another.
     pub(crate) fn merge_mark(&self, number: u64) -> Result<u64, DataError> {
         if !self.shared().replication.is_on() {
             return Ok(0);
@@ -177,7 +178,7 @@ impl Transaction {
         if let Some(number) = self.find_identity(IdSpace::Files, identity)? {
             return Ok(Some(number));
         }
-        // Those made here are called by their numbers.
+        // Files made here are identified by their numbers.
         let Identity::Made { id, .. } = identity else {
             return Ok(None);
         };
@@ -196,7 +197,7 @@ impl Transaction {
 
     fn known_file(&self, number: u64) -> Result<FileShadow, DataError> {
         let shadow = self.file_shadow(number)?;
-        shadow.ok_or_else(|| malformed("what is known of a file"))
+        shadow.ok_or_else(|| malformed("the metadata of a file"))
     }
 
     pub(super) fn put_file_shadow(
@@ -208,7 +209,7 @@ impl Transaction {
         self.put(&keyspace::shadow(IdSpace::Files, number), &shadow.encode())
     }
 
-    /// What a file is called.
+    /// The identity of a file.
     fn latest<'s>(&self, shadow: &'s FileShadow) -> Result<Option<(&'s str, Turn)>, DataError> {
         let replicas = &self.shared().own_replica;
         let Some(at) = versions::winner(&shadow.called, replicas) else {
@@ -223,7 +224,7 @@ impl Transaction {
         Ok(self.latest(shadow)?.map(|(path, _)| path.to_owned()))
     }
 
-    /// Stores what a file is called; answers the paths that are to be settled.
+    /// Stores the path of a file; returns the paths to assign again.
     pub(super) fn call_file(
         &mut self,
         number: u64,
@@ -248,7 +249,7 @@ impl Transaction {
         Ok(before.into_iter().chain(after).collect())
     }
 
-    /// Forgets all that is known of a file that is gone; answers what it was called.
+    /// Deletes the metadata of a removed file; returns its paths.
     pub(super) fn forget_file(
         &mut self,
         number: u64,
@@ -272,12 +273,12 @@ impl Transaction {
                 start: &all,
                 end: end.as_deref(),
             };
-            self.write(|tx| tx.delete_range(range))?;
+            self.write(0, |tx| tx.delete_range(range))?;
         }
         Ok(path)
     }
 
-    /// The files that are called so, the latest first.
+    /// The files with this path, the latest first.
     fn files_called(&self, path: &str) -> Result<Vec<(u64, FileShadow)>, DataError> {
         self.footprint().read_key(Space::Folders, &path_item(path));
         let prefix = keyspace::files_called(hash_of(path));
@@ -290,7 +291,7 @@ impl Transaction {
             }
         }
         if !rules::broken(Mutant::FirstFileKeepsName) {
-            // No transaction gives two files one path; a peer may say that one did.
+            // No transaction gives two files one path, but a peer may claim it.
             found.sort_by_cached_key(|(turn, _, shadow)| {
                 std::cmp::Reverse((*turn, self.spell_identity(&shadow.identity)))
             });
@@ -306,7 +307,7 @@ impl Transaction {
             .change_key(Space::Folders, &path_item(path), true);
     }
 
-    /// The makings of a folder that are left.
+    /// The remaining creations of a folder.
     pub(super) fn makings(&self, path: &str) -> Result<Vec<Version>, DataError> {
         self.footprint().read_key(Space::Folders, &path_item(path));
         match self.read().get(&keyspace::folder_made(hash_of(path)))? {
@@ -333,7 +334,7 @@ impl Transaction {
     }
 }
 
-/// Path and makings of a folder.
+/// Path and creations of a folder.
 pub(super) fn decode_making(mut stored: &[u8]) -> Result<(String, Vec<Version>), DataError> {
     let parsed = take_text(&mut stored).zip(take_versions(&mut stored, &[]));
     match parsed {
@@ -342,14 +343,14 @@ pub(super) fn decode_making(mut stored: &[u8]) -> Result<(String, Vec<Version>),
     }
 }
 
-/// A path among the things of folders that transactions collide over: no folder has such a number.
+/// The conflict granule of a path: no folder has such a number.
 fn path_item(path: &str) -> Vec<u8> {
     [&[0xff; 9][..], path.as_bytes()].concat()
 }
 
-/// Doing what another replica did.
+/// Applying operations of another replica.
 impl Transaction {
-    pub(super) fn apply_to_files(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+    pub(super) fn apply_to_files(&mut self, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
         let saw = |dot: Dot| entry.saw(dot);
         let stamp = entry.stamp();
         match op {
@@ -374,7 +375,7 @@ impl Transaction {
                 let value = path.clone().into_bytes();
                 called.push(Version { stamp, value });
                 let touched = self.call_file(number, shadow, called)?;
-                self.settle_paths(touched)
+                self.assign_paths(touched)
             }
             Op::FileSized {
                 file,
@@ -393,7 +394,7 @@ impl Transaction {
                 remove_seen(&mut sizes, &saw);
                 let value = value.encode();
                 sizes.push(Version { stamp, value });
-                self.settle_size(number, sizes)
+                self.materialize_size(number, sizes)
             }
             Op::ChunkPut { file, chunk, bytes } => {
                 check_chunk(*chunk, bytes)?;
@@ -404,7 +405,7 @@ impl Transaction {
                 let (before, mut after) = self.see_cell(&stored, &saw)?;
                 let value = bytes.clone();
                 after.push(Version { stamp, value });
-                self.settle_chunk(number, *chunk, &before, after)
+                self.materialize_chunk(number, *chunk, &before, after)
             }
             Op::ChunksGone { file, from } => {
                 let Some(number) = self.find_file(file)? else {
@@ -415,7 +416,7 @@ impl Transaction {
                 for stored in self.keys_between(&start, after_prefix(&prefix).as_deref())? {
                     let chunk = sole_id(&stored[prefix.len()..], "the number of a chunk")?;
                     let (before, after) = self.see_cell(&stored, &saw)?;
-                    self.settle_chunk(number, chunk, &before, after)?;
+                    self.materialize_chunk(number, chunk, &before, after)?;
                 }
                 Ok(())
             }
@@ -426,19 +427,19 @@ impl Transaction {
                 let mut value = Vec::new();
                 push_id(&mut value, *created_ms);
                 makings.push(Version { stamp, value });
-                self.settle_folder(path, makings)
+                self.materialize_folder(path, makings)
             }
             Op::FolderGone { path } => {
                 check_path(path)?;
                 let mut makings = self.makings(path)?;
                 remove_seen(&mut makings, &saw);
-                self.settle_folder(path, makings)
+                self.materialize_folder(path, makings)
             }
             _ => Err(malformed("an operation")),
         }
     }
 
-    /// A file that another replica made, under no path yet.
+    /// Creates a file that another replica made, without a path.
     pub(super) fn make_file(
         &mut self,
         identity: &Identity,
@@ -454,24 +455,24 @@ impl Transaction {
             shown: String::new(),
         };
         self.put_file_record(FileId(number), record_of(&[], created_ms)?)?;
-        // Its size was told by nobody yet, and was not there before, either.
+        // Its size was not reported yet, and is not older than replication, either.
         self.put_lives(&keyspace::file(number), Vec::new())?;
         self.put_file_shadow(number, &shadow)?;
         self.put_identity(IdSpace::Files, identity, number)?;
         Ok(number)
     }
 
-    /// Takes a file away with all that is known of it.
+    /// Removes a file with its metadata.
     pub(super) fn purge_file(&mut self, number: u64) -> Result<(), DataError> {
         let mut touched = Vec::new();
         self.unshow(number, &mut touched)?;
         let shadow = self.known_file(number)?;
         touched.extend(self.forget_file(number, &shadow)?);
         self.delete_content(FileId(number))?;
-        self.settle_paths(touched)
+        self.assign_paths(touched)
     }
 
-    pub(super) fn settle_size(
+    pub(super) fn materialize_size(
         &mut self,
         number: u64,
         sizes: Vec<Version>,
@@ -488,8 +489,8 @@ impl Transaction {
         }
     }
 
-    /// Makes a chunk look as its versions say.
-    pub(super) fn settle_chunk(
+    /// Materializes a chunk from its versions.
+    pub(super) fn materialize_chunk(
         &mut self,
         number: u64,
         chunk: u64,
@@ -512,19 +513,19 @@ impl Transaction {
             Some(bytes) => self.put(&stored, bytes)?,
             None => self.delete(&stored)?,
         }
-        // Who follows writes over what was there: what is shorter now ends in zeros.
-        let mut told = new.unwrap_or_default();
-        told.resize(told.len().max(old.map_or(0, |old| old.len())), 0);
+        // Watchers apply this over the previous content: a shorter chunk is padded with zeros.
+        let mut content = new.unwrap_or_default();
+        content.resize(content.len().max(old.map_or(0, |old| old.len())), 0);
         self.log(&Change::FileWritten {
             file: number,
             offset: chunk * CHUNK_BYTES,
-            bytes: &told,
+            bytes: &content,
         });
         Ok(())
     }
 
-    /// Makes a folder be there as its makings say.
-    pub(super) fn settle_folder(
+    /// Materializes a folder from its creations.
+    pub(super) fn materialize_folder(
         &mut self,
         path: &str,
         makings: Vec<Version>,
@@ -537,10 +538,10 @@ impl Transaction {
         }
         self.date_folder(path)?;
         self.prune(path, &mut touched)?;
-        self.settle_paths(touched)
+        self.assign_paths(touched)
     }
 
-    /// A folder was made when the first of its makings was; one that nobody made has no time.
+    /// A folder was made when the first of its creations was; one without creations has no time.
     fn date_folder(&mut self, path: &str) -> Result<(), DataError> {
         let Some((FileKind::Folder, number)) = self.find_path(&names(path)?)? else {
             return Ok(());
@@ -563,48 +564,49 @@ impl Transaction {
     }
 }
 
-/// What a chunk of another replica may be.
+/// Checks a chunk that another replica sent.
 pub(super) fn check_chunk(chunk: u64, bytes: &[u8]) -> Result<(), DataError> {
     match chunk < MAX_FILE_BYTES / CHUNK_BYTES && bytes.len() as u64 <= CHUNK_BYTES {
         true => Ok(()),
         false => Err(DataError::invalid(
-            "a page of replication tells of a chunk that no file has: the peer is damaged",
+            "a page of replication has an invalid chunk of a file: the peer is damaged",
         )),
     }
 }
 
-/// What is shown.
+/// Paths that are shown.
 impl Transaction {
-    /// Makes files and folders stand where they are to be seen. All that may differ now are paths in `touched`.
-    pub(super) fn settle_paths(&mut self, mut touched: Vec<String>) -> Result<(), DataError> {
+    /// Assigns the shown paths of files and folders. Only paths in `touched` may have changed.
+    pub(super) fn assign_paths(&mut self, mut touched: Vec<String>) -> Result<(), DataError> {
         while let Some(path) = touched.pop() {
-            self.settle_path(&path, &mut touched)?;
+            self.assign_path(&path, &mut touched)?;
         }
         Ok(())
     }
 
-    fn settle_path(&mut self, path: &str, touched: &mut Vec<String>) -> Result<(), DataError> {
+    fn assign_path(&mut self, path: &str, touched: &mut Vec<String>) -> Result<(), DataError> {
         let called = self.files_called(path)?;
         let occupant = self.find_path(&names(path)?)?;
-        // A folder hides files that are called so.
+        // A folder shadows files with its path.
         let is_folder = matches!(occupant, Some((FileKind::Folder, _)));
         if let Some((FileKind::File, other)) = occupant
             && !called.is_empty()
             && called.iter().all(|(number, _)| *number != other)
         {
-            self.give_way(other, touched)?;
+            self.displace_file(other, touched)?;
         }
+        // All files leave their old paths before any of them gets a new one: two of them may swap paths.
         let mut wanted = Vec::new();
         for (at, (number, shadow)) in called.iter().enumerate() {
             let place = match at == 0 && !is_folder {
                 true => path.to_owned(),
-                false => self.beside_name(path, *number, shadow)?,
+                false => self.substitute_path(path, *number, shadow)?,
             };
             if shadow.shown != place {
                 self.unshow(*number, touched)?;
                 wanted.push((*number, place));
             } else if place == *path {
-                // It was called so where it stood beside another one.
+                // Until now it was shown under a substitute name, next to another file.
                 self.delete(&keyspace::conflict_in_name(*number))?;
             }
         }
@@ -617,15 +619,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// Where a file stands that cannot stand under its path. (That another one stands there, beside a path of its own, takes two
-    /// identities with one hash: then the first that came stays.)
-    fn beside_name(
+    /// The path of a file that cannot be shown under its own. (If another file has the substitute path, their
+    /// identities have the same hash: then the first that came keeps it.)
+    fn substitute_path(
         &self,
         path: &str,
         number: u64,
         shadow: &FileShadow,
     ) -> Result<String, DataError> {
-        let base = beside_base(path, &self.spell_identity(&shadow.identity));
+        let base = substitute_base(path, &self.spell_identity(&shadow.identity));
         let mut place = base.clone();
         for count in 1_u64.. {
             let is_taken = match self.find_path(&names(&place)?)? {
@@ -641,7 +643,7 @@ impl Transaction {
         Ok(place)
     }
 
-    /// Takes a file from where it stands; empty folders that nobody made go with it.
+    /// Removes a file from its path, with empty folders that have no creation.
     fn unshow(&mut self, number: u64, touched: &mut Vec<String>) -> Result<(), DataError> {
         let mut shadow = self.known_file(number)?;
         let place = std::mem::take(&mut shadow.shown);
@@ -654,7 +656,7 @@ impl Transaction {
         self.prune(folder_of(&place), touched)
     }
 
-    /// Takes the entry of a path out of its folder.
+    /// Removes the entry of a path from its folder.
     fn take_entry(&mut self, path: &str) -> Result<(), DataError> {
         let (folder, name) = self.parent(path)?;
         self.delete_entry(folder, name)
@@ -670,9 +672,9 @@ impl Transaction {
         let folder = self.ensure_folder(folder_of(place), touched)?;
         let name = &place[folder_of(place).len() + 1..];
         if let Some((_, other)) = self.find_entry(folder, name)? {
-            self.give_way(other, touched)?;
+            self.displace_file(other, touched)?;
         }
-        // What went may have taken the folder with it.
+        // The removal may have removed the folder too.
         let folder = self.ensure_folder(folder_of(place), touched)?;
         self.put_entry(folder, name, (FileKind::File, number))?;
         let mut shadow = self.known_file(number)?;
@@ -684,15 +686,15 @@ impl Transaction {
         }
     }
 
-    /// Takes a file away from where another thing has come to be called; it is settled anew.
-    fn give_way(&mut self, number: u64, touched: &mut Vec<String>) -> Result<(), DataError> {
+    /// Removes a file from a path that a folder or another file gets; the file gets another path afterwards.
+    fn displace_file(&mut self, number: u64, touched: &mut Vec<String>) -> Result<(), DataError> {
         let shadow = self.known_file(number)?;
         self.unshow(number, touched)?;
         touched.extend(self.latest_path(&shadow)?);
         Ok(())
     }
 
-    /// The folder of a path, made with all that it is in where they are not there.
+    /// The folder of a path, created with its parents where missing.
     fn ensure_folder(&mut self, path: &str, touched: &mut Vec<String>) -> Result<u64, DataError> {
         let mut folder = crate::files::ROOT;
         for name in path.split('/').skip(1) {
@@ -700,7 +702,7 @@ impl Transaction {
                 Some((FileKind::Folder, number)) => number,
                 found => {
                     if let Some((_, file)) = found {
-                        self.give_way_in_place(file, folder, name, touched)?;
+                        self.displace_file_in_place(file, folder, name, touched)?;
                     }
                     self.make_folder_in(folder, name)?
                 }
@@ -709,8 +711,8 @@ impl Transaction {
         Ok(folder)
     }
 
-    /// As [`Transaction::give_way`], where a folder takes the place: the folder around stays.
-    fn give_way_in_place(
+    /// As [`Transaction::displace_file`], where a folder replaces the file: the parent folder stays.
+    fn displace_file_in_place(
         &mut self,
         number: u64,
         folder: u64,
@@ -738,7 +740,7 @@ impl Transaction {
         Ok(number)
     }
 
-    /// Takes a folder away that is empty and that nobody made, and those that it was in.
+    /// Removes a folder that is empty and has no creation, and likewise its parents.
     pub(super) fn prune(&mut self, path: &str, touched: &mut Vec<String>) -> Result<(), DataError> {
         let mut path = path;
         while !path.is_empty() {
@@ -756,9 +758,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Nothing is called so any more: a file that would stand here, were it free, is settled anew.
+    /// The path is free now: a file with this path gets it.
     fn recall(&self, path: &str, touched: &mut Vec<String>) -> Result<(), DataError> {
-        if !is_beside(path) {
+        if !is_substitute(path) {
             return Ok(());
         }
         let prefix = keyspace::conflicts_in_names();
@@ -766,7 +768,7 @@ impl Transaction {
             let number = sole_id(&note[prefix.len()..], "a conflict")?;
             let shadow = self.known_file(number)?;
             if let Some(own) = self.latest_path(&shadow)? {
-                let base = beside_base(&own, &self.spell_identity(&shadow.identity));
+                let base = substitute_base(&own, &self.spell_identity(&shadow.identity));
                 let is_meant = path.strip_prefix(&base);
                 if is_meant.is_some_and(is_count) && shadow.shown != path && shadow.shown != base {
                     touched.push(own);
@@ -777,14 +779,14 @@ impl Transaction {
     }
 }
 
-/// Digits of the name of a file that stands beside another one.
+/// Hexadecimal digits in the substitute name of a file.
 const DIGITS: usize = 16;
 
-/// The path beside another one for a file of that identity.
-pub(super) fn beside_base(path: &str, identity: &[u8]) -> String {
+/// The substitute path for a file of that identity.
+pub(super) fn substitute_base(path: &str, identity: &[u8]) -> String {
     let folder = folder_of(path);
     let name = &path[folder.len() + 1..];
-    // Room for the digits, and for a count behind them.
+    // Leaves space for the digits, and for a count after them.
     let room = MAX_FILE_NAME_BYTES - DIGITS - 1 - COUNT_BYTES;
     let kept = name.floor_char_boundary(room.min(name.len()));
     let hash = match rules::broken(Mutant::HashesMeet) {
@@ -794,10 +796,10 @@ pub(super) fn beside_base(path: &str, identity: &[u8]) -> String {
     format!("{folder}/{}~{hash:016x}", &name[..kept])
 }
 
-/// Most bytes of `~` and the number of those that stand where a file would, and of those that stand beside it.
+/// Most bytes of `~` and the count that are appended where a path and its substitute are both taken.
 const COUNT_BYTES: usize = 15;
 
-/// Whether that may stand behind the digits: nothing, or `~` and a number.
+/// Whether a suffix is valid after the digits: nothing, or `~` and a number.
 fn is_count(rest: &str) -> bool {
     rest.is_empty() || rest.strip_prefix('~').is_some_and(is_number)
 }
@@ -806,8 +808,8 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a path looks like that of a file beside another one.
-fn is_beside(path: &str) -> bool {
+/// Whether a path looks like a substitute path.
+fn is_substitute(path: &str) -> bool {
     let is_hash = |digits: &str| {
         digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     };

@@ -1,4 +1,4 @@
-//! What a node or relationship is called by all replicas.
+//! The identity of a node or relationship in all replicas.
 
 use isomer_value::LabelId;
 
@@ -8,13 +8,13 @@ use crate::{
     keyspace::{IdSpace, push_id, take_id},
 };
 
-/// The name of a node or relationship. Ids of one database mean nothing in another one.
+/// The identity of a node or relationship. Ids of one database have no meaning in another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Identity {
-    /// A node that was made with a `_key`: by its label (of several the first by name) and the encoded key, so that
-    /// records of one key made apart are one record.
+    /// A node that was created with a `_key`: by its label (of several the first by name) and the encoded key, so that
+    /// concurrently created records of one key are one record.
     Keyed { label: LabelId, key: Vec<u8> },
-    /// Everything else: by the replica that made it, and its id there.
+    /// Any other record: by the replica that created it, and its id there.
     Made { replica: ReplicaNo, id: u64 },
 }
 

@@ -13,7 +13,7 @@ use super::{
 use crate::{DataError, Transaction, catalog::NameKind, keyspace};
 
 impl Transaction {
-    /// Joins an entry of a bucket; answers what it was.
+    /// Joins an entry of a bucket; returns its key.
     pub(super) fn join_entry(
         &mut self,
         map: &mut Incoming<'_>,
@@ -39,13 +39,13 @@ impl Transaction {
         let ours = self.cell_versions(&stored)?;
         let joined = join(&ours, sides.here, &theirs, sides.theirs);
         match tag {
-            14 => self.settle_entry(bucket, key, &ours, joined)?,
-            _ => self.settle_pair(bucket, key, value, &ours, joined)?,
+            14 => self.materialize_entry(bucket, key, &ours, joined)?,
+            _ => self.materialize_pair(bucket, key, value, &ours, joined)?,
         }
         Ok(xxh3_128(&stored))
     }
 
-    /// Joins a bucket itself, or a sequence; answers what it was.
+    /// Joins the definition of a bucket, or a sequence; returns its key.
     pub(super) fn join_bucket(
         &mut self,
         map: &mut Incoming<'_>,
@@ -95,11 +95,11 @@ impl Transaction {
             return Ok(());
         }
         match sequence {
-            Some(name) => self.settle_sequence(bucket, name, joined),
+            Some(name) => self.materialize_sequence(bucket, name, joined),
             None => {
                 self.touch_bucket(bucket)?;
                 self.put_lives(&stored, joined)?;
-                self.settle_bucket(bucket, None)
+                self.materialize_bucket(bucket, None)
             }
         }
     }

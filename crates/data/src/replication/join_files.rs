@@ -21,7 +21,7 @@ pub(super) const FILE: u8 = 21;
 pub(super) const FOLDER: u8 = 22;
 pub(super) const CHUNK: u8 = 23;
 
-/// Versions of paths, sizes, makings and chunks: their values are the same everywhere.
+/// Versions of paths, sizes, creations and chunks: their values are the same in all replicas.
 fn mapped(map: &mut impl Mapper, own: &[Version]) -> Result<Vec<Version>, DataError> {
     wire::versions(map, own, |_, value| Ok(value.to_vec()))
 }
@@ -40,14 +40,14 @@ fn take_mapped(map: &mut Incoming<'_>, rest: &mut &[u8]) -> Result<Vec<Version>,
     mapped(map, &theirs)
 }
 
-/// File and chunk that a chunk's key is of.
+/// The file and the chunk of a chunk's key.
 pub(super) fn chunk_of(key: &[u8]) -> Result<(u64, u64), DataError> {
     let mut rest = &key[1..];
     let file = take_id(&mut rest).ok_or_else(|| malformed("the key of a chunk"))?;
     Ok((file, sole_id(rest, "the number of a chunk")?))
 }
 
-/// The file that the key of a shadow is of.
+/// The file of a shadow's key.
 pub(super) fn file_of(key: &[u8]) -> Result<u64, DataError> {
     sole_id(&key[2..], "the key of a file")
 }
@@ -57,7 +57,7 @@ impl Transaction {
     pub(super) fn push_file(&self, key: &[u8], page: &mut Outgoing<'_>) -> Result<(), DataError> {
         let number = file_of(key)?;
         let shadow = self.file_shadow(number)?;
-        let shadow = shadow.ok_or_else(|| malformed("what is known of a file"))?;
+        let shadow = shadow.ok_or_else(|| malformed("the metadata of a file"))?;
         let mut content = wire::identity(page, &shadow.identity)?.to_bytes();
         wire::stamp(page, shadow.life)?.push(&mut content);
         push_id(&mut content, shadow.created_ms);
@@ -92,7 +92,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Joins a file, a folder or a chunk; answers what it was, where it is here.
+    /// Joins a file, a folder or a chunk; returns its key, where it exists here.
     pub(super) fn join_file(
         &mut self,
         map: &mut Incoming<'_>,
@@ -155,7 +155,7 @@ impl Transaction {
                 let ours = self.lives(&keyspace::file(number))?;
                 let joined = join(&ours, sides.here, &sizes, sides.theirs);
                 if joined != ours {
-                    self.settle_size(number, joined)?;
+                    self.materialize_size(number, joined)?;
                 }
                 let key = keyspace::shadow(IdSpace::Files, number);
                 Ok(Some(xxh3_128(&key)))
@@ -177,7 +177,7 @@ impl Transaction {
             return Ok(());
         }
         let touched = self.call_file(number, shadow, joined)?;
-        self.settle_paths(touched)
+        self.assign_paths(touched)
     }
 
     fn join_makings(
@@ -190,7 +190,7 @@ impl Transaction {
         let joined = join(&ours, sides.here, theirs, sides.theirs);
         match joined == ours {
             true => Ok(()),
-            false => self.settle_folder(path, joined),
+            false => self.materialize_folder(path, joined),
         }
     }
 
@@ -203,10 +203,10 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let ours = self.cell_versions(&keyspace::file_chunk(number, chunk))?;
         let joined = join(&ours, sides.here, theirs, sides.theirs);
-        self.settle_chunk(number, chunk, &ours, joined)
+        self.materialize_chunk(number, chunk, &ours, joined)
     }
 
-    /// What is here alone: takes away what the other state has seen go.
+    /// Rows that exist here alone: removes those that the other state has seen removed.
     pub(super) fn sweep_file(&mut self, key: &[u8], sides: &Sides<'_>) -> Result<(), DataError> {
         if key.first() == Some(&keyspace::TAG_FILE_CHUNK) {
             let (number, chunk) = chunk_of(key)?;
@@ -229,7 +229,7 @@ impl Transaction {
         }
     }
 
-    /// What a file, a folder or a chunk is called when two replicas are compared.
+    /// The name of a file, a folder or a chunk for comparing two replicas.
     pub(super) fn file_name(&self, key: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
         let spelled = |shadow: &FileShadow| self.spell_identity(&shadow.identity);
         if key.first() == Some(&keyspace::TAG_FILE_CHUNK) {

@@ -1,4 +1,5 @@
-//! Joining records and convergent fields of two states: what both hold stays; what one holds stays unless the other has seen it.
+//! Joining records and convergent fields of two states: what both hold stays; what one holds stays unless the other has
+//! seen it.
 
 use isomer_value::{NodeId, PropId, RelId, TypeId};
 use rustc_hash::FxHashSet;
@@ -17,7 +18,7 @@ use crate::{
     keyspace::{after_prefix, push_id},
 };
 
-/// What both sides have seen.
+/// The vectors of both sides.
 pub(super) struct Sides<'v> {
     pub(super) here: &'v Vector,
     pub(super) theirs: &'v Vector,
@@ -76,12 +77,12 @@ impl Transaction {
         if let Some(id) = found {
             self.join_absent_fields(ConvergentOwner::Node(id), &fields, sides)?;
         }
-        self.settle_joined(&theirs, sides, !fields.is_empty())?;
+        self.materialize_joined(&theirs, sides, !fields.is_empty())?;
         self.find_node(&theirs.identity)
     }
 
-    /// `keep` makes a ghost where nothing is left: fields come.
-    pub(super) fn settle_joined(
+    /// `keep` creates a ghost where nothing is left: its fields follow.
+    pub(super) fn materialize_joined(
         &mut self,
         theirs: &NodeShadow,
         sides: &Sides<'_>,
@@ -90,7 +91,7 @@ impl Transaction {
         let (id, ours, old) = match self.find_node(&theirs.identity)? {
             Some(id) => {
                 let shadow = self.node_shadow(id)?;
-                let shadow = shadow.ok_or_else(|| malformed("what is known of a node"))?;
+                let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
                 (Some(id), shadow, self.load_node(id)?)
             }
             None => (None, NodeShadow::new(theirs.identity.clone()), None),
@@ -111,9 +112,9 @@ impl Transaction {
             return self.put_node_shadow(id, &joined, &[], false);
         }
         let identity = joined.identity.clone();
-        self.settle_node(id, old, joined, before)?;
+        self.materialize_node(id, old, joined, before)?;
         if keep && self.find_node(&identity)?.is_none() {
-            // It lived here, and is gone; fields of it that are not here yet come by themselves.
+            // It was deleted here; fields of it that are missing here follow separately.
             let place = self.new_node_id(None)?;
             self.put_node_shadow(place, &NodeShadow::new(identity), &[], false)?;
         }
@@ -132,7 +133,7 @@ impl Transaction {
         let source = take_identity(map, &mut rest)?;
         let target = take_identity(map, &mut rest)?;
         let shadow = take_bytes(&mut rest).ok_or_else(wire::bad_item)?;
-        let theirs = RelShadow::decode_told(shadow).map_err(|_| wire::bad_item())?;
+        let theirs = RelShadow::decode_explicit(shadow).map_err(|_| wire::bad_item())?;
         let theirs = snapshot::relationship(map, &theirs)?;
         let fields = take_fields(map, &mut rest)?;
         match self.find_rel(&theirs.identity)? {
@@ -153,7 +154,7 @@ impl Transaction {
         self.find_rel(&theirs.identity)
     }
 
-    /// Joins the fields that the other side does not have at all.
+    /// Joins the fields that only this side has.
     pub(super) fn join_absent_fields(
         &mut self,
         owner: ConvergentOwner,
@@ -194,7 +195,7 @@ impl Transaction {
             return Err(wire::bad_item());
         };
         let Some(owner) = owner else {
-            return Ok(()); // it went meanwhile, or for good
+            return Ok(()); // it was deleted here, or for good
         };
         self.store().enter_convergent(prop)?;
         let prefix = owner.prefix();
@@ -215,17 +216,17 @@ impl Transaction {
         let mut rows = Vec::new();
         let mut entries = Entries::default();
         let below = head.len() - prefix.len();
-        let mut told = head[prefix.len()..].to_vec();
+        let mut sent = head[prefix.len()..].to_vec();
         let mut whole = prefix.clone();
         let mut changed = false;
         for _ in 0..count {
             let (Some(key), Some(value)) = (take_bytes(&mut rest), take_bytes(&mut rest)) else {
                 return Err(wire::bad_item());
             };
-            told.truncate(below);
-            told.extend_from_slice(key);
+            sent.truncate(below);
+            sent.extend_from_slice(key);
             whole.truncate(prefix.len());
-            let (kind, dot) = snapshot::map_row(map, &mut entries, &told, &mut whole)
+            let (kind, dot) = snapshot::map_row(map, &mut entries, &sent, &mut whole)
                 .map_err(|_| wire::bad_item())?;
             if matches!(
                 kind,
@@ -253,7 +254,7 @@ impl Transaction {
         if is_new && rows.is_empty() {
             return Ok(());
         }
-        // The order of dots is that of replicas' numbers, which are others here.
+        // Dots are ordered by the numbers of replicas, which differ between databases.
         if !rows.is_sorted() {
             rows.sort_unstable();
         }
@@ -266,7 +267,7 @@ impl Transaction {
         self.put_joined_rows((owner, prop), &ours, &rows, sides)
     }
 
-    /// Joins entries of one property that are here, and those that the other side has instead, both ascending.
+    /// Joins the local entries of one property with those of the other side, both ascending.
     fn put_joined_rows(
         &mut self,
         (owner, prop): (ConvergentOwner, PropId),

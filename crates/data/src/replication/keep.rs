@@ -1,14 +1,16 @@
-//! Relationships that keep their ends: types whose new relationships let an end live that somebody deletes without having seen them.
+//! Relationships that keep their ends: types whose new relationships keep an end alive that another replica deletes
+//! without having seen them.
 //!
-//! Who makes such a relationship gives each end another *life*, and carries along what is in it: labels, and properties with the
-//! times at which they were written. A deletion that has not seen this leaves that life, and so the node with all
-//! that was in it then. (Convergent fields are not carried along: those that a deletion has seen go with it.) A value that was
-//! carried along never wins over one that was written later, and is no conflict: its dot has an operation from 1 on, where all else
-//! has 0.
+//! Creating such a relationship gives each end another *life*, and carries along its content: labels, and properties
+//! with the times at which they were written. A deletion that has not seen this leaves that life, and so the node with
+//! its content at that time. (Convergent fields are not carried along: those that a deletion has seen are deleted with
+//! it.) A value that was carried along never wins over one that was written later, and is not a conflict: its dot has
+//! an operation from 1 on, where all else has 0.
 //!
-//! Lives would gather at a node with many such relationships. Those that everybody has seen are replaced by the new one, where the
-//! node still has a life that it was made with and that everybody has seen, too: whoever deletes it now takes them all. No life
-//! goes on which a relationship rests that has no other one: it would go with it, though nobody deleted it.
+//! Lives would accumulate at a node with many such relationships. Those that all members have seen are replaced by the
+//! new one, where the node still has a life that it was created with and that all members have seen, too: a deletion
+//! from now on has seen them all. A life is never removed while a relationship depends on it alone: the relationship
+//! would disappear without having been deleted.
 
 use std::sync::Arc;
 
@@ -18,12 +20,12 @@ use rustc_hash::FxHashMap;
 
 use super::{
     conflicts::contested,
-    entry::{Entry, Op},
+    entry::{LogEntry, Op},
     identity::Identity,
     versions::{self, Stamp, rank, remove_seen},
 };
 use crate::{
-    DataError, Direction, Dot, Neighbours, Store, Transaction,
+    DataError, DataStore, Direction, Dot, Neighbours, Transaction,
     catalog::NameKind,
     keyspace::{self, KEEPERS, Side},
     read::each_pair,
@@ -33,10 +35,10 @@ use crate::{
 /// Values that are carried along: each with the time at which it was written.
 pub(crate) type Carried = Vec<(PropId, Vec<(u64, Vec<u8>)>)>;
 
-/// Where the life stands among the operations of its transaction.
+/// The position of the life among the operations of its transaction.
 const KEPT: u32 = 1;
 
-/// A type whose new relationships keep their ends, and what the constraint is called that says so.
+/// A type whose new relationships keep their ends, and the name of its constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointKeeper {
     /// The constraint's name.
@@ -45,23 +47,24 @@ pub struct EndpointKeeper {
     pub rel_type: Arc<str>,
 }
 
-/// Nodes of which it is known which relationships they have are remembered, up to so many.
+/// Number of nodes of which the cache remembers the relationships.
 const MOST_RESTED: usize = 10_000;
 
-/// Of nodes at which many relationships are made that keep their ends: that all of its relationships, in a state, rest on one of these
-/// lives. It stays so while only local ones are made, as these rest on all lives that there are.
+/// A cache for nodes at which many relationships are created that keep their ends: all relationships of the node, in a
+/// state, depend on one of these lives. This holds while only local ones are created, as these depend on all existing
+/// lives.
 #[derive(Default)]
-pub(super) struct Rested {
+pub(super) struct LifeCache {
     nodes: FxHashMap<NodeId, (Version, Vec<Dot>)>,
     /// Merges under way, and the version of the last one.
     merging: u32,
     merged: Version,
-    /// Relationships looked at, for tests.
+    /// Relationships read, for tests.
     pub(super) looked_at: u64,
 }
 
-/// Merges while it lives: nothing is known of nodes.
-pub(super) struct MergeNoted<'s>(&'s Store);
+/// A merge under way: the cache is invalid until it is dropped.
+pub(super) struct MergeNoted<'s>(&'s DataStore);
 
 impl Drop for MergeNoted<'_> {
     fn drop(&mut self) {
@@ -72,8 +75,8 @@ impl Drop for MergeNoted<'_> {
     }
 }
 
-impl Store {
-    /// To be held by whoever merges, until the commit is through.
+impl DataStore {
+    /// Held while a merge is committed.
     pub(super) fn note_merge(&self) -> MergeNoted<'_> {
         self.shared().replication.rested.lock().merging += 1;
         MergeNoted(self)
@@ -88,17 +91,16 @@ pub(super) fn load(read: &dyn Read) -> Result<Keepers, DataError> {
     each_pair(read, KEEPERS, |key, name| {
         let id = key[KEEPERS.len()..].try_into().map(u32::from_be_bytes);
         let name = std::str::from_utf8(name).ok();
-        let (id, name) = id
-            .ok()
-            .zip(name)
-            .ok_or_else(|| DataError::corrupt("a type that keeps its ends is malformed"))?;
+        let (id, name) = id.ok().zip(name).ok_or_else(|| {
+            DataError::corrupt("the record of a type that keeps its ends is malformed")
+        })?;
         types.insert(TypeId(id), name.into());
         Ok(())
     })?;
     Ok(types)
 }
 
-/// The stamp of the life that an end is given.
+/// The stamp of the life that an end gets.
 pub(super) fn kept_stamp(stamp: Stamp) -> Stamp {
     let dot = Dot {
         op: KEPT,
@@ -107,13 +109,15 @@ pub(super) fn kept_stamp(stamp: Stamp) -> Stamp {
     Stamp { dot, ..stamp }
 }
 
-impl Store {
-    /// Says whether relationships of a type that are made here from now on keep their ends: whoever deletes an end elsewhere without
-    /// having seen the relationship does not take it away. Each replica says so for what is made there.
+impl DataStore {
+    /// Sets whether relationships of a type that are made here from now on keep their ends: a deletion of an end in
+    /// another replica that has not seen the relationship does not delete it. Each replica sets this for its own
+    /// relationships.
     ///
     /// # Errors
-    /// [`DataError::NameExists`] where the constraint that says so would have the name of another one, or of an index: say so by a
-    /// statement, under another name; [`DataError::Limit`] for a name that is too long; those of a commit.
+    /// [`DataError::NameExists`] where the default name of the constraint is taken by another one, or by an index:
+    /// create it by a statement, under another name; [`DataError::Limit`] for a name that is too long; those of a
+    /// commit.
     pub fn keep_endpoints(&self, type_name: &str, keep: bool) -> Result<(), DataError> {
         let _alone = self.shared().schema_change.lock();
         let name = default_keeper(type_name);
@@ -133,7 +137,7 @@ impl Store {
         self.keep_endpoints_as(type_name, keep.then_some(""))
     }
 
-    /// The same, by a constraint of this name; none that they do not. The caller holds the lock of schema changes.
+    /// The same, by a constraint of this name; `None` removes it. The caller holds the lock of schema changes.
     pub(crate) fn keep_endpoints_as(
         &self,
         type_name: &str,
@@ -161,7 +165,7 @@ impl Store {
     pub fn endpoint_keepers(&self) -> Vec<EndpointKeeper> {
         let catalog = self.catalog();
         let keepers = self.shared().replication.keepers.read();
-        let told = keepers.iter().filter_map(|(id, name)| {
+        let listed = keepers.iter().filter_map(|(id, name)| {
             let rel_type = catalog.type_name(*id)?;
             let name = match name.is_empty() {
                 true => default_keeper(&rel_type).into(),
@@ -169,9 +173,9 @@ impl Store {
             };
             Some(EndpointKeeper { name, rel_type })
         });
-        let mut told: Vec<EndpointKeeper> = told.collect();
-        told.sort_by(|one, other| one.rel_type.cmp(&other.rel_type));
-        told
+        let mut listed: Vec<EndpointKeeper> = listed.collect();
+        listed.sort_by(|one, other| one.rel_type.cmp(&other.rel_type));
+        listed
     }
 }
 
@@ -185,7 +189,7 @@ impl Transaction {
             .contains_key(&type_id)
     }
 
-    /// Gives a node another life, at the end of a local transaction, and carries along what is in it.
+    /// Gives a node another life, at the end of a local transaction, and carries along its content.
     pub(super) fn keep_node(
         &mut self,
         id: NodeId,
@@ -209,6 +213,8 @@ impl Transaction {
         let was_made = stay
             .iter()
             .any(|life| life.op < KEPT && stable.covers(*life));
+        // Nothing is replaced unless a life of the node's creation is stable, and no relationship depends on a replaced
+        // life alone.
         if !was_made || !replaced.is_empty() && !self.rests_on(id, &stay)? {
             replaced.clear();
         }
@@ -227,7 +233,8 @@ impl Transaction {
             if versions.iter().any(|one| is_own(one.stamp)) {
                 continue;
             }
-            // The one that is read comes last, and so stays the one that is read: they are of one transaction from now on.
+            // The version that is read comes last, and so stays the one that is read: they are of one transaction from
+            // now on.
             versions.sort_by_cached_key(|one| rank(one, &self.shared().own_replica));
             let values: Vec<_> = versions
                 .iter()
@@ -245,7 +252,7 @@ impl Transaction {
         }))
     }
 
-    /// Whether each relationship of a node was made for one of these lives of it, or in this transaction.
+    /// Whether each relationship of a node was created for one of these lives of it, or in this transaction.
     fn rests_on(&self, id: NodeId, lives: &[Dot]) -> Result<bool, DataError> {
         let known = {
             let rested = self.shared().replication.rested.lock();
@@ -253,6 +260,7 @@ impl Transaction {
             rested.merging == 0
                 && known.is_some_and(|(version, of)| rested.merged <= *version && of == lives)
         };
+        // The cached answer observes what reading the relationships would have observed.
         if known {
             for side in [Side::Out, Side::In] {
                 self.footprint().read_adjacency(id, side, None);
@@ -275,7 +283,7 @@ impl Transaction {
         self.expand_rows(&[id], Direction::Both, &[], &mut found)?;
         self.shared().replication.rested.lock().looked_at += found.rows().len() as u64;
         for row in found.rows() {
-            // One that is this database's own alone goes with its ends in any case.
+            // A relationship outside the space is deleted with its ends in any case.
             if !self.has_relationship(row.id)? {
                 continue;
             }
@@ -299,8 +307,8 @@ impl Transaction {
         Ok(true)
     }
 
-    /// Does the same for another replica's transaction.
-    pub(super) fn apply_kept(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+    /// The same, for another replica's transaction.
+    pub(super) fn apply_kept(&mut self, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
         let Op::NodeKept {
             node,
             replaced,
@@ -316,7 +324,7 @@ impl Transaction {
             shadow
                 .lives
                 .retain(|life| !replaced.contains(&life.dot) || !saw(life.dot));
-            // A state that was joined may have brought it before.
+            // A joined state may have brought it before.
             shadow.lives.retain(|life| life.dot != kept.dot);
             shadow.lives.push(kept);
             for label in labels {

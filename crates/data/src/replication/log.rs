@@ -4,41 +4,48 @@ use std::fmt::Write;
 
 use isomer_storage::Read;
 
-use super::space::ReplicatedSpace;
+use super::{exchange::no_replica, join::JoiningStatus, space::ReplicatedSpace};
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     convergent::{ReplicaNo, Vector, replica::decode_seen},
     keyspace::{self, push_id, sole_id},
     read::each_pair,
 };
 
-/// How a replica is.
+/// The status of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicationStatus {
-    /// What of the database is replicated; everything where none is declared.
+    /// The replicated space; everything where none is declared.
     pub space: Option<ReplicatedSpace>,
+    /// The progress of its join, if any.
+    pub joining: Option<JoiningStatus>,
+    /// Up to which time stamps ahead of its clock are accepted, in ms since 1970; 0 where none are.
+    pub accepted_clock_ms: u64,
     /// Its name: 32 hexadecimal digits and its epoch.
     pub name: String,
     /// Transactions in its log: own ones and those of others.
     pub log_entries: u64,
-    /// Conflicts noted, some of which may have been resolved.
+    /// Recorded conflicts, some of which may have been resolved.
     pub conflicts: u64,
-    /// Names of replicas that are known here, each epoch apart; they are never forgotten.
+    /// Names of known replicas, each epoch separately; they are never forgotten.
     pub names: u64,
-    /// How many there may be.
+    /// The limit of these.
     pub most_names: u64,
     /// Replicas that are joining this one's state in pages right now, for which an old version is kept.
     pub joins_served: u64,
-    /// For how many ms the first of them has been.
+    /// The age of the oldest of these joins, in ms.
     pub served_ms: u64,
 }
 
-impl Store {
-    /// How this replica is.
+impl DataStore {
+    /// The status of this replica.
     ///
     /// # Errors
-    /// [`DataError::Denied`] in a database that is no replica; those of the engine.
+    /// [`DataError::Denied`] in a database that is not a replica; those of the engine.
     pub fn replication_status(&self) -> Result<ReplicationStatus, DataError> {
+        if !self.is_replicated() {
+            return Err(no_replica());
+        }
         let own = self.begin_replication()?;
         let snapshot = self.engine().snapshot()?;
         let mut name = String::new();
@@ -62,16 +69,18 @@ impl Store {
             joins_served,
             served_ms,
             space: self.replicated_space(),
+            joining: self.joining_status()?,
+            accepted_clock_ms: self.accepted_clock_ms(),
             name,
             log_entries: count(keyspace::LOG)?,
             conflicts: count(keyspace::CONFLICTS)?,
         })
     }
 
-    /// The log holds nothing of a replica up to and including a number.
+    /// The log lacks the transactions of a replica up to and including a number.
     pub(super) fn put_floor(
         &self,
-        tx: &mut dyn isomer_storage::Transaction,
+        tx: &mut dyn isomer_storage::EngineTransaction,
         replica: ReplicaNo,
         number: u64,
     ) -> Result<(), DataError> {
@@ -80,7 +89,7 @@ impl Store {
         Ok(tx.put(&keyspace::floor(replica.0), &value)?)
     }
 
-    /// Up to which number the log holds nothing of a replica.
+    /// The number up to which the log lacks transactions of a replica.
     pub(super) fn floor(&self, read: &dyn Read, replica: ReplicaNo) -> Result<u64, DataError> {
         match read.get(&keyspace::floor(replica.0))? {
             Some(value) => sole_id(&value, "where the log begins"),
@@ -88,7 +97,7 @@ impl Store {
         }
     }
 
-    /// What can be handed on of a state: of this replica only what comes before everything under way.
+    /// The part of a state that can be sent: of this replica only transactions before everything under way.
     pub(super) fn shippable(&self, read: &dyn Read) -> Result<Vector, DataError> {
         let settled = self.shared().own_replica.settled_in(read.version());
         let mut seen = self.seen_in(read, None)?;

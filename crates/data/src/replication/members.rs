@@ -1,21 +1,23 @@
-//! Members: all replicas that this one has heard of and what each has seen; and peers, whom it exchanges with, kept for
-//! `isomer_sync`.
+//! Members: all replicas that this one has heard of and what each has seen; and peers, with which it exchanges, kept
+//! for `isomer_sync`.
 //!
-//! A greeting says what a replica has seen and what it has heard of all others, so that everybody learns of everybody. The log
-//! is cut below what all members have seen. Increments of counters are added up below that too, once everything that the
-//! members had written when they said so is here: then no removal can come any more that knows a part of them.
+//! A greeting says what a replica has seen and what it has heard of all others, so that all members learn of each
+//! other. The log is trimmed below what all members have seen. Increments of counters are folded below that too, once
+//! everything that the members had written when they said so is here: then no removal can arrive any more that knows
+//! only a part of them.
 //!
-//! A member that has not acknowledged for longer than transactions are kept is *away*: the log is cut without it, and it comes back
-//! by a snapshot. What it wrote in between is in its own log, and comes as it is, under its own name: nothing that has to do with
-//! dots is given up for its sake, and increments of counters stay apart until it has seen them. So its removals are as exact as
-//! anybody's. Only one that was evicted, by hand and for good, is waited for no more with these, either.
+//! A member that has not acknowledged for longer than transactions are kept is *away*: the log is trimmed without it,
+//! and it comes back by a snapshot. What it wrote in between is in its log, and arrives unchanged, under its name: no
+//! dots are given up for it, and increments of counters stay apart until it has seen them. So its removals are as exact
+//! as those of any member. Only one that was evicted, manually and permanently, is not waited for in this respect,
+//! either.
 //!
 //! ```text
 //! member  u8 1 evicted + 2 away + 8 waited for, id time in ms when it was heard of, vector; where it is waited for: id time in ms
 //!         when that was looked at last, id ms for which it has been, vector of what it has to acknowledge
 //! ```
-//! (4, of an earlier layout: id time in ms since when, vector.) No exchange adds more than a part of that time, however far the clock
-//! went: one that jumps, or that was wrong until it was set, makes nobody away.
+//! (4, of an earlier layout: id time in ms since when, vector.) No exchange adds more than a part of that time, however
+//! far the clock moved: a clock that jumps, or that was wrong until it was set, makes no member away.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
@@ -23,62 +25,64 @@ use isomer_storage::{Durability, Read};
 
 use super::codec::{malformed, take_byte};
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     convergent::{ReplicaId, ReplicaNo, Vector},
     keyspace::{self, push_id, take_id},
     read::each_pair,
 };
 
-/// Log entries that are cut in one transaction.
+/// Log entries that are trimmed in one transaction.
 const CUT_AT_ONCE: usize = 10_000;
 
-/// That somebody is waited for is noted on disk each time that such a part of the time for which transactions are kept is over.
+/// The waiting time of a member is stored whenever this part of the retention time is over.
 const NOTED_PARTS: u64 = 64;
-/// No exchange adds more than such a part of it to what somebody was waited for.
+/// No exchange adds more than this part of the retention time to the waiting time of a member.
 pub(super) const MOST_AT_ONCE: u64 = 16;
-/// How long transactions are kept for a member that does not acknowledge them, where nobody says: 90 days.
+/// Default retention of transactions for a member that does not acknowledge them: 90 days.
 pub(super) const KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 
-/// A replica that was heard of.
+/// A known replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// What it said last that it has seen.
+    /// The vector that it reported last.
     pub(super) acked: Vector,
-    /// The same, of a time from which everything that it had written is here.
+    /// The same, at a time from which everything that it had written has arrived.
     usable: Vector,
     heard_ms: u64,
     is_evicted: bool,
-    /// What it said itself since this database was opened: of after a restore, that is.
-    told: Option<Vector>,
+    /// What it reported itself since this database was opened, that is, after a restore.
+    reported: Option<Vector>,
+    /// Whether a part of its report is not on disk.
+    is_news: bool,
     waited: Option<Waited>,
-    /// Whether the log is cut without it.
+    /// Whether the log is trimmed without it.
     is_away: bool,
 }
 
-/// Something that a member lacks.
+/// Transactions that a member lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Waited {
-    /// When it was looked at last, and what stands on disk of that.
+    /// When it was checked last, and the stored value of that.
     looked_ms: u64,
     noted_ms: Option<u64>,
     /// For how long it has been waited for.
     for_ms: u64,
-    /// What was here when that began.
+    /// The state of this database when that began.
     lacks: Vector,
 }
 
-/// A replica that was heard of, for people.
+/// A known replica, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberInfo {
     /// Its id.
     pub id: [u8; 16],
-    /// When it was heard of, in ms since 1970.
+    /// When its last report arrived, in ms since 1970.
     pub heard_ms: u64,
-    /// How many transactions of those that are here it had not seen then.
+    /// The number of transactions here that it had not seen then.
     pub lacks: u64,
-    /// Whether nobody waits for it any more.
+    /// Whether the log is trimmed without it, permanently.
     pub is_evicted: bool,
-    /// Whether it has not acknowledged for so long that the log is not kept for it: it comes back by a snapshot.
+    /// Whether it has not acknowledged for longer than the retention time: it comes back by a snapshot.
     pub is_away: bool,
 }
 
@@ -130,8 +134,8 @@ impl Member {
         Some(member)
     }
 
-    /// Judges whether it is away, by what is here, the time and how long transactions are kept (0: for ever). Answers whether that is
-    /// to be written down.
+    /// Decides whether it is away, from the state of this database, the time and the retention time (0: for ever).
+    /// Returns whether that must be stored.
     fn judge(&mut self, here: &Vector, now_ms: u64, kept_ms: u64) -> bool {
         let noted = |member: &Self| member.waited.as_ref().and_then(|waited| waited.noted_ms);
         let before = (self.is_away, noted(self));
@@ -153,7 +157,7 @@ impl Member {
             waited.for_ms += passed_ms.min(kept_ms / MOST_AT_ONCE);
             waited.looked_ms = now_ms;
             self.is_away = waited.for_ms > kept_ms;
-            // Not at each exchange: what is not noted yet is waited for a little longer after a restart.
+            // Not at each exchange: after a restart, an unsaved waiting time only makes it wait a little longer.
             let last_ms = waited.noted_ms.unwrap_or(self.heard_ms);
             if now_ms.abs_diff(last_ms) > kept_ms / NOTED_PARTS || self.is_away != before.0 {
                 waited.noted_ms = Some(now_ms);
@@ -175,8 +179,8 @@ pub(super) fn load(read: &dyn Read) -> Result<Members, DataError> {
     Ok(members)
 }
 
-/// What both have seen at least; of exceptions nothing above the first.
-fn meet(one: &Vector, other: &Vector) -> Vector {
+/// The intersection: what both have seen; exceptions are cut at the first.
+fn intersect(one: &Vector, other: &Vector) -> Vector {
     let mut met = Vector::new();
     for (replica, _) in one.iter() {
         let upto = one.reach(replica).min(other.reach(replica));
@@ -185,18 +189,18 @@ fn meet(one: &Vector, other: &Vector) -> Vector {
     met
 }
 
-impl Store {
-    /// Notes what a member said that it has seen.
+impl DataStore {
+    /// Records the vector that a member reported.
     ///
     /// # Errors
-    /// [`DataError::Denied`] for one that was evicted, where it speaks itself.
+    /// [`DataError::Denied`] for a member that was evicted, where it is the peer itself.
     pub(super) fn note_member(
         &self,
         name: ReplicaId,
         seen: &Vector,
         is_itself: bool,
     ) -> Result<(), DataError> {
-        // Others tell of it, and nobody would ever hear it answer.
+        // Other members report this name, and it would never acknowledge.
         if self.replica_id() == Some(name.id) {
             return Ok(());
         }
@@ -206,13 +210,14 @@ impl Store {
         let member = members.entry(name.id).or_default();
         if is_itself && member.is_evicted {
             return Err(DataError::Denied(
-                "this replica was evicted here: others have stopped to wait for it; export what only it has, make it anew and add it again".into(),
+                "this replica was evicted here: the other replicas no longer wait for it; export the data that only it has, create it again and add it again".into(),
             ));
         }
         if is_itself {
-            member.told = Some(seen.clone());
+            member.reported = Some(seen.clone());
         }
         if seen.includes(&member.acked) {
+            member.is_news |= member.acked != *seen;
             member.acked = seen.clone();
             if is_itself {
                 member.heard_ms = now;
@@ -223,6 +228,25 @@ impl Store {
             tx.put(&keyspace::replica_member(&name.id), &member.encode())?;
             tx.commit(Durability::Synced)?;
         }
+        Ok(())
+    }
+
+    /// Stores the reports of members, so that they are known at the next opening. They may be lost: members report
+    /// again.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn note_members(&self) -> Result<(), DataError> {
+        let mut members = self.shared().replication.members.lock();
+        if !members.values().any(|member| member.is_news) {
+            return Ok(());
+        }
+        let mut tx = self.engine().begin()?;
+        for (id, member) in members.iter_mut().filter(|(_, member)| member.is_news) {
+            member.is_news = false;
+            tx.put(&keyspace::replica_member(id), &member.encode())?;
+        }
+        tx.commit(Durability::Buffered)?;
         Ok(())
     }
 
@@ -251,8 +275,8 @@ impl Store {
             .collect())
     }
 
-    /// Waits no longer for a member: the log is cut although it may lack what stands there, and it is not let in any more. Answers
-    /// whether there was one of that id.
+    /// Stops waiting for a member: the log is trimmed although it may lack entries, and it is not admitted any more.
+    /// Returns whether there was a member of that id.
     ///
     /// # Errors
     /// Those of a commit.
@@ -271,7 +295,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Begins to wait for everybody anew: what stands in a backup is of another time.
+    /// Restarts waiting for all members: the times in a backup are outdated.
     pub(crate) fn wait_anew(&self) -> Result<(), DataError> {
         let mut members = self.shared().replication.members.lock();
         let waited: Vec<_> = members
@@ -290,26 +314,31 @@ impl Store {
         Ok(())
     }
 
-    /// Whether nobody has a number of a replica: every member has said so since this database was opened.
+    /// Whether no member has a number of a replica: every member has said so since this database was opened.
     pub(super) fn nobody_has(&self, replica: ReplicaNo, number: u64) -> bool {
         let members = self.shared().replication.members.lock();
         members
             .values()
             .filter(|member| !member.is_evicted)
             .all(|member| {
-                let told = member.told.as_ref();
-                told.is_some_and(|told| !told.saw(replica, number))
+                let reported = member.reported.as_ref();
+                reported.is_some_and(|reported| !reported.saw(replica, number))
             })
     }
 
-    /// The greatest number of a replica of which any member has said that it has it.
-    pub(super) fn told_upto(&self, replica: ReplicaNo) -> u64 {
+    /// The greatest number of a replica that any member has reported.
+    pub(super) fn reported_upto(&self, replica: ReplicaNo) -> u64 {
         let members = self.shared().replication.members.lock();
-        let told = members.values().filter_map(|member| member.told.as_ref());
-        told.map(|told| told.upto(replica)).max().unwrap_or(0)
+        let reported = members
+            .values()
+            .filter_map(|member| member.reported.as_ref());
+        reported
+            .map(|reported| reported.upto(replica))
+            .max()
+            .unwrap_or(0)
     }
 
-    /// What each member has seen, as far as it is known here.
+    /// The known vectors of all members.
     pub(super) fn members_heard(&self) -> Vec<([u8; 16], Vector)> {
         let members = self.shared().replication.members.lock();
         let heard = members.iter().filter(|(_, member)| !member.is_evicted);
@@ -318,13 +347,13 @@ impl Store {
             .collect()
     }
 
-    /// How long transactions are kept for a member that does not acknowledge them, in ms; 0 for ever.
+    /// The retention time of transactions for a member that does not acknowledge them, in ms; 0 for ever.
     pub fn log_kept_ms(&self) -> u64 {
         self.shared().replication.kept_ms.load(Ordering::Relaxed)
     }
 
-    /// Says how long transactions are kept for a member that does not acknowledge them, in ms; 0 for ever. One that stays away longer
-    /// comes back by a snapshot; what it wrote is not lost.
+    /// Sets the retention time of transactions for a member that does not acknowledge them, in ms; 0 for ever. A member
+    /// that stays away longer comes back by a snapshot; what it wrote is not lost.
     ///
     /// # Errors
     /// Those of a commit.
@@ -339,7 +368,8 @@ impl Store {
         Ok(())
     }
 
-    /// Cuts the log below what all members have seen that are not away, and lets counters be added up below what all have.
+    /// Trims the log below what all members that are not away have seen, and lets counters be folded below what all
+    /// have seen.
     ///
     /// # Errors
     /// Those of a commit.
@@ -357,7 +387,7 @@ impl Store {
                 .filter(|(_, member)| !member.is_evicted)
                 .collect();
             if waited.is_empty() {
-                return Ok(()); // nobody has said yet what it lacks
+                return Ok(()); // no member has reported its vector yet
             }
             for (id, member) in waited {
                 let own = &self.shared().own_replica;
@@ -365,15 +395,17 @@ impl Store {
                     let is_its = own.name(replica).is_some_and(|name| name.id == *id);
                     !is_its || here.reach(replica) >= upto
                 });
+                // Usable for folding only once all that the member had written by then is here: a removal of it may
+                // know only a part of the increments.
                 if is_here {
                     member.usable = member.acked.clone();
                 }
-                stable = meet(&stable, &member.usable);
+                stable = intersect(&stable, &member.usable);
                 if member.judge(&here, now_ms, kept_ms) {
                     judged.push((keyspace::replica_member(id), member.encode()));
                 }
                 if !member.is_away {
-                    cut = meet(&cut, &member.acked);
+                    cut = intersect(&cut, &member.acked);
                 }
             }
         }
@@ -409,6 +441,7 @@ impl Store {
                 for key in &keys {
                     tx.delete(key)?;
                 }
+                // In the commit of every batch: a partly trimmed log must not look complete.
                 self.put_floor(&mut *tx, replica, upto)?;
                 tx.commit(Durability::Buffered)?;
                 if page.next().is_none() {
@@ -420,8 +453,8 @@ impl Store {
     }
 }
 
-impl Store {
-    /// Peers by name, with what is kept of them.
+impl DataStore {
+    /// Peers by name, with their stored settings.
     ///
     /// # Errors
     /// Those of the engine.
@@ -436,7 +469,7 @@ impl Store {
         Ok(peers)
     }
 
-    /// Keeps something of a peer.
+    /// Stores settings of a peer.
     ///
     /// # Errors
     /// [`DataError::Limit`] for a name that is too long; those of a commit.
@@ -448,7 +481,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a peer; answers whether it was there.
+    /// Removes a peer; returns whether it existed.
     ///
     /// # Errors
     /// Those of a commit.

@@ -1,22 +1,25 @@
 //! Replication: whole transactions between databases, each applied entirely or not at all, in causal order.
 //!
-//! From the moment in which a database becomes a replica ([`Store::begin_replication`]) every transaction that writes takes
-//! a number and leaves two things behind in its own commit: a *shadow* beside each record, key or chunk that it wrote, which
-//! says which transaction put what there (`shadow`, `cells`), and an *entry* in the log (`entry`, `log`): the same operations
-//! in names that mean something elsewhere (`identity`, `wire`). It is made from the operations of the change stream when the
-//! transaction commits (`seal`): later the names of what it deleted would be gone.
+//! From the moment in which a database becomes a replica ([`DataStore::begin_replication`]) every transaction that writes
+//! takes a number and leaves two things behind in its commit: a *shadow* (metadata row) for each record, key or chunk
+//! that it wrote, which records which transaction put what there (`shadow`, `cells`), and an *entry* in the log
+//! (`entry`, `log`): the same operations in names that are valid in other replicas (`identity`, `wire`). It is made
+//! from the operations of the change stream when the transaction commits (`log_builder`): later the names of what it
+//! deleted would be gone.
 //!
-//! All state is a set of things with dots, and every operation does the same: it takes out what its transaction had
-//! *seen* where it writes, and puts one thing with its own dot (`versions`). What is read is a function of that set: a node is
-//! there while one of its lives is, a property has the value of its latest version, a relationship is there while its own life
-//! and one of those lives of each end is that its maker saw. So replicas that have applied the same transactions, in whatever
-//! causal order, hold the same. A dot that was seen and is not held has been removed; there are no tombstones.
+//! The state is a set of items with dots, and every operation does the same: it removes the items that its transaction
+//! had *seen* where it writes, and puts one item with its own dot (`versions`). What is read is a function of that set:
+//! a node exists while it has a life, a property has the value of its latest version, a relationship exists while it
+//! has its life and, of each end, one of the lives that its creator saw. So replicas that have applied the same
+//! transactions, in whatever causal order, hold the same. A dot that was seen and is not stored has been removed; there
+//! are no tombstones.
 //!
-//! `apply` does what an entry says, in one local transaction, through the same functions as a local one, so that indexes,
-//! read views, watchers and the change stream cannot tell the difference. `snapshot` carries a whole state to a replica that is
-//! new or too far behind, and `join` merges it. What is replicated is all of the database, or a `space` of it.
-//! `members` says who has what, and how far the log may be cut.
+//! `apply` executes an entry, in one local transaction, through the same functions as a local one, so that indexes,
+//! read views, watchers and the change stream cannot distinguish them. `snapshot` transfers a whole state to a replica
+//! that is new or too far behind, and `join` merges it. The whole database is replicated, or a `space` of it.
+//! `members` records who has what, and how far the log may be trimmed.
 
+mod ahead;
 mod apply;
 mod buckets;
 mod cells;
@@ -24,7 +27,7 @@ mod codec;
 mod conflicts;
 mod entry;
 mod exchange;
-mod file_seal;
+mod file_log;
 pub(crate) mod files;
 mod identity;
 mod join;
@@ -33,12 +36,12 @@ mod join_files;
 mod join_records;
 mod keep;
 mod log;
+mod log_builder;
 mod members;
 mod pushed;
 mod records;
 pub(crate) mod rules;
 mod scrub;
-mod seal;
 mod served;
 mod settings;
 mod shadow;
@@ -51,15 +54,18 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::HeldBack;
+pub(crate) use ahead::MAX_AHEAD_MS;
 pub use conflicts::{Conflict, ConflictKind};
 pub use exchange::{Applied, Greeted};
-pub use join::Joining;
 pub(crate) use join::joining_error;
+pub use join::{Joining, JoiningStatus};
 pub use keep::EndpointKeeper;
 pub use log::ReplicationStatus;
 pub use members::MemberInfo;
 pub use pushed::PushedPage;
-pub(crate) use records::Noted;
+pub(crate) use records::ReplicationNotes;
+pub use rules::end_point;
 pub use scrub::RANGES;
 pub(crate) use settings::Replication;
 pub use snapshot::next_place;

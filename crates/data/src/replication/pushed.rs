@@ -1,8 +1,8 @@
-//! A snapshot that a peer hands over without having been asked: its pages are collected beside the database, and joined when the
-//! last one is here. A peer that leaves in between leaves nothing behind.
+//! A snapshot that a peer pushes without having been asked: its pages are collected in a file outside the database, and
+//! joined when the last one is here. A peer that leaves in between leaves nothing behind.
 //!
-//! Pages of one snapshot bear the number of its session, which the receiver makes for the first one, the sender's name, and the
-//! place that the page before said to go on at. One snapshot is collected at a time.
+//! Pages of one snapshot carry the session number, which the receiver assigns to the first one, the sender's name, and
+//! the position at which the previous page ended. One snapshot is collected at a time.
 
 use std::io::{Read, Write};
 
@@ -11,85 +11,124 @@ use parking_lot::MutexGuard;
 
 use super::{join::Joining, snapshot::next_place};
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     spill::{SpillFile, SpillRun},
 };
 
-/// After so long without a page of one snapshot another one may be begun.
+/// After this time without a page of one snapshot, another one may begin.
 const PATIENCE_MS: u64 = 2 * 60 * 1000;
 
-/// A page of a snapshot that is handed over.
+/// The error while another request joins a snapshot.
+const JOIN_RUNNING: &str = "a snapshot is being joined: push this one later";
+
+/// A page of a snapshot that is pushed.
 #[derive(Clone, Copy, Debug)]
 pub struct PushedPage<'p> {
-    /// The number that the first page was answered with; 0 in the first one.
+    /// The session number that the response to the first page returned; 0 in the first one.
     pub session: u128,
-    /// Whose state it is.
+    /// The replica whose state it is.
     pub from: [u8; 16],
-    /// Where the page before said to go on; empty in the first one.
+    /// Where the previous page ended; empty in the first one.
     pub place: &'p [u8],
-    /// The page, as [`Store::snapshot_page`] makes it.
+    /// The page, as [`DataStore::snapshot_page`] produces it.
     pub page: &'p [u8],
 }
 
-/// The pages that came so far.
+/// The pages received so far.
 pub(crate) struct Collected {
     session: u128,
     from: [u8; 16],
     file: SpillFile,
     pages: Vec<SpillRun>,
-    /// Of the page that came last, and of the next one.
+    /// The positions of the last received page and of the next one.
     last: Vec<u8>,
     next: Vec<u8>,
     heard_ms: u64,
+}
+
+/// The snapshot that a peer pushes, and the one that was joined last.
+#[derive(Default)]
+pub(crate) struct Pushing {
+    collected: Option<Collected>,
+    joined: Option<JoinedSession>,
+}
+
+/// A session that ended with its last page, whose sender may not have received the answer.
+struct JoinedSession {
+    session: u128,
+    from: [u8; 16],
+    place: Vec<u8>,
+}
+
+impl JoinedSession {
+    fn ended_with(&self, pushed: &PushedPage<'_>) -> bool {
+        (self.session, self.from, self.place.as_slice())
+            == (pushed.session, pushed.from, pushed.place)
+    }
 }
 
 fn unavailable(why: &str) -> DataError {
     StorageError::Unavailable(why.into()).into()
 }
 
-impl Store {
-    /// Takes a page of a snapshot that a peer hands over without having been asked; the last one joins them all. Answers the
-    /// number of the session, and whether this was the last page.
+impl DataError {
+    /// Whether a pushed page was refused because a snapshot is being joined: the same page can be pushed again soon.
+    pub fn is_join_running(&self) -> bool {
+        matches!(self, Self::Storage(StorageError::Unavailable(why)) if why == JOIN_RUNNING)
+    }
+}
+
+impl DataStore {
+    /// Receives a page of a snapshot that a peer pushes without having been asked; the last one joins them all. Returns
+    /// the session number, and whether this was the last page.
     ///
     /// # Errors
-    /// [`DataError::Storage`] (unavailable) where another snapshot is on its way, and for a page that does not follow the one before
-    /// it; [`DataError::Invalid`] for what is no page; those of [`Joining::join_page`].
+    /// [`DataError::Storage`] (unavailable) where another snapshot is being received, and for a page that does not
+    /// follow the one before it; [`DataError::Invalid`] for bytes that are not a page; those of [`Joining::join_page`].
     pub fn join_pushed(&self, pushed: &PushedPage<'_>) -> Result<(u128, bool), DataError> {
         let session = self.shared().replication.session.try_lock();
-        let mut session = session
-            .ok_or_else(|| unavailable("a snapshot is being joined: hand this one over later"))?;
+        let mut session = session.ok_or_else(|| unavailable(JOIN_RUNNING))?;
         let next = next_place(pushed.page)?;
+        let joined = session.joined.as_ref();
+        if joined.is_some_and(|joined| joined.ended_with(pushed)) {
+            return Ok((pushed.session, true)); // the answer to it was lost, or took too long
+        }
         if pushed.session == 0 {
             self.begin_session(&mut session, pushed)?;
         }
         let is_its = |collected: &&mut Collected| {
             collected.from == pushed.from && [0, collected.session].contains(&pushed.session)
         };
-        let collected = session.as_mut().filter(is_its).ok_or_else(|| {
-            unavailable("a page of a snapshot came whose first one is not here: begin anew")
+        let collected = session.collected.as_mut().filter(is_its).ok_or_else(|| {
+            unavailable("received a page of a snapshot without its first page: start again")
         })?;
         let number = collected.session;
         if !collected.pages.is_empty() && collected.last == pushed.place {
             return Ok((number, false)); // the answer to it was lost
         }
         if collected.next != pushed.place {
-            *session = None;
+            session.collected = None;
             return Err(unavailable(
-                "a page of a snapshot came that does not follow the one before it: begin anew",
+                "received a page of a snapshot out of order: start again",
             ));
         }
         collected.heard_ms = self.options().clock.now_ms();
         let Some(next) = next else {
-            let done = session.take().map(|collected| {
+            let done = session.collected.take().map(|collected| {
                 let mut joining = self.begin_join()?;
                 collected.join(self, &mut joining, pushed.page)
             });
             done.transpose()?;
+            session.joined = Some(JoinedSession {
+                session: number,
+                from: pushed.from,
+                place: pushed.place.to_vec(),
+            });
             return Ok((number, true));
         };
         let kept = collected.keep(pushed.page);
         if let Err(error) = kept {
-            *session = None;
+            session.collected = None;
             return Err(self.spill_folder().error(&error));
         }
         (collected.last, collected.next) = (pushed.place.to_vec(), next);
@@ -98,21 +137,24 @@ impl Store {
 
     fn begin_session(
         &self,
-        session: &mut MutexGuard<'_, Option<Collected>>,
+        session: &mut MutexGuard<'_, Pushing>,
         pushed: &PushedPage<'_>,
     ) -> Result<(), DataError> {
         let now = self.options().clock.now_ms();
-        let other = session.as_ref().filter(|other| other.from != pushed.from);
+        let other = session
+            .collected
+            .as_ref()
+            .filter(|other| other.from != pushed.from);
         if other.is_some_and(|other| now < other.heard_ms.saturating_add(PATIENCE_MS)) {
             return Err(unavailable(
-                "another replica is handing its state over: hand this one over later",
+                "another replica is pushing its state: push this one later",
             ));
         }
         if self.is_being_joined() {
             return Err(super::join::joining_error());
         }
         let folder = self.spill_folder();
-        **session = Some(Collected {
+        session.collected = Some(Collected {
             session: uuid::Uuid::new_v4().as_u128(),
             from: pushed.from,
             file: folder.file().map_err(|error| folder.error(&error))?,
@@ -133,7 +175,7 @@ impl Collected {
         Ok(())
     }
 
-    fn join(self, store: &Store, joining: &mut Joining, last: &[u8]) -> Result<(), DataError> {
+    fn join(self, store: &DataStore, joining: &mut Joining, last: &[u8]) -> Result<(), DataError> {
         for run in &self.pages {
             let mut page = Vec::new();
             let read = run.reader().read_to_end(&mut page);

@@ -1,4 +1,4 @@
-//! Finding nodes and relationships by their names, and the shadows of records.
+//! Finding nodes and relationships by their identities, and the shadows of records.
 
 use isomer_value::{LabelId, NodeId, PropId, RelId, Value, key, record::RecordRef};
 use rustc_hash::FxHashMap;
@@ -17,18 +17,18 @@ use crate::{
     store::Shared,
 };
 
-/// What a transaction notes for its end.
+/// What a transaction records for its log entry.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
-    /// Names of nodes before they were changed.
+pub(crate) struct ReplicationNotes {
+    /// Identities of nodes before they were changed.
     pub(super) identities: FxHashMap<NodeId, Identity>,
-    /// Of nodes that changed: whether they are in the space that is replicated, where one is declared.
+    /// Whether changed nodes are in the replicated space, where one is declared.
     pub(super) homes: FxHashMap<NodeId, bool>,
-    /// Whether it does what came from another replica: nothing is refused then.
+    /// Whether it applies changes of another replica: constraints refuse nothing then.
     pub(super) is_merging: bool,
-    /// The node that is being merged, which may have no record yet, and its name.
+    /// The node that is being merged, which may have no record yet, and its identity.
     pub(super) merged: Option<(NodeId, Identity)>,
-    /// What it did to files, by their paths then.
+    /// What it did to files, by their paths at that time.
     pub(crate) files: Vec<FileNote>,
 }
 
@@ -37,34 +37,35 @@ impl Transaction {
         self.store().shared()
     }
 
-    /// Whether what this transaction writes is for other replicas too.
-    pub(crate) fn is_told_on(&self) -> bool {
+    /// Whether the writes of this transaction are sent to other replicas.
+    pub(crate) fn is_replicated(&self) -> bool {
         self.shared().replication.is_on() && !self.noted.is_merging
     }
 
-    /// Whether it does what came from another replica.
+    /// Whether it applies changes of another replica.
     pub(crate) fn is_merging(&self) -> bool {
         self.noted.is_merging
     }
 
-    /// Local transactions and merges are serialized by what they know of a record, too: what a merge writes may be there alone.
-    fn change_known(&mut self, space: IdSpace, id: u64) {
+    /// Local transactions and merges conflict over a record's metadata, too: a merge may change that alone.
+    fn change_metadata(&mut self, space: IdSpace, id: u64) {
         let of_rel = space == IdSpace::Relationships;
         self.footprint_mut()
-            .change_known(Item::Known { of_rel, id });
+            .change_metadata(Item::Metadata { of_rel, id });
     }
 
-    /// A local transaction has seen what its snapshot shows; a merge builds upon what is there.
-    pub(super) fn observe_known(&self, space: IdSpace, id: u64) {
+    /// A local transaction has seen the content of its snapshot; a merge depends on the current metadata.
+    pub(super) fn observe_metadata(&self, space: IdSpace, id: u64) {
         if self.is_merging() {
             let of_rel = space == IdSpace::Relationships;
-            self.footprint().read_known(Item::Known { of_rel, id });
+            self.footprint()
+                .read_metadata(Item::Metadata { of_rel, id });
         }
     }
 
-    /// Notes what a node is called, before it changes.
+    /// Records the identity of a node before it changes.
     pub(crate) fn note_identity(&mut self, id: NodeId, old: &NodeState) -> Result<(), DataError> {
-        if !self.is_told_on() || self.noted.identities.contains_key(&id) {
+        if !self.is_replicated() || self.noted.identities.contains_key(&id) {
             return Ok(());
         }
         let stored = self.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))?;
@@ -85,7 +86,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// What a node is called that was there before the database became a replica.
+    /// The identity of a node that is older than replication.
     fn implied_identity(
         &self,
         id: NodeId,
@@ -100,7 +101,7 @@ impl Transaction {
         })
     }
 
-    /// The label whose name comes first, of those of the space.
+    /// The first label by name, of those of the space.
     pub(super) fn first_by_name(&self, labels: &[LabelId]) -> Option<LabelId> {
         let (names, space) = (self.catalog_ref(), self.space());
         let is_meant =
@@ -129,9 +130,9 @@ impl Transaction {
         }
     }
 
-    /// The shadow of a node, told or implied; none where there is neither record nor ghost.
+    /// The shadow of a node, stored or implied; none where there is neither record nor ghost.
     pub(super) fn node_shadow(&self, id: NodeId) -> Result<Option<NodeShadow>, DataError> {
-        self.observe_known(IdSpace::Nodes, id.0);
+        self.observe_metadata(IdSpace::Nodes, id.0);
         let shadow_key = keyspace::shadow(IdSpace::Nodes, id.0);
         let record_key = keyspace::node(id);
         let mut found = self.read().get_many(&[&shadow_key, &record_key])?;
@@ -149,7 +150,7 @@ impl Transaction {
     }
 
     pub(super) fn rel_shadow(&self, id: RelId) -> Result<Option<RelShadow>, DataError> {
-        self.observe_known(IdSpace::Relationships, id.0);
+        self.observe_metadata(IdSpace::Relationships, id.0);
         let shadow_key = keyspace::shadow(IdSpace::Relationships, id.0);
         let record_key = keyspace::relationship(id);
         let mut found = self.read().get_many(&[&shadow_key, &record_key])?;
@@ -172,7 +173,7 @@ impl Transaction {
         Ok(Identity::Made { replica, id: id.0 })
     }
 
-    /// What a node is called.
+    /// The identity of a node.
     pub(super) fn node_identity(&self, id: NodeId) -> Result<Identity, DataError> {
         if let Some(identity) = self.noted.identities.get(&id) {
             return Ok(identity.clone());
@@ -204,12 +205,12 @@ impl Transaction {
         }
     }
 
-    /// The node of that name, a ghost too.
+    /// The node of that identity, or a ghost.
     pub(super) fn find_node(&self, identity: &Identity) -> Result<Option<NodeId>, DataError> {
         if let Some(id) = self.find_identity(IdSpace::Nodes, identity)? {
             return Ok(Some(NodeId(id)));
         }
-        // Not entered: it may have been there before.
+        // Not stored: it may be older than replication.
         let id = match identity {
             Identity::Keyed { label, key } => {
                 let stored = [&keyspace::keys_of(*label)[..], key].concat();
@@ -262,14 +263,14 @@ impl Transaction {
         identity: &Identity,
     ) -> Result<Option<u64>, DataError> {
         let key = keyspace::identity(space, &identity.to_bytes());
-        self.footprint().read_known(Item::Named(xxh3_128(&key)));
+        self.footprint().read_metadata(Item::Named(xxh3_128(&key)));
         match self.read().get(&key)? {
             Some(value) => sole_id(&value, "what a name of replication names").map(Some),
             None => Ok(None),
         }
     }
 
-    /// Stores the shadow of a node, and its name.
+    /// Stores the shadow of a node, and its identity.
     pub(super) fn put_node_shadow(
         &mut self,
         id: NodeId,
@@ -280,7 +281,7 @@ impl Transaction {
         let key = |prop| keyspace::conflict_in_node(id, prop);
         self.note_contested(&key, contested, &shadow.properties)?;
         let stored = shadow.encode(has_record, &self.shared().own_replica);
-        self.change_known(IdSpace::Nodes, id.0);
+        self.change_metadata(IdSpace::Nodes, id.0);
         self.put(&keyspace::shadow(IdSpace::Nodes, id.0), &stored)?;
         self.put_identity(IdSpace::Nodes, &shadow.identity, id.0)
     }
@@ -294,7 +295,7 @@ impl Transaction {
         let key = |prop| keyspace::conflict_in_relationship(id, prop);
         self.note_contested(&key, contested, &shadow.properties)?;
         let stored = shadow.encode(true, &self.shared().own_replica);
-        self.change_known(IdSpace::Relationships, id.0);
+        self.change_metadata(IdSpace::Relationships, id.0);
         self.put(&keyspace::shadow(IdSpace::Relationships, id.0), &stored)?;
         self.put_identity(IdSpace::Relationships, &shadow.identity, id.0)
     }
@@ -310,33 +311,33 @@ impl Transaction {
         }
         let key = keyspace::identity(space, &identity.to_bytes());
         self.footprint_mut()
-            .change_known(Item::Named(xxh3_128(&key)));
+            .change_metadata(Item::Named(xxh3_128(&key)));
         let mut value = Vec::new();
         push_id(&mut value, id);
         self.put(&key, &value)
     }
 
-    /// Forgets shadow, name and conflicts of what is gone.
+    /// Deletes shadow, identity and conflicts of a deleted record.
     pub(super) fn drop_shadow(
         &mut self,
         space: IdSpace,
         id: u64,
         identity: &Identity,
     ) -> Result<(), DataError> {
-        self.change_known(space, id);
+        self.change_metadata(space, id);
         self.delete(&keyspace::shadow(space, id))?;
         self.forget_conflicts(space, id)?;
-        // Made anew in the same transaction it names another one.
+        // If it was created again in the same transaction, the identity leads to the new one.
         if self.find_identity(space, identity)? == Some(id) {
             let key = keyspace::identity(space, &identity.to_bytes());
             self.footprint_mut()
-                .change_known(Item::Named(xxh3_128(&key)));
+                .change_metadata(Item::Named(xxh3_128(&key)));
             self.delete(&key)?;
         }
         Ok(())
     }
 
-    /// An id for a node that is made, or for a ghost.
+    /// An id for a node that is created, or for a ghost.
     pub(super) fn new_node_id(&self, home: Option<LabelId>) -> Result<NodeId, DataError> {
         let owner = home.map_or(NONE, |label| label.0);
         let engine = self.store().engine();

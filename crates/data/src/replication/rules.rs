@@ -1,4 +1,4 @@
-//! What tests can switch off, one at a time, to see that they notice.
+//! Mutants: rules that tests can break, one at a time, to verify that the tests notice.
 
 /// A deliberate mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,34 +8,61 @@ pub(crate) enum Mutant {
     NoCausalGate,
     /// Transactions are applied before earlier ones of their replica.
     NoGapGate,
-    /// Joining a snapshot takes what the other one lacks for unknown to it.
+    /// Joining a snapshot treats records that the other side lacks as unknown to it.
     SnapshotIgnoresVector,
-    /// Of concurrent values the one that came last is read.
+    /// Of concurrent values the last one to arrive is read.
     LastAppliedWins,
-    /// A deletion takes what it has not seen.
+    /// A deletion removes what it has not seen.
     DeletesUnseen,
-    /// Relationships stay when the ends that they were made for are gone.
+    /// Relationships stay when the lives of their ends are gone.
     EndsIgnored,
     /// A transaction that was applied before is applied again.
     AppliesTwice,
-    /// A restored copy goes on under its old epoch.
+    /// A restored copy continues under its old epoch.
     NoEpochAfterRestore,
-    /// A copy goes on under the name of its original.
+    /// A copy continues under the name of its original.
     CopyKeepsName,
     /// A number is shipped while a lower one is under way.
     ShipsUnsettled,
-    /// A transaction is applied in two commits, and now and then the second one does not come.
+    /// A transaction is applied in two commits, and from time to time the second one is lost.
     HalfTransactions,
-    /// What is beside the space is told to others.
-    TellsBeside,
-    /// What is beside the space is taken for a part of it.
-    TakesBeside,
-    /// Of files that are called alike the first one that came keeps the name.
+    /// Changes outside the space are sent to others.
+    SendsOutside,
+    /// Received changes outside the space are applied.
+    AppliesOutside,
+    /// Of files with one path the first one to arrive keeps it.
     FirstFileKeepsName,
-    /// All files have one hash. (No mistake: somebody may make such names who means no good.)
+    /// All files have one hash. (Not a mutant of the code: an attacker may choose colliding names.)
     HashesMeet,
     /// Each page of a snapshot is of the newest state.
     PagesOfAnyState,
+}
+
+/// The number of times that [`end_point`] is reached before the process exits: a test sets it for a process that it
+/// starts.
+#[cfg(debug_assertions)]
+const END_AT: &str = "ISOMER_TEST_END_AT";
+
+/// A point at which a test may kill the process, as `kill -9` does, between two steps of an exchange. Does nothing in a
+/// release build.
+#[inline]
+pub fn end_point() {
+    #[cfg(debug_assertions)]
+    {
+        use std::sync::{
+            LazyLock,
+            atomic::{AtomicU64, Ordering},
+        };
+        static LEFT: LazyLock<Option<AtomicU64>> = LazyLock::new(|| {
+            let times = std::env::var(END_AT).ok()?;
+            times.parse().ok().map(AtomicU64::new)
+        });
+        if let Some(left) = &*LEFT
+            && left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            std::process::abort();
+        }
+    }
 }
 
 #[cfg(not(test))]
@@ -56,7 +83,7 @@ mod switch {
         static BROKEN: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// Makes a mistake on this thread until told otherwise.
+    /// Enables a mutant on this thread until changed.
     pub(crate) fn break_rule(mutant: Option<Mutant>) {
         BROKEN.set(mutant);
     }

@@ -1,9 +1,9 @@
-//! Looking for damage: two replicas that have seen the same must hold the same.
+//! Scrubbing: two replicas that have seen the same transactions must hold the same state; a difference is damage.
 //!
-//! All records and entries fall into [`RANGES`] ranges by a hash of their names. Each range has a fingerprint: a sum of hashes of
-//! everything in it, names spelled out, so that neither ids nor the order of anything matter. Where two fingerprints differ, the
-//! content of the range is exchanged, and each side takes what it lacks: what one of two lost comes back. (What one of them
-//! failed to remove comes back, too: damage never takes anything away.)
+//! All records and entries are partitioned into [`RANGES`] ranges by a hash of their names. Each range has a
+//! fingerprint: a sum of hashes of its content, with names spelled out, so that neither ids nor order matter. Where two
+//! fingerprints differ, the content of the range is exchanged, and each side adds what it lacks: records lost by one of
+//! them are restored. (Records that one of them failed to remove come back, too: a scrub never removes anything.)
 //!
 //! ```text
 //! fingerprints  a page with one item: 20: vector, then u128 LE for each range
@@ -23,17 +23,17 @@ use super::{
     wire::{self, Incoming, Outgoing},
 };
 use crate::{
-    Access, ConvergentOwner, DataError, Store, Transaction,
+    Access, ConvergentOwner, DataError, DataStore, Transaction,
     convergent::{ConvergentKind, Vector, counter_amount, entry_parts},
     keyspace::{self, after_prefix, sole_id, take_id},
 };
 
-/// Ranges that a database falls into.
+/// The number of ranges.
 pub const RANGES: usize = 4096;
-/// Most ranges that are exchanged at once.
+/// Most ranges that are exchanged at a time.
 const AT_ONCE: usize = 256;
 
-/// The fingerprints of all ranges, being made.
+/// The fingerprints of all ranges, while they are computed.
 struct Sums(Vec<u128>);
 
 impl Sums {
@@ -52,11 +52,11 @@ fn range_of(name: &[u8]) -> usize {
     (xxh3_128(name) >> 64) as usize % RANGES
 }
 
-impl Store {
-    /// The fingerprints of all that is here.
+impl DataStore {
+    /// The fingerprints of this database.
     ///
     /// # Errors
-    /// Those of the engine; [`DataError::Corrupt`] for what cannot be read.
+    /// Those of the engine; [`DataError::Corrupt`] for unreadable records.
     pub fn fingerprints(&self) -> Result<Vec<u8>, DataError> {
         let tx = self.begin(Access::Read)?;
         let mut sums = Sums(vec![0; RANGES]);
@@ -71,10 +71,11 @@ impl Store {
         Ok(page.finish())
     }
 
-    /// The ranges in which another replica's fingerprints differ; nothing can be said where the two have not seen the same.
+    /// The ranges in which another replica's fingerprints differ; none where the two have not seen the same
+    /// transactions.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for what are no fingerprints.
+    /// [`DataError::Invalid`] for bytes that are not fingerprints.
     pub fn differing(&self, theirs: &[u8]) -> Result<Option<Vec<u16>>, DataError> {
         let ours = self.fingerprints()?;
         let read = |page: &[u8]| -> Result<(Vector, Vec<u8>), DataError> {
@@ -99,7 +100,7 @@ impl Store {
         ))
     }
 
-    /// Everything in some ranges.
+    /// The content of some ranges.
     ///
     /// # Errors
     /// Those of the engine.
@@ -116,7 +117,7 @@ impl Store {
             }
             Ok(())
         })?;
-        // Relationships come after the nodes that they need.
+        // Relationships follow the nodes that they need.
         for (part, key) in &found {
             tx.push_found(*part, key, &mut page)?;
         }
@@ -132,11 +133,12 @@ impl Store {
         Ok(page.finish())
     }
 
-    /// Takes what is in another replica's ranges and not here, where both have seen the same: else it may have been removed here.
+    /// Adds what is in another replica's ranges and missing here, where both have seen the same: otherwise it may have
+    /// been removed here.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for what is no page of ranges; [`DataError::Storage`] (unavailable) where one of the two was written
-    /// meanwhile, and while a snapshot is being joined; those of a commit.
+    /// [`DataError::Invalid`] for bytes that are not a page of ranges; [`DataError::Storage`] (unavailable) where one
+    /// of the two was written concurrently, and while a snapshot is being joined; those of a commit.
     pub fn repair(&self, page: &[u8]) -> Result<(), DataError> {
         let _applying = self.shared().replication.applying.lock();
         if self.is_being_joined() {
@@ -152,11 +154,11 @@ fn id_in(part: Part, key: &[u8]) -> Result<u64, DataError> {
     sole_id(&key[part.prefix().len()..], "the key of a record")
 }
 
-/// Called with the part, the stored key and the name of something.
+/// Called with the part, the stored key and the name of an item.
 type Named<'n> = dyn FnMut(Part, &[u8], &[u8]) -> Result<(), DataError> + 'n;
 
 impl Transaction {
-    /// Calls back with everything that has a name: records, ghosts, entries of buckets.
+    /// Visits everything that has a name: records, ghosts, entries of buckets.
     fn each_name(&self, visit: &mut Named<'_>) -> Result<(), DataError> {
         for part in [
             Part::Nodes,
@@ -226,7 +228,7 @@ impl Transaction {
             Part::Nodes | Part::Ghosts => {
                 let id = NodeId(id_in(part, key)?);
                 let shadow = self.node_shadow(id)?;
-                let shadow = shadow.ok_or_else(|| malformed("what is known of a node"))?;
+                let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
                 for life in &shadow.lives {
                     sums.add(name, &[b"life", &self.spell_stamp(*life)]);
                 }
@@ -245,7 +247,7 @@ impl Transaction {
             Part::Relationships => {
                 let id = RelId(id_in(part, key)?);
                 let shadow = self.rel_shadow(id)?;
-                let shadow = shadow.ok_or_else(|| malformed("what is known of a relationship"))?;
+                let shadow = shadow.ok_or_else(|| malformed("the metadata of a relationship"))?;
                 sums.add(name, &[b"life", &self.spell_stamp(shadow.life)]);
                 self.add_properties(sums, name, &shadow.properties)?;
                 self.add_fields(sums, name, ConvergentOwner::Relationship(id))
@@ -253,7 +255,7 @@ impl Transaction {
             Part::Files => {
                 let number = file_of(key)?;
                 let shadow = self.file_shadow(number)?;
-                let shadow = shadow.ok_or_else(|| malformed("what is known of a file"))?;
+                let shadow = shadow.ok_or_else(|| malformed("the metadata of a file"))?;
                 sums.add(name, &[b"life", &self.spell_stamp(shadow.life)]);
                 self.add_versions(sums, name, b"called", &shadow.called);
                 self.add_versions(sums, name, b"size", &self.lives(&keyspace::file(number))?);
@@ -312,7 +314,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Entries of convergent fields; of counters the sum, as each replica adds up in its own time.
+    /// Entries of convergent fields; of counters the sum, as each replica folds at a different time.
     fn add_fields(
         &self,
         sums: &mut Sums,

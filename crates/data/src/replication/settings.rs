@@ -9,56 +9,62 @@ use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Re
 use parking_lot::{Mutex, RwLock};
 
 use super::{
+    ahead::Accepted,
     codec::malformed,
-    file_seal,
-    keep::{Keepers, Rested},
+    file_log,
+    keep::{Keepers, LifeCache},
     members::{self, Members},
-    pushed::Collected,
+    pushed::Pushing,
     served::Served,
     space::{self, Space},
     versions::{ReplicaNames, Stamp},
 };
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     convergent::{ReplicaId, ReplicaNo, Vector, replica::OwnReplica},
     footprint::Item,
     keyspace,
 };
 
-/// What an opened store knows of replication.
+/// The state of replication in an open store.
 #[derive(Default)]
 pub(crate) struct Replication {
     is_on: AtomicBool,
-    /// Put all that was there before.
+    /// The stamp of everything that is older than replication.
     base: RwLock<Option<Stamp>>,
-    /// What is replicated; everything where none is declared.
+    /// The replicated space; everything where none is declared.
     pub(super) space: RwLock<Option<Arc<Space>>>,
-    /// What everybody has seen, and everybody's having seen it has arrived here.
+    /// What all members have seen, once their acknowledgements have arrived here.
     stable: RwLock<Vector>,
-    /// Whether a state is being joined: nobody else is answered.
+    /// Stamps ahead of the clock that are accepted nevertheless.
+    pub(super) accepted: Accepted,
+    /// Whether a state is being joined: transactions are refused.
     is_joining: AtomicBool,
-    /// How often that began.
+    /// The number of joins begun.
     joins_begun: AtomicU64,
-    /// Whether somebody is joining a state right now: nothing else is applied meanwhile.
+    /// Whether a state is being joined right now: nothing else is applied concurrently.
     pub(super) joins: Arc<AtomicBool>,
-    /// The state that a peer is handing over.
-    pub(super) session: Mutex<Option<Collected>>,
-    /// Reads of those who join this database's state.
+    /// The state that a peer is pushing.
+    pub(super) session: Mutex<Pushing>,
+    /// Reads of replicas that join this database's state.
     pub(super) served: Mutex<Vec<Served>>,
     pub(super) members: Mutex<Members>,
-    /// How long transactions are kept for a member that does not acknowledge them, in ms; 0 for ever.
+    /// The retention time of transactions for a member that does not acknowledge them, in ms; 0 for ever.
     pub(super) kept_ms: AtomicU64,
     /// Types whose relationships keep their ends.
     pub(super) keepers: RwLock<Keepers>,
-    /// What is known of the relationships of nodes that are kept by them.
-    pub(super) rested: Mutex<Rested>,
-    /// Held by whoever applies what arrived.
+    /// Cached knowledge on the relationships of nodes that are kept by them.
+    pub(super) rested: Mutex<LifeCache>,
+    /// Held while received entries are applied.
     pub(crate) applying: Mutex<()>,
 }
 
 impl Replication {
     pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
-        let replication = Self::default();
+        let replication = Self {
+            accepted: Accepted::load(read)?,
+            ..Self::default()
+        };
         if let Some(stored) = read.get(keyspace::REPLICATION)? {
             let mut rest = stored.as_slice();
             let base = Stamp::take(&mut rest).filter(|_| rest.is_empty());
@@ -86,7 +92,7 @@ impl Replication {
         self.is_joining.load(Ordering::Acquire)
     }
 
-    /// Counts joins, before the first thing of each is committed.
+    /// Counts joins, before the first commit of each.
     pub(crate) fn joins_begun(&self) -> u64 {
         self.joins_begun.load(Ordering::Acquire)
     }
@@ -98,7 +104,7 @@ impl Replication {
         self.is_joining.store(joining, Ordering::Release);
     }
 
-    /// As if nobody had been told, or had.
+    /// Sets whether a member has acknowledged a version, for tests.
     #[cfg(test)]
     pub(super) fn forget_joining(&self, forgotten: bool) {
         self.is_joining.store(!forgotten, Ordering::Release);
@@ -109,10 +115,10 @@ impl Replication {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// What put all that has no shadow.
+    /// The stamp of everything without a shadow.
     pub(crate) fn base(&self) -> Result<Stamp, DataError> {
         let base = *self.base.read();
-        base.ok_or_else(|| DataError::Internal("this database is no replica".into()))
+        base.ok_or_else(|| DataError::Internal("this database is not a replica".into()))
     }
 
     pub(crate) fn stable(&self) -> Vector {
@@ -134,7 +140,7 @@ pub(super) fn is_empty(read: &dyn Read) -> Result<bool, DataError> {
     Ok(true)
 }
 
-/// Whether there is a key that begins so.
+/// Whether there is a key with this prefix.
 pub(super) fn has_any(read: &dyn Read, prefix: &[u8]) -> Result<bool, DataError> {
     let end = keyspace::after_prefix(prefix);
     let range = KeyRange {
@@ -153,25 +159,25 @@ impl ReplicaNames for OwnReplica {
     }
 }
 
-impl Store {
+impl DataStore {
     /// Whether this database is a replica: whether its transactions are kept for others.
     pub fn is_replicated(&self) -> bool {
         self.shared().replication.is_on()
     }
 
-    /// Refuses what does not go through transactions.
+    /// Refuses operations that bypass transactions.
     pub(crate) fn refuse_in_replica(&self) -> Result<(), DataError> {
         match self.is_replicated() {
             false => Ok(()),
             true => Err(DataError::Unsupported(
-                "a bulk load tells other replicas nothing, and this database is a replica: load before its first peer is added, or write in transactions (UNWIND $rows CREATE …)".into(),
+                "a bulk load is not replicated, and this database is a replica: load before its first peer is added, or write in transactions (UNWIND $rows CREATE …)".into(),
             )),
         }
     }
 
-    /// Makes this database a replica, for good: from now on its transactions are kept until all other replicas have them.
-    /// What is in it already travels by snapshot. Transactions under way are told to run again. Costs two small writes for each file that
-    /// is there, in one commit, for which others wait.
+    /// Makes this database a replica, for good: from now on its transactions are kept until all other replicas have
+    /// them. Its existing content travels by snapshot. Transactions under way fail with a conflict. Costs two small
+    /// writes for each existing file, in one commit, for which others wait.
     ///
     /// # Errors
     /// [`DataError::Denied`] where the database is opened for reading only; those of a commit.
@@ -184,7 +190,7 @@ impl Store {
         let replication = &self.shared().replication;
         let _applying = replication.applying.lock();
         if !replication.is_on() {
-            // A number that nothing else has: what is here counts as put by it.
+            // A unique number: existing content counts as put by it.
             let ticket = self.take_number()?;
             let now = self.options().clock.now_ms();
             let base = Stamp {
@@ -195,7 +201,7 @@ impl Store {
                 },
                 time: self.shared().own_replica.tick(now),
             };
-            // Nothing is committed between the look at what is there and the commit.
+            // Nothing is committed between reading the existing content and the commit.
             let _gate = self.shared().gate.write();
             let mut tx = self.engine().begin()?;
             let mut stored = Vec::new();
@@ -203,16 +209,18 @@ impl Store {
             tx.put(keyspace::REPLICATION, &stored)?;
             tx.put(&keyspace::own_number(ticket.number), &[])?;
             if !is_empty(&*tx)? {
-                // What is here is in no log.
+                // Existing content is not in the log.
                 self.put_floor(&mut *tx, ticket.replica, ticket.number)?;
             }
             if replication.space.read().is_none() {
-                file_seal::adopt(&mut *tx, base)?;
+                file_log::adopt(&mut *tx, base)?;
             }
-            // Whoever began before this and writes would not be told of: each has looked at the schema.
+            // A transaction that began earlier would not be sent: each has read the schema, and so conflicts.
             tx.guard(Item::Schema.granule(), GuardMode::Write);
             replication.switch(Some(base));
-            match tx.commit(Durability::Synced) {
+            let committed = tx.commit(Durability::Synced);
+            super::rules::end_point();
+            match committed {
                 Ok(version) => ticket.committed(version),
                 Err(error) => {
                     replication.switch(None);
@@ -222,7 +230,7 @@ impl Store {
         }
         match self.replica() {
             Some(name) => Ok(name),
-            // Nothing was written since the last opening: the name is made with the next number.
+            // Nothing was written since the last opening: the name is created with the next number.
             None => {
                 drop(self.take_number()?);
                 self.replica()

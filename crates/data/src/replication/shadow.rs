@@ -1,4 +1,5 @@
-//! What replication knows of a node or relationship beside its record: its name, and which transactions put what is in it.
+//! What replication knows of a node or relationship in addition to its record: its name, and which transactions put its
+//! content.
 //!
 //! ```text
 //! node          identity, stamps, lives, labels, properties
@@ -11,11 +12,11 @@
 //! properties    id number, and as many: id property, id number, and as many: id place among the stamps, then 0, or 1 and bytes
 //!               where the value does not stand in the record
 //! ```
-//! Labels and properties that stand in the record and are not named were put by the first stamp. A record without a shadow was
-//! there before the database became a replica: all of it was put by the *base*, one transaction of that moment.
+//! Labels and properties of the record that are not named were put by the first stamp. A record without a shadow is
+//! older than replication: all of it was put by the *base*, one transaction of the moment when replication began.
 //!
-//! A node that is gone and holds something that its deletion had not seen leaves a shadow without a record, a *ghost*: made
-//! anew by somebody who had not seen it go either, it gets that back.
+//! A node that is deleted and holds something that its deletion had not seen leaves a shadow without a record, a
+//! *ghost*: if a replica that had not seen the deletion either creates the node again, it gets that content back.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ pub(crate) type Properties = BTreeMap<PropId, Vec<Version>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeShadow {
     pub(crate) identity: Identity,
-    /// What made it, and has not been deleted.
+    /// The stamps of its creations that have not been deleted.
     pub(crate) lives: Vec<Stamp>,
     pub(crate) labels: BTreeMap<LabelId, Vec<Stamp>>,
     pub(crate) properties: Properties,
@@ -48,7 +49,7 @@ pub(crate) struct NodeShadow {
 pub(crate) struct RelShadow {
     pub(crate) identity: Identity,
     pub(crate) life: Stamp,
-    /// Of its ends, those lives that its maker saw: it is there while one of each is.
+    /// The lives of its ends that its creator saw: it exists while one of each end exists.
     pub(crate) source_lives: Vec<Dot>,
     pub(crate) target_lives: Vec<Dot>,
     pub(crate) properties: Properties,
@@ -64,7 +65,7 @@ impl NodeShadow {
         }
     }
 
-    /// Of a record without one.
+    /// The implied shadow of a record without one.
     pub(crate) fn implied(
         identity: Identity,
         base: Stamp,
@@ -76,7 +77,7 @@ impl NodeShadow {
         Ok(shadow)
     }
 
-    /// Whether it says no more than nothing would.
+    /// Whether it equals the implied shadow.
     pub(crate) fn is_empty(&self) -> bool {
         self.lives.is_empty() && self.labels.is_empty() && self.properties.is_empty()
     }
@@ -86,7 +87,7 @@ impl NodeShadow {
         self.lives.iter().map(|life| life.dot).collect()
     }
 
-    /// Takes out what was seen, all over.
+    /// Removes everything that was seen.
     pub(crate) fn remove_seen(&mut self, seen: &dyn Fn(Dot) -> bool) {
         self.lives.retain(|life| !seen(life.dot));
         self.labels.retain(|_, stamps| {
@@ -115,10 +116,15 @@ impl NodeShadow {
         );
         stamps.push(&mut out);
         stamps.push_places(&self.lives, &mut out);
-        let is_told = |own: &[Stamp]| !has_record || !matches!(own, [one] if stamps.is_base(*one));
-        let told: Vec<_> = self.labels.iter().filter(|(_, own)| is_told(own)).collect();
-        push_id(&mut out, told.len() as u64);
-        for (label, own) in told {
+        let is_stored =
+            |own: &[Stamp]| !has_record || !matches!(own, [one] if stamps.is_base(*one));
+        let stored: Vec<_> = self
+            .labels
+            .iter()
+            .filter(|(_, own)| is_stored(own))
+            .collect();
+        push_id(&mut out, stored.len() as u64);
+        for (label, own) in stored {
             push_id(&mut out, label.0.into());
             stamps.push_places(own, &mut out);
         }
@@ -143,7 +149,7 @@ impl NodeShadow {
             shadow.properties = take_properties(&stamps, record, rest)?;
             rest.is_empty().then_some((shadow, stamps))
         })();
-        let (mut shadow, stamps) = parsed.ok_or_else(|| malformed("what is known of a node"))?;
+        let (mut shadow, stamps) = parsed.ok_or_else(|| malformed("the metadata of a node"))?;
         if let (Some(record), Some(&base)) = (record, stamps.0.first()) {
             shadow.fill(base, record)?;
         }
@@ -185,8 +191,8 @@ impl RelShadow {
         Self::read(bytes, Some(record))
     }
 
-    /// Of one with all values.
-    pub(crate) fn decode_told(bytes: &[u8]) -> Result<Self, DataError> {
+    /// The shadow of a record with all values.
+    pub(crate) fn decode_explicit(bytes: &[u8]) -> Result<Self, DataError> {
         Self::read(bytes, None)
     }
 
@@ -208,7 +214,7 @@ impl RelShadow {
             rest.is_empty().then_some((shadow, stamps))
         })();
         let (mut shadow, stamps) =
-            parsed.ok_or_else(|| malformed("what is known of a relationship"))?;
+            parsed.ok_or_else(|| malformed("the metadata of a relationship"))?;
         if let (Some(record), Some(&base)) = (record, stamps.0.first()) {
             fill(&mut shadow.properties, base, record)?;
         }
@@ -216,7 +222,7 @@ impl RelShadow {
     }
 }
 
-/// Takes out of properties what was seen.
+/// Removes the seen versions of properties.
 pub(crate) fn remove_seen(properties: &mut Properties, seen: &dyn Fn(Dot) -> bool) {
     properties.retain(|_, own| {
         versions::remove_seen(own, seen);
@@ -224,7 +230,7 @@ pub(crate) fn remove_seen(properties: &mut Properties, seen: &dyn Fn(Dot) -> boo
     });
 }
 
-/// The name in the shadow of a record, without the rest.
+/// The identity in the shadow of a record, without the rest.
 pub(crate) fn identity_of(mut bytes: &[u8]) -> Result<Identity, DataError> {
     Identity::take(&mut bytes).ok_or_else(|| malformed("the name of a record"))
 }
@@ -304,11 +310,14 @@ fn push_properties(
     names: &dyn ReplicaNames,
     out: &mut Vec<u8>,
 ) {
-    let is_told =
+    let is_stored =
         |own: &[Version]| !has_record || !matches!(own, [one] if stamps.is_base(one.stamp));
-    let told: Vec<_> = properties.iter().filter(|(_, own)| is_told(own)).collect();
-    push_id(out, told.len() as u64);
-    for (prop, own) in told {
+    let stored: Vec<_> = properties
+        .iter()
+        .filter(|(_, own)| is_stored(own))
+        .collect();
+    push_id(out, stored.len() as u64);
+    for (prop, own) in stored {
         push_id(out, prop.0.into());
         let read = versions::winner(own, names).filter(|_| has_record);
         push_id(out, own.len() as u64);
@@ -337,7 +346,7 @@ fn take_properties(
         for _ in 0..take_count(rest)? {
             let stamp = stamps.take_place(rest)?;
             let value = match take_byte(rest)? {
-                // A record that is being changed may not hold it any more, or be gone.
+                // A record that is being changed may lack it already, or be deleted.
                 0 => match record {
                     Some(record) => record.get_raw(prop).ok()?.unwrap_or_default().to_vec(),
                     None => Vec::new(),

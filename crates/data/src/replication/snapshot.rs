@@ -13,8 +13,9 @@
 //!   22 folder        bytes path, versions of its making        23 chunk  identity of its file, id chunk, versions
 //!   17 next          bytes place: ask again with it                   18 end
 //! ```
-//! A place is u128 LE number of the read, u8 part, key. All pages are of the version of the first one, which is held (see
-//! `served`): were they of newer ones, what moves from a part that comes later to one that was told already would be in none.
+//! A place is u128 LE number of the read, u8 part, key. All pages are of the version of the first one, which is held
+//! (see `served`): with newer versions, a record that moves from a later part to one that was sent already would be in
+//! no page.
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{NodeId, PropId, RelId};
@@ -27,15 +28,15 @@ use super::{
     wire::{self, Mapper, Outgoing},
 };
 use crate::{
-    ConvergentOwner, DataError, Store, Transaction,
+    ConvergentOwner, DataError, DataStore, Transaction,
     catalog::NameKind,
     convergent::{ConvergentKind, Dot, Entries, entry_parts},
     keyspace::{self, IdSpace, after_prefix, push_id, sole_id, take_id},
 };
 
-/// Entries of convergent fields that are read at once; few in tests, so that their fields come in several runs.
+/// Entries of convergent fields that are read at a time; few in tests, so that their fields span several runs.
 const FIELD_ROWS: usize = if cfg!(test) { 3 } else { 1000 };
-/// Rows of what is not replicated that a page passes over at most, in each part.
+/// Rows outside the space that a page skips at most, in each part.
 const MOST_BESIDE: usize = if cfg!(test) { 5 } else { 10_000 };
 
 /// The parts of a state, in their order.
@@ -86,12 +87,14 @@ impl Part {
     }
 }
 
-impl Store {
-    /// A page of this database's whole state, about `max_bytes` long; `place` is where the page before said to go on, or empty.
+impl DataStore {
+    /// A page of this database's whole state, about `max_bytes` long; `place` is where the previous page ended, or
+    /// empty.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a place that is none; [`DataError::Storage`] (unavailable) where the version that the page before
-    /// was of is not held any more: begin with the first page again; and while this database joins another one's state.
+    /// [`DataError::Invalid`] for an invalid place; [`DataError::Storage`] (unavailable) where the version of the
+    /// previous page is not held any more: start with the first page again; and while this database joins another one's
+    /// state.
     pub fn snapshot_page(&self, place: &[u8], max_bytes: usize) -> Result<Vec<u8>, DataError> {
         let (number, rest) = match place.split_first_chunk::<16>() {
             None if place.is_empty() => (None, None),
@@ -135,10 +138,10 @@ impl Store {
     }
 }
 
-/// Where a page of a snapshot says to go on; none after the last one.
+/// Where a snapshot continues after a page; none after the last one.
 ///
 /// # Errors
-/// [`DataError::Invalid`] for what is no page.
+/// [`DataError::Invalid`] for bytes that are not a page.
 pub fn next_place(page: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
     let mut items = wire::items(page)?;
     while let Some((tag, content)) = wire::take_item(&mut items)? {
@@ -149,7 +152,7 @@ pub fn next_place(page: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
     Ok(None)
 }
 
-/// Puts a part into the page, from a key on; answers where to go on when the page is full.
+/// Puts a part into the page, from a key on; returns where to continue when the page is full.
 fn push_part(
     tx: &Transaction,
     part: Part,
@@ -165,10 +168,10 @@ fn push_part(
         false => return Err(wire::bad_item()),
     };
     let mut rows = Page::new();
-    // Of what is not replicated a page passes over so much at most: who asks for it waits.
-    let mut beside = 0;
+    // Most rows outside the space that one page skips, as the requester waits.
+    let mut skipped = 0;
     loop {
-        if page.items.len() >= max_bytes || beside >= MOST_BESIDE {
+        if page.items.len() >= max_bytes || skipped >= MOST_BESIDE {
             return Ok(Some(start));
         }
         let range = KeyRange {
@@ -185,7 +188,7 @@ fn push_part(
                 && !tx.holds(part, first)?
             {
                 let owner = &first[..keyspace::convergent_owner_len(first)?];
-                beside += rows.len().max(1);
+                skipped += rows.len().max(1);
                 match after_prefix(owner) {
                     Some(next) => start = next,
                     None => return Ok(None),
@@ -199,11 +202,11 @@ fn push_part(
             continue;
         }
         for (key, value) in rows.iter() {
-            if page.items.len() >= max_bytes || beside >= MOST_BESIDE {
+            if page.items.len() >= max_bytes || skipped >= MOST_BESIDE {
                 return Ok(Some(key.to_vec()));
             }
             if !tx.holds(part, key)? {
-                beside += 1;
+                skipped += 1;
                 continue;
             }
             push_row(tx, part, key, value, page)?;
@@ -232,7 +235,7 @@ pub(super) fn push_row(
                 return Ok(());
             }
             let shadow = tx.node_shadow(id)?;
-            let shadow = shadow.ok_or_else(|| malformed("what is known of a node"))?;
+            let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
             let spelled = node(page, &shadow)?;
             push_bytes(
                 &mut content,
@@ -244,7 +247,7 @@ pub(super) fn push_row(
         Part::Relationships => {
             let id = RelId(sole_id(&key[1..], "the key of a record")?);
             let shadow = tx.rel_shadow(id)?;
-            let shadow = shadow.ok_or_else(|| malformed("what is known of a relationship"))?;
+            let shadow = shadow.ok_or_else(|| malformed("the metadata of a relationship"))?;
             let ends = tx.ends_of(id)?;
             let ends = ends.ok_or_else(|| malformed("the ends of a relationship"))?;
             push_id(&mut content, wire::type_id(page, ends.type_id)?.0.into());
@@ -315,8 +318,9 @@ fn push_fields_of(
     Ok(())
 }
 
-/// One run of entries of one property: from `start`, where the run before ended, up to the end of an item, or of a counter.
-/// Answers where to go on. No dot says where a run ends, as dots are ordered by numbers that are others elsewhere.
+/// One run of entries of one property: from `start`, where the previous run ended, up to the end of an item, or of a
+/// counter. Returns where to continue. The position is never a dot, as dots are ordered by replica numbers, which
+/// differ between databases.
 fn push_fields(
     tx: &Transaction,
     start: &[u8],
@@ -348,7 +352,7 @@ fn push_fields(
     let mut is_whole = run.count < rows.len() as u64 || rows.next().is_none();
     if !is_whole {
         let parts = entry_parts(&last[owner_end..])?;
-        // What is summed up in a counter is told by all of its entries.
+        // A folded counter is described by all of its entries together.
         let together = match parts.kind {
             ConvergentKind::Counter => parts.field,
             _ => parts.item,
@@ -386,13 +390,13 @@ fn push_fields(
     Ok(end)
 }
 
-/// Entries of one property, as a page holds them.
+/// Entries of one property, as in a page.
 struct Run {
-    /// Bytes of the property in what follows the owner.
+    /// Bytes of the property after the owner.
     skipped: usize,
     rows: Vec<u8>,
     count: u64,
-    /// A row's key, made here again and again.
+    /// A row's key, reused as a buffer.
     row: Vec<u8>,
     entries: Entries,
 }
@@ -408,8 +412,8 @@ impl Run {
     }
 }
 
-/// Appends what follows the owner in the key of an entry, with the replica of its dot in other numbers. Answers the field's kind
-/// and the dot.
+/// Appends the part of an entry's key after the owner, with the replica of its dot in other numbers. Returns the
+/// field's kind and the dot.
 pub(super) fn map_row(
     map: &mut impl Mapper,
     entries: &mut Entries,
@@ -464,7 +468,7 @@ pub(super) fn relationship(
     })
 }
 
-/// Versions of an entry of a bucket in other numbers; values of multi-value buckets have none.
+/// Versions of an entry of a bucket in other numbers; values of multi-value buckets have an empty list.
 pub(super) fn entry_versions(
     map: &mut impl Mapper,
     versions: &[Version],
@@ -476,7 +480,7 @@ pub(super) fn entry_versions(
 }
 
 impl Transaction {
-    /// The convergent properties of an owner, one look each.
+    /// The convergent properties of an owner, one lookup each.
     pub(crate) fn convergent_properties_of(
         &self,
         owner: ConvergentOwner,
@@ -545,7 +549,7 @@ impl Transaction {
     }
 }
 
-/// The name at the front of a snapshot's item, in the numbers of this database.
+/// The identity at the front of a snapshot's item, in the numbers of this database.
 pub(super) fn take_identity(
     map: &mut impl Mapper,
     rest: &mut &[u8],

@@ -1,19 +1,21 @@
-//! What of a database is replicated: all of it, or a *space* that was declared, labels, relationship types and buckets by name.
+//! The replicated part of a database: all of it, or a declared *space*: labels, relationship types and buckets by name.
 //!
-//! All members of a replication replicate the same space; each says which on the first line of its pages (see `wire`), and another
-//! one is refused. One that holds nothing yet and has heard of nobody takes the space of whomever it hears of first. What is beside the
-//! space is the database's own: nobody is told of it, and nothing that comes from others touches it.
+//! All members of a replication replicate the same space; each names it on the first line of its pages (see `wire`),
+//! and another one is refused. A database that holds nothing yet and has heard of no member adopts the space of the
+//! first member that it hears of. Everything outside the space is local: it is not sent, and received changes cannot
+//! touch it.
 //!
-//! - A node is in the space if it was made with a label of it. It stays: taking its last such label away here, or giving one to a node
-//!   that is beside the space, is refused, as others would keep what they have, or never get what was there before. (Where two replicas
-//!   take different labels away, the node is left with none, and is still in the space: its shadow says so.)
-//! - A relationship is in the space if both its ends are, and its type, where types are named. One that is not goes with its ends,
-//!   whoever deletes these.
+//! - A node is in the space if it was made with a label of it. It stays: taking its last such label away here, or
+//!   giving one to a node outside the space, is refused, as others would keep what they have, or never get what was
+//!   there before. (Where two replicas take different labels away, the node is left without one, and is still in the
+//!   space: its shadow says so.)
+//! - A relationship is in the space if both its ends are, and its type, where types are named. One outside the space is
+//!   deleted with its ends, by whichever replica these are deleted.
 //! - A bucket is in the space by its name, with its sequences.
-//! - Files are in none that is declared: they travel where everything does.
+//! - Files are not in a declared space: they are replicated only where everything is.
 //!
-//! What has a shadow is in the space. What has none, in a database with a declared space, is in it if its labels say so: it was there
-//! before the database became a replica.
+//! A record with a shadow is in the space. One without a shadow, in a database with a declared space, is in it if its
+//! labels say so: it is older than replication.
 //!
 //! ```text
 //! stored   u8 1, bytes name, then for labels, types and buckets: id number, and as many ids
@@ -35,21 +37,21 @@ use super::{
     snapshot::Part,
 };
 use crate::{
-    ConvergentOwner, DataError, Store, Transaction,
+    ConvergentOwner, DataError, DataStore, Transaction,
     catalog::NameKind,
     footprint::Item,
     keyspace::{self, IdSpace, SPACE, push_id, sole_id, take_id},
     stream::Change,
 };
 
-/// A part of a database that is replicated. Names are sorted, and each stands once.
+/// The part of a database that is replicated. Names are sorted and unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicatedSpace {
-    /// What it is called, for people.
+    /// Its name, for display.
     pub name: String,
-    /// Nodes that are made with one of these are in it.
+    /// Nodes that are created with one of these labels are in it.
     pub labels: BTreeSet<String>,
-    /// Relationships of these between nodes of the space are in it; of all types where none is named.
+    /// Relationships of these types between nodes of the space are in it; of all types where the list is empty.
     pub rel_types: BTreeSet<String>,
     /// Buckets.
     pub buckets: BTreeSet<String>,
@@ -87,7 +89,9 @@ impl ReplicatedSpace {
     fn check(&self) -> Result<(), DataError> {
         crate::store::check_name("space", &self.name)?;
         if self.name.is_empty() {
-            return Err(DataError::invalid("a space has a name: give it one"));
+            return Err(DataError::invalid(
+                "the name of the space is empty: give it a name",
+            ));
         }
         let named = [
             (NameKind::Label, &self.labels),
@@ -173,8 +177,8 @@ impl Space {
     }
 }
 
-impl Store {
-    /// What of this database is replicated; none where it is everything.
+impl DataStore {
+    /// The replicated space; none where everything is replicated.
     pub fn replicated_space(&self) -> Option<ReplicatedSpace> {
         let space = self.shared().replication.space.read().clone()?;
         let names = self.shared_names();
@@ -190,14 +194,15 @@ impl Store {
         })
     }
 
-    /// Says that only a part of this database is replicated: before its first peer is added, or while it holds nothing, never held
-    /// anything and has heard of nobody. Nothing changes it afterwards. Transactions under way are told to run again.
+    /// Declares that only a part of this database is replicated: before its first peer is added, or while it holds
+    /// nothing, never held anything and has heard of no member. It cannot be changed afterwards. Transactions under way
+    /// fail with a conflict.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a space without a name or with nothing in it; [`DataError::Denied`] in a database that is a replica
-    /// already, or is opened for reading only; those of a commit.
+    /// [`DataError::Invalid`] for a space without a name or without content; [`DataError::Denied`] in a database that
+    /// is a replica already, or is opened for reading only; those of a commit.
     pub fn declare_space(&self, space: &ReplicatedSpace) -> Result<(), DataError> {
-        // Nobody makes it a replica meanwhile.
+        // Excludes a concurrent `begin_replication`.
         let _applying = self.shared().replication.applying.lock();
         self.take_space(space)
     }
@@ -224,7 +229,8 @@ impl Store {
             types: ids(NameKind::Type, &space.rel_types)?,
             buckets: ids(NameKind::Bucket, &space.buckets)?,
         };
-        // Nothing is committed between the look and the commit; what began before has looked at the schema, and runs again.
+        // Nothing is committed between the check and the commit; a transaction that began before has read the schema,
+        // and conflicts.
         let _gate = self.shared().gate.write();
         let mut tx = self.engine().begin()?;
         if self.is_replicated() && !self.is_open(&*tx)? {
@@ -244,30 +250,39 @@ impl Store {
         Ok(())
     }
 
-    /// Whether this replica takes the space of whomever it hears of first: it has heard of nobody, and holds nothing.
+    /// Whether this replica adopts the space of the first member that it hears of: it has heard of none, and is empty.
     pub(super) fn is_open(&self, read: &dyn Read) -> Result<bool, DataError> {
         let replication = &self.shared().replication;
         let undeclared = replication.space.read().is_none();
         let heard_nobody = replication.members.lock().is_empty();
-        // What was made and is gone is in the log, from which others would hear of it.
+        // Deleted records are still in the log, from which others would receive them.
         Ok(undeclared && heard_nobody && is_empty(read)? && !has_any(read, keyspace::LOG)?)
     }
 
-    /// A peer replicates this space, or everything.
+    /// Checks that a peer replicates this space, or everything.
     ///
     /// # Errors
     /// [`DataError::Invalid`] where this database does not replicate the same.
     pub(super) fn meet_space(&self, theirs: Option<&ReplicatedSpace>) -> Result<(), DataError> {
+        match self.would_meet(theirs)? {
+            Some(taken) => self.take_space(taken),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`DataStore::meet_space`], without writing: the space that this database would adopt.
+    pub(super) fn would_meet<'s>(
+        &self,
+        theirs: Option<&'s ReplicatedSpace>,
+    ) -> Result<Option<&'s ReplicatedSpace>, DataError> {
         let ours = self.replicated_space();
         if ours.as_ref() == theirs {
-            return Ok(());
+            return Ok(None);
         }
-        if let (None, Some(theirs)) = (&ours, theirs)
-            && self.is_open(&*self.engine().snapshot()?)?
-        {
-            return self.take_space(theirs);
+        if ours.is_none() && theirs.is_some() && self.is_open(&*self.engine().snapshot()?)? {
+            return Ok(theirs);
         }
-        let told = |space: Option<&ReplicatedSpace>| match space {
+        let describe = |space: Option<&ReplicatedSpace>| match space {
             None => "all of it".to_owned(),
             Some(space) => format!(
                 "the space `{}` (labels {:?}, types {:?}, buckets {:?})",
@@ -276,17 +291,17 @@ impl Store {
         };
         Err(DataError::invalid(format!(
             "the two databases do not replicate the same: this one {}, the other one {}: declare one space in both before they become replicas",
-            told(ours.as_ref()),
-            told(theirs)
+            describe(ours.as_ref()),
+            describe(theirs)
         )))
     }
 
-    /// Refuses what a peer says of something that is beside the space.
+    /// Refuses operations of a peer on records outside the space.
     pub(super) fn check_in_space(&self, ops: &[Op]) -> Result<(), DataError> {
         let Some(space) = self.shared().replication.space.read().clone() else {
             return Ok(());
         };
-        // Made without a label of the space: they are given one in the same transaction.
+        // Created without a label of the space: the same transaction adds one.
         let mut without: Vec<(&Identity, &[LabelId])> = Vec::new();
         for op in ops {
             match op {
@@ -312,7 +327,7 @@ impl Store {
                     self.check_identity(source)?;
                     self.check_identity(target)?;
                     if !space.has_type(*type_id) {
-                        return Err(self.beside(&space, NameKind::Type, type_id.0));
+                        return Err(self.outside_space(&space, NameKind::Type, type_id.0));
                     }
                 }
                 Op::Field {
@@ -340,9 +355,9 @@ impl Store {
         }
         match without.first() {
             None => Ok(()),
-            Some((_, [label, ..])) => Err(self.beside(&space, NameKind::Label, label.0)),
+            Some((_, [label, ..])) => Err(self.outside_space(&space, NameKind::Label, label.0)),
             Some(_) => Err(DataError::invalid(format!(
-                "a page of replication tells of a node without a label, which is not in the space `{}`: the peer is damaged",
+                "a page of replication has a node without a label, which is not in the space `{}`: the peer is damaged",
                 space.name
             ))),
         }
@@ -352,7 +367,7 @@ impl Store {
         let space = self.shared().replication.space.read();
         match (&*space, identity) {
             (Some(space), Identity::Keyed { label, .. }) if !space.has_any(&[*label]) => {
-                Err(self.beside(space, NameKind::Label, label.0))
+                Err(self.outside_space(space, NameKind::Label, label.0))
             }
             _ => Ok(()),
         }
@@ -361,7 +376,7 @@ impl Store {
     pub(super) fn check_bucket(&self, bucket: u32) -> Result<(), DataError> {
         match &*self.shared().replication.space.read() {
             Some(space) if !space.has_bucket(bucket) => {
-                Err(self.beside(space, NameKind::Bucket, bucket))
+                Err(self.outside_space(space, NameKind::Bucket, bucket))
             }
             _ => Ok(()),
         }
@@ -370,17 +385,17 @@ impl Store {
     pub(super) fn check_files_travel(&self) -> Result<(), DataError> {
         match &*self.shared().replication.space.read() {
             Some(space) => Err(DataError::invalid(format!(
-                "a page of replication tells of a file, and there are none in the space `{}`: the peer is damaged",
+                "a page of replication has a file, and there are no files in the space `{}`: the peer is damaged",
                 space.name
             ))),
             None => Ok(()),
         }
     }
 
-    fn beside(&self, space: &Space, kind: NameKind, id: u32) -> DataError {
+    fn outside_space(&self, space: &Space, kind: NameKind, id: u32) -> DataError {
         let name = self.shared_names().name(kind, id).unwrap_or_default();
         DataError::invalid(format!(
-            "a page of replication tells of the {} `{name}`, which is not in the space `{}`: the peer is damaged",
+            "a page of replication has the {} `{name}`, which is not in the space `{}`: the peer is damaged",
             kind.noun(),
             space.name
         ))
@@ -388,17 +403,17 @@ impl Store {
 }
 
 impl Transaction {
-    /// The space that is replicated; none where that is everything.
+    /// The replicated space; none where everything is replicated.
     pub(super) fn space(&self) -> Option<Arc<Space>> {
         self.shared().replication.space.read().clone()
     }
 
-    /// Whether a bucket is replicated, where the database is.
+    /// Whether a bucket is replicated, in a replica.
     pub(crate) fn has_bucket(&self, bucket: u32) -> bool {
         self.space().is_none_or(|space| space.has_bucket(bucket))
     }
 
-    /// Whether a node that is here, or a ghost, is replicated.
+    /// Whether a node or a ghost is replicated.
     fn has_node(&self, id: NodeId) -> Result<bool, DataError> {
         let Some(space) = self.space() else {
             return Ok(true);
@@ -413,8 +428,8 @@ impl Transaction {
         })
     }
 
-    /// Whether a label of a node is this database's own, and the node, too.
-    pub(super) fn is_beside(&self, id: NodeId, label: LabelId) -> Result<bool, DataError> {
+    /// Whether a label of a node and the node are outside the space.
+    pub(super) fn is_outside_space(&self, id: NodeId, label: LabelId) -> Result<bool, DataError> {
         match self.space() {
             Some(space) if !space.has_any(&[label]) => {
                 let merged = self.noted.merged.as_ref();
@@ -424,7 +439,7 @@ impl Transaction {
         }
     }
 
-    /// Whether a relationship that is here is replicated.
+    /// Whether a relationship is replicated.
     pub(super) fn has_relationship(&self, id: RelId) -> Result<bool, DataError> {
         let Some(space) = self.space() else {
             return Ok(true);
@@ -441,12 +456,12 @@ impl Transaction {
         }
     }
 
-    /// Whether what stands under a key of a part is replicated. All parts of buckets are asked alike.
+    /// Whether the row under a key of a part is replicated. All parts of buckets are treated alike.
     pub(super) fn holds(&self, part: Part, key: &[u8]) -> Result<bool, DataError> {
         let Some(space) = self.space() else {
             return Ok(true);
         };
-        if rules::broken(Mutant::TakesBeside) {
+        if rules::broken(Mutant::AppliesOutside) {
             return Ok(true);
         }
         let id = |skipped: usize| sole_id(&key[skipped..], "the key of a record");
@@ -471,16 +486,16 @@ impl Transaction {
         }
     }
 
-    /// Of what a local transaction did, what others are told of.
+    /// The changes of a local transaction that are sent to others.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] where it takes a record out of the space, or brings one into it.
+    /// [`DataError::Invalid`] where it moves a record out of the space, or into it.
     pub(super) fn only_in_space<'c>(
         &self,
         space: &Space,
         changes: Vec<Change<'c>>,
     ) -> Result<Vec<Change<'c>>, DataError> {
-        if rules::broken(Mutant::TellsBeside) {
+        if rules::broken(Mutant::SendsOutside) {
             return Ok(changes);
         }
         let mut scope = Scope {
@@ -490,7 +505,7 @@ impl Transaction {
             rels: FxHashMap::default(),
         };
         for change in &changes {
-            // Its record is gone.
+            // The record of a deleted relationship is gone: only the change has its ends.
             if let Change::RelationshipDeleted {
                 id,
                 type_id,
@@ -513,14 +528,14 @@ impl Transaction {
     }
 }
 
-/// A relationship that a transaction touched.
+/// A relationship that a transaction changed.
 #[derive(Clone, Copy)]
 enum Link {
     Between(TypeId, NodeId, NodeId),
     Known(bool),
 }
 
-/// What a transaction touched.
+/// The records that a transaction changed.
 struct Scope<'t> {
     tx: &'t Transaction,
     space: &'t Space,
@@ -532,7 +547,7 @@ impl Scope<'_> {
     fn has(&mut self, change: &Change<'_>) -> Result<bool, DataError> {
         Ok(match change {
             Change::NodeCreated { id, record } => {
-                // By what it has become: it is told of as a whole.
+                // By its state after the transaction: it is sent as a whole.
                 let stored = self.tx.read().get(&keyspace::node(*id))?;
                 let record = RecordRef::new(stored.as_deref().unwrap_or(record))?;
                 let is_home = self.space.has_label_of(&record);
@@ -572,7 +587,7 @@ impl Scope<'_> {
             | Change::BucketCreated { bucket, .. }
             | Change::BucketDropped { bucket }
             | Change::SequenceAdvanced { bucket, .. } => self.space.has_bucket(*bucket),
-            // Told of by nobody, or refused.
+            // Never sent, or refused.
             Change::NodesLoaded { .. } | Change::RelationshipsLoaded { .. } => true,
             _ => false,
         })
@@ -605,7 +620,7 @@ impl Scope<'_> {
         Ok(is_home)
     }
 
-    /// Refuses a node that changes sides.
+    /// Refuses a node that enters or leaves the space.
     fn check_moved(
         &self,
         id: NodeId,
@@ -629,10 +644,10 @@ impl Scope<'_> {
         let name = &self.space.name;
         Err(DataError::invalid(match is_home {
             true => format!(
-                "node {id} cannot leave the space `{name}` that is replicated: leave it one of the labels of the space, or delete it and make it anew"
+                "node {id} cannot leave the space `{name}` that is replicated: keep one of the labels of the space, or delete it and create it again"
             ),
             false => format!(
-                "node {id} cannot be brought into the space `{name}` that is replicated: delete it and make it anew with the label"
+                "node {id} cannot be brought into the space `{name}` that is replicated: delete it and create it again with the label"
             ),
         }))
     }

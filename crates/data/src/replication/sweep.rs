@@ -1,4 +1,5 @@
-//! The end of joining a state: what is here alone, and was seen to go there, goes; and what was seen is written down.
+//! The end of joining a state: local records that the other state has seen removed are removed; and what was seen is
+//! stored.
 
 use isomer_value::{NodeId, RelId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,7 +18,7 @@ use crate::{
     keyspace::{self, IdSpace, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id},
 };
 
-/// Records that are looked at in one transaction of the last step.
+/// Records that are read in one transaction of the last step.
 const SWEPT: usize = 10_000;
 
 /// A set of ids: a bit each.
@@ -37,7 +38,7 @@ impl Ids {
 }
 
 impl Transaction {
-    /// Joins what is here alone, a part of it; answers where to go on.
+    /// Joins a part of the records that exist here alone; returns where to continue.
     pub(super) fn sweep(
         &mut self,
         place: &[u8],
@@ -91,7 +92,7 @@ impl Transaction {
                     };
                     self.join_absent_fields(ConvergentOwner::Node(id), &[], sides)?;
                     let absent = NodeShadow::new(shadow.identity);
-                    self.settle_joined(&absent, sides, false)?;
+                    self.materialize_joined(&absent, sides, false)?;
                 }
                 7..=9 => {
                     if !entries.contains(&xxh3_128(key)) {
@@ -125,11 +126,11 @@ impl Transaction {
         match part {
             5 => self.join_lives(bucket, Some(rest), &[], sides),
             6 => self.join_lives(bucket, None, &[], sides),
-            3 => self.settle_entry(bucket, rest, &ours, joined),
+            3 => self.materialize_entry(bucket, rest, &ours, joined),
             _ => {
                 let key = keyspace::take_terminated(&mut rest);
                 let key = key.ok_or_else(|| malformed("the key of a bucket"))?;
-                self.settle_pair(bucket, &key, rest, &ours, joined)
+                self.materialize_pair(bucket, &key, rest, &ours, joined)
             }
         }
     }
@@ -143,7 +144,7 @@ impl Transaction {
             let is_known = sides.here.upto(replica) == joined.upto(replica)
                 && sides.here.exceptions(replica) == joined.exceptions(replica);
             if is_known || own == Some(replica) {
-                continue; // a restored database goes on under another name
+                continue; // a restored database continues under another name
             }
             let seen = encode_seen(joined.upto(replica), joined.exceptions(replica));
             self.put(&keyspace::seen(replica.0), &seen)?;

@@ -1,5 +1,5 @@
-//! What replicas wrote to one plain property or key without having seen one another: of several *versions* the last by hybrid
-//! time is read, the others are kept until somebody who has seen them writes.
+//! What replicas wrote to one plain property or key without having seen one another: of several *versions* the last by
+//! hybrid time is read, the others are kept until a write that has seen them.
 
 use super::{
     codec::{push_bytes, take_byte, take_bytes, take_count},
@@ -10,7 +10,7 @@ use crate::{
     keyspace::{push_id, take_id},
 };
 
-/// When something was written, and by whom.
+/// The time and the dot of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Stamp {
     pub(crate) dot: Dot,
@@ -39,12 +39,13 @@ pub(crate) struct Version {
     pub(crate) value: Vec<u8>,
 }
 
-/// Names of replicas, for deciding between equal times the same everywhere.
+/// Names of replicas, which order equal times in the same way in all replicas.
 pub(crate) trait ReplicaNames {
     fn replica_name(&self, replica: ReplicaNo) -> Option<ReplicaId>;
 }
 
-/// The place in `versions` of the one that is read: the latest; of equal times the one of the greater replica, number, operation.
+/// The index in `versions` of the one that is read: the latest; of equal times the one with the greatest replica,
+/// number, operation.
 pub(crate) fn winner(versions: &[Version], names: &dyn ReplicaNames) -> Option<usize> {
     if rules::broken(Mutant::LastAppliedWins) {
         return versions.len().checked_sub(1);
@@ -56,7 +57,7 @@ pub(crate) fn winner(versions: &[Version], names: &dyn ReplicaNames) -> Option<u
     }
 }
 
-/// The order of versions that nobody has chosen from: by time, then by the names of replicas.
+/// The order of versions without a resolving write: by time, then by the names of replicas.
 pub(crate) fn rank(
     version: &Version,
     names: &dyn ReplicaNames,
@@ -69,7 +70,7 @@ pub(crate) fn rank(
     (version.stamp.time, names.replica_name(replica), number, op)
 }
 
-/// Takes out those that were seen.
+/// Removes the versions that were seen.
 pub(crate) fn remove_seen(versions: &mut Vec<Version>, seen: &dyn Fn(Dot) -> bool) {
     versions.retain(|version| !seen(version.stamp.dot));
 }
@@ -95,7 +96,7 @@ pub(crate) fn join(
     joined
 }
 
-/// As [`join`], of stamps alone.
+/// As [`join`], for stamps alone.
 pub(crate) fn join_stamps(
     one: &[Stamp],
     one_seen: &Vector,
@@ -121,7 +122,8 @@ fn stays(dot: Dot, held: bool, seen: &Vector) -> bool {
     held || !seen.covers(dot) || rules::broken(Mutant::SnapshotIgnoresVector)
 }
 
-/// Appends an id for the number and of each: stamp, then 0, or 1 and bytes where the value does not stand where it is read.
+/// Appends an id for the number and of each: stamp, then 0, or 1 and bytes where the value is not the one that is
+/// stored in place.
 pub(crate) fn push_versions(out: &mut Vec<u8>, versions: &[Version], read: Option<usize>) {
     push_id(out, versions.len() as u64);
     for (at, version) in versions.iter().enumerate() {
@@ -136,7 +138,7 @@ pub(crate) fn push_versions(out: &mut Vec<u8>, versions: &[Version], read: Optio
     }
 }
 
-/// Reads what [`push_versions`] wrote; `read` is the value that stands where it is read.
+/// Reads what [`push_versions`] wrote; `read` is the value that is stored in place.
 pub(crate) fn take_versions(bytes: &mut &[u8], read: &[u8]) -> Option<Vec<Version>> {
     (0..take_count(bytes)?)
         .map(|_| {

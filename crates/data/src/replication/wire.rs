@@ -1,11 +1,12 @@
-//! Pages of entries and state between databases: names and replicas are spelled out once a page, and stand as numbers in it.
+//! Pages of entries and state between databases: names and replicas are spelled out once a page, and referred to by
+//! number.
 //!
 //! ```text
 //! page    u8 format (3), for labels, types, properties and buckets: id number, and as many: bytes name;
 //!         id number of replicas, and as many: 16 bytes, u32 epoch; items to the end
 //! item    u8 tag, see `exchange` and `snapshot`, bytes content
 //!   07 space   first in each page of a database that replicates a part of itself: see `space`
-//!   08 open    first in the greeting of one that holds nothing yet, and takes the space of whomever it hears of first
+//!   08 open    first in the greeting of an empty database that adopts the space of the first member that it hears of
 //! ```
 
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use isomer_value::{
 use rustc_hash::FxHashMap;
 
 use super::{
-    codec::{push_bytes, take_byte, take_bytes, take_count},
-    entry::{Entry, Op, Set},
+    codec::{push_bytes, take_byte, take_bytes, take_count, take_u32},
+    entry::{LogEntry, Op, Set},
     identity::{Identity, Owner},
     keep::Carried,
     space::ReplicatedSpace,
     versions::{Stamp, Version},
 };
 use crate::{
-    DataError, Store,
+    DataError, DataStore,
     catalog::NameKind,
     convergent::{Action, Dot, ReplicaId, ReplicaNo, Vector},
     keyspace::{push_id, take_id},
@@ -33,7 +34,7 @@ use crate::{
 };
 
 pub(super) const FORMAT: u8 = 3;
-/// Tags of what may stand before all else.
+/// Tags of items that may precede all others.
 const SPACE: u8 = 7;
 pub(super) const OPEN: u8 = 8;
 /// Most names of one kind in a page.
@@ -43,15 +44,19 @@ const MAX_NAMES: usize = 1 << 20;
 pub(crate) trait Mapper {
     fn name(&mut self, kind: NameKind, id: u32) -> Result<u32, DataError>;
     fn replica(&mut self, replica: ReplicaNo) -> Result<ReplicaNo, DataError>;
-    /// A value as records hold it.
+    /// A value in the encoding of records.
     fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError>;
     /// A hybrid time.
     fn time(&mut self, time: u64) -> Result<u64, DataError> {
         Ok(time)
     }
+    /// The hybrid time of the operation with this dot, which is mapped already.
+    fn time_of(&mut self, _dot: Dot, time: u64) -> Result<u64, DataError> {
+        self.time(time)
+    }
 }
 
-/// Gives a value with other numbers of names.
+/// Returns a value with other numbers of names.
 pub(crate) type MapValue<'m> = dyn FnMut(&[u8]) -> Result<Vec<u8>, DataError> + 'm;
 
 /// Names and replicas of a page.
@@ -63,13 +68,13 @@ struct Tables {
 
 fn bad(what: &str) -> DataError {
     DataError::invalid(format!(
-        "a page of replication is malformed ({what}): the peer is damaged, or no IsomerDB of this version"
+        "a page of replication is malformed ({what}): the peer is damaged, or not an IsomerDB of this version"
     ))
 }
 
-/// A page that is made.
+/// A page that is being written.
 pub(crate) struct Outgoing<'s> {
-    store: &'s Store,
+    store: &'s DataStore,
     tables: Tables,
     numbers: [FxHashMap<u32, u32>; 4],
     replicas: FxHashMap<ReplicaNo, u32>,
@@ -77,7 +82,7 @@ pub(crate) struct Outgoing<'s> {
 }
 
 impl<'s> Outgoing<'s> {
-    pub(crate) fn new(store: &'s Store) -> Self {
+    pub(crate) fn new(store: &'s DataStore) -> Self {
         Self {
             store,
             tables: Tables::default(),
@@ -164,34 +169,68 @@ impl Interner for Naming<'_, '_> {
             self.1 = Some(error);
             ValueError::Fields {
                 what: "record",
-                reason: "its property names cannot be handed on".into(),
+                reason: "its property names cannot be forwarded".into(),
             }
         })
     }
 }
 
-/// A page that came.
+/// A received page.
 pub(crate) struct Incoming<'s> {
-    store: &'s Store,
+    store: &'s DataStore,
     tables: Tables,
     /// Numbers here, by number in the page.
     names: [Vec<u32>; 4],
     replicas: Vec<Option<ReplicaNo>>,
-    /// The latest time in it.
+    /// The latest time in it that is not ahead of the clock.
     latest: u64,
 }
 
 impl<'s> Incoming<'s> {
-    /// The latest time that was read of it.
+    /// The latest time that was read of it and is not ahead of the clock.
     pub(crate) fn latest(&self) -> u64 {
         self.latest
     }
 
-    /// Reads the head of a page, and enters names that are new here; replicas are entered as items name them. Answers the items.
+    /// Reads the head of a page, and adds names that are new here; replicas are added as items name them. Returns the
+    /// items.
     pub(crate) fn open<'p>(
-        store: &'s Store,
+        store: &'s DataStore,
         page: &'p [u8],
     ) -> Result<(Self, &'p [u8]), DataError> {
+        let (head, rest) = Head::read(store, page)?;
+        if !head.is_open || head.space.is_some() {
+            store.meet_space(head.space.as_ref())?;
+        }
+        let mut incoming = Self {
+            store,
+            tables: head.tables,
+            names: Default::default(),
+            replicas: Vec::new(),
+            latest: 0,
+        };
+        incoming.replicas = vec![None; incoming.tables.replicas.len()];
+        for kind in NameKind::ALL {
+            let at = kind as usize - 1;
+            for name in &incoming.tables.names[at] {
+                incoming.names[at].push(store.intern(kind, name)?);
+            }
+        }
+        Ok((incoming, rest))
+    }
+}
+
+/// The head of a page.
+struct Head {
+    tables: Tables,
+    space: Option<ReplicatedSpace>,
+    is_open: bool,
+}
+
+impl Head {
+    /// Reads the head of a page, checks that items follow, and returns them. Nothing is stored for an invalid page, or
+    /// one that names more replicas than the limit allows.
+    fn read<'p>(store: &DataStore, page: &'p [u8]) -> Result<(Self, &'p [u8]), DataError> {
         let mut rest = page;
         match take_byte(&mut rest) {
             Some(FORMAT) => {}
@@ -203,36 +242,73 @@ impl<'s> Incoming<'s> {
             None => return Err(bad("it is empty")),
         }
         let tables = Tables::take(&mut rest)?;
-        let mut incoming = Self {
-            store,
-            tables,
-            names: Default::default(),
-            replicas: Vec::new(),
-            latest: 0,
-        };
-        // Nothing is entered of a page that is none, or that names more than there is room for.
         let mut items = rest;
         while take_item(&mut items)?.is_some() {}
-        store.check_room(&incoming.tables.replicas)?;
-        let space = take_head(&mut rest, SPACE)?;
-        // Who takes a space while it greets says both.
+        store.check_room(&tables.replicas)?;
+        let space = take_head(&mut rest, SPACE)?
+            .map(|spelled| ReplicatedSpace::read(spelled).ok_or_else(bad_item))
+            .transpose()?;
+        // A database that adopts a space in its greeting sends both.
         let is_open = take_head(&mut rest, OPEN)?.is_some();
-        match space {
-            Some(spelled) => {
-                let space = ReplicatedSpace::read(spelled).ok_or_else(bad_item)?;
-                store.meet_space(Some(&space))?;
+        let head = Self {
+            tables,
+            space,
+            is_open,
+        };
+        Ok((head, rest))
+    }
+}
+
+/// Checks that a page is a greeting by which a database may become a replica. Nothing is written.
+///
+/// # Errors
+/// [`DataError::Invalid`] where it is not a greeting, is of a replica of another space, or has this database's own
+/// name;
+/// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
+pub(crate) fn check_greeting(store: &DataStore, page: &[u8]) -> Result<(), DataError> {
+    let (head, mut items) = Head::read(store, page)?;
+    if !head.is_open || head.space.is_some() {
+        store.would_meet(head.space.as_ref())?;
+    }
+    let name = |replica: ReplicaNo| {
+        let name = head.tables.replicas.get(replica.0 as usize);
+        name.copied().ok_or_else(|| bad("the number of a replica"))
+    };
+    let member = |content: &mut &[u8]| {
+        let number = take_u32(content).ok_or_else(bad_item)?;
+        name(ReplicaNo(number))
+    };
+    let seen = |content: &mut &[u8]| {
+        let seen = Vector::take_local(content).ok_or_else(bad_item)?;
+        seen.mapped(|replica| name(replica).map(|_| replica))
+    };
+    let mut is_first = true;
+    while let Some((tag, mut content)) = take_item(&mut items)? {
+        let content = &mut content;
+        // The first item names the sending replica.
+        match (is_first, tag) {
+            (true, 1) => {
+                seen(content)?;
+                if Some(member(content)?) == store.replica() {
+                    return Err(DataError::invalid(
+                        "received a greeting under this database's own name: a database cannot be a peer of itself, nor of a copy of its files under the same name",
+                    ));
+                }
             }
-            None if is_open => {}
-            None => store.meet_space(None)?,
-        }
-        incoming.replicas = vec![None; incoming.tables.replicas.len()];
-        for kind in NameKind::ALL {
-            let at = kind as usize - 1;
-            for name in &incoming.tables.names[at] {
-                incoming.names[at].push(store.intern(kind, name)?);
+            (false, 6) => {
+                member(content)?;
+                seen(content)?;
             }
+            _ => return Err(bad_item()),
         }
-        Ok((incoming, rest))
+        if !content.is_empty() {
+            return Err(bad_item());
+        }
+        is_first = false;
+    }
+    match is_first {
+        true => Err(bad("it does not name the sending replica")),
+        false => Ok(()),
     }
 }
 
@@ -279,8 +355,19 @@ impl Mapper for Incoming<'_> {
 
     fn time(&mut self, time: u64) -> Result<u64, DataError> {
         self.store.check_time(time)?;
-        self.latest = self.latest.max(time);
+        if self.store.ahead_ms(time).is_none() {
+            self.latest = self.latest.max(time);
+        }
         Ok(time)
+    }
+
+    fn time_of(&mut self, dot: Dot, time: u64) -> Result<u64, DataError> {
+        // A stamp of this replica comes back in snapshots of others, also after its clock was set back.
+        let is_own = || self.store.shared().own_replica.own() == Some(dot.replica);
+        if self.store.ahead_ms(time).is_some() && is_own() {
+            return Ok(time);
+        }
+        self.time(time)
     }
 
     fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError> {
@@ -310,7 +397,7 @@ pub(crate) fn items(page: &[u8]) -> Result<&[u8], DataError> {
     Ok(rest)
 }
 
-/// The next item where it bears this tag.
+/// The next item, if it has this tag.
 fn take_head<'p>(items: &mut &'p [u8], tag: u8) -> Result<Option<&'p [u8]>, DataError> {
     let mut rest = *items;
     match take_item(&mut rest)? {
@@ -331,7 +418,7 @@ pub(crate) fn take_item<'p>(rest: &mut &'p [u8]) -> Result<Option<(u8, &'p [u8])
     item.map(Some).ok_or_else(|| bad("an item"))
 }
 
-/// An item that cannot be read.
+/// The error for an unreadable item.
 pub(crate) fn bad_item() -> DataError {
     bad("an item")
 }
@@ -388,9 +475,10 @@ pub(crate) fn dots(map: &mut impl Mapper, dots: &[Dot]) -> Result<Vec<Dot>, Data
 }
 
 pub(crate) fn stamp(map: &mut impl Mapper, stamp: Stamp) -> Result<Stamp, DataError> {
+    let dot = dot(map, stamp.dot)?;
     Ok(Stamp {
-        dot: dot(map, stamp.dot)?,
-        time: map.time(stamp.time)?,
+        dot,
+        time: map.time_of(dot, stamp.time)?,
     })
 }
 
@@ -434,7 +522,7 @@ pub(crate) fn versions(
         .collect()
 }
 
-/// The place of a field below its owner: the property stands first.
+/// The place of a field below its owner: the property comes first.
 pub(crate) fn place(map: &mut impl Mapper, place: &[u8]) -> Result<Vec<u8>, DataError> {
     let mut rest = place;
     let id = take_id(&mut rest).and_then(|id| u32::try_from(id).ok());
@@ -472,8 +560,8 @@ fn action(map: &mut impl Mapper, bytes: &[u8]) -> Result<Vec<u8>, DataError> {
 }
 
 /// An entry in other numbers.
-pub(crate) fn entry(map: &mut impl Mapper, entry: &Entry) -> Result<Entry, DataError> {
-    Ok(Entry {
+pub(crate) fn entry(map: &mut impl Mapper, entry: &LogEntry) -> Result<LogEntry, DataError> {
+    Ok(LogEntry {
         origin: map.replica(entry.origin)?,
         number: entry.number,
         time: entry.time,

@@ -1,21 +1,21 @@
-//! What planners know about the data beyond exact counts: how values and labels are spread. All of it is estimated from
-//! samples; plans get better by it, answers never depend on it.
+//! Statistics for the planner beyond exact counts: the distribution of values and labels. All of it is estimated from
+//! samples; plans get better by it, results never depend on it.
 //!
-//! - Of a label ([`LabelStatistics`]): which other labels its nodes carry, and for each property and index how many nodes
-//!   have a value, how many distinct ones, the most common ones, and bounds that cut the values into equal parts.
-//! - Of a relationship type ([`TypeStatistics`]): how many of its relationships start at nodes of a label, end at nodes of
-//!   a label, and both.
+//! - Of a label ([`LabelStatistics`]): which other labels its nodes carry, and for each property and index how many
+//!   nodes have a value, how many distinct ones, the most common ones, and bounds that cut the values into equal parts.
+//! - Of a relationship type ([`TypeStatistics`]): how many of its relationships start at nodes of a label, end at nodes
+//!   of a label, and both.
 //!
-//! **Nothing is kept up to date by those who write**: that would cost each of them reads of labels at both ends of every
-//! relationship, and of every relationship of a node whose labels change. Writers only leave word of how many nodes of
-//! a label changed. A planner that asks gets what is known, or, where that is missing or more than a fifth of the
-//! label or type changed since, a new sample, taken on the spot from the newest version: some thousand records at most
-//! (of a label and a type of 100,000 each, just opened, 0.26 s on two busy cores; 0.25 ms once known, also after the
-//! next opening). So what nobody asks about costs nothing, and what nobody plans with is not refreshed.
+//! **Writers do not maintain statistics**: that would cost each of them reads of labels at both ends of every
+//! relationship, and of every relationship of a node whose labels change. Writers only count how many nodes of a label
+//! changed. A planner gets the known statistics, or, where they are missing or more than a fifth of the label or type
+//! changed since, a new sample, taken immediately from the newest version: some thousand records at most (of a label
+//! and a type of 100,000 each, just opened, 0.26 s on two busy cores; 0.25 ms once known, also after the next opening).
+//! So a label that no planner asks for costs nothing, and is not refreshed.
 //!
-//! Samples are runs of records at random places in the ids of a label or type. They leave no footprint and see no
-//! transaction's own changes. They are stored beside the counts now and then and when the database is closed (see
-//! [`stored`]), so that opening it need not sample again; what a crash loses is sampled again.
+//! Samples are runs of records at random places in the ids of a label or type. They leave no footprint and do not see a
+//! transaction's own changes. They are stored together with the counts from time to time and when the database is
+//! closed (see [`stored`]), so that opening it need not sample again; samples lost by a crash are taken again.
 
 mod sample;
 mod stored;
@@ -31,21 +31,21 @@ use isomer_value::{IndexId, LabelId, TypeId, Value};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use crate::{DataError, FieldPath, Store, stream::Counted};
+use crate::{DataError, DataStore, FieldPath, stream::Counted};
 
-/// Below so many records nothing is sampled: every plan is good enough.
+/// Below this number of records nothing is sampled: every plan is good enough.
 const FEWEST: u64 = 64;
 /// Most labels and types whose statistics are kept.
 const MOST_KEPT: usize = 4_096;
 
-/// How the nodes of a label are.
+/// The distribution of the nodes of a label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelStatistics {
     /// The version that was sampled.
     pub version: Version,
     /// How many nodes had the label then.
     pub nodes: u64,
-    /// How many of them were looked at.
+    /// How many of them were read.
     pub sampled: u64,
     /// About how many of them carry another label too; each other label once, by number.
     pub together: Vec<(LabelId, u64)>,
@@ -79,7 +79,7 @@ impl LabelStatistics {
     }
 }
 
-/// How the values at one place are spread. Numbers are of nodes (of entries, for an index over list elements).
+/// The distribution of the values at one path. Numbers are of nodes (of entries, for an index over list elements).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueStatistics {
     /// About how many have a value.
@@ -92,7 +92,7 @@ pub struct ValueStatistics {
     pub bounds: Vec<Value>,
 }
 
-/// How the entries of an index are spread.
+/// The distribution of the entries of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexStatistics {
     /// Which index.
@@ -105,27 +105,27 @@ pub struct IndexStatistics {
     pub first: ValueStatistics,
 }
 
-/// Between which labels the relationships of a type are.
+/// The labels at the ends of the relationships of a type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeStatistics {
     /// The version that was sampled.
     pub version: Version,
     /// How many relationships had the type then.
     pub relationships: u64,
-    /// How many of them were looked at.
+    /// How many of them were read.
     pub sampled: u64,
     /// Changes of nodes' labels up to then.
     relabelled: u64,
-    /// About how many start at a node of the label, by label.
+    /// Estimated number that start at a node of the label, by label.
     pub sources: Vec<(LabelId, u64)>,
-    /// About how many end at a node of the label, by label.
+    /// Estimated number that end at a node of the label, by label.
     pub targets: Vec<(LabelId, u64)>,
-    /// About how many start at a node of the first and end at a node of the second label.
+    /// Estimated number that start at a node of the first and end at a node of the second label.
     pub both: Vec<((LabelId, LabelId), u64)>,
 }
 
 impl TypeStatistics {
-    /// About how many start at a node of `source` (any where absent) and end at one of `target`.
+    /// Estimated number that start at a node of `source` (any where absent) and end at one of `target`.
     pub fn between(&self, source: Option<LabelId>, target: Option<LabelId>) -> u64 {
         fn find<K: Ord + Copy>(list: &[(K, u64)], key: K) -> u64 {
             let at = list.binary_search_by_key(&key, |(known, _)| *known);
@@ -140,34 +140,34 @@ impl TypeStatistics {
     }
 }
 
-/// What is known, and what was changed since it was learnt.
+/// The cached statistics, and what was changed since.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
-    known: RwLock<Known>,
+    known: RwLock<KnownStatistics>,
     /// Nodes changed (not created or deleted) in each label since opening.
     changed: Mutex<FxHashMap<LabelId, u64>>,
-    /// Labels given to and taken from nodes that existed, since opening.
+    /// Labels added to and removed from nodes that existed, since opening.
     relabelled: AtomicU64,
-    /// Held by whoever samples.
+    /// Held while sampling.
     sampling: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    labels: FxHashMap<LabelId, Entry<LabelStatistics>>,
-    types: FxHashMap<TypeId, Entry<TypeStatistics>>,
+struct KnownStatistics {
+    labels: FxHashMap<LabelId, CachedSample<LabelStatistics>>,
+    types: FxHashMap<TypeId, CachedSample<TypeStatistics>>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct CachedSample<T> {
     statistics: Arc<T>,
-    /// What [`Statistics::changed`] said when it was learnt.
+    /// The value of [`Statistics::changed`] at sampling.
     changed: u64,
     /// Whether it is not stored yet.
     fresh: bool,
 }
 
-/// What a transaction changed that statistics may want to know.
+/// Changes of a transaction that are relevant for statistics.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     /// Nodes of each label.
@@ -176,7 +176,7 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// A node that existed before and goes on with these labels was changed; `moved` of them are new or were lost.
+    /// A node that existed before and keeps these labels was changed; `moved` of them are new or were lost.
     pub(crate) fn node(&mut self, labels: &[LabelId], moved: usize) {
         for label in labels {
             *self.nodes.entry(*label).or_default() += 1;
@@ -186,15 +186,17 @@ impl Changed {
 }
 
 impl Statistics {
-    /// Reads what is stored. What does not decode is as good as absent.
+    /// Reads the stored statistics. What does not decode is treated as absent.
     pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
-        let mut known = Known::default();
+        let mut known = KnownStatistics::default();
         stored::each(read, |what| match what {
             stored::Stored::Label(label, statistics) => {
-                known.labels.insert(label, Entry::stored(statistics));
+                known.labels.insert(label, CachedSample::stored(statistics));
             }
             stored::Stored::Type(type_id, statistics) => {
-                known.types.insert(type_id, Entry::stored(statistics));
+                known
+                    .types
+                    .insert(type_id, CachedSample::stored(statistics));
             }
         })?;
         Ok(Self {
@@ -203,7 +205,7 @@ impl Statistics {
         })
     }
 
-    /// Takes word of a commit.
+    /// Counts the changes of a commit.
     pub(crate) fn committed(&self, changed: Changed) {
         if !changed.nodes.is_empty() {
             let mut all = self.changed.lock();
@@ -220,7 +222,7 @@ impl Statistics {
     }
 }
 
-impl<T> Entry<T> {
+impl<T> CachedSample<T> {
     fn stored(statistics: T) -> Self {
         Self {
             statistics: Arc::new(statistics),
@@ -230,13 +232,13 @@ impl<T> Entry<T> {
     }
 }
 
-/// Whether a number is near enough to what it was.
+/// Whether a number is near enough to its earlier value.
 fn near(then: u64, now: u64) -> bool {
     then.abs_diff(now) <= then / 5 + FEWEST / 2
 }
 
-impl Store {
-    /// How the nodes of a label are: as known, or sampled now. Nothing where there are too few to matter.
+impl DataStore {
+    /// The distribution of the nodes of a label: cached, or sampled now. Nothing where there are too few to matter.
     pub fn label_statistics(
         &self,
         label: LabelId,
@@ -258,7 +260,7 @@ impl Store {
         make_room(&mut known.labels);
         known.labels.insert(
             label,
-            Entry {
+            CachedSample {
                 statistics: statistics.clone(),
                 changed,
                 fresh: true,
@@ -283,7 +285,7 @@ impl Store {
         usable.then(|| statistics.clone())
     }
 
-    /// Between which labels the relationships of a type are: as known, or sampled now. Nothing where there are too few
+    /// The labels at the ends of the relationships of a type: cached, or sampled now. Nothing where there are too few
     /// to matter.
     pub fn type_statistics(
         &self,
@@ -308,7 +310,7 @@ impl Store {
         make_room(&mut known.types);
         known.types.insert(
             type_id,
-            Entry {
+            CachedSample {
                 statistics: statistics.clone(),
                 changed: 0,
                 fresh: true,
@@ -327,7 +329,7 @@ impl Store {
         usable.then(|| statistics.clone())
     }
 
-    /// Stores what was sampled since it was last stored. What is stored is derived: losing it loses nothing.
+    /// Stores new samples. They are derived: losing them is harmless.
     pub fn save_statistics(&self) -> Result<(), DataError> {
         if self.options().read_only {
             return Ok(());
@@ -344,7 +346,7 @@ impl Store {
         Ok(())
     }
 
-    /// What was sampled and not stored yet, as it is stored; it counts as stored from now on.
+    /// New samples in their stored form; they count as stored from now on.
     pub(crate) fn statistics_to_store(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut known = self.shared().statistics.known.write();
         let mut pairs = Vec::new();
@@ -360,8 +362,8 @@ impl Store {
     }
 }
 
-/// Forgets all where there is too much: what is used is sampled again.
-fn make_room<K, T>(known: &mut FxHashMap<K, Entry<T>>) {
+/// Clears the cache where it is too large: what is used is sampled again.
+fn make_room<K, T>(known: &mut FxHashMap<K, CachedSample<T>>) {
     if known.len() >= MOST_KEPT {
         known.clear();
     }

@@ -9,28 +9,28 @@ use super::{
     values::{count_distinct, summarise},
 };
 use crate::{
-    DataError, FieldPath, Store,
+    DataError, DataStore, FieldPath,
     graph::NodeState,
     index::entries_of,
     keyspace::{self, after_prefix, push_id, sole_id},
     read::each_pair,
 };
 
-/// Records looked at of a larger label or type.
+/// Records sampled of a larger label or type.
 const WANTED: u64 = 2_000;
-/// Up to so many records all are looked at, and what is said is exact.
+/// Up to this number of records all are read, and the statistics are exact.
 const ALL_OF: u64 = 3 * WANTED;
-/// Neighbours taken at each place.
+/// Neighbours read at each place.
 const RUN: u64 = 8;
-/// Once so many property values were read the sample ends, where it has [`ENOUGH`] records.
+/// After this number of property values the sample ends, if it has [`ENOUGH`] records.
 const MOST_VALUES: usize = 40_000;
 const ENOUGH: usize = 400;
-/// Most properties of a label that statistics are kept of.
+/// Most properties of a label with statistics.
 const MOST_PROPERTIES: usize = 64;
-/// Most labels of one node that are told apart.
+/// Most labels of one node that are distinguished.
 const MOST_LABELS: usize = 8;
 
-/// Numbers without a pattern, the same for the same seed: SplitMix64 (Steele, Lea, Flood 2014).
+/// Deterministic pseudo-random numbers: SplitMix64 (Steele, Lea, Flood 2014).
 struct Places(u64);
 
 impl Places {
@@ -46,7 +46,7 @@ impl Places {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A place in ranges of ids (first, number), each id as likely as any other.
+    /// A random position in ranges of ids (first, number), each id with the same probability.
     fn within(&mut self, ranges: &[(u64, u64)]) -> u64 {
         let mut place = self.below(ranges.iter().map(|(_, length)| length).sum::<u64>().max(1));
         for (first, length) in ranges {
@@ -60,7 +60,7 @@ impl Places {
 }
 
 pub(super) fn label(
-    store: &Store,
+    store: &DataStore,
     label: LabelId,
     nodes: u64,
 ) -> Result<LabelStatistics, DataError> {
@@ -69,7 +69,7 @@ pub(super) fn label(
     let members = members(store, read, label, nodes)?;
     let states = states(store, read, &members)?;
     let sampled = states.len() as u64;
-    // Of a sample that was cut short not all was looked at, though all was listed.
+    // A sample that ended early has read only a part of the listed records.
     let whole = nodes.max(sampled);
     let mut together: FxHashMap<LabelId, u64> = FxHashMap::default();
     for state in &states {
@@ -80,7 +80,7 @@ pub(super) fn label(
     let catalog = store.catalog();
     let indexes = catalog
         .usable_indexes(label)
-        // Convergent values are not in records: nothing is said of how they are spread.
+        // Convergent values are not in records: they have no statistics.
         .filter(|index| {
             index.fields.iter().all(|field| {
                 let prop = catalog.prop_id(&field.path.0[0]);
@@ -101,7 +101,7 @@ pub(super) fn label(
 
 /// Members of a label, in no particular order: all of a small one.
 fn members(
-    store: &Store,
+    store: &DataStore,
     read: &dyn Read,
     label: LabelId,
     nodes: u64,
@@ -118,7 +118,8 @@ fn members(
         shuffle(&mut found, &mut places);
         return Ok(found);
     }
-    // Nodes have ids of their first label's extents; a label that comes second is looked for between its ends.
+    // Nodes have ids of their first label's extents; members with a different first label are searched between the
+    // label's ends.
     let mut ranges = store.shared().nodes.of(label.0);
     if ranges.iter().map(|(_, length)| length).sum::<u64>() < nodes / 2 {
         let first = one_member(read, &prefix, end.as_deref(), Order::Ascending)?;
@@ -145,7 +146,7 @@ fn members(
     Ok(found)
 }
 
-/// So that a part of it is a fair one.
+/// Shuffled, so that any prefix is a fair sample.
 fn shuffle(nodes: &mut [NodeId], places: &mut Places) {
     for at in (1..nodes.len()).rev() {
         nodes.swap(at, places.below(at as u64 + 1) as usize);
@@ -180,8 +181,12 @@ fn one_member(
     first.map_or(Ok(0), |(key, _)| member(prefix, key).map(|node| node.0))
 }
 
-/// Labels and properties of the nodes, until enough was read.
-fn states(store: &Store, read: &dyn Read, members: &[NodeId]) -> Result<Vec<NodeState>, DataError> {
+/// Labels and properties of the nodes, until enough values were read.
+fn states(
+    store: &DataStore,
+    read: &dyn Read,
+    members: &[NodeId],
+) -> Result<Vec<NodeState>, DataError> {
     let names = store.catalog().names.clone();
     let (mut states, mut values) = (Vec::new(), 0);
     for some in members.chunks(ENOUGH) {
@@ -263,7 +268,7 @@ fn index_statistics(
 }
 
 pub(super) fn relationships(
-    store: &Store,
+    store: &DataStore,
     type_id: TypeId,
     relationships: u64,
 ) -> Result<TypeStatistics, DataError> {
@@ -307,7 +312,7 @@ pub(super) fn relationships(
 
 /// Both ends of relationships of a type: of all of them where they are few.
 fn ends(
-    store: &Store,
+    store: &DataStore,
     read: &dyn Read,
     type_id: TypeId,
     relationships: u64,
@@ -389,7 +394,7 @@ fn labels(
     Ok(labels)
 }
 
-/// Numbers of a sample as numbers of all, by key.
+/// Scales numbers of a sample to all records, by key.
 fn scaled<K: Ord>(counts: FxHashMap<K, u64>, sampled: u64, whole: u64) -> Vec<(K, u64)> {
     let scale = whole as f64 / sampled.max(1) as f64;
     let mut scaled: Vec<(K, u64)> = counts

@@ -1,4 +1,4 @@
-//! How statistics are stored: each label's and each type's under a key of its own (see `keyspace`), as one value in the
+//! How statistics are stored: each label's and each type's under a separate key (see `keyspace`), as one value in the
 //! encoding of keys. What does not decode is dropped: it is sampled again.
 //!
 //! ```text
@@ -21,13 +21,13 @@ use crate::{
 
 const FORMAT: i64 = 1;
 
-/// What was stored.
+/// A stored record.
 pub(super) enum Stored {
     Label(LabelId, LabelStatistics),
     Type(TypeId, TypeStatistics),
 }
 
-/// Calls `take` with all that is stored and decodes.
+/// Calls `take` with each stored record that decodes.
 pub(super) fn each(read: &dyn Read, mut take: impl FnMut(Stored)) -> Result<(), DataError> {
     each_pair(read, &[TAG_STATISTICS], |key, value| {
         let stored = key
@@ -84,7 +84,7 @@ fn values(values: &ValueStatistics) -> Value {
     ])
 }
 
-/// Key and value of a label's; nothing where they cannot be written.
+/// Key and value of a label's statistics; nothing where they cannot be encoded.
 pub(super) fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
     let properties = one.properties.iter().map(|(path, of)| {
         let path = path.0.iter().cloned().map(Value::String).collect();
@@ -111,7 +111,7 @@ pub(super) fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<
     Some((key, key::encode(&value).ok()?))
 }
 
-/// Key and value of a type's.
+/// Key and value of a type's statistics.
 pub(super) fn relationships(id: TypeId, one: &TypeStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
     let value = list(vec![
         Value::Int(FORMAT),

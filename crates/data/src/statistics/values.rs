@@ -1,4 +1,4 @@
-//! How the values of a sample are spread, and what that says about all of them.
+//! The distribution of the values of a sample, extrapolated to all.
 
 use isomer_value::key;
 
@@ -11,7 +11,7 @@ const PARTS: usize = 32;
 /// Encoded values longer than this are counted, but neither kept as common ones nor as bounds.
 const LONGEST: usize = 256;
 
-/// Summarises encoded values found in `sampled` of `all` records. Takes the values in any order.
+/// Summarises encoded values found in `sampled` of `all` records. The values may be in any order.
 pub(super) fn summarise(mut values: Vec<&[u8]>, sampled: u64, all: u64) -> ValueStatistics {
     values.sort_unstable();
     let scale = all as f64 / sampled.max(1) as f64;
@@ -29,7 +29,7 @@ pub(super) fn summarise(mut values: Vec<&[u8]>, sampled: u64, all: u64) -> Value
         scaled(values.len())
     };
     let distinct = distinct(values.len(), &runs, present);
-    // Of a sample only what stands out is common; of a whole everything is known.
+    // Of a sample only frequent values are listed as common; of all records everything is known.
     let fewest = if sampled >= all { 1 } else { 2 };
     let average = values.len() as f64 / runs.len().max(1) as f64;
     runs.retain(|(count, value)| {
@@ -57,8 +57,8 @@ pub(super) fn summarise(mut values: Vec<&[u8]>, sampled: u64, all: u64) -> Value
     }
 }
 
-/// About how many distinct values there are among `present`, by those of a sample: the estimator of Haas and Stokes (1998),
-/// n·d / (n − f₁ + f₁·n/N), with f₁ the values seen once.
+/// Estimated number of distinct values among `present`, from those of a sample: the estimator of Haas and Stokes
+/// (1998), n·d / (n − f₁ + f₁·n/N), with f₁ the values seen once.
 pub(super) fn distinct(sampled: usize, runs: &[(usize, &[u8])], present: u64) -> u64 {
     let once = runs.iter().filter(|(count, _)| *count == 1).count() as f64;
     let (n, d, all) = (sampled as f64, runs.len() as f64, present as f64);

@@ -14,48 +14,91 @@ impl<'a> ChangeSet<'a> {
     /// Decodes an entry of the change stream.
     ///
     /// # Errors
-    /// [`DataError::Corrupt`] where the bytes are no entry; never a panic.
+    /// [`DataError::Corrupt`] where the bytes are not an entry; never a panic.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DataError> {
-        decode(bytes)
-            .ok_or_else(|| DataError::corrupt("an entry of the change stream is malformed"))
+        Ok(Self {
+            counts: {
+                let mut counts: Vec<_> = counts(bytes)?.iter().collect();
+                counts.sort_unstable();
+                counts
+            },
+            changes: Self::changes_in(bytes)?.collect::<Result<_, _>>()?,
+        })
     }
+
+    /// Encodes an entry of the change stream. Each count must be named once.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut deltas = Deltas::default();
+        self.counts
+            .iter()
+            .for_each(|(counted, change)| deltas.add(*counted, *change));
+        let mut entry = super::head(&deltas);
+        self.changes
+            .iter()
+            .for_each(|change| change.push(&mut entry));
+        entry
+    }
+
+    /// Decodes the operations of an entry one after the other. A large entry takes many times its size when decoded as
+    /// a whole.
+    ///
+    /// # Errors
+    /// [`DataError::Corrupt`] as in [`ChangeSet::decode`], from here or from the iterator, which ends with its first
+    /// error.
+    pub fn changes_in(bytes: &'a [u8]) -> Result<Changes<'a>, DataError> {
+        let (_, operations) = split_head(bytes)?;
+        Ok(Changes(operations))
+    }
+}
+
+/// The operations of an entry, decoded one after the other; see [`ChangeSet::changes_in`].
+#[derive(Clone, Debug)]
+pub struct Changes<'a>(&'a [u8]);
+
+impl Changes<'_> {
+    /// Bytes of the operations that follow.
+    pub fn remaining_bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl<'a> Iterator for Changes<'a> {
+    type Item = Result<Change<'a>, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let change = take_change(&mut self.0);
+        if change.is_none() {
+            self.0 = &[];
+        }
+        Some(
+            change.ok_or_else(|| {
+                DataError::corrupt("an operation of the change stream is malformed")
+            }),
+        )
+    }
+}
+
+/// The counts at the head of an entry, and its operations, encoded.
+fn split_head(bytes: &[u8]) -> Result<(Deltas, &[u8]), DataError> {
+    let mut rest = bytes;
+    let counts = (take_byte(&mut rest) == Some(FORMAT))
+        .then(|| Deltas::take(&mut rest))
+        .flatten()
+        .ok_or_else(|| DataError::corrupt("an entry of the change stream is malformed"))?;
+    Ok((counts, rest))
 }
 
 /// The counts at the head of an entry, without decoding the rest.
 pub(crate) fn counts(bytes: &[u8]) -> Result<Deltas, DataError> {
-    let mut rest = bytes;
-    (take_byte(&mut rest) == Some(FORMAT))
-        .then(|| Deltas::take(&mut rest))
-        .flatten()
-        .ok_or_else(|| DataError::corrupt("an entry of the change stream is malformed"))
+    Ok(split_head(bytes)?.0)
 }
 
 /// The operations of an entry without its head.
-pub(crate) fn operations(mut bytes: &[u8]) -> Result<Vec<Change<'_>>, DataError> {
-    let mut changes = Vec::new();
-    while !bytes.is_empty() {
-        let change = take_change(&mut bytes);
-        changes.push(
-            change.ok_or_else(|| {
-                DataError::corrupt("an operation of the change stream is malformed")
-            })?,
-        );
-    }
-    Ok(changes)
-}
-
-fn decode(mut bytes: &[u8]) -> Option<ChangeSet<'_>> {
-    let rest = &mut bytes;
-    if take_byte(rest)? != FORMAT {
-        return None;
-    }
-    let mut counts: Vec<_> = Deltas::take(rest)?.iter().collect();
-    counts.sort_unstable();
-    let mut changes = Vec::new();
-    while !rest.is_empty() {
-        changes.push(take_change(rest)?);
-    }
-    Some(ChangeSet { counts, changes })
+pub(crate) fn operations(bytes: &[u8]) -> Result<Vec<Change<'_>>, DataError> {
+    Changes(bytes).collect()
 }
 
 fn take_put<'a>(rest: &mut &'a [u8], content: Content) -> Option<Change<'a>> {

@@ -1,48 +1,49 @@
-//! Who still needs a part of the change stream, and up to where it may go.
+//! Retention: which readers still need a part of the change stream, and up to where it may be trimmed.
 //!
-//! The stream is kept for its slowest reader: a watch, a feed, a file of a view. A reader that is too far behind, by bytes or
-//! by age, is waited for no longer, or the disk would be filled by one who has stopped to read. It finds out when it reads
-//! on: [`Store::stream_after`] never leaves something out in silence.
+//! The stream is kept for its slowest reader: a watch, a feed, a file of a view. A reader that is too far behind, by
+//! bytes or by age, is not waited for any longer, or a reader that has stopped would fill the disk. It gets an error at
+//! its next read: [`DataStore::stream_after`] never omits entries silently.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use isomer_storage::{StreamEntry, Version};
 
-use crate::{DataError, Store, StoreOptions, WeakStore};
+use crate::{DataError, DataStore, DataStoreOptions, WeakDataStore};
 
-/// The versions above which the stream is needed, with how many need it, and how it grew.
+/// The versions above which the stream is needed, with the number of readers, and its growth.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     readers: BTreeMap<Version, usize>,
-    /// Of those whose end is near, however much comes meanwhile.
+    /// Readers whose end is near: they are kept however much is committed until then.
     firm: BTreeMap<Version, usize>,
-    /// How far the stream had come at each look, oldest first.
+    /// The length of the stream at each check, oldest first.
     past: VecDeque<Point>,
-    /// What the clock said at the last look, and how long it has been since the first.
+    /// The clock at the last check, and the time since the first.
     looked_ms: Option<u64>,
     age_ms: u64,
 }
 
-/// More time does not count between two looks: they come with commits, and nobody is late who had nothing to read.
+/// Most time that counts between two checks: checks happen at commits, and a reader is not late while there is nothing
+/// to read.
 const MOST_BETWEEN_LOOKS_MS: u64 = 60 * 60 * 1000;
 
-/// A look at the stream.
+/// A check of the stream.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     version: Version,
     /// Bytes of entries since opening.
     total_bytes: u64,
-    /// Since the first look.
+    /// Since the first check.
     at_ms: u64,
 }
 
 impl Holds {
-    /// Up to where the stream may be forgotten, at a version and after so many bytes since opening.
-    pub(crate) fn goes_upto(
+    /// Up to where the stream may be trimmed, at a version and after `bytes` written since opening.
+    pub(crate) fn trim_limit(
         &mut self,
         version: Version,
         total_bytes: u64,
-        options: &StoreOptions,
+        options: &DataStoreOptions,
     ) -> Version {
         let at_ms = self.age(options.clock.now_ms());
         self.past.push_back(Point {
@@ -56,7 +57,7 @@ impl Holds {
         };
         let beyond = |most: u64| last(&|point| total_bytes - point.total_bytes >= most);
         let oldest_ms = at_ms.saturating_sub(options.stream_hold_ms);
-        // What was committed before a look that is too long ago is too old; what came behind it may not be.
+        // Commits before a check that is too long ago are too old; later ones may not be.
         let too_old = last(&|point| point.at_ms < oldest_ms).unwrap_or(0);
         let too_much = beyond(options.stream_hold_bytes).map_or(0, |version| version + 1);
         let unread = version
@@ -68,15 +69,15 @@ impl Holds {
             .into_iter()
             .flatten()
             .fold(unread, |upto, (held, _)| upto.min(*held));
-        // What is gone need not be found again.
+        // Trimmed parts need not be found again.
         while self.past.front().is_some_and(|point| point.version <= upto) {
             self.past.pop_front();
         }
         upto
     }
 
-    /// The time by which readers are judged. It never falls, and a clock that is set (the first time that a device hears of
-    /// the real one, a machine that was asleep) is no reason to take everybody for late.
+    /// The time by which readers are judged. It never falls, and setting the clock (the first time synchronisation of a
+    /// device, a machine that was suspended) does not make all readers late.
     fn age(&mut self, now_ms: u64) -> u64 {
         let passed = match self.looked_ms.replace(now_ms) {
             Some(before) => now_ms.saturating_sub(before).min(MOST_BETWEEN_LOOKS_MS),
@@ -94,9 +95,10 @@ impl Holds {
     }
 }
 
-impl Store {
-    /// Keeps the change stream above `version` until the answer is dropped, or it is too much
-    /// ([`StoreOptions::stream_hold_bytes`]) or too old ([`StoreOptions::stream_hold_ms`]). Holds the store itself not.
+impl DataStore {
+    /// Retains the change stream above `version` until the returned hold is dropped, or it is too much
+    /// ([`DataStoreOptions::stream_hold_bytes`]) or too old ([`DataStoreOptions::stream_hold_ms`]). Does not keep the store
+    /// open.
     pub fn hold_stream(&self, version: Version) -> StreamHold {
         self.hold(version, false)
     }
@@ -116,11 +118,11 @@ impl Store {
         }
     }
 
-    /// Entries of the change stream as in [`isomer_storage::Engine::stream`], every one behind `after` up to the last one of
-    /// the answer.
+    /// Entries of the change stream as in [`isomer_storage::Engine::stream`], without a gap from `after` up to the last
+    /// one returned.
     ///
     /// # Errors
-    /// [`DataError::Forgotten`] where the stream no longer tells all of them.
+    /// [`DataError::Forgotten`] where the stream was trimmed beyond `after`.
     pub fn stream_after(
         &self,
         after: Version,
@@ -131,16 +133,16 @@ impl Store {
         let entries = self
             .engine()
             .stream(after, max_entries, max_bytes, durable_only)?;
-        // Looked at afterwards: entries may go while they are read.
-        self.tells_since(after)?;
+        // Checked afterwards: entries may be trimmed while they are read.
+        self.check_changes_since(after)?;
         Ok(entries)
     }
 
-    /// What the change stream tells after `after`, as far as it is on disk. Where it tells nothing of the commits that are
-    /// visible by now, `after` passes over them: whatever is told later has a later version.
+    /// The entries of the change stream after `after`, as far as they are durable. Where no commit up to the visible
+    /// version has an entry, `after` advances past them: later entries have later versions.
     ///
     /// # Errors
-    /// As [`Store::stream_after`].
+    /// As [`DataStore::stream_after`].
     pub fn durable_after(
         &self,
         after: &mut Version,
@@ -149,7 +151,7 @@ impl Store {
     ) -> Result<Vec<StreamEntry>, DataError> {
         let visible = self.engine().version();
         let entries = self.stream_after(*after, max_entries, max_bytes, true)?;
-        // Nothing is on disk yet, or nothing is told, or it was forgotten meanwhile, which is an error here, too.
+        // Nothing is durable yet, or there is no entry, or it was trimmed concurrently, which is an error here, too.
         if entries.is_empty()
             && visible > *after
             && self.stream_after(*after, 1, 1, false)?.is_empty()
@@ -159,8 +161,8 @@ impl Store {
         Ok(entries)
     }
 
-    /// What `read` finds in a state that is whole; nothing while a state is joined, of which nobody hears before it is whole: then it is
-    /// read again later.
+    /// The result of `read` on a complete state; `None` while a state is being joined, which is not visible before it
+    /// is complete: the caller reads again later.
     pub fn while_whole<T>(
         &self,
         read: impl FnOnce() -> Result<T, DataError>,
@@ -171,15 +173,15 @@ impl Store {
             return Ok(None);
         }
         let found = read()?;
-        // A join that began in between may have left a part of a state in what was read.
+        // A join that began in between may have left a part of a state in the result.
         Ok((replication.joins_begun() == joins).then_some(found))
     }
 
-    /// That the change stream tells everything that happened after a version.
+    /// Checks that the change stream has all commits after a version.
     ///
     /// # Errors
     /// [`DataError::Forgotten`] where it does not.
-    pub fn tells_since(&self, after: Version) -> Result<(), DataError> {
+    pub fn check_changes_since(&self, after: Version) -> Result<(), DataError> {
         let trimmed = self.engine().stream_trimmed()?;
         if trimmed <= after {
             return Ok(());
@@ -191,9 +193,9 @@ impl Store {
     }
 }
 
-/// Keeps a part of the change stream: see [`Store::hold_stream`].
+/// Retains a part of the change stream: see [`DataStore::hold_stream`].
 pub struct StreamHold {
-    store: WeakStore,
+    store: WeakDataStore,
     version: Version,
     is_firm: bool,
 }
@@ -236,26 +238,26 @@ mod tests {
     use crate::{Access, Clock};
 
     #[derive(Debug, Default)]
-    struct Hand(AtomicU64);
+    struct ManualClock(AtomicU64);
 
-    impl Clock for Hand {
+    impl Clock for ManualClock {
         fn now_ms(&self) -> u64 {
             self.0.load(Ordering::Relaxed)
         }
     }
 
-    fn open(clock: &Arc<Hand>, bytes: u64, ms: u64) -> Store {
-        let options = StoreOptions {
+    fn open(clock: &Arc<ManualClock>, bytes: u64, ms: u64) -> DataStore {
+        let options = DataStoreOptions {
             stream_retention: 0,
             stream_hold_bytes: bytes,
             stream_hold_ms: ms,
             clock: clock.clone(),
-            ..StoreOptions::default()
+            ..DataStoreOptions::default()
         };
-        Store::open(Arc::new(MemoryEngine::new()), options).unwrap()
+        DataStore::open(Arc::new(MemoryEngine::new()), options).unwrap()
     }
 
-    fn commit(store: &Store, count: u64) -> Version {
+    fn commit(store: &DataStore, count: u64) -> Version {
         for _ in 0..count {
             let mut tx = store.begin(Access::Write).unwrap();
             tx.create_node(&[], &Map::new()).unwrap();
@@ -265,7 +267,7 @@ mod tests {
         store.engine().version()
     }
 
-    fn is_lost(store: &Store, version: Version) -> bool {
+    fn is_lost(store: &DataStore, version: Version) -> bool {
         match store.stream_after(version, 1, 1, false) {
             Ok(_) => false,
             Err(DataError::Forgotten { after, since }) => {
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_reader_keeps_the_stream_until_it_lets_go() {
+    fn the_slowest_reader_keeps_the_stream_until_it_is_dropped() {
         let store = open(&Arc::default(), u64::MAX, u64::MAX);
         let first = commit(&store, 10);
         let slow = store.hold_stream(first);
@@ -285,7 +287,7 @@ mod tests {
         let same = store.hold_stream(second);
         let fast = store.hold_stream(second);
         commit(&store, 10);
-        assert!(is_lost(&store, first - 1), "nobody needs that");
+        assert!(is_lost(&store, first - 1), "no reader needs that");
         assert_eq!(
             store.stream_after(first, 99, 1 << 20, false).unwrap().len(),
             20
@@ -303,12 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_many_bytes_behind_is_told_and_others_are_not() {
+    fn a_reader_too_many_bytes_behind_gets_an_error_and_others_do_not() {
         let store = open(&Arc::default(), 1_000, u64::MAX);
         let first = commit(&store, 1);
         let _stopped = store.hold_stream(first);
         let firm = store.hold_stream_firmly(first);
-        // Each of these looks at the stream, and what came before a look is measured by it.
+        // Each of these checks the stream, and earlier commits are measured by it.
         commit(&store, 1);
         commit(&store, 100);
         let near = commit(&store, 1);
@@ -322,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_read_for_too_long_is_told_and_who_has_nothing_to_read_is_not() {
-        let clock = Arc::<Hand>::default();
+    fn a_reader_idle_for_too_long_gets_an_error_unless_it_had_nothing_to_read() {
+        let clock = Arc::<ManualClock>::default();
         let store = open(&clock, u64::MAX, 1_000);
         let first = commit(&store, 5);
         let _stopped = store.hold_stream(first);
@@ -335,20 +337,20 @@ mod tests {
         clock.0.store(1_100, Ordering::Relaxed);
         commit(&store, 1);
         assert!(is_lost(&store, first));
-        // What this one has not read is 200 ms old, however long it has waited for it.
+        // The unread part is 200 ms old, however long this reader has waited for it.
         assert!(!is_lost(&store, second));
         drop(idle);
     }
 
     #[test]
-    fn a_clock_that_is_set_makes_nobody_late() {
-        let clock = Arc::<Hand>::default();
+    fn setting_the_clock_makes_no_reader_late() {
+        let clock = Arc::<ManualClock>::default();
         let week = 7 * 24 * 60 * 60 * 1000;
         let store = open(&clock, u64::MAX, week);
         let first = commit(&store, 5);
         let _reader = store.hold_stream(first);
         commit(&store, 1);
-        // The device hears what time it is.
+        // The device gets the time from the network.
         clock.0.store(50 * 52 * week, Ordering::Relaxed);
         commit(&store, 1);
         commit(&store, 1);

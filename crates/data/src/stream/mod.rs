@@ -43,6 +43,7 @@
 
 mod codec;
 mod hold;
+mod stored;
 
 use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use rustc_hash::FxHashMap;
@@ -52,10 +53,12 @@ use crate::{
     keyspace::{push_id, take_id},
     kv::Content,
 };
+pub use codec::Changes;
 use codec::take_byte;
 pub(crate) use codec::{counts, operations};
 pub(crate) use hold::Holds;
 pub use hold::StreamHold;
+pub use stored::StoredChange;
 
 const FORMAT: u8 = 1;
 
@@ -94,11 +97,11 @@ impl Counted {
     }
 }
 
-/// Changes of numbers, each thing once.
+/// Changes of counts, each item once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deltas {
     numbers: FxHashMap<Counted, i64>,
-    /// The relationships of one type that were counted last, not among the numbers yet.
+    /// The relationships of one type that were counted last, not among the counts yet.
     run: Option<(TypeId, i64)>,
 }
 
@@ -108,19 +111,19 @@ impl Deltas {
         *number = number.saturating_add(change);
     }
 
-    /// Counts relationships of a type, many of which come one after the other.
+    /// Counts relationships of a type, many of which are consecutive.
     pub(crate) fn add_relationships(&mut self, type_id: TypeId, change: i64) {
         match &mut self.run {
             Some((of, number)) if *of == type_id => *number = number.saturating_add(change),
             _ => {
-                self.settle();
+                self.flush_run();
                 self.run = Some((type_id, change));
             }
         }
     }
 
-    /// Enters the run among the numbers.
-    fn settle(&mut self) {
+    /// Adds the run to the counts.
+    fn flush_run(&mut self) {
         if let Some((of, number)) = self.run.take() {
             self.add(Counted::Type(of), number);
             self.add(Counted::Relationships, number);
@@ -132,7 +135,7 @@ impl Deltas {
         number.saturating_add(self.in_run(counted))
     }
 
-    /// What the run adds to a number.
+    /// The contribution of the run to a count.
     fn in_run(&self, counted: Counted) -> i64 {
         match (self.run, counted) {
             (Some((_, number)), Counted::Relationships) => number,
@@ -141,15 +144,15 @@ impl Deltas {
         }
     }
 
-    /// Whether no number changes.
+    /// Whether no count changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.iter().all(|(_, change)| change == 0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Counted, i64)> {
-        let mut settled = self.clone();
-        settled.settle();
-        settled.numbers.into_iter()
+        let mut flushed = self.clone();
+        flushed.flush_run();
+        flushed.numbers.into_iter()
     }
 
     pub(crate) fn push(&self, out: &mut Vec<u8>) {
@@ -183,7 +186,7 @@ pub(crate) fn entry(deltas: &Deltas, operations: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What an entry begins with; the operations follow.
+/// The head of an entry; the operations follow.
 pub(crate) fn head(deltas: &Deltas) -> Vec<u8> {
     let mut bytes = vec![FORMAT];
     deltas.push(&mut bytes);
@@ -193,9 +196,9 @@ pub(crate) fn head(deltas: &Deltas) -> Vec<u8> {
 /// One commit's entry, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeSet<'a> {
-    /// How the numbers of nodes and relationships changed.
+    /// The changes of the counts of nodes and relationships.
     pub counts: Vec<(Counted, i64)>,
-    /// What was done, in order.
+    /// The operations, in order.
     pub changes: Vec<Change<'a>>,
 }
 
@@ -242,9 +245,9 @@ pub enum Change<'a> {
         value: &'a [u8],
         content: Content,
     },
-    /// A key was taken out of a bucket.
+    /// A key of a bucket was deleted.
     KeyDeleted { bucket: u32, key: &'a [u8] },
-    /// A range of keys was taken out of a bucket.
+    /// A range of keys of a bucket was deleted.
     KeysDeleted {
         bucket: u32,
         start: &'a [u8],
@@ -292,16 +295,16 @@ pub enum Change<'a> {
     },
     /// A bucket was dropped with all that was in it.
     BucketDropped { bucket: u32 },
-    /// An entry of a folder was put, in place of what stood there.
+    /// An entry of a folder was put, replacing a previous one.
     FileNamed {
         folder: u64,
         name: &'a [u8],
         is_folder: bool,
         number: u64,
     },
-    /// An entry of a folder was taken out.
+    /// An entry of a folder was deleted.
     FileUnnamed { folder: u64, name: &'a [u8] },
-    /// Size or times of a file or folder changed, or it came into being. A smaller size cuts it off.
+    /// Size or times of a file or folder changed, or it was created. A smaller size truncates it.
     FileChanged {
         file: u64,
         size: u64,
@@ -316,28 +319,29 @@ pub enum Change<'a> {
     },
     /// A file or folder was removed with all content.
     FileRemoved { file: u64 },
-    /// Numbers of a sequence were taken; with `last` 0 the sequence itself went, as a merge of replicas had it.
+    /// Numbers of a sequence were taken; with `last` 0 the sequence itself was removed, by a merge of replicas.
     SequenceAdvanced {
         bucket: u32,
         name: &'a [u8],
         last: u64,
     },
-    /// A convergent field was changed: what the operation of this number in its transaction did, at a place of an owner.
+    /// A convergent field was changed: the action of the operation of this number in its transaction, at a place of an
+    /// owner.
     Converged {
         owner: ConvergentOwner,
         op: u32,
         place: &'a [u8],
         action: &'a [u8],
     },
-    /// Which transaction the convergent operations before belong to, and what it had seen.
+    /// The transaction of the preceding convergent operations, and its vector.
     ConvergedBy {
         replica: ReplicaNo,
         number: u64,
         time: u64,
         seen: Vector,
     },
-    /// The convergent field of a property was changed by a merge of replicas that tells no operations: a join of states, or a
-    /// deletion of what had been seen of a record.
+    /// The convergent field of a property was changed by a merge of replicas without an operation: a join of states, or
+    /// a deletion of what had been seen of a record.
     FieldMerged {
         owner: ConvergentOwner,
         prop: PropId,
@@ -345,7 +349,8 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// The convergent property that it changed, whole or in part, and whose; none where it is about none.
+    /// The convergent property that it changed, whole or in part, and its owner; none where it changed no such
+    /// property.
     pub fn field(&self) -> Option<(ConvergentOwner, PropId)> {
         match self {
             Self::Converged { owner, place, .. } => {

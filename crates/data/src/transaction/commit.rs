@@ -1,4 +1,4 @@
-//! How a transaction ends: its footprint is declared, its change-stream entry written, and what follows a commit is done.
+//! Commit: declares the footprint, writes the change-stream entry, and does the work after the commit.
 
 use std::{
     pin::Pin,
@@ -8,15 +8,15 @@ use std::{
 
 use isomer_storage::{Durability, StorageError, Version};
 
-use super::{State, Transaction};
+use super::{Covered, State, Transaction};
 use crate::{
-    Catalog, DataError, ErrorKind, Store, convergent::AfterCommit, footprint::Footprint,
+    Catalog, DataError, DataStore, ErrorKind, convergent::AfterCommit, footprint::Footprint,
     statistics::Changed, stream,
 };
 
-/// What is known of a transaction once its writes are handed over.
-struct Rest {
-    store: Store,
+/// What is needed of a transaction after its writes are handed over.
+struct PostCommit {
+    store: DataStore,
     catalog: Arc<Catalog>,
     footprint: Footprint,
     changed: Changed,
@@ -24,18 +24,20 @@ struct Rest {
     dropped_buckets: Vec<String>,
     changed_buckets: bool,
     converged: Option<AfterCommit>,
+    /// The reservation for its writes, which the engine holds until the commit is over.
+    _covered: Covered,
 }
 
 /// A transaction that is ready to be committed.
 enum Ready {
     /// There is nothing to commit; it read this version.
     Nothing(Version),
-    Writes(Box<dyn isomer_storage::Transaction>, Box<Rest>),
+    Writes(Box<dyn isomer_storage::EngineTransaction>, Box<PostCommit>),
 }
 
 impl Transaction {
-    /// Checks the footprint and applies the writes, durably. Returns the version at which they are visible; a transaction
-    /// that wrote nothing returns the version it read.
+    /// Checks the footprint and applies the writes, durably. Returns the version at which they are visible; a
+    /// transaction that wrote nothing returns the version it read.
     ///
     /// # Errors
     /// [`DataError::Conflict`] where another transaction changed first what this one observed.
@@ -47,36 +49,38 @@ impl Transaction {
     pub fn commit_with(self, durability: Durability) -> Result<Version, DataError> {
         match self.ready()? {
             Ready::Nothing(version) => Ok(version),
-            Ready::Writes(tx, rest) => {
+            Ready::Writes(tx, post) => {
                 let committed = {
-                    let _gate = rest.store.shared().gate.read();
+                    // Excludes the writing phase of bulk loads, which hold the gate exclusively.
+                    let _gate = post.store.shared().gate.read();
                     tx.commit(durability)
                 };
-                rest.settle(committed)
+                post.finish(committed)
             }
         }
     }
 
-    /// Begins to commit, and leaves the waiting to whoever awaits what is returned.
-    pub fn start_commit(self, durability: Durability) -> Committing {
-        Committing(match self.ready() {
-            Err(error) => Way::Over(Some(Err(error))),
-            Ok(Ready::Nothing(version)) => Way::Over(Some(Ok(version))),
-            Ok(Ready::Writes(tx, rest)) => {
-                let gate = rest.store.shared().gate.read_arc();
+    /// Begins to commit; the returned future waits for the outcome.
+    pub fn start_commit(self, durability: Durability) -> DataCommit {
+        DataCommit(match self.ready() {
+            Err(error) => CommitState::Done(Some(Err(error))),
+            Ok(Ready::Nothing(version)) => CommitState::Done(Some(Ok(version))),
+            Ok(Ready::Writes(tx, post)) => {
+                let gate = post.store.shared().gate.read_arc();
                 let below = tx.start_commit(durability, Box::new(gate));
-                Way::Open(Some(Open { below, rest }))
+                CommitState::InFlight(Some(InFlight { below, post }))
             }
         })
     }
 
-    /// Hands everything over that the commit is made of.
+    /// Hands over all parts of the commit.
     fn ready(mut self) -> Result<Ready, DataError> {
         let converged = match self.broken {
             true => None,
+            // In this order: the log entry may take the transaction's number, which the second call records.
             false => {
-                self.seal_replicated()?;
-                self.seal_convergent()?
+                self.log_for_replicas()?;
+                self.finish_convergent()?
             }
         };
         let Self {
@@ -91,6 +95,7 @@ impl Transaction {
             broken,
             dropped_buckets,
             changed_buckets,
+            covered,
             ..
         } = self;
         let mut tx = match state {
@@ -109,10 +114,12 @@ impl Transaction {
         footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
         let entry_bytes = operations.len();
         if entry_bytes > 0 {
-            tx.append_stream(&stream::head(&deltas));
-            tx.append_stream(&operations);
+            let (mut entry, head) = (operations, stream::head(&deltas));
+            entry.reserve_exact(head.len());
+            entry.splice(0..0, head);
+            tx.append_stream_owned(entry);
         }
-        let rest = Rest {
+        let post = PostCommit {
             store,
             catalog,
             footprint,
@@ -121,21 +128,24 @@ impl Transaction {
             dropped_buckets,
             changed_buckets,
             converged,
+            _covered: covered,
         };
+        // Before the commit is handed over: until its outcome is known, the cache of bucket options must not answer.
         if changed_buckets {
-            rest.store.shared().settled_buckets.changes();
+            post.store.shared().bucket_cache.begin_change();
         }
-        Ok(Ready::Writes(tx, Box::new(rest)))
+        Ok(Ready::Writes(tx, Box::new(post)))
     }
 }
 
-impl Rest {
-    /// What follows a commit, however it ended.
-    fn settle(self, committed: Result<Version, StorageError>) -> Result<Version, DataError> {
+impl PostCommit {
+    /// The work after a commit, with any outcome.
+    fn finish(self, committed: Result<Version, StorageError>) -> Result<Version, DataError> {
         let store = &self.store;
+        // Also after a failure, whose outcome may be unknown: a reserved block that is given up costs only a gap.
         store.shared().sequences.forget(&self.dropped_buckets);
         if self.changed_buckets {
-            store.shared().settled_buckets.changed(&committed);
+            store.shared().bucket_cache.end_change(&committed);
         }
         match committed {
             Ok(version) => {
@@ -164,47 +174,47 @@ impl Rest {
     }
 }
 
-/// A commit that is under way: a future of what [`Transaction::commit`] returns. It goes on by itself; whoever drops this
-/// before its end waits for that.
-#[must_use = "the outcome of a commit is told here"]
-pub struct Committing(Way);
+/// A commit that is under way: a future of the result of [`Transaction::commit`]. It proceeds without being polled;
+/// dropping it blocks until the commit has ended.
+#[must_use = "await it to get the outcome of the commit"]
+pub struct DataCommit(CommitState);
 
-enum Way {
-    Open(Option<Open>),
-    Over(Option<Result<Version, DataError>>),
+enum CommitState {
+    InFlight(Option<InFlight>),
+    Done(Option<Result<Version, DataError>>),
 }
 
-struct Open {
-    below: Box<dyn isomer_storage::Committing>,
-    rest: Box<Rest>,
+struct InFlight {
+    below: Box<dyn isomer_storage::EngineCommit>,
+    post: Box<PostCommit>,
 }
 
-impl Future for Committing {
+impl Future for DataCommit {
     type Output = Result<Version, DataError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         const ONCE: &str = "a future is not polled after its end";
         match &mut self.0 {
-            Way::Over(outcome) => Poll::Ready(outcome.take().expect(ONCE)),
-            Way::Open(open) => {
-                let committed = match open.as_mut().expect(ONCE).below.poll(context.waker()) {
+            CommitState::Done(outcome) => Poll::Ready(outcome.take().expect(ONCE)),
+            CommitState::InFlight(in_flight) => {
+                let committed = match in_flight.as_mut().expect(ONCE).below.poll(context.waker()) {
                     Poll::Ready(committed) => committed,
                     Poll::Pending => return Poll::Pending,
                 };
-                Poll::Ready(open.take().expect(ONCE).rest.settle(committed))
+                Poll::Ready(in_flight.take().expect(ONCE).post.finish(committed))
             }
         }
     }
 }
 
-impl Drop for Committing {
+impl Drop for DataCommit {
     fn drop(&mut self) {
-        if let Way::Open(open) = &mut self.0
-            && let Some(Open { below, rest }) = open.take()
+        if let CommitState::InFlight(in_flight) = &mut self.0
+            && let Some(InFlight { below, post }) = in_flight.take()
         {
             let committed = below.wait();
-            // Nobody wants to know; what follows a commit is done all the same.
-            drop(rest.settle(committed));
+            // The outcome is not wanted; the work after a commit is done all the same.
+            drop(post.finish(committed));
         }
     }
 }

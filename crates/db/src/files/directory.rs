@@ -11,14 +11,16 @@ use parking_lot::{Condvar, Mutex};
 use super::{FileReader, FileWriter, as_io};
 use crate::{Database, ErrorKind};
 
-/// What libraries that keep files of their own ask of a directory: an index of texts, a cache, a store of images. A database fills
-/// it ([`Database`] implements it), so that such a library keeps its files in the database.
+/// The interface that libraries with their own files need from a directory: a full-text index, a cache, an image store.
+/// [`Database`] implements it, so that such a library stores its files in the database.
 ///
-/// - A file appears under its name when it is finished, whole, in the place of an older one; readers of the older one go on with
-///   it, also where it is removed.
-/// - What a call that writes has answered is as durable as the database's commits are.
-/// - A reader holds the version of the database that it was opened in: let go of those that are not needed.
-/// - Locks are between the threads of this process, as no other one has the database open; they end with it.
+/// - A finished file appears under its name atomically, replacing an older one; readers of the older one are not
+///   affected, even if it
+///   is removed.
+/// - When a writing call returns, its effect is as durable as the database's commits.
+/// - A reader holds the version of the database at which it was opened: drop readers that are not needed.
+/// - Locks are between the threads of this process, because no other process has the database open; they end with the
+///   process.
 ///
 /// ```
 /// use isomer_db::{Database, Directory};
@@ -62,38 +64,38 @@ use crate::{Database, ErrorKind};
 pub trait Directory: Send + Sync {
     /// The names in a folder, ascending.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
-    /// The bytes of a file; nothing where there is none.
+    /// The bytes of a file; none if it does not exist.
     fn size(&self, path: &str) -> io::Result<Option<u64>>;
-    /// Opens a file to read, as it is now.
+    /// Opens the current content of a file for reading.
     fn open(&self, path: &str) -> io::Result<Box<dyn ReadSeek>>;
-    /// Opens a file for reads anywhere by several threads, as it is now.
+    /// Opens the current content of a file for positioned reads by several threads.
     fn open_shared(&self, path: &str) -> io::Result<Arc<dyn ReadAt>>;
-    /// Whether something stands under a path.
+    /// Whether a file or folder exists at a path.
     fn exists(&self, path: &str) -> io::Result<bool>;
-    /// All bytes of a file, of one moment.
+    /// All bytes of a file, consistently.
     fn read_whole(&self, path: &str) -> io::Result<Vec<u8>>;
-    /// Makes a file of these bytes, in the place of another one where one stands there, at once.
+    /// Writes a file with these bytes, atomically replacing an existing one.
     fn replace(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
-    /// Makes a folder and those above it, where they are missing.
+    /// Creates a folder and its missing parents.
     fn create_folders(&self, path: &str) -> io::Result<()>;
-    /// Begins a file.
+    /// Starts writing a file.
     fn create(&self, path: &str) -> io::Result<Box<dyn WriteFile>>;
-    /// Moves a file, in the place of another one where one stands there, or a folder.
+    /// Moves a file, replacing an existing one, or a folder.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file or an empty folder.
     fn remove(&self, path: &str) -> io::Result<()>;
-    /// Holds a lock of this name until the answer is dropped; [`io::ErrorKind::WouldBlock`] where another holds it, unless
-    /// `wait`. A lock is no file.
+    /// Holds the lock with this name until the returned guard is dropped; [`io::ErrorKind::WouldBlock`] if it is held,
+    /// unless `wait`. A lock is not a file.
     fn lock(&self, name: &str, wait: bool) -> io::Result<DirectoryLock>;
-    /// Makes durable what was written, buffered commits included.
+    /// Makes all writes durable, including buffered commits.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A file that several threads read at once.
+/// A file that several threads read concurrently.
 pub trait ReadAt: Send + Sync {
-    /// Its bytes.
+    /// Its size in bytes.
     fn size(&self) -> u64;
-    /// Reads exactly as many bytes as `into` has, from `offset` on; [`io::ErrorKind::UnexpectedEof`] where there are fewer.
+    /// Reads exactly `into.len()` bytes from `offset` on; [`io::ErrorKind::UnexpectedEof`] if there are fewer.
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -114,16 +116,16 @@ impl ReadAt for Shared {
     }
 }
 
-/// The locks of a database that are held.
+/// The held locks of a database.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     held: Mutex<BTreeSet<String>>,
     let_go: Condvar,
 }
 
-/// A lock, held until this is dropped: see [`Directory::lock`].
+/// A lock, released on drop: see [`Directory::lock`].
 #[derive(Debug)]
-#[must_use = "dropped, it locks nothing"]
+#[must_use = "the lock is released when this is dropped"]
 pub struct DirectoryLock {
     locks: Arc<Locks>,
     name: String,
@@ -136,14 +138,14 @@ impl Drop for DirectoryLock {
     }
 }
 
-/// A stream to read from anywhere.
+/// A stream with seeking.
 pub trait ReadSeek: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> ReadSeek for T {}
 
 /// A file that is being written.
 pub trait WriteFile: Write + Send {
-    /// Puts it under its path, on disk when this returns.
+    /// Publishes it under its path; it is on disk when this returns.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
@@ -217,7 +219,7 @@ impl Directory for Database {
             if !wait {
                 return Err(io::Error::new(
                     io::ErrorKind::WouldBlock,
-                    format!("the lock `{name}` is held: wait until it is let go of"),
+                    format!("the lock `{name}` is held: wait until it is released"),
                 ));
             }
             locks.let_go.wait(&mut held);

@@ -1,4 +1,4 @@
-//! Folders of the file system into a database and out of it.
+//! Copies folders between the file system and a database.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use thiserror::Error as ThisError;
 
 use crate::{Database, Error};
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Files.
@@ -21,29 +21,29 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// What stopped a copy; what was copied before stays.
+/// The reason why a copy stopped; what was copied before remains.
 #[derive(Debug, ThisError)]
 pub enum FolderError {
-    /// The file system refused.
+    /// An error of the file system.
     #[error("{path}: {source}")]
     System {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The database refused.
+    /// An error of the database.
     #[error(transparent)]
     Database(#[from] Error),
-    /// A name that cannot be one of the other side.
+    /// A name that is invalid on the other side.
     #[error("{0}")]
     Name(String),
-    /// Where something is to be written stands what it must not replace, or a link, through which nothing is written.
-    #[error("{path}: a {what} stands there: remove it, or copy to another place")]
+    /// The target exists and must not be replaced, or is a link: nothing is written through links.
+    #[error("{path}: a {what} already exists: remove it, or copy to another path")]
     InTheWay {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
     },
 }
@@ -58,8 +58,8 @@ impl FolderError {
 }
 
 impl Database {
-    /// Copies a file, or a folder with all that is in it, from the file system to `to`, file by file; each takes the place of one that
-    /// stands there. Links and other things that are neither files nor folders are left out.
+    /// Copies a file, or a folder with its content, from the file system to `to`, file by file; existing files are
+    /// replaced. Links and other things that are neither files nor folders are skipped.
     ///
     /// ```
     /// use isomer_db::Database;
@@ -117,9 +117,9 @@ impl Database {
         Ok(bytes)
     }
 
-    /// Copies a file, or a folder with all that is in it, as they are at one version, to `to` in the file system, where files take the
-    /// place of files. Nothing is written through a link ([`FolderError::InTheWay`]), but into the
-    /// folder, device or pipe that `to` itself is a link to.
+    /// Copies a file, or a folder with its content, from one version of the database to `to` in the file system,
+    /// replacing existing files. Nothing is written through a link ([`FolderError::InTheWay`]), except into the folder,
+    /// device or pipe that `to` itself links to.
     pub fn export_folder(&self, from: &str, to: impl AsRef<Path>) -> Result<Copied, FolderError> {
         let mut copied = Copied::default();
         let mut tx = self.begin_read()?;
@@ -137,7 +137,7 @@ impl Database {
                 )
             })?;
             if about.kind == PathKind::Folder {
-                if !stands(&to, about.kind, is_named)? {
+                if !exists_as(&to, about.kind, is_named)? {
                     fs::create_dir(&to).map_err(FolderError::system(&to))?;
                 }
                 copied.folders += 1;
@@ -146,7 +146,7 @@ impl Database {
                 }
             } else {
                 if !(is_named && is_device(&to)) {
-                    stands(&to, about.kind, false)?;
+                    exists_as(&to, about.kind, false)?;
                 }
                 let mut target = fs::File::create(&to).map_err(FolderError::system(&to))?;
                 let mut source = io::BufReader::with_capacity(1 << 20, tx.files().open(path)?);
@@ -160,13 +160,13 @@ impl Database {
     }
 }
 
-/// Whether there is a device or a pipe, or a link to one: `/dev/stdout`.
+/// Whether it is a device or a pipe, or a link to one: `/dev/stdout`.
 fn is_device(at: &Path) -> bool {
     fs::metadata(at).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
-/// Whether a file or a folder stands there, as wanted; an error where it is anything else. A link is what is behind it, or is itself.
-fn stands(at: &Path, wanted: PathKind, follows: bool) -> Result<bool, FolderError> {
+/// Whether the wanted file or folder exists; an error if something else does. Links are followed or not as requested.
+fn exists_as(at: &Path, wanted: PathKind, follows: bool) -> Result<bool, FolderError> {
     let about = match follows {
         true => fs::metadata(at),
         false => fs::symlink_metadata(at),
@@ -190,90 +190,5 @@ fn stands(at: &Path, wanted: PathKind, follows: bool) -> Result<bool, FolderErro
     })
 }
 
-#[cfg(all(test, unix))]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    fn outside() -> tempfile::TempDir {
-        let outside = tempfile::tempdir().unwrap();
-        fs::create_dir(outside.path().join("private")).unwrap();
-        for name in ["secret", "private/secret"] {
-            fs::write(outside.path().join(name), "theirs").unwrap();
-        }
-        outside
-    }
-
-    #[test]
-    fn links_are_left_out_of_an_import() {
-        let (outside, from) = (outside(), tempfile::tempdir().unwrap());
-        fs::create_dir(from.path().join("sub")).unwrap();
-        fs::write(from.path().join("sub/note"), "ours").unwrap();
-        for (target, link) in [
-            ("secret", "file"),
-            ("private", "sub/folder"),
-            ("nothing", "sub/dangling"),
-        ] {
-            symlink(outside.path().join(target), from.path().join(link)).unwrap();
-        }
-        symlink(from.path(), from.path().join("sub/circle")).unwrap();
-        let db = Database::open_in_memory().unwrap();
-        let copied = db.import_folder(from.path(), "/in").unwrap();
-        assert_eq!((copied.files, copied.folders, copied.bytes), (1, 2, 4));
-        let mut tx = db.begin_read().unwrap();
-        let mut names = |path: &str| -> Vec<String> {
-            let list = tx.files().list(path).unwrap();
-            list.into_iter().map(|(name, _)| name.to_string()).collect()
-        };
-        assert_eq!(
-            (names("/in"), names("/in/sub")),
-            (vec!["sub".into()], vec!["note".into()])
-        );
-        // One that is named itself, too.
-        let link = from.path().join("file");
-        assert_eq!(db.import_folder(link, "/link").unwrap(), Copied::default());
-    }
-
-    #[test]
-    fn an_export_writes_through_no_link_and_into_nothing_else() {
-        let outside = outside();
-        let (theirs, db) = (outside.path(), Database::open_in_memory().unwrap());
-        db.transact(|tx| tx.files().create_folders("/private"))
-            .unwrap();
-        for path in ["/private/secret", "/note"] {
-            let mut writer = db.create_file(path).unwrap();
-            io::Write::write_all(&mut writer, b"ours").unwrap();
-            writer.finish().unwrap();
-        }
-        let refused = |stands: &dyn Fn(&Path), at: &str| {
-            let to = tempfile::tempdir().unwrap();
-            let at = to.path().join(at);
-            stands(&at);
-            let error = db.export_folder("/", to.path()).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{}: ", at.display())), "{error}");
-            assert!(error.contains("stands there"), "{error}");
-        };
-        let link = |target: &str| {
-            let target = theirs.join(target);
-            move |at: &Path| symlink(&target, at).unwrap()
-        };
-        refused(&link("secret"), "note");
-        refused(&link("nothing"), "note");
-        refused(&link("private"), "private");
-        refused(&|at| fs::create_dir(at).unwrap(), "note");
-        refused(&|at| fs::write(at, "a file").unwrap(), "private");
-        for name in ["secret", "private/secret"] {
-            assert_eq!(fs::read_to_string(theirs.join(name)).unwrap(), "theirs");
-        }
-        assert!(!theirs.join("nothing").exists());
-        // Whoever names a link himself means the folder behind it; what stood there goes.
-        let (to, link) = (theirs.join("private"), theirs.join("link"));
-        symlink(&to, &link).unwrap();
-        assert_eq!(db.export_folder("/private", &link).unwrap().files, 1);
-        assert_eq!(fs::read_to_string(to.join("secret")).unwrap(), "ours");
-        let link = theirs.join("another");
-        symlink(theirs.join("secret"), &link).unwrap();
-        assert!(db.export_folder("/note", &link).is_err());
-    }
-}
+#[cfg(test)]
+mod tests;

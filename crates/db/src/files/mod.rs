@@ -13,7 +13,7 @@ pub use stream::{File, FileReader, FileWriter};
 
 use crate::{Error, Result, Transaction};
 
-/// Entries that are listed at once.
+/// Entries per read of a listing.
 const PAGE: usize = 1024;
 
 /// The files of a database, in a transaction: see [`Transaction::files`]. Paths begin with `/`.
@@ -55,17 +55,17 @@ impl Transaction {
 }
 
 impl<'t> Files<'t> {
-    /// What stands under a path; nothing where nothing does.
+    /// The metadata of the file or folder at a path; none if there is none.
     pub fn about(&mut self, path: &str) -> Result<Option<FileAbout>> {
         self.transaction.below(|data| data.file_about(path))
     }
 
-    /// Whether something stands under a path.
+    /// Whether a file or folder exists at a path.
     pub fn exists(&mut self, path: &str) -> Result<bool> {
         Ok(self.about(path)?.is_some())
     }
 
-    /// What a folder holds, by name: all of it.
+    /// All entries of a folder, by name.
     pub fn list(&mut self, folder: &str) -> Result<Vec<(String, FileAbout)>> {
         let mut all: Vec<(String, FileAbout)> = Vec::new();
         loop {
@@ -81,7 +81,7 @@ impl<'t> Files<'t> {
         }
     }
 
-    /// What a folder holds, by name, from the first name after `after` on, at most `limit`.
+    /// The entries of a folder, by name, starting after the name `after`, at most `limit`.
     pub fn list_page(
         &mut self,
         folder: &str,
@@ -92,29 +92,29 @@ impl<'t> Files<'t> {
             .below(|data| data.list_folder(folder, after, limit))
     }
 
-    /// Makes a folder in one that exists. `Exists` where something stands there.
+    /// Creates a folder; its parent must exist. `Exists` if the path is taken.
     pub fn create_folder(&mut self, path: &str) -> Result<()> {
         self.transaction.below(|data| data.create_folder(path))
     }
 
-    /// Makes a folder, and those that it is in, where they do not exist.
+    /// Creates a folder and its missing parents.
     pub fn create_folders(&mut self, path: &str) -> Result<()> {
         self.transaction.below(|data| data.create_folders(path))
     }
 
-    /// Makes an empty file and opens it. `Exists` where something stands there.
+    /// Creates an empty file and opens it. `Exists` if the path is taken.
     pub fn create(self, path: &str) -> Result<File<'t>> {
         let id = self.transaction.below(|data| data.create_file(path))?;
         Ok(File::new(self.transaction, id, 0))
     }
 
-    /// Opens a file at its beginning, to read and, where the transaction may, to write anywhere.
+    /// Opens a file at its beginning, for reading and, if the transaction may write, for writing.
     pub fn open(self, path: &str) -> Result<File<'t>> {
         let id = self.transaction.below(|data| data.file(path))?;
         Ok(File::new(self.transaction, id, 0))
     }
 
-    /// Opens a file at its end; makes it where nothing is.
+    /// Opens a file at its end; creates it if the path is free.
     pub fn append(mut self, path: &str) -> Result<File<'t>> {
         let id = self.open_or_create(path)?;
         let end = self.transaction.below(|data| data.file_bytes(id))?;
@@ -137,23 +137,23 @@ impl<'t> Files<'t> {
         })
     }
 
-    /// Puts a file with the content `bytes` under a path, in place of one that is there: two replicas that do so at once never make one
-    /// file of parts of both.
+    /// Creates or replaces the file at a path with the content `bytes`: concurrent calls on two replicas never mix
+    /// their content.
     pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
         self.transaction.below(|data| data.put_file(path, bytes))
     }
 
-    /// Moves a file or a folder with all that is in it, which costs one entry. A file may take the place of a file.
+    /// Moves a file or a folder with its content; the cost does not depend on the content. A file may replace a file.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<()> {
         self.transaction.below(|data| data.rename_path(from, to))
     }
 
-    /// Removes a file, or a folder that is empty.
+    /// Removes a file, or an empty folder.
     pub fn remove(&mut self, path: &str) -> Result<()> {
         self.transaction.below(|data| data.remove_path(path))
     }
 
-    /// Removes a file, or a folder with all that is in it; answers how many files and folders went.
+    /// Removes a file, or a folder with its content; returns how many files and folders were removed.
     pub fn remove_all(&mut self, path: &str) -> Result<u64> {
         self.transaction.below(|data| data.remove_all(path))
     }
@@ -168,7 +168,7 @@ impl<'t> Files<'t> {
     }
 }
 
-/// An error of the database as one of a stream.
+/// Converts an error of the database to an I/O error.
 fn as_io(error: Error) -> std::io::Error {
     use crate::ErrorKind;
     let kind = match error.kind() {

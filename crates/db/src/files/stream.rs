@@ -1,4 +1,4 @@
-//! Files as streams of the standard library.
+//! Files as `Read`, `Write` and `Seek`.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -7,8 +7,8 @@ use isomer_data::{Durability, FileAbout, FileId};
 use super::as_io;
 use crate::{Database, Error, Result, Transaction};
 
-/// An open file in a transaction: `Read`, `Write` and `Seek`. Each call reads or writes the transaction: wrap it in the standard
-/// library's `BufReader` or `BufWriter` where parts are small.
+/// An open file in a transaction: `Read`, `Write` and `Seek`. Each call accesses the transaction: wrap it in a
+/// `BufReader` or `BufWriter` for small accesses.
 pub struct File<'t> {
     transaction: &'t mut Transaction,
     id: FileId,
@@ -24,12 +24,12 @@ impl<'t> File<'t> {
         }
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     pub fn size(&mut self) -> Result<u64> {
         self.transaction.below(|data| data.file_bytes(self.id))
     }
 
-    /// Cuts it off, or makes it longer by zeros. Where the next read or write begins stays as it is.
+    /// Truncates it, or extends it with zeros. The position does not change.
     pub fn set_size(&mut self, bytes: u64) -> Result<()> {
         self.transaction
             .below(|data| data.resize_file(self.id, bytes))
@@ -56,7 +56,7 @@ impl Write for File<'_> {
         Ok(bytes.len())
     }
 
-    /// Nothing is held back: what was written is in the transaction.
+    /// Nothing is buffered: all writes are in the transaction.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -82,28 +82,28 @@ fn sought(to: SeekFrom, at: u64, size: u64) -> io::Result<u64> {
     place.ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the place to go to lies before the beginning of the file",
+            "the position is before the beginning of the file",
         )
     })
 }
 
-/// A file to read, as it was when it was opened, however long that takes: see [`Database::open_file`]. Reads ahead, so that small
-/// reads are cheap.
+/// A file opened for reading, at the version of its opening, for as long as needed: see [`Database::open_file`]. Reads
+/// ahead, so that small reads are cheap.
 pub struct FileReader {
     transaction: Transaction,
     id: FileId,
     about: FileAbout,
     at: u64,
-    /// What was read ahead, from this place on.
+    /// The read-ahead buffer, from this offset on.
     ahead: Vec<u8>,
     begins: u64,
 }
 
-/// Bytes that a reader reads ahead.
+/// Size of the read-ahead buffer.
 const AHEAD_BYTES: usize = 256 << 10;
 
 impl FileReader {
-    /// What is known of the file.
+    /// Metadata of the file.
     pub fn about(&self) -> FileAbout {
         self.about
     }
@@ -156,20 +156,20 @@ impl Seek for FileReader {
     }
 }
 
-/// A file that is being written, of any size, in bounded memory: see [`Database::create_file`]. What was written becomes the file
-/// under its path with [`FileWriter::finish`], at once; dropped before, it leaves no trace.
+/// A file that is being written, of any size, in bounded memory: see [`Database::create_file`]. [`FileWriter::finish`]
+/// publishes it under its path atomically; if it is dropped earlier, it leaves no trace.
 #[must_use = "what is written becomes a file with `finish`"]
 pub struct FileWriter {
     db: Database,
     path: String,
     id: FileId,
-    /// What is not stored yet, from this place on.
+    /// The write buffer, from this offset on.
     held: Vec<u8>,
     stored: u64,
     finished: bool,
 }
 
-/// Bytes that a writer holds before it stores them in a commit of their own.
+/// Size of the write buffer; each flush is a separate commit.
 const HELD_BYTES: usize = 4 << 20;
 
 impl FileWriter {
@@ -178,7 +178,7 @@ impl FileWriter {
         self.stored + self.held.len() as u64
     }
 
-    /// Stores what is held. Nobody can collide with this: no path leads there.
+    /// Flushes the buffer. Never conflicts: the file has no path yet.
     fn store(&mut self) -> Result<()> {
         if self.held.is_empty() {
             return Ok(());
@@ -192,13 +192,14 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Puts what was written under the path, in the place of a file that stands there, as durable as the database's commits are.
+    /// Publishes the file under its path, replacing an existing one, as durable as the database's commits are.
     pub fn finish(self) -> Result<FileAbout> {
         self.finish_if(|_| Ok::<_, Error>(()))
     }
 
-    /// As [`FileWriter::finish`], if `check` agrees with what stands under the path: it is asked in the transaction that gives
-    /// the name, so that nobody comes in between, and again where that loses a race. Where it refuses, what stands there stays.
+    /// Like [`FileWriter::finish`], if `check` accepts the file that exists at the path: it runs in the transaction
+    /// that publishes the name, so no other transaction can interfere, and again if that conflicts. If it refuses, the
+    /// existing file remains.
     ///
     /// ```
     /// use isomer_db::{Database, Error};
@@ -206,7 +207,7 @@ impl FileWriter {
     ///
     /// let db = Database::open_in_memory()?;
     /// let only_new = |now: Option<&isomer_db::FileAbout>| match now {
-    ///     Some(_) => Err(Error::invalid("somebody was first")),
+    ///     Some(_) => Err(Error::invalid("the name is taken")),
     ///     None => Ok(()),
     /// };
     /// let (mut first, mut second) = (db.create_file("/name")?, db.create_file("/name")?);
@@ -244,7 +245,7 @@ impl Write for FileWriter {
         if self.held.len() >= HELD_BYTES {
             self.store().map_err(as_io)?;
         }
-        // However much is handed over at once, no commit is larger than what is held.
+        // For any size of the input, no commit is larger than the buffer.
         let taken = bytes.len().min(HELD_BYTES - self.held.len());
         self.held.extend_from_slice(&bytes[..taken]);
         Ok(taken)
@@ -259,7 +260,7 @@ impl Drop for FileWriter {
     fn drop(&mut self) {
         if !self.finished {
             let id = self.id;
-            // What stays is removed when the database is opened again.
+            // Leftovers are removed when the database is opened again.
             let _ = commit(&self.db, Durability::Buffered, |data| {
                 data.remove_unnamed_file(id)
             });
@@ -267,7 +268,7 @@ impl Drop for FileWriter {
     }
 }
 
-/// Runs `body` in a transaction of its own, again where it lost a race.
+/// Runs `body` in its own transaction, with retries.
 fn commit<T>(
     db: &Database,
     durability: Durability,
@@ -282,7 +283,7 @@ fn commit<T>(
 }
 
 impl Database {
-    /// Opens a file to read, in a transaction of its own: whatever others write, it stays as it is.
+    /// Opens a file for reading, in its own transaction: it is not affected by later writes.
     ///
     /// ```
     /// use isomer_db::Database;
@@ -329,8 +330,8 @@ impl Database {
         })
     }
 
-    /// Begins a file of any size, which takes the place of a file that stands under the path when it is finished. Holds at most
-    /// 4 MiB in memory; the rest is stored under no path, in commits of its own.
+    /// Starts writing a file of any size, which replaces an existing one when it is finished. Holds at most 4 MiB in
+    /// memory; the rest is stored without a path, in separate commits.
     pub fn create_file(&self, path: &str) -> Result<FileWriter> {
         self.check_place(path)?;
         let id = commit(self, Durability::Buffered, |data| {
@@ -346,7 +347,7 @@ impl Database {
         })
     }
 
-    /// Says at once what would only be said at the end.
+    /// Reports errors early that otherwise would appear when it is finished.
     fn check_place(&self, path: &str) -> Result<()> {
         self.begin_read()?.below(|data| {
             let folder = match path.trim_end_matches('/').rfind('/') {
@@ -373,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_over_at_once_is_stored_in_parts() {
+    fn a_large_write_is_stored_in_parts() {
         let least = Database::builder().max_transaction_bytes(3 * HELD_BYTES);
         let db = least.open_in_memory().unwrap();
         let mut writer = db.create_file("/large").unwrap();

@@ -1,29 +1,29 @@
-//! Betweenness (Brandes 2001) and closeness: a search from every node, or from a sample of them.
+//! Betweenness (Brandes 2001) and closeness: a search from every node, or from a sample of nodes.
 
 use rustc_hash::FxHashMap;
 
-use super::{NOBODY, Random, Rows, Work};
+use super::{NO_NODE, Random, Rows, Work};
 use crate::error::Result;
 
-/// From which nodes betweenness is counted.
+/// Source nodes of the betweenness computation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sample {
     /// All: exact.
     All,
-    /// So many, chosen by a seed; what they give is scaled up to all.
+    /// A sample of this size, chosen by a seed; results are scaled up to all nodes.
     Some { count: usize, seed: u64 },
 }
 
-/// Sums are kept apart in so many strands and added in order, whatever the number of threads.
+/// Number of partial sums, which are added in order: the result does not depend on the number of threads.
 const STRANDS: usize = 4;
 
-/// What one search uses again and again.
+/// Buffers that are reused from search to search.
 struct Search {
     distance: Vec<u32>,
-    /// Shortest paths from the source, in units of `SCALE` to the power of what `large` says.
+    /// Shortest paths from the source, in units of `SCALE` to the power in `large`.
     paths: Vec<f64>,
-    /// Nodes with more paths than a float counts well, and the power: their number doubles with every other step of some
-    /// networks. Few have any.
+    /// Nodes with more paths than a float represents well, and the power: in some networks the number of paths doubles
+    /// with every other step. Few nodes have an entry.
     large: FxHashMap<u32, u32>,
     dependency: Vec<f64>,
     /// Nodes in the order in which they were reached.
@@ -35,7 +35,7 @@ impl Search {
 
     fn new(count: usize) -> Self {
         Self {
-            distance: vec![NOBODY; count],
+            distance: vec![NO_NODE; count],
             paths: vec![0.0; count],
             large: FxHashMap::default(),
             dependency: vec![0.0; count],
@@ -50,7 +50,7 @@ impl Search {
         }
     }
 
-    /// Adds the paths of a node on the way to `other`, in units of `SCALE` to the power of `power`.
+    /// Adds the paths of a node to `other`, in units of `SCALE` to the power of `power`.
     fn add(&mut self, other: u32, paths: f64, power: u32) {
         let known = self.power(other);
         let sum = &mut self.paths[other as usize];
@@ -68,7 +68,7 @@ impl Search {
         }
     }
 
-    /// The share of the paths to `other` that come over `node`.
+    /// The fraction of the paths to `other` that pass through `node`.
     fn share(&self, node: u32, other: u32) -> f64 {
         let share = self.paths[node as usize] / self.paths[other as usize];
         match self.large.is_empty() {
@@ -78,7 +78,7 @@ impl Search {
     }
 }
 
-/// 2 to the power of 512: sums and quotients of two numbers below it are far from the ends of what a float holds.
+/// 2 to the power of 512: sums and quotients of two numbers below it stay well within the range of a float.
 const SCALE: f64 = f64::from_bits((1023 + 512) << 52);
 
 /// `SCALE` to the power of minus `times`.
@@ -90,8 +90,8 @@ fn down(times: u32) -> f64 {
     }
 }
 
-/// Of each node the number of shortest paths between others that lead over it, each pair's as a share of all of that pair.
-/// `rows` are simple; an undirected pair counts once. With `normalised` as a share of all pairs.
+/// Per node, the number of shortest paths between other nodes that pass through it, as a fraction of all shortest paths
+/// of each pair. `rows` are simple; an undirected pair counts once. With `normalised`, relative to the number of pairs.
 /// Time: nodes × edges, or sample × edges; memory: 56 bytes a node and thread.
 pub(crate) fn betweenness(
     rows: &Rows,
@@ -150,7 +150,7 @@ fn count_paths(
     pace: &mut super::Pace<'_>,
 ) -> Result<()> {
     for node in search.reached.drain(..) {
-        search.distance[node as usize] = NOBODY;
+        search.distance[node as usize] = NO_NODE;
         search.paths[node as usize] = 0.0;
         search.dependency[node as usize] = 0.0;
     }
@@ -169,7 +169,7 @@ fn count_paths(
         let power = search.power(node);
         for other in rows.of(node) {
             let distance = &mut search.distance[*other as usize];
-            if *distance == NOBODY {
+            if *distance == NO_NODE {
                 *distance = next;
                 search.reached.push(*other);
             }
@@ -181,7 +181,7 @@ fn count_paths(
     Ok(())
 }
 
-/// Adds up, from the farthest node back, what of the paths leads over each node.
+/// Accumulates, from the farthest node back, the dependency of the source on each node.
 fn collect(
     rows: &Rows,
     source: u32,
@@ -206,25 +206,25 @@ fn collect(
     Ok(())
 }
 
-/// Nodes that a thread searches from at once.
+/// Source nodes per unit of work of a thread.
 const PART: usize = 64;
 
-/// Of each node how near the nodes are that it reaches: their number by the sum of distances to them, times the share of all
-/// nodes that they are (Wasserman and Faust 1994); 0 where it reaches nobody. Time: nodes × edges; memory: 8 bytes a node
-/// and thread.
+/// Closeness of each node: the number of nodes that it reaches divided by the sum of the distances to them, times the
+/// fraction of all nodes that it reaches (Wasserman and Faust 1994); 0 if it reaches none. Time: nodes × edges; memory:
+/// 8 bytes a node and thread.
 pub(crate) fn closeness(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<f64>> {
     let count = rows.len();
     let steps = count.saturating_mul(count + rows.edge_count());
     let threads = work.threads_for(steps);
     work.hold_bytes(count * 8 * (1 + threads))?;
     let mut scores = vec![0.0; count];
-    let part = PART.max(count / 256); // a part's arrays are made anew
+    let part = PART.max(count / 256); // each part allocates its arrays
     work.fill(&mut scores, part, steps, |first, part, pace| {
-        let mut distance = vec![NOBODY; count];
+        let mut distance = vec![NO_NODE; count];
         let mut reached: Vec<u32> = Vec::new();
         for (at, score) in part.iter_mut().enumerate() {
             for node in reached.drain(..) {
-                distance[node as usize] = NOBODY;
+                distance[node as usize] = NO_NODE;
             }
             let source = (first + at) as u32;
             distance[source as usize] = 0;
@@ -237,7 +237,7 @@ pub(crate) fn closeness(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<f64>> {
                 sum += u64::from(here);
                 for other in rows.of(node) {
                     let there = &mut distance[*other as usize];
-                    if *there == NOBODY {
+                    if *there == NO_NODE {
                         *there = here + 1;
                         reached.push(*other);
                     }

@@ -39,10 +39,10 @@ impl Tally {
     }
 }
 
-/// Of each node the community that it ends in, numbered in the order of their first nodes. Everybody takes the label that most
-/// of its neighbours have (by weight), one after another in an order drawn anew for each iteration; among equals its present
-/// one, else one drawn. It ends when an iteration changes nothing, or after `iterations`. Time: iterations × edges;
-/// memory: 24 bytes a node.
+/// Per node its community, numbered in the order of their first nodes. Each node takes the label with the most weight
+/// among its neighbours, one node after another in an order that is shuffled in each iteration; ties keep the current
+/// label, or else are broken at random. It ends when an iteration changes nothing, or after `iterations`. Time:
+/// iterations × edges; memory: 24 bytes a node.
 pub(crate) fn label_propagation(
     rows: &Rows,
     iterations: usize,
@@ -95,16 +95,16 @@ pub(crate) fn label_propagation(
     Ok(labels)
 }
 
-/// How Louvain runs.
+/// Settings of Louvain.
 #[derive(Clone, Debug)]
 pub(crate) struct Louvain {
-    /// Above 1 communities are smaller, below larger.
+    /// Resolution: above 1 communities are smaller, below 1 larger.
     pub(crate) resolution: f64,
-    /// A level ends when a pass over its nodes raises the modularity by less.
+    /// A level ends when a pass over its nodes raises the modularity by less than this.
     pub(crate) tolerance: f64,
-    /// Most levels.
+    /// Maximum number of levels.
     pub(crate) levels: usize,
-    /// Draws the order of nodes.
+    /// Seed of the node order.
     pub(crate) seed: u64,
 }
 
@@ -113,13 +113,13 @@ struct Level {
     rows: Rows,
     /// Weight inside each node.
     loops: Vec<f64>,
-    /// Weight at each node: of its edges, and twice of what is inside.
+    /// Weight at each node: of its edges, plus twice its inner weight.
     strength: Vec<f64>,
 }
 
-/// Of each node its community, numbered in the order of their first nodes: nodes move, one after another, to the neighbour's
-/// community that raises the modularity most; then communities become nodes, and so on until nobody moves. `rows` are
-/// undirected. Time: passes × edges; memory: about 60 bytes a node and 24 an edge.
+/// Per node its community, numbered in the order of their first nodes. Nodes move, one after another, to the
+/// neighbouring community that raises the modularity most; then communities become nodes, and so on until no node
+/// moves. `rows` are undirected. Time: passes × edges; memory: about 60 bytes a node and 24 an edge.
 pub(crate) fn louvain(rows: &Rows, settings: &Louvain, work: &mut Work<'_>) -> Result<Vec<u32>> {
     let count = rows.len();
     work.hold_bytes(count * 60 + rows.edge_count() * 24)?;
@@ -149,7 +149,7 @@ impl Level {
     fn bottom(rows: &Rows, work: &Work<'_>) -> Result<Self> {
         let own: Vec<u32> = (0..rows.len() as u32).collect();
         let mut level = merge(rows, &vec![0.0; rows.len()], &own, work)?;
-        // A self loop stands once in its row, any other edge in the rows of both its ends.
+        // A self loop occurs once in its row, any other edge in the rows of both its ends.
         for node in 0..rows.len() as u32 {
             level.loops[node as usize] = rows
                 .weighted(node)
@@ -179,7 +179,7 @@ impl Level {
             .collect();
     }
 
-    /// Moves nodes while that raises the modularity; answers their groups and whether anybody moved.
+    /// Moves nodes as long as that raises the modularity; returns their groups and whether any node moved.
     fn improve(
         &self,
         settings: &Louvain,
@@ -212,7 +212,7 @@ impl Level {
                 let (mut best, mut most) = (own, stay);
                 for group in tally.touched.iter().copied() {
                     let gained = gain(group);
-                    // Strictly more, and the smallest number among equals; no going to and fro over rounding.
+                    // Strictly better, ties by the smallest number: rounding cannot make a node alternate.
                     let margin = 1e-12 * strong.max(1e-300);
                     if gained > most + margin || (best != own && gained == most && group < best) {
                         (best, most) = (group, gained);
@@ -232,8 +232,8 @@ impl Level {
     }
 }
 
-/// The graph between groups, which are numbered without gaps: edges between the same two groups become one, what is within a
-/// group becomes its loop.
+/// The graph between groups, which are numbered without gaps: edges between the same two groups become one, and the
+/// edges within a group become its self loop.
 fn merge(rows: &Rows, loops: &[f64], groups: &[u32], work: &Work<'_>) -> Result<Level> {
     let mut pace = work.pace();
     let count = groups.iter().max().map_or(0, |most| *most as usize + 1);
@@ -257,7 +257,7 @@ fn merge(rows: &Rows, loops: &[f64], groups: &[u32], work: &Work<'_>) -> Result<
             for (other, weight) in rows.weighted(*node) {
                 let to = groups[other as usize];
                 if to == group {
-                    // Both ends lie in the group: the edge comes up twice.
+                    // Both ends are in the group: the edge is seen twice.
                     merged.loops[group as usize] += weight / 2.0;
                 } else {
                     tally.add(to, weight);
@@ -275,7 +275,8 @@ fn merge(rows: &Rows, loops: &[f64], groups: &[u32], work: &Work<'_>) -> Result<
     Ok(merged)
 }
 
-/// How much more weight lies within communities than chance would put there (Newman 2004); the graph as in [`louvain`].
+/// Modularity: how much more weight lies within communities than expected at random (Newman 2004); the graph as in
+/// [`louvain`].
 #[cfg(test)]
 pub(super) fn modularity(rows: &Rows, communities: &[u32], resolution: f64) -> f64 {
     let mut inside = vec![0.0; rows.len()];

@@ -1,10 +1,10 @@
 //! Connected components: weak by disjoint sets, strong by Tarjan's algorithm without recursion.
 
-use super::{NOBODY, Rows, Work, renumber};
+use super::{NO_NODE, Rows, Work, renumber};
 use crate::error::Result;
 
-/// Of each node the number of its weakly connected component, numbered in the order of their first nodes. Time: about
-/// nodes + edges; memory: 8 bytes a node.
+/// Per node the number of its weakly connected component, numbered in the order of their first nodes. Time: about nodes
+/// + edges; memory: 8 bytes a node.
 pub(crate) fn weak(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
     work.hold::<[u32; 2]>(rows.len())?;
     let mut pace = work.pace();
@@ -14,7 +14,7 @@ pub(crate) fn weak(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
         let mut root = find(&mut parents, node);
         for other in rows.of(node) {
             let other = find(&mut parents, *other);
-            // The smaller number stays the root: no ranks, and halving keeps the paths short.
+            // The smaller number stays the root: no ranks are needed, and path halving keeps the paths short.
             let (small, large) = (root.min(other), root.max(other));
             parents[large as usize] = small;
             root = small;
@@ -40,20 +40,20 @@ fn find(parents: &mut [u32], mut node: u32) -> u32 {
     }
 }
 
-/// Of each node the number of its strongly connected component, numbered in the order of their first nodes. Time: nodes +
+/// Per node the number of its strongly connected component, numbered in the order of their first nodes. Time: nodes +
 /// edges; memory: 32 bytes a node at most.
 pub(crate) fn strong(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
     let count = rows.len();
     work.hold::<[u32; 8]>(count)?;
     let mut pace = work.pace();
-    let mut order = vec![NOBODY; count]; // when a node was found
-    let mut low = vec![0_u32; count]; // the earliest one found that it reaches
-    let mut component = vec![NOBODY; count];
-    let mut open: Vec<u32> = Vec::new(); // found, and in no component yet
-    let mut path: Vec<(u32, usize)> = Vec::new(); // nodes being looked at, with how many edges were followed
+    let mut order = vec![NO_NODE; count]; // index of discovery
+    let mut low = vec![0_u32; count]; // lowest discovery index reachable
+    let mut component = vec![NO_NODE; count];
+    let mut open: Vec<u32> = Vec::new(); // discovered, not yet in a component
+    let mut path: Vec<(u32, usize)> = Vec::new(); // the depth-first stack, with the number of edges followed
     let (mut found, mut components) = (0, 0);
     for root in 0..count as u32 {
-        if order[root as usize] != NOBODY {
+        if order[root as usize] != NO_NODE {
             continue;
         }
         path.push((root, 0));
@@ -70,11 +70,11 @@ pub(crate) fn strong(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
             while let Some(other) = edges.get(*followed) {
                 *followed += 1;
                 let other = *other as usize;
-                if order[other] == NOBODY {
+                if order[other] == NO_NODE {
                     deeper = Some(other as u32);
                     break;
                 }
-                if component[other] == NOBODY {
+                if component[other] == NO_NODE {
                     low[at] = low[at].min(order[other]);
                 }
             }

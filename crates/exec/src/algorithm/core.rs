@@ -1,10 +1,10 @@
-//! Core numbers by taking nodes away in the order of their degrees (Batagelj and Zaversnik 2003).
+//! Core numbers by removing nodes in the order of their degrees (Batagelj and Zaversnik 2003).
 
 use super::{Rows, Work};
 use crate::error::Result;
 
-/// Of each node the largest `k` such that it belongs to a part of the graph in which everybody has `k` neighbours or more.
-/// `rows` are undirected and simple. Time: nodes + edges; memory: 16 bytes a node.
+/// Per node the largest `k` such that it belongs to a subgraph in which every node has at least `k` neighbours. `rows`
+/// are undirected and simple. Time: nodes + edges; memory: 16 bytes a node.
 pub(crate) fn core_numbers(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
     let count = rows.len();
     work.hold::<[u32; 4]>(count)?;
@@ -13,7 +13,7 @@ pub(crate) fn core_numbers(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>>
         .map(|node| rows.degree(node) as u32)
         .collect();
     let most = degree.iter().copied().max().unwrap_or(0) as usize;
-    // Nodes by degree; `starts[d]` is where those of degree d begin.
+    // Nodes sorted by degree; `starts[d]` is the start of the bucket of degree d.
     let mut starts = vec![0_u32; most + 2];
     for degree in &degree {
         starts[*degree as usize + 1] += 1;
@@ -39,7 +39,7 @@ pub(crate) fn core_numbers(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>>
             if degree[other] <= core {
                 continue;
             }
-            // One degree less: change places with the first of its degree, whose block then begins one later.
+            // Its degree falls by one: swap it with the first node of its bucket, whose start then moves by one.
             let block = &mut starts[degree[other] as usize];
             let first = (*block).max(at as u32 + 1);
             let swapped = sorted[first as usize];

@@ -1,13 +1,13 @@
-//! The graph that an algorithm works on: rows of dense numbers, made once from what the transaction sees.
+//! The graph that an algorithm works on: rows of dense numbers, built once from the transaction's snapshot.
 
 use super::{PACE, Pace};
 use crate::error::{ExecError, Result};
 
-/// Rows in compressed sparse row form: of each node its neighbours, by dense number.
+/// Compressed sparse rows: the neighbours of each node, by dense number.
 ///
-/// Shape: `offsets` has one entry more than there are nodes; the neighbours of `n` are
-/// `targets[offsets[n]..offsets[n + 1]]`, ascending, parallel relationships repeated. `weights` stands beside `targets` or
-/// is empty. Memory: 8 bytes a node, 4 an edge, 8 more where there are weights.
+/// Shape: `offsets` has one entry more than there are nodes; the neighbours of `n` are `targets[offsets[n]..offsets[n +
+/// 1]]`, ascending, parallel relationships repeated. `weights` is parallel to `targets`, or empty. Memory: 8 bytes a
+/// node, 4 an edge, 8 more with weights.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     offsets: Vec<usize>,
@@ -16,7 +16,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Of `nodes` nodes, from edges in any order. Counting sort: O(nodes + edges).
+    /// From edges in any order. Counting sort: O(nodes + edges).
     pub(crate) fn new(
         nodes: usize,
         edges: &[(u32, u32)],
@@ -54,7 +54,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// From rows that are whole already, each ascending.
+    /// From complete rows, each ascending.
     pub(crate) fn from_rows(offsets: Vec<usize>, targets: Vec<u32>) -> Self {
         assert_eq!(
             offsets.last().copied(),
@@ -68,7 +68,7 @@ impl Rows {
         }
     }
 
-    /// Orders each row by target, and by weight among the same.
+    /// Sorts each row by target, and by weight among equal targets.
     fn sort(&mut self, pace: &mut Pace<'_>) -> Result<()> {
         let mut pairs: Vec<(u32, f64)> = Vec::new();
         for bounds in self.offsets.windows(2) {
@@ -103,7 +103,7 @@ impl Rows {
         self.targets.len()
     }
 
-    /// Whether every edge has a weight of its own.
+    /// Whether edges have weights.
     pub(crate) fn is_weighted(&self) -> bool {
         !self.weights.is_empty()
     }
@@ -114,13 +114,13 @@ impl Rows {
         &self.targets[self.offsets[node as usize]..self.offsets[node as usize + 1]]
     }
 
-    /// How many neighbours `node` has, parallel relationships counted each.
+    /// The degree of `node`; parallel relationships count separately.
     #[inline]
     pub(crate) fn degree(&self, node: u32) -> usize {
         self.offsets[node as usize + 1] - self.offsets[node as usize]
     }
 
-    /// The neighbours of `node` with the weight of the edge to each: 1 where edges have none.
+    /// The neighbours of `node` with the weight of the edge to each: 1 if edges have no weights.
     #[inline]
     pub(crate) fn weighted(&self, node: u32) -> impl Iterator<Item = (u32, f64)> {
         let range = self.offsets[node as usize]..self.offsets[node as usize + 1];
@@ -131,7 +131,7 @@ impl Rows {
             .map(move |(at, target)| (*target, weights.get(at).copied().unwrap_or(1.0)))
     }
 
-    /// The weights of the edges of `node`, in the order of [`Rows::of`]; empty where edges have none.
+    /// The weights of the edges of `node`, in the order of [`Rows::of`]; empty if edges have no weights.
     #[inline]
     pub(crate) fn weights_of(&self, node: u32) -> &[f64] {
         self.weights
@@ -139,7 +139,7 @@ impl Rows {
             .unwrap_or(&[])
     }
 
-    /// The same edges from their other end. O(nodes + edges); rows come out ascending.
+    /// The reversed edges. O(nodes + edges); rows are ascending.
     pub(crate) fn reversed(&self, pace: &mut Pace<'_>) -> Result<Self> {
         let nodes = self.len();
         let mut offsets = vec![0_usize; nodes + 1];
@@ -173,7 +173,7 @@ impl Rows {
         })
     }
 
-    /// Each node beside its neighbours of both directions; a self loop stands once in its row.
+    /// The undirected graph: each node with its neighbours of both directions; a self loop occurs once in its row.
     pub(crate) fn undirected(&self, reversed: &Self, pace: &mut Pace<'_>) -> Result<Self> {
         let nodes = self.len();
         let mut offsets = Vec::with_capacity(nodes + 1);
@@ -233,7 +233,7 @@ impl Rows {
         })
     }
 
-    /// Bytes that such rows take.
+    /// Bytes of rows of this size.
     pub(crate) fn bytes_for(nodes: usize, edges: usize, weighted: bool) -> usize {
         (nodes + 1) * size_of::<usize>() + edges * if weighted { 12 } else { 4 }
     }
@@ -244,7 +244,7 @@ impl Rows {
     }
 }
 
-/// Refuses more nodes than a dense number can name.
+/// Refuses more nodes than dense numbers can represent.
 pub(crate) fn check_node_count(nodes: usize) -> Result<()> {
     if nodes >= u32::MAX as usize {
         return Err(ExecError::limit(

@@ -1,10 +1,10 @@
 //! Graph algorithms, as functions of rows of dense numbers.
 //!
-//! They know neither transactions nor values: [`graph::Rows`] in, one figure per node out. What they keep true:
-//! - the same rows, settings and seed give the same figures to the last bit, however many threads work: what is added up
-//!   in parallel is cut into parts of a fixed size, and the parts are added in order;
-//! - memory is asked for before it is taken, and a request to stop is seen within some milliseconds of work;
-//! - recursion is never as deep as the graph.
+//! They do not use transactions or values: [`graph::Rows`] in, one result per node out. Invariants:
+//! - the same rows, settings and seed give the same results to the last bit, for any number of threads: parallel sums
+//!   are cut into parts of a fixed size, which are added in order;
+//! - memory is reserved before it is allocated, and cancellation is noticed within some milliseconds of work;
+//! - the depth of recursion is bounded independently of the graph.
 
 mod centrality;
 mod community;
@@ -33,25 +33,25 @@ pub(crate) use self::{
 use crate::{error::Result, limits::Stop};
 
 /// No node.
-pub(crate) const NOBODY: u32 = u32::MAX;
-/// Below so many steps of work, threads cost more than they save.
+pub(crate) const NO_NODE: u32 = u32::MAX;
+/// Below this amount of work, threads cost more than they save.
 const WORTH_THREADS: usize = 200_000;
-/// Most threads for one algorithm.
+/// Maximum number of threads per algorithm.
 const MOST_THREADS: usize = 16;
-/// The clock is read once per so many steps: some milliseconds at most.
+/// The clock is read once per this number of steps: some milliseconds at most.
 const PACE: usize = 1 << 16;
 
-/// What an algorithm works with.
+/// The resources of an algorithm: threads, memory, stop condition.
 pub(crate) struct Work<'a> {
     stop: Stop,
     threads: usize,
-    /// Steps of work from which on threads are worth it.
+    /// Minimum steps of work for which threads are used.
     worth: usize,
     hold: &'a mut dyn FnMut(usize) -> Result<()>,
 }
 
 impl<'a> Work<'a> {
-    /// With as many threads as there are processors. `hold` is asked for every large allocation.
+    /// With one thread per processor. `hold` is called for every large allocation.
     pub(crate) fn new(stop: Stop, hold: &'a mut dyn FnMut(usize) -> Result<()>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -62,7 +62,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// As if so many processors were there and any work were worth them.
+    /// Simulates this number of processors, with threads for any amount of work.
     #[cfg(test)]
     fn with_threads(mut self, threads: usize) -> Self {
         self.threads = threads;
@@ -70,12 +70,12 @@ impl<'a> Work<'a> {
         self
     }
 
-    /// Asks for room for `count` items of type `T`.
+    /// Reserves memory for `count` items of type `T`.
     fn hold<T>(&mut self, count: usize) -> Result<()> {
         (self.hold)(count.saturating_mul(size_of::<T>()))
     }
 
-    /// Asks for so many bytes.
+    /// Reserves memory.
     fn hold_bytes(&mut self, bytes: usize) -> Result<()> {
         (self.hold)(bytes)
     }
@@ -85,13 +85,13 @@ impl<'a> Work<'a> {
         Pace::new(&self.stop)
     }
 
-    /// Threads for so many steps of work.
+    /// Number of threads for this amount of work.
     fn threads_for(&self, steps: usize) -> usize {
         if steps < self.worth { 1 } else { self.threads }
     }
 
-    /// Cuts `out` into parts of `part` items and runs `fill(first, part, pace)` on each; answers what the parts gave, in
-    /// order. `steps` says about how much work it is in all.
+    /// Cuts `out` into parts of `part` items and runs `fill(first, part, pace)` on each; returns the results in order.
+    /// `steps` estimates the total work.
     fn fill<T: Send, R: Send>(
         &self,
         out: &mut [T],
@@ -113,7 +113,7 @@ impl<'a> Work<'a> {
         in_order(self.spread(steps, &worker)?)
     }
 
-    /// Runs `job(range, pace)` on ranges of `part` numbers below `len`; answers what they gave, in order.
+    /// Runs `job(range, pace)` on ranges of `part` numbers below `len`; returns the results in order.
     fn ranges<R: Send>(
         &self,
         len: usize,
@@ -137,7 +137,7 @@ impl<'a> Work<'a> {
         in_order(self.spread(steps, &worker)?)
     }
 
-    /// Runs `worker` on as many threads as so many steps are worth, and gathers what they give.
+    /// Runs `worker` on the number of threads that this work is worth, and collects the results.
     fn spread<R: Send>(
         &self,
         steps: usize,
@@ -149,7 +149,7 @@ impl<'a> Work<'a> {
             return worker();
         }
         std::thread::scope(|scope| {
-            // Where a thread cannot be had, the others do its work.
+            // If a thread cannot be started, the others do its work.
             let helpers: Vec<_> = (1..threads)
                 .filter_map(|_| {
                     std::thread::Builder::new()
@@ -179,7 +179,7 @@ fn in_order<R>(mut parts: Vec<(usize, R)>) -> Result<Vec<R>> {
     Ok(parts.into_iter().map(|(_, part)| part).collect())
 }
 
-/// Looks at the clock and the handle now and then, on one thread.
+/// Checks the clock and the cancel handle periodically, on one thread.
 pub(crate) struct Pace<'a> {
     stop: &'a Stop,
     left: usize,
@@ -190,7 +190,7 @@ impl<'a> Pace<'a> {
         Self { stop, left: PACE }
     }
 
-    /// Counts steps; answers an error when the query is to stop.
+    /// Counts steps; fails when the query must stop.
     #[inline]
     fn step(&mut self, steps: usize) -> Result<()> {
         match self.left.checked_sub(steps) {
@@ -206,7 +206,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+/// Pseudo-random numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -227,7 +227,7 @@ impl Random {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// Fisher and Yates.
+    /// Fisher-Yates shuffle.
     fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
             items.swap(at, self.below(at + 1));
@@ -237,11 +237,11 @@ impl Random {
 
 /// Renumbers groups in the order of their first members: 0, 1, 2, …
 fn renumber(groups: &mut [u32]) {
-    let mut names = vec![NOBODY; groups.len()];
+    let mut names = vec![NO_NODE; groups.len()];
     let mut next = 0;
     for group in groups {
         let name = &mut names[*group as usize];
-        if *name == NOBODY {
+        if *name == NO_NODE {
             *name = next;
             next += 1;
         }

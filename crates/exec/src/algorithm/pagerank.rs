@@ -3,24 +3,24 @@
 use super::{Rows, Work};
 use crate::error::Result;
 
-/// How PageRank runs.
+/// Settings of PageRank.
 #[derive(Clone, Debug)]
 pub(crate) struct PageRank {
-    /// The probability to follow an edge.
+    /// Damping factor: the probability of following an edge.
     pub(crate) damping: f64,
-    /// It ends when the sum of all changes in one iteration is at most this.
+    /// Tolerance: it ends when the sum of all changes in one iteration is at most this.
     pub(crate) tolerance: f64,
-    /// It ends after so many iterations.
+    /// Maximum number of iterations.
     pub(crate) iterations: usize,
-    /// Where a walk starts again; any node if empty. Repeats count.
+    /// Nodes at which a walk restarts; any node if empty. Repeats count.
     pub(crate) sources: Vec<u32>,
 }
 
-/// Nodes whose figures are added up together: fixed, so that sums do not depend on threads.
+/// Nodes per partial sum: fixed, so that sums do not depend on threads.
 const PART: usize = 4_096;
 
-/// The probability of being at each node; they sum to 1. A walk at a node without outgoing weight starts again.
-/// `back` is `rows` reversed. Time: iterations × (nodes + edges); memory: 24 bytes a node.
+/// The probability of being at each node; they sum to 1. A walk at a node without outgoing weight restarts. `back` is
+/// `rows` reversed. Time: iterations × (nodes + edges); memory: 24 bytes a node.
 pub(crate) fn page_rank(
     rows: &Rows,
     back: &Rows,
@@ -50,7 +50,7 @@ pub(crate) fn page_rank(
     let mut scores = vec![1.0 / count as f64; count];
     let mut next = vec![0.0; count];
     for _ in 0..settings.iterations {
-        // What each edge carries per weight; what has no way on starts again.
+        // The probability that each edge carries per unit of weight; nodes without outgoing weight restart.
         let stuck: Vec<f64> = work.ranges(count, PART, count, |range, pace| {
             pace.step(range.len())?;
             Ok(range
@@ -84,7 +84,7 @@ pub(crate) fn page_rank(
     Ok(scores)
 }
 
-/// The probability to start at a node.
+/// The probability to restart at a node.
 enum Starts {
     Anywhere(f64),
     Given(Vec<f64>),

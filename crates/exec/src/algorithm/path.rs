@@ -1,23 +1,24 @@
-//! Distances from one node: by levels where edges have no weight, by Dijkstra's algorithm where they have.
+//! Distances from one node: by levels if edges have no weight, otherwise by Dijkstra's algorithm.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-use super::{NOBODY, Rows, Work};
+use super::{NO_NODE, Rows, Work};
 use crate::error::Result;
 
 /// A node that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reached {
-    /// It.
+    /// The node.
     pub(crate) node: u32,
-    /// The sum of weights on the way to it: of edges, where they have none.
+    /// Its distance: the sum of weights, or the number of edges if they have no weights.
     pub(crate) distance: f64,
-    /// The node before it; [`NOBODY`] for the source.
+    /// The node before it on the path; [`NO_NODE`] for the source.
     pub(crate) previous: u32,
 }
 
-/// All nodes that can be reached from `source`, nearest first, then by number; the source itself is the first. Weights are 0
-/// or more. Time: edges, × log(edges) with weights; memory: 28 bytes a node and, with weights, 16 an edge at worst.
+/// All nodes that are reachable from `source`, nearest first, then by number; the source itself is the first. Weights
+/// are not negative. Time: edges, × log(edges) with weights; memory: 28 bytes a node and, with weights, 16 an edge at
+/// worst.
 pub(crate) fn distances(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>> {
     let mut reached = if rows.is_weighted() {
         dijkstra(rows, source, work)?
@@ -36,7 +37,7 @@ fn levels(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>>
     let mut reached = vec![Reached {
         node: source,
         distance: 0.0,
-        previous: NOBODY,
+        previous: NO_NODE,
     }];
     seen[source as usize] = true;
     let mut at = 0;
@@ -56,7 +57,7 @@ fn levels(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>>
     Ok(reached)
 }
 
-/// A node on the way to being reached; the nearest is the greatest.
+/// A node in the queue; the nearest compares as the greatest.
 #[derive(PartialEq)]
 struct Candidate {
     distance: f64,
@@ -85,7 +86,7 @@ fn dijkstra(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached
     work.hold::<Reached>(count)?;
     work.hold::<(f64, u32, bool)>(count)?;
     let mut held = 0;
-    let mut best = vec![(f64::INFINITY, NOBODY, false); count]; // distance, previous, final
+    let mut best = vec![(f64::INFINITY, NO_NODE, false); count]; // distance, previous, final
     let mut queue = BinaryHeap::new();
     best[source as usize].0 = 0.0;
     queue.push(Candidate {
@@ -107,8 +108,8 @@ fn dijkstra(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached
         for (other, weight) in rows.weighted(nearest.node) {
             let there = nearest.distance + weight;
             let known = &mut best[other as usize];
-            // A sum may be more than a float holds, and still it is a way.
-            if !known.2 && (known.1 == NOBODY || there < known.0) {
+            // A sum may overflow to infinity, and the path still counts.
+            if !known.2 && (known.1 == NO_NODE || there < known.0) {
                 (known.0, known.1) = (there, nearest.node);
                 queue.push(Candidate {
                     distance: there,

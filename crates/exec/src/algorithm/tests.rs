@@ -1,4 +1,4 @@
-//! Every algorithm against a slow one that follows the definition, on small random graphs.
+//! Every algorithm is compared with a slow one that follows the definition, on small random graphs.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ struct Sketch {
 }
 
 impl Sketch {
-    /// Graphs of all sorts: without nodes, without edges, dense, with self loops and parallel edges.
+    /// Graphs of many kinds: without nodes, without edges, dense, with self loops and parallel edges.
     fn random(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let nodes = random.below(14);
@@ -108,7 +108,7 @@ fn stop() -> Stop {
     .stop()
 }
 
-/// Runs `job` with one thread and with three, which must give the same.
+/// Runs `job` with one thread and with three; the results must be equal.
 fn run<T: PartialEq + std::fmt::Debug>(job: impl Fn(&mut Work<'_>) -> Result<T>) -> T {
     let mut hold = |_| Ok(());
     let one = job(&mut Work::new(stop(), &mut hold).with_threads(1)).unwrap();
@@ -189,7 +189,7 @@ fn page_rank_is_the_walk_of_its_definition() {
 }
 
 #[test]
-fn components_are_who_reaches_whom() {
+fn components_match_reachability() {
     for seed in 0..ROUNDS {
         let sketch = Sketch::random(seed);
         let (rows, both) = (sketch.rows(), sketch.both(false));
@@ -293,7 +293,7 @@ fn distances_are_those_of_relaxing_every_edge() {
             for one in &reached {
                 assert_eq!(one.distance, naive[one.node as usize], "seed {seed}");
                 if one.node == source {
-                    assert_eq!(one.previous, NOBODY);
+                    assert_eq!(one.previous, NO_NODE);
                     continue;
                 }
                 let before = naive[one.previous as usize];
@@ -351,7 +351,7 @@ fn centralities_are_those_of_all_pairs() {
     }
 }
 
-/// Every diamond doubles the number of paths: more than a float holds, beside a way with a single one.
+/// Every diamond doubles the number of paths: more than a float can represent, next to a route with a single path.
 #[test]
 fn betweenness_counts_more_paths_than_a_float_holds() {
     let diamonds = 1200_u32;
@@ -364,7 +364,7 @@ fn betweenness_counts_more_paths_than_a_float_holds() {
             (at + 2, at + 3),
         ]);
     }
-    // From the first node to the last one without a diamond, as long.
+    // From the first node to the last one over a route of the same length without a diamond.
     let (end, alone) = (3 * diamonds, 3 * diamonds + 1);
     edges.push((0, alone));
     edges.extend((0..2 * diamonds - 2).map(|at| (alone + at, alone + at + 1)));
@@ -378,7 +378,7 @@ fn betweenness_counts_more_paths_than_a_float_holds() {
     assert!(close(scores[1], scores[2]));
 }
 
-/// Sums of weights beyond the greatest float are ways all the same.
+/// Paths whose weight exceeds the greatest float are still found.
 #[test]
 fn a_distance_beyond_the_greatest_float_is_reached() {
     let rows = rows(3, &[(0, 1), (1, 2)], &[f64::MAX, f64::MAX]);
@@ -435,7 +435,7 @@ fn labels_end_where_most_neighbours_are() {
 }
 
 #[test]
-fn no_single_move_raises_what_louvain_found() {
+fn no_single_move_raises_the_modularity_of_louvain() {
     for seed in 0..ROUNDS {
         let sketch = Sketch::random(seed);
         let rows = sketch.both(seed % 2 == 0);
@@ -491,7 +491,7 @@ fn two_cliques_on_a_thread_are_two_communities() {
     assert_eq!(run(|work| label_propagation(&both, 100, 1, work)), expected);
 }
 
-/// A chain of a million: nothing recurses along it.
+/// A chain of a million nodes: no recursion as deep as the graph.
 #[test]
 fn long_chains_take_no_stack() {
     let count = 1_000_000;

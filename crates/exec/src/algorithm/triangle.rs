@@ -2,23 +2,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NOBODY, Rows, Work};
+use super::{NO_NODE, Rows, Work};
 use crate::error::Result;
 
-/// What is known of a node's triangles.
+/// Triangle counts of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Triangles {
     /// Triangles that it is a corner of.
     pub(crate) count: u64,
-    /// The share of pairs of its neighbours that are neighbours; 0 where there is no pair.
+    /// Local clustering coefficient: the share of pairs of its neighbours that are neighbours; 0 if there is no pair.
     pub(crate) coefficient: f64,
 }
 
-/// Nodes that a thread takes at once.
+/// Nodes per unit of work of a thread.
 const PART: usize = 512;
 
-/// Of each node its triangles. `rows` are undirected and simple. Each edge is kept at its end of lower degree, whose row
-/// then has at most √(2·edges) entries. Time: edges × √edges at worst; memory: 28 bytes a node and 2 an edge.
+/// The triangles of each node. `rows` are undirected and simple. Each edge is kept at its end of lower degree, whose
+/// row then has at most √(2·edges) entries. Time: edges × √edges at worst; memory: 28 bytes a node and 2 an edge.
 pub(crate) fn triangles(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<Triangles>> {
     let count = rows.len();
     work.hold::<[u64; 2]>(count)?;
@@ -29,10 +29,10 @@ pub(crate) fn triangles(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<Triangle
     for _ in 0..parts {
         work.hold::<u32>(count)?; // each thread's marks
     }
-    // Marks are made once per thread by handing whole stretches of parts to it.
+    // Ranges of many parts are given to each thread, so that the marks are allocated once per thread.
     let stretch = count.div_ceil(parts * 8).max(PART);
     work.ranges(count, stretch, upward.edge_count() * 8, |range, pace| {
-        let mut marks = vec![NOBODY; count];
+        let mut marks = vec![NO_NODE; count];
         for node in range {
             let node = node as u32;
             for other in upward.of(node) {
@@ -73,7 +73,7 @@ pub(crate) fn triangles(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<Triangle
     Ok((0..count).map(of).collect())
 }
 
-/// Each edge at its end of lower (degree, number) alone.
+/// Each edge, only at its end of lower (degree, number).
 fn upward(rows: &Rows, work: &Work<'_>) -> Result<Rows> {
     let mut pace = work.pace();
     let mut offsets = Vec::with_capacity(rows.len() + 1);

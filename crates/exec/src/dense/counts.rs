@@ -1,37 +1,37 @@
-//! A count per node id, and which ids have one.
+//! A count per node id, and the list of ids with a count.
 
 use std::cell::RefCell;
 
-use super::kept::{Kept, Shelf};
+use super::pool::{Pool, PooledBytes};
 
 thread_local! {
-    static KEPT: RefCell<Shelf<Arrays>> = RefCell::default();
+    static POOL: RefCell<Pool<Arrays>> = RefCell::default();
 }
 
-/// All counts are zero but those of the ids that were met.
+/// All counts are zero except those of the ids that were met.
 #[derive(Default)]
 struct Arrays {
     counts: Vec<u64>,
     met: Vec<u32>,
 }
 
-/// Counts by node id, all of them zero at first. Memory: 8 bytes per id up to the largest, kept by the thread from one
-/// query to the next, and 4 per id that has a count; taking them back costs as much as counting did.
+/// Counts by node id, initially all zero. Memory: 8 bytes per id up to the largest, pooled by the thread between
+/// queries, and 4 per id that has a count; clearing costs as much as counting did.
 ///
-/// Sums are not checked: whoever adds makes sure that all that is added fits into 64 bits.
+/// Sums are not checked: the caller guarantees that the total fits into 64 bits.
 pub(crate) struct Counts(Arrays);
 
 impl Counts {
-    /// No counts; what the thread kept is used where it has room for no more than `most` ids.
+    /// No counts; reuses a pooled array if it has room for at most `most` ids.
     pub(crate) fn take(most: usize) -> Self {
-        let kept = KEPT.with(|kept| kept.borrow_mut().take());
+        let pool = POOL.with(|pool| pool.borrow_mut().take());
         Self(
-            kept.filter(|kept| kept.counts.len() <= most)
+            pool.filter(|pool| pool.counts.len() <= most)
                 .unwrap_or_default(),
         )
     }
 
-    /// Makes room for ids below `bound`.
+    /// Grows to hold ids below `bound`.
     pub(crate) fn cover(&mut self, bound: u32) {
         let bound = bound as usize;
         if bound > self.0.counts.len() {
@@ -40,12 +40,12 @@ impl Counts {
         }
     }
 
-    /// Ids that there is room for.
+    /// Capacity in ids.
     pub(crate) fn bound(&self) -> usize {
         self.0.counts.len()
     }
 
-    /// Adds `times`, which is not zero, to each of these ids, for which there is room.
+    /// Adds `times`, which is not zero, to the count of each of these ids; the capacity must suffice.
     #[inline]
     pub(crate) fn add_all(&mut self, ids: &[u32], times: u64) {
         debug_assert!(times > 0);
@@ -77,7 +77,8 @@ impl Counts {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        let Some(place) = Kept::ask(self.0.counts.capacity() * 8 + self.0.met.capacity() * 4)
+        let Some(place) =
+            PooledBytes::try_reserve(self.0.counts.capacity() * 8 + self.0.met.capacity() * 4)
         else {
             return;
         };
@@ -89,8 +90,8 @@ impl Drop for Counts {
             arrays.met.iter().for_each(|id| counts[*id as usize] = 0);
         }
         arrays.met.clear();
-        // A thread that ends keeps nothing.
-        let _ = KEPT.try_with(|kept| kept.borrow_mut().put(arrays, place));
+        // A thread that ends pools nothing.
+        let _ = POOL.try_with(|pool| pool.borrow_mut().put(arrays, place));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A set of numbers, most of them small.
+//! A set of numbers that are mostly small.
 
 use std::marker::PhantomData;
 
@@ -7,12 +7,12 @@ use rustc_hash::FxHashSet;
 
 use super::Marks;
 
-/// Numbers below this are bits: at most 8 MiB of them.
+/// Numbers below this are stored as bits: at most 8 MiB of them.
 const DENSE: u64 = 1 << 26;
 
-/// What is, or can be told apart by, a number.
+/// A value that is identified by a number.
 pub(crate) trait Numbered: Copy {
-    /// The number; different ones for different things.
+    /// The number; unique per value.
     fn number(self) -> u64;
 }
 
@@ -28,7 +28,7 @@ impl Numbered for i64 {
     }
 }
 
-/// A set of node ids or integers: bits where they are small, hashes where not.
+/// A set of node ids or integers: a bitmap for small numbers, a hash set for others.
 pub(crate) struct IdSet<T> {
     small: Marks,
     large: FxHashSet<u64>,
@@ -46,7 +46,7 @@ impl<T> Default for IdSet<T> {
 }
 
 impl<T: Numbered> IdSet<T> {
-    /// Puts it in; whether it is new.
+    /// Inserts it; returns whether it is new.
     #[inline]
     pub(crate) fn insert(&mut self, item: T) -> bool {
         match item.number() {
@@ -55,7 +55,7 @@ impl<T: Numbered> IdSet<T> {
         }
     }
 
-    /// Whether it is in.
+    /// Whether the set contains it.
     pub(crate) fn contains(&self, item: T) -> bool {
         match item.number() {
             small if small < DENSE => self.small.contains(small as u32),

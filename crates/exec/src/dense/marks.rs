@@ -1,27 +1,27 @@
-//! Sets of node ids, and a number per node id, kept by the thread from one query to the next.
+//! Sets of node ids, and a number per node id, pooled by the thread between queries.
 //!
-//! A search over a million nodes marks a thousand of them: clearing must cost as much as marking, and the memory must be
-//! there already. Both kinds grow with the largest id that they meet.
+//! A search in a graph of a million nodes marks a thousand of them: clearing must cost as much as marking, and the
+//! memory must be allocated already. Both types grow with the largest id that they meet.
 
 use std::cell::RefCell;
 
-use super::kept::{Kept, Shelf};
+use super::pool::{Pool, PooledBytes};
 
 #[derive(Default)]
 struct Shelves {
-    bits: Shelf<Bits>,
-    numbers: Shelf<Vec<u32>>,
+    bits: Pool<Bits>,
+    numbers: Pool<Vec<u32>>,
 }
 
 thread_local! {
-    static KEPT: RefCell<Shelves> = RefCell::default();
+    static POOL: RefCell<Shelves> = RefCell::default();
 }
 
-/// One bit per id, and which words are not zero.
+/// One bit per id, and the list of nonzero words.
 #[derive(Default)]
 struct Bits {
     words: Vec<u64>,
-    /// The words that were zero before something was put into them.
+    /// The words that were zero before an insertion.
     used: Vec<u32>,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Marks(Bits);
 impl Marks {
     /// An empty set.
     pub(crate) fn take() -> Self {
-        let kept = KEPT.with(|kept| kept.borrow_mut().bits.take());
-        Self(kept.unwrap_or_default())
+        let pool = POOL.with(|pool| pool.borrow_mut().bits.take());
+        Self(pool.unwrap_or_default())
     }
 
-    /// Puts `id` in; whether it is new.
+    /// Inserts `id`; returns whether it is new.
     #[inline]
     pub(crate) fn insert(&mut self, id: u32) -> bool {
         let at = (id / 64) as usize;
@@ -55,14 +55,14 @@ impl Marks {
         true
     }
 
-    /// Whether `id` is in.
+    /// Whether the set contains `id`.
     #[inline]
     pub(crate) fn contains(&self, id: u32) -> bool {
         let word = self.0.words.get((id / 64) as usize);
         word.is_some_and(|word| word & (1 << (id % 64)) != 0)
     }
 
-    /// Takes everything out.
+    /// Clears the set.
     pub(crate) fn clear(&mut self) {
         let Bits { words, used } = &mut self.0;
         if used.len() > words.len() / 8 {
@@ -87,28 +87,29 @@ impl Marks {
 impl Drop for Marks {
     fn drop(&mut self) {
         let bytes = self.0.words.capacity() * 8 + self.0.used.capacity() * 4;
-        let Some(place) = Kept::ask(bytes) else {
+        let Some(place) = PooledBytes::try_reserve(bytes) else {
             return;
         };
         self.clear();
         let bits = std::mem::take(&mut self.0);
-        // A thread that ends keeps nothing.
-        let _ = KEPT.try_with(|kept| kept.borrow_mut().bits.put(bits, place));
+        // A thread that ends pools nothing.
+        let _ = POOL.try_with(|pool| pool.borrow_mut().bits.put(bits, place));
     }
 }
 
-/// A number per node id; what was never put reads as anything. Memory: 4 bytes per id up to the largest.
+/// A number per node id; an id that was never set reads as an arbitrary number. Memory: 4 bytes per id up to the
+/// largest.
 #[derive(Default)]
 pub(crate) struct Numbers(Vec<u32>);
 
 impl Numbers {
-    /// Numbers of which none is known.
+    /// No number is set.
     pub(crate) fn take() -> Self {
-        let kept = KEPT.with(|kept| kept.borrow_mut().numbers.take());
-        Self(kept.unwrap_or_default())
+        let pool = POOL.with(|pool| pool.borrow_mut().numbers.take());
+        Self(pool.unwrap_or_default())
     }
 
-    /// Puts the number of `id`.
+    /// Sets the number of `id`.
     #[inline]
     pub(crate) fn put(&mut self, id: u32, number: u32) {
         let at = id as usize;
@@ -123,7 +124,7 @@ impl Numbers {
         self.0.len() * 4
     }
 
-    /// The number of `id` that was put last.
+    /// The last number set for `id`.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> u32 {
         self.0.get(id as usize).copied().unwrap_or(0)
@@ -137,11 +138,11 @@ impl Numbers {
 
 impl Drop for Numbers {
     fn drop(&mut self) {
-        let Some(place) = Kept::ask(self.0.capacity() * 4) else {
+        let Some(place) = PooledBytes::try_reserve(self.0.capacity() * 4) else {
             return;
         };
         let numbers = std::mem::take(&mut self.0);
-        let _ = KEPT.try_with(|kept| kept.borrow_mut().numbers.put(numbers, place));
+        let _ = POOL.try_with(|pool| pool.borrow_mut().numbers.put(numbers, place));
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_what_was_put_last() {
+    fn numbers_return_the_last_value_set() {
         for _ in 0..3 {
             let mut numbers = Numbers::take();
             for id in [5, 70_000, 5, 12] {

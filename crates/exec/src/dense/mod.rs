@@ -1,9 +1,9 @@
-//! Searching over dense node ids: neighbours from the read views, and scratch memory that is used again and again.
+//! Searches over dense node ids: neighbours from the read views, and pooled scratch memory.
 
 mod counts;
 mod id_set;
-mod kept;
 mod marks;
+mod pool;
 mod shortest;
 mod trails;
 mod walks;
@@ -11,6 +11,6 @@ mod walks;
 pub(crate) use counts::Counts;
 pub(crate) use id_set::IdSet;
 pub(crate) use marks::{Marks, Numbers};
-pub(crate) use shortest::{Found, MOST_IDS, Meeting};
+pub(crate) use shortest::{MOST_IDS, Meeting, SearchOutcome};
 pub(crate) use trails::undirected;
 pub(crate) use walks::{WalkScratch, Walks, small};

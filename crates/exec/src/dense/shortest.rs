@@ -1,29 +1,29 @@
-//! Breadth-first search from both ends of a shortest path, over the read views.
+//! Bidirectional breadth-first search for shortest paths, over the read views.
 
 use super::{Marks, Numbers, WalkScratch, Walks};
 use crate::error::Result;
 
-/// Neighbours that are looked at between two looks at the clock.
+/// Neighbours that are examined between two checks of the clock.
 const TICK_NODES: usize = 256;
-/// Arrays are made for ids below this: 256 MiB for each end at most.
+/// Arrays cover ids below this: 256 MiB for each end at most.
 pub(crate) const MOST_IDS: u32 = 1 << 26;
-/// So many nodes tell how much work a frontier is.
+/// Nodes that are sampled to estimate the work of a frontier.
 const SAMPLE: usize = 32;
 
-/// What a search has found.
+/// The outcome of a search.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// No walk at all.
+pub(crate) enum SearchOutcome {
+    /// No walk exists.
     Nothing,
-    /// None within the steps that were allowed, but perhaps a longer one.
+    /// None within the allowed number of steps, but a longer one may exist.
     TooLong,
     /// Walks of this many steps.
     Walks(u64),
-    /// There are ids too large for an array.
+    /// Some ids are too large for an array.
     TooLarge,
 }
 
-/// What one end has reached: each node with its distance.
+/// What the search has reached from one end: each node with its distance.
 struct Reach {
     marks: Marks,
     depths: Numbers,
@@ -52,7 +52,7 @@ impl Reach {
         self.marks.contains(node) && self.depths.get(node) == depth
     }
 
-    /// About how many relationships the next level looks at.
+    /// Estimated number of relationships on the next level.
     fn work(&self, walks: &Walks, scratch: &mut WalkScratch) -> u64 {
         let step = self.frontier.len().div_ceil(SAMPLE).max(1);
         let sample = self.frontier.iter().step_by(step);
@@ -63,23 +63,23 @@ impl Reach {
     }
 }
 
-/// A search between two different nodes, breadth first from both ends, the end with less work first.
+/// A search between two different nodes, breadth first from both ends; the end with less work is expanded first.
 ///
-/// Exact: until the sides meet, every node within `depth` steps of its end is marked. When one side goes a level further
-/// and meets the other, no shorter walk exists, as its middle would have been met before.
-/// Memory: a bit and 4 bytes per node id for each side, kept by the thread.
+/// Exact: until the sides meet, every node within `depth` steps of its end is marked. When one side is expanded by a
+/// level and meets the other, no shorter walk exists, because its middle would have been met before. Memory: a bit and
+/// 4 bytes per node id for each side, kept by the thread.
 pub(crate) struct Meeting<'w> {
     forward: &'w Walks,
     backward: &'w Walks,
     front: Reach,
     back: Reach,
-    /// Nodes where the sides meet, each on every shortest walk through it.
+    /// Nodes at which the sides meet; each is on every shortest walk through it.
     met: Vec<u32>,
     scratch: WalkScratch,
 }
 
 impl<'w> Meeting<'w> {
-    /// A search along `forward`, which `backward` shows from the other end.
+    /// A search along `forward`; `backward` is the reverse adjacency.
     pub(crate) fn new(forward: &'w Walks, backward: &'w Walks, from: u32, to: u32) -> Self {
         Self {
             forward,
@@ -91,21 +91,21 @@ impl<'w> Meeting<'w> {
         }
     }
 
-    /// Searches; finds all nodes in the middle of shortest walks if `all`, otherwise one. `tick` is told of nodes and
-    /// relationships that were looked at, and stops the search by an error.
+    /// Searches; finds all middle nodes of shortest walks if `all`, otherwise one. `tick` is called with the number of
+    /// nodes and relationships examined; its error stops the search.
     pub(crate) fn search(
         &mut self,
         max: u64,
         all: bool,
         tick: &mut dyn FnMut(usize, usize) -> Result<()>,
-    ) -> Result<Found> {
+    ) -> Result<SearchOutcome> {
         loop {
             if self.front.frontier.is_empty() || self.back.frontier.is_empty() {
-                return Ok(Found::Nothing);
+                return Ok(SearchOutcome::Nothing);
             }
             let steps = u64::from(self.front.depth) + u64::from(self.back.depth);
             if steps >= max {
-                return Ok(Found::TooLong);
+                return Ok(SearchOutcome::TooLong);
             }
             let front_work = self.front.work(self.forward, &mut self.scratch);
             let back_work = self.back.work(self.backward, &mut self.scratch);
@@ -124,16 +124,16 @@ impl<'w> Meeting<'w> {
                 tick,
             )?;
             if !went_on {
-                return Ok(Found::TooLarge);
+                return Ok(SearchOutcome::TooLarge);
             }
             if !self.met.is_empty() {
-                return Ok(Found::Walks(steps + 1));
+                return Ok(SearchOutcome::Walks(steps + 1));
             }
         }
     }
 
-    /// The shortest walks that were found, as their nodes from end to end; at most one unless `all`. `room` refuses by an
-    /// error so many bytes of all walks together.
+    /// The shortest walks that were found, as their nodes from end to end; at most one unless `all`. `room` is asked
+    /// for the bytes of all walks together and may refuse.
     pub(crate) fn walks(
         &mut self,
         all: bool,
@@ -159,7 +159,7 @@ impl<'w> Meeting<'w> {
             )?;
             for head in &heads {
                 for tail in &tails {
-                    // Both begin in the middle.
+                    // Both halves begin in the middle.
                     let walk = head.iter().rev().chain(&tail[1..]).copied();
                     found.push(walk.collect());
                     let made = found.len() + heads.len() + tails.len();
@@ -171,8 +171,8 @@ impl<'w> Meeting<'w> {
     }
 }
 
-/// One level further along `walks`; notes the nodes of the new level that the other side has reached, one unless `all`.
-/// False where a node's id is too large for the arrays.
+/// Expands one level along `walks`; records the nodes of the new level that the other side has reached, one unless
+/// `all`. False if a node's id is too large for the arrays.
 fn advance(
     walks: &Walks,
     side: &mut Reach,
@@ -213,7 +213,7 @@ fn advance(
     Ok(true)
 }
 
-/// The walks from `middle` back to where `side` began, against its direction: along `walks`. One unless `all`.
+/// The walks from `middle` back to the origin of `side`, against its direction: along `walks`. One unless `all`.
 fn ways_back(
     walks: &Walks,
     side: &Reach,
@@ -256,7 +256,7 @@ fn ways_back(
     Ok(done)
 }
 
-/// Bytes that so many walks of so many nodes take.
+/// Bytes of this number of walks with this number of nodes.
 fn walks_bytes(count: usize, nodes: usize) -> usize {
     count.saturating_mul(nodes * size_of::<u32>() + size_of::<Vec<u32>>() + 16)
 }

@@ -1,25 +1,25 @@
-//! Where walks without a direction may end.
+//! The ends of undirected trails (walks that repeat no relationship).
 
 use super::{Marks, Numbers, WalkScratch, Walks};
 use crate::error::Result;
 
-/// Neighbours that are looked at between two looks at the clock.
+/// Neighbours that are examined between two checks of the clock.
 const TICK_NODES: usize = 256;
 
 /// The ends of walks of one step and more, none of which uses a relationship twice.
 pub(crate) struct Trails {
-    /// Each end once, the nearest first; the start last where a walk comes back to it.
+    /// Each end once, nearest first; the start last if a walk returns to it.
     pub(crate) ends: Vec<u32>,
-    /// Whether walks of more steps than were allowed may lead elsewhere.
+    /// Whether longer walks than allowed may reach other nodes.
     pub(crate) more: bool,
 }
 
-/// The ends of walks of `max` steps at most in both directions of the relationships, `walks`.
+/// The ends of walks of at most `max` steps in both directions of the relationships, `walks`.
 ///
-/// Every other node is found over a shortest walk, which uses nothing twice. Back to the start leads a self loop, one of
-/// two relationships with the same neighbour, or a relationship between nodes that were reached over different neighbours
-/// of the start: the ways to both have no relationship in common, and no shorter walk comes back, as along any that does
-/// there is such a relationship. Memory: a bit and 8 bytes per node id up to the largest that is met, kept by the thread.
+/// Every other node is found over a shortest walk, which repeats nothing. A walk returns to the start over a self loop,
+/// one of two parallel relationships, or a relationship between nodes that were reached over different neighbours of
+/// the start: the paths to both share no relationship. No shorter walk returns, because every closed walk contains such
+/// a relationship. Memory: a bit and 8 bytes per node id up to the largest that is met, kept by the thread.
 pub(crate) fn undirected(
     walks: &Walks,
     start: u32,
@@ -54,7 +54,7 @@ pub(crate) fn undirected(
                         back = match (node == start, to == start) {
                             (true, true) => true,
                             (true, false) => max >= 2,
-                            // Over the relationship that led here, or over another one: seen from the start already.
+                            // Over the relationship that led here, or a parallel one: already handled at the start.
                             (false, true) => false,
                             (false, false) => {
                                 branches.get(node) != branches.get(to)

@@ -6,18 +6,18 @@ use isomer_views::{AdjacencyAt, Side, ViewsAt};
 
 use crate::context::{Cx, TypeFilter};
 
-/// An id as views hold it; nodes with larger ids are in no view.
+/// An id as views store it; nodes with larger ids are in no view.
 #[inline]
 pub(crate) fn small(node: NodeId) -> Option<u32> {
     u32::try_from(node.0).ok()
 }
 
-/// The relationships of some types in one direction, at the transaction's version. Only where views stand and nothing is
-/// to be noted: in a transaction that reads.
+/// The relationships of some types in one direction, at the transaction's version. Only if views are available and no
+/// footprint must be recorded: in a transaction that reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Walks {
     first: AdjacencyAt,
-    /// Where the direction is both: seen from the other end.
+    /// The reverse adjacency, if the direction is both.
     second: Option<AdjacencyAt>,
 }
 
@@ -57,8 +57,8 @@ impl Walks {
         })
     }
 
-    /// The other ends of `node`'s relationships, each as often as there are relationships; a self loop counts once.
-    /// Ascending, except where the direction is both.
+    /// The other ends of `node`'s relationships, once per relationship; a self loop counts once. Ascending, except if
+    /// the direction is both.
     #[inline]
     pub(crate) fn neighbours<'s>(&'s self, node: u32, scratch: &'s mut WalkScratch) -> &'s [u32] {
         match &self.second {
@@ -78,7 +78,7 @@ impl Walks {
         &scratch.both
     }
 
-    /// How many relationships `node` has.
+    /// The degree of `node`.
     pub(crate) fn degree(&self, node: u32, scratch: &mut WalkScratch) -> u64 {
         let out = u64::from(self.first.degree(node));
         match &self.second {
@@ -90,7 +90,7 @@ impl Walks {
         }
     }
 
-    /// How many relationships lead from `node` to `other`.
+    /// How many relationships connect `node` with `other`.
     pub(crate) fn between(&self, node: u32, other: u32, scratch: &mut WalkScratch) -> u64 {
         let count = |others: &[u32]| {
             let first = others.partition_point(|one| *one < other);
@@ -114,7 +114,7 @@ impl Walks {
             .count() as u64
     }
 
-    /// All ids of nodes at either end lie below it.
+    /// All ids of nodes at either end are below it.
     pub(crate) fn id_bound(&self) -> u32 {
         let second = self.second.as_ref().map_or(0, AdjacencyAt::id_bound);
         self.first.id_bound().max(second)
@@ -126,7 +126,7 @@ fn of_types(views: &ViewsAt, types: &[TypeId], side: Side) -> Option<AdjacencyAt
 }
 
 impl Cx<'_> {
-    /// Neighbours from the views, if views of these types stand and nothing that is read must be noted.
+    /// Neighbours from the views, if views of these types are available and no footprint must be recorded.
     pub(crate) fn walks(&self, filter: &TypeFilter, direction: Direction) -> Option<Walks> {
         let reader = self.reader();
         if !reader.is_plain() {

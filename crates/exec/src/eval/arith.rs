@@ -29,7 +29,7 @@ pub(crate) fn arithmetic(
     }
 }
 
-/// Integer arithmetic; leaves 64 bits only as an error.
+/// Integer arithmetic; overflow of 64 bits is an error.
 pub(crate) fn integers(op: Arithmetic, a: i64, b: i64) -> Result<Value> {
     let result = match op {
         Arithmetic::Add => a.checked_add(b),
@@ -67,7 +67,7 @@ pub(crate) fn floats(op: Arithmetic, a: f64, b: f64) -> f64 {
         Arithmetic::Divide => a / b,
         Arithmetic::Modulo => a % b,
         Arithmetic::Power => a.powf(b),
-        Arithmetic::Concat => f64::NAN, // numbers are refused before
+        Arithmetic::Concat => f64::NAN, // numbers were refused before
     }
 }
 
@@ -81,7 +81,7 @@ fn concatenate(left: &Value, right: &Value, env: &dyn Environment) -> Result<Val
     }
 }
 
-/// `+` on what are not two numbers: joins lists and strings, adds durations.
+/// `+` for operands that are not both numbers: concatenates lists and strings, adds durations.
 fn add(left: &Value, right: &Value, env: &dyn Environment) -> Result<Value> {
     match (left, right) {
         (Value::List(a), Value::List(b)) => join(a, b, env),
@@ -100,13 +100,13 @@ fn add(left: &Value, right: &Value, env: &dyn Environment) -> Result<Value> {
 }
 
 fn join(a: &[Value], b: &[Value], env: &dyn Environment) -> Result<Value> {
-    // Both live beside what is made of them; what `reduce` goes on with is nowhere else.
+    // Both operands are alive while the result is built; the accumulator of `reduce` is not counted elsewhere.
     env.allow_bytes(2 * (a.len() + b.len()) * size_of::<Value>())?;
     Ok(Value::List(Arc::new(a.iter().chain(b).cloned().collect())))
 }
 
 fn concat(a: &str, b: &str, env: &dyn Environment) -> Result<Value> {
-    // Both, the text that is made of them, and the shared one that this is copied to.
+    // Both operands, the resulting text, and its copy as a shared string.
     env.allow_bytes(3 * (a.len() + b.len()))?;
     let mut text = String::with_capacity(a.len() + b.len());
     text.push_str(a);
@@ -114,7 +114,7 @@ fn concat(a: &str, b: &str, env: &dyn Environment) -> Result<Value> {
     Ok(Value::String(text.into()))
 }
 
-/// Arithmetic with a temporal value on at least one side; none where there is no such operation.
+/// Arithmetic with a temporal value on at least one side; none if the operation does not exist.
 fn temporal(op: Arithmetic, left: &Value, right: &Value) -> Option<Result<Value>> {
     crate::function::temporal_arithmetic(op, left, right)
 }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_combine_is_a_type_error() {
+    fn operands_that_do_not_combine_are_a_type_error() {
         for (op, a, b) in [
             (Arithmetic::Subtract, Value::from("a"), Value::Int(1)),
             (Arithmetic::Add, true.into(), 1.into()),

@@ -1,4 +1,4 @@
-//! Expressions with a variable of their own, and sub-plans.
+//! Expressions that bind a variable, and sub-plans.
 
 use isomer_plan::expr::{Expr, LocalId, QuantifierKind, Subquery, SubqueryKind};
 use isomer_value::{Value, limits::MAX_NESTING};
@@ -6,10 +6,11 @@ use isomer_value::{Value, limits::MAX_NESTING};
 use super::{Row, holds, truth, value};
 use crate::{
     chunk::Chunk,
-    column::{Column, value_bytes},
+    column::Column,
     context::Cx,
     error::{ExecError, Result, shown},
     operator::{Argument, Child},
+    value_size::{distinct_bytes, value_bytes},
 };
 
 fn items(
@@ -22,7 +23,7 @@ fn items(
         Value::List(items) => Ok(Some(items)),
         Value::Null => Ok(None),
         other => Err(ExecError::type_mismatch(format!(
-            "{what} goes through a list, not {}",
+            "{what} iterates over a list, not {}",
             shown(&other)
         ))),
     }
@@ -41,6 +42,7 @@ pub(super) fn list(
         return Ok(Value::Null);
     };
     let mut made = Vec::new();
+    let before = cx.run.watch.computed_bytes();
     for item in items.iter() {
         cx.tick(1)?;
         cx.set_local(local, item.clone());
@@ -50,17 +52,25 @@ pub(super) fn list(
             continue;
         }
         made.push(match result {
-            Some(result) => value(result, row, cx)?,
+            Some(result) => {
+                let value = value(result, row, cx)?;
+                cx.count_computed(&value)?;
+                value
+            }
             None => item.clone(),
         });
         if made.len() % 1024 == 0 {
-            cx.run.watch.allow(made.len() * size_of::<Value>())?;
+            cx.run
+                .watch
+                .allow_computing(made.len() * size_of::<Value>())?;
         }
     }
+    // The list is counted where it is kept.
+    cx.run.watch.set_computed(before);
     Ok(Value::from(made))
 }
 
-/// `all`, `any`, `none`, `single`. Stops at the element that decides.
+/// `all`, `any`, `none`, `single`. Stops at the first element that decides.
 pub(super) fn quantifier(
     kind: QuantifierKind,
     list: &Expr,
@@ -112,11 +122,14 @@ pub(super) fn reduce(
         return Ok(Value::Null);
     };
     let mut result = value(init, row, cx)?;
+    let before = cx.run.watch.computed_bytes();
+    let mut measured = Measured::new(cx);
     for item in items.iter() {
         cx.tick(1)?;
         cx.set_local(accumulator, result);
         cx.set_local(element, item.clone());
         result = value(step, row, cx)?;
+        measured.look(&result, before, cx)?;
         if result.nests_deeper(MAX_NESTING) {
             return Err(ExecError::limit(
                 format!("{MAX_NESTING} levels of nested lists and maps"),
@@ -125,7 +138,45 @@ pub(super) fn reduce(
         }
     }
     cx.set_local(accumulator, Value::Null);
+    cx.run.watch.set_computed(before);
     Ok(result)
+}
+
+/// What the accumulator of `reduce()` holds: a list may grow by a value that is computed in each step.
+///
+/// It is measured whenever so much was computed since that it may have grown by a quarter, or by [`GROWTH_BYTES`]: all
+/// measurements together cost about as much as the steps do.
+struct Measured {
+    bytes: usize,
+    /// Bytes that the query had computed then.
+    computed: usize,
+}
+
+/// An accumulator that grew by less is not measured.
+const GROWTH_BYTES: usize = 1 << 20;
+
+impl Measured {
+    fn new(cx: &Cx<'_>) -> Self {
+        Self {
+            bytes: 0,
+            computed: cx.run.watch.computed_ever(),
+        }
+    }
+
+    /// Counts the accumulator instead of what was computed since there were `before` bytes.
+    #[inline]
+    fn look(&mut self, accumulator: &Value, before: usize, cx: &mut Cx<'_>) -> Result<()> {
+        let watch = &cx.run.watch;
+        let computed = watch.computed_ever().wrapping_sub(self.computed);
+        if computed < GROWTH_BYTES.max(self.bytes / 4) {
+            return Ok(());
+        }
+        self.bytes = distinct_bytes(accumulator);
+        watch.set_computed(before);
+        watch.count_computed(self.bytes)?;
+        self.computed = watch.computed_ever();
+        Ok(())
+    }
 }
 
 /// Runs a sub-plan for one row.
@@ -142,8 +193,11 @@ pub(super) fn subquery(subquery: &Subquery, row: Row<'_>, cx: &mut Cx<'_>) -> Re
         }
         None => Child::build(&cx.run.plan.clone(), subquery.root, &argument),
     };
+    let before = cx.run.watch.computed_bytes();
     let result = drain(subquery.kind, &mut child, cx);
     child.close(cx);
+    // A list is counted where it is kept.
+    cx.run.watch.set_computed(before);
     cx.run.subplans.insert(subquery.root, child);
     result
 }
@@ -151,7 +205,6 @@ pub(super) fn subquery(subquery: &Subquery, row: Row<'_>, cx: &mut Cx<'_>) -> Re
 fn drain(kind: SubqueryKind, child: &mut Child, cx: &mut Cx<'_>) -> Result<Value> {
     let mut count = 0_i64;
     let mut collected = Vec::new();
-    let mut bytes = 0;
     while let Some(mut chunk) = child.pull(cx)? {
         match kind {
             SubqueryKind::Exists if !chunk.is_empty() => return Ok(Value::Bool(true)),
@@ -159,12 +212,13 @@ fn drain(kind: SubqueryKind, child: &mut Child, cx: &mut Cx<'_>) -> Result<Value
             SubqueryKind::Count => count += chunk.row_count() as i64,
             SubqueryKind::Collect(slot) => {
                 chunk.flatten();
+                let mut bytes = 0;
                 for row in 0..chunk.len() {
                     let item = chunk.value(slot, row);
                     bytes += value_bytes(&item);
                     collected.push(item);
                 }
-                cx.run.watch.allow(bytes)?;
+                cx.run.watch.count_computed(bytes)?;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `item IN list`, quick where the same long list is looked into again and again.
+//! `item IN list`, with a hash set for a long list that is used repeatedly.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use rustc_hash::FxHashSet;
 
 use crate::{
     context::Cx,
-    error::{ExecError, Result, shown},
+    error::{Result, not_a_list},
 };
 
-/// From this length on a list that is met again gets a set.
-const LONG: usize = 32;
+/// Minimum length of a list for which a repeated use builds a set.
+const MIN_SET_ITEMS: usize = 32;
 
-/// The list that was looked into last, and its elements as a set once it was met twice.
+/// The list that was used last, and its elements as a set after the second use.
 #[derive(Default)]
 pub(crate) struct LastList {
     list: Option<Arc<Vec<Value>>>,
@@ -21,12 +21,12 @@ pub(crate) struct LastList {
 }
 
 struct ElementSet {
-    /// The elements that are found by their group: all but nulls, NaN, lists and maps.
+    /// The elements that have a hash key: all but nulls, NaN, lists and maps.
     scalars: FxHashSet<GroupKey>,
     has_null: bool,
 }
 
-/// Whether `=` between this value and another is told by their groups alone.
+/// Whether `=` between this value and another is decided by their hash keys alone.
 fn is_scalar(value: &Value) -> bool {
     match value {
         Value::Null | Value::List(_) | Value::Map(_) | Value::Point(_) => false,
@@ -40,14 +40,9 @@ pub(super) fn contains(list: &Value, item: &Value, cx: &mut Cx<'_>) -> Result<Va
     let items = match list {
         Value::Null => return Ok(Value::Null),
         Value::List(items) => items,
-        other => {
-            return Err(ExecError::type_mismatch(format!(
-                "IN looks into a list, not into {}",
-                shown(other)
-            )));
-        }
+        other => return Err(not_a_list(other)),
     };
-    if items.len() < LONG || !is_scalar(item) {
+    if items.len() < MIN_SET_ITEMS || !is_scalar(item) {
         cx.tick(items.len())?;
         return Ok(search(items, item));
     }
@@ -57,7 +52,7 @@ pub(super) fn contains(list: &Value, item: &Value, cx: &mut Cx<'_>) -> Result<Va
         .as_ref()
         .is_some_and(|known| Arc::ptr_eq(known, items));
     if !met {
-        // The list is kept, so that its address stays its own.
+        // The list is kept alive, so that its address stays unique.
         *last = LastList {
             list: Some(items.clone()),
             set: None,
@@ -73,7 +68,7 @@ pub(super) fn contains(list: &Value, item: &Value, cx: &mut Cx<'_>) -> Result<Va
             .collect(),
         has_null: items.iter().any(Value::is_null),
     });
-    // A scalar equals no list, map or NaN: only nulls leave the answer open.
+    // A scalar equals no list, map or NaN: only nulls make the result unknown.
     Ok(if set.scalars.contains(&GroupKey(item.clone())) {
         Value::Bool(true)
     } else if set.has_null {

@@ -1,8 +1,9 @@
 //! Evaluation of expressions: row by row ([`value`]) and for whole chunks ([`column`]).
 //!
-//! One semantics, two drivers. [`strict::apply`] holds the operations that evaluate all their operands; the row driver
-//! feeds it values, the chunk driver columns, property reads batched. What must not evaluate an operand (`AND`, `OR`,
-//! `CASE`, `coalesce`) is in both drivers; comprehensions, quantifiers and sub-plans run row by row.
+//! One semantics, two drivers. [`strict::apply`] implements the operations that evaluate all their operands; the row
+//! driver passes it values, the chunk driver columns with batched property reads. Operations that must not evaluate an
+//! operand (`AND`, `OR`, `CASE`, `coalesce`) are in both drivers; comprehensions, quantifiers and sub-plans run row by
+//! row.
 //!
 //! Recursion follows the expression, whose depth the parser bounds.
 
@@ -36,7 +37,7 @@ pub(crate) use vector::{Selection, column, truths};
 pub(crate) struct Row<'a> {
     /// The chunk.
     pub(crate) chunk: &'a Chunk,
-    /// Which row.
+    /// The index of the row.
     pub(crate) row: usize,
 }
 
@@ -95,18 +96,26 @@ pub(crate) fn value(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value>
 fn strictly(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
     let mut operands = Vec::with_capacity(3);
     let mut failed = None;
+    let before = cx.run.watch.computed_bytes();
     expr.for_each_child(&mut |child| {
         if failed.is_none() {
-            match value(child, row, cx) {
+            let operand = value(child, row, cx).and_then(|operand| {
+                cx.count_computed(&operand)?;
+                Ok(operand)
+            });
+            match operand {
                 Ok(operand) => operands.push(operand),
                 Err(error) => failed = Some(error),
             }
         }
     });
-    match failed {
+    let applied = match failed {
         Some(error) => Err(error),
         None => strict::apply(expr, &operands, cx),
-    }
+    };
+    // The operands end here; what was made of them is counted where it is kept.
+    cx.run.watch.set_computed(before);
+    applied
 }
 
 fn case(
@@ -140,7 +149,7 @@ fn coalesce(arguments: &[Expr], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> 
     Ok(Value::Null)
 }
 
-/// `AND` (or, where `or` is set, `OR`) of all terms, in order; the first that decides ends it.
+/// `AND` (or, if `or` is set, `OR`) of all terms, in order; stops at the first that decides.
 fn conjunction(terms: &[Expr], or: bool, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
     let mut unknown = false;
     for term in terms {
@@ -185,10 +194,12 @@ fn map_projection(base: &Expr, items: &[MapItem], row: Row<'_>, cx: &mut Cx<'_>)
         return Ok(Value::Null);
     }
     let mut map = Map::new();
+    let before = cx.run.watch.computed_bytes();
     for item in items {
         match item {
             MapItem::Entry(name, expr) => {
                 let entry = value(expr, row, cx)?;
+                cx.count_computed(&entry)?;
                 map.insert(name.clone(), entry);
             }
             MapItem::All => {
@@ -198,6 +209,7 @@ fn map_projection(base: &Expr, items: &[MapItem], row: Row<'_>, cx: &mut Cx<'_>)
             }
         }
     }
+    cx.run.watch.set_computed(before);
     Ok(Value::from(map))
 }
 

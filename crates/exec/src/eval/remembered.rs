@@ -1,31 +1,31 @@
-//! What a statement has read of nodes already: properties and labels of nodes that rows come back to.
+//! A per-statement cache of node properties and labels, for nodes that rows return to.
 //!
-//! Only for statements that write nothing, so that nothing remembered can change under them. A scan in the order of ids is
-//! read straight from the data layer, which reads it as one range; what walks over relationships comes back to the same
-//! nodes again and again, and finds them here.
+//! Only for statements that write nothing, so that cached values cannot change. A scan in the order of ids bypasses the
+//! cache, because the data layer reads it as one range; traversals over relationships return to the same nodes
+//! repeatedly and use the cache.
 
 use isomer_data::{GraphRead, NodeLabels};
 use isomer_plan::physical::StatementClass;
 use isomer_value::{LabelId, NodeId, PropId, Value};
 use rustc_hash::FxHashMap;
 
-use crate::{column::value_bytes, context::Cx, error::Result};
+use crate::{context::Cx, error::Result, value_size::value_bytes};
 
-/// What may be remembered, as a part of the memory limit; above that everything is forgotten.
+/// Maximum size as a fraction of the memory limit; beyond it the cache is cleared.
 const SHARE_OF_MEMORY: usize = 8;
-/// Values larger than this are read again.
+/// Larger values are not cached.
 const MOST_VALUE_BYTES: usize = 256;
 
-/// What was read.
+/// The cached reads.
 #[derive(Default)]
 pub(crate) struct Remembered {
     properties: FxHashMap<PropId, FxHashMap<NodeId, Value>>,
     labels: FxHashMap<NodeId, Box<[LabelId]>>,
-    /// About how many bytes that is.
+    /// Their estimated bytes.
     held_bytes: usize,
 }
 
-/// Makes room for `bytes` more, by forgetting everything where they do not fit.
+/// Makes room for `bytes` more; clears the cache if they do not fit.
 fn make_room(bytes: usize, cx: &mut Cx<'_>) {
     let most = cx.run.watch.limits().memory_bytes / SHARE_OF_MEMORY;
     if cx.run.remembered.held_bytes + bytes > most || cx.run.watch.allow(bytes).is_err() {
@@ -37,12 +37,12 @@ fn make_room(bytes: usize, cx: &mut Cx<'_>) {
     }
 }
 
-/// Whether the nodes come in the order of their ids, each once.
+/// Whether the nodes come in the order of their ids, without duplicates.
 fn is_ascending(nodes: &[NodeId]) -> bool {
     nodes.windows(2).all(|pair| pair[0] < pair[1])
 }
 
-/// The nodes that are not known, ascending, each once.
+/// The nodes that are not cached, ascending, without duplicates.
 fn missing(nodes: &[NodeId], is_known: impl Fn(&NodeId) -> bool) -> Vec<NodeId> {
     let mut missing: Vec<NodeId> = nodes
         .iter()
@@ -93,14 +93,32 @@ pub(super) fn properties(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Res
     Ok(values)
 }
 
+/// Bytes of records that are read at once, before the values read are counted.
+pub(super) const READ_BYTES: usize = 256 << 10;
+
 fn read(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
     let mut column = [Vec::with_capacity(nodes.len())];
-    cx.reader().node_properties(nodes, &[prop], &mut column)?;
-    let [values] = column;
-    Ok(values)
+    cx.reader()
+        .node_properties_within(nodes, &[prop], READ_BYTES, &mut column)?;
+    let is_small = column[0].len() >= nodes.len() && !cx.reader().has_column(prop);
+    let mut counted = match is_small {
+        // Of the last records, which are small together, only the last one may be large.
+        true => nodes.len().saturating_sub(1),
+        false => 0,
+    };
+    loop {
+        cx.count_all_computed(&column[0][counted..])?;
+        counted = column[0].len();
+        if counted >= nodes.len() {
+            let [values] = column;
+            return Ok(values);
+        }
+        cx.tx
+            .node_properties_within(&nodes[counted..], &[prop], READ_BYTES, &mut column)?;
+    }
 }
 
-/// Whether each node carries what `test` asks of its labels.
+/// Whether each node satisfies `test` on its labels.
 pub(super) fn labels(
     nodes: &[NodeId],
     test: impl Fn(&[LabelId]) -> bool,

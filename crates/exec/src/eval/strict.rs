@@ -17,11 +17,11 @@ use crate::{
 /// Applies the operation of `expr` to the values of its children, in the order of [`Expr::for_each_child`].
 pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<Value> {
     match expr {
-        Expr::Property { name, .. } => {
+        Expr::Property { name, nested, .. } => {
             let plan = cx.run.plan.clone();
-            property_of(&operands[0], plan.property_name(*name), cx)
+            property_of(&operands[0], plan.property_name(*name), *nested, cx)
         }
-        Expr::Index { .. } => index(&operands[0], &operands[1], cx),
+        Expr::Index { nested, .. } => index(&operands[0], &operands[1], *nested, cx),
         Expr::Slice { from, .. } => {
             let (from, to) = if from.is_some() {
                 (operands.get(1), operands.get(2))
@@ -108,17 +108,24 @@ pub(crate) fn equal_truth(a: &Value, b: &Value) -> Option<bool> {
     equality::equal(a, b)
 }
 
-/// `base.name`
-pub(crate) fn property_of(base: &Value, name: &str, env: &dyn Environment) -> Result<Value> {
+/// `base.name`; with `nested`, null for a value without fields.
+pub(crate) fn property_of(
+    base: &Value,
+    name: &str,
+    nested: bool,
+    env: &dyn Environment,
+) -> Result<Value> {
     match base {
         Value::Null => Ok(Value::Null),
         Value::Map(map) => Ok(map.get(name).cloned().unwrap_or_default()),
         Value::Node(node) => env.node_property(node.id, name),
         Value::Relationship(relationship) => env.relationship_property(relationship, name),
         other => match crate::function::field_of(other, name) {
+            Some(Err(error)) if nested && error.is_no_field() => Ok(Value::Null),
             Some(field) => field,
+            None if nested => Ok(Value::Null),
             None => Err(ExecError::type_mismatch(format!(
-                "`.{name}` is asked of {}: only maps, nodes, relationships, temporal values and points have fields",
+                "{} has no field `.{name}`: only maps, nodes, relationships, temporal values and points have fields",
                 shown(other)
             ))),
         },
@@ -138,8 +145,13 @@ pub(crate) fn properties_of(base: &Value, env: &dyn Environment) -> Result<Map> 
     }
 }
 
-/// `base[index]`.
-pub(super) fn index(base: &Value, index: &Value, env: &dyn Environment) -> Result<Value> {
+/// `base[index]`; with `nested`, null for a value that is neither list nor map, or whose index is of the other type.
+pub(super) fn index(
+    base: &Value,
+    index: &Value,
+    nested: bool,
+    env: &dyn Environment,
+) -> Result<Value> {
     match (base, index) {
         (Value::Null, _) => Ok(Value::Null),
         (Value::List(items), Value::Int(at)) => {
@@ -157,12 +169,15 @@ pub(super) fn index(base: &Value, index: &Value, env: &dyn Environment) -> Resul
         (Value::List(_) | Value::Map(_) | Value::Node(_) | Value::Relationship(_), Value::Null) => {
             Ok(Value::Null)
         }
+        (Value::List(_), Value::String(_)) | (Value::Map(_), Value::Int(_)) if nested => {
+            Ok(Value::Null)
+        }
         (Value::List(_), other) => Err(ExecError::type_mismatch(format!(
             "a list is indexed by an integer, not {}",
             shown(other)
         ))),
         (Value::Map(_) | Value::Node(_) | Value::Relationship(_), Value::String(name)) => {
-            property_of(base, name, env)
+            property_of(base, name, nested, env)
         }
         (Value::Map(_), other) => Err(ExecError::raised(
             ErrorClass::TypeError,
@@ -174,6 +189,7 @@ pub(super) fn index(base: &Value, index: &Value, env: &dyn Environment) -> Resul
             "MapElementAccessByNonString",
             format!("properties are indexed by a string, not {}", shown(other)),
         )),
+        _ if nested => Ok(Value::Null),
         (other, _) => Err(ExecError::type_mismatch(format!(
             "{} cannot be indexed: only lists, maps and entities can",
             shown(other)
@@ -217,7 +233,7 @@ fn slice(base: &Value, from: Option<&Value>, to: Option<&Value>) -> Result<Value
     }))
 }
 
-/// Matching cannot be interrupted and takes up to a quarter of a microsecond a byte.
+/// Matching cannot be interrupted and takes up to a quarter of a microsecond per byte.
 const MOST_MATCHED_BYTES: usize = 4 << 20;
 
 fn string_test(
@@ -246,7 +262,7 @@ fn string_test(
     }))
 }
 
-/// `x IS :: TYPE`. Null is of every type that does not say `NOT NULL`.
+/// `x IS :: TYPE`. Null has every type that does not say `NOT NULL`.
 fn is_typed(value: &Value, word: &ValueType) -> bool {
     match (word, value) {
         (ValueType::NotNull(inner), value) => !value.is_null() && is_typed(value, inner),
@@ -278,7 +294,7 @@ fn is_typed(value: &Value, word: &ValueType) -> bool {
     }
 }
 
-/// The value itself where it is of this kind, or null; a type error otherwise.
+/// The value itself if it is of this kind, or null; otherwise a type error.
 fn cast(value: &Value, kind: &Kind) -> Result<Value> {
     if value.is_null() || is_of(value, kind) {
         return Ok(value.clone());
@@ -295,7 +311,7 @@ fn cast(value: &Value, kind: &Kind) -> Result<Value> {
     )))
 }
 
-/// Whether a value that is not null is of a kind; elements of lists may be null.
+/// Whether a non-null value is of a kind; elements of lists may be null.
 pub(crate) fn is_of(value: &Value, kind: &Kind) -> bool {
     match kind {
         Kind::Any => true,

@@ -1,18 +1,21 @@
-//! Evaluation of an expression for many rows at once.
+//! Vectorised evaluation of expressions.
 
 use std::borrow::Cow;
 
-use isomer_data::GraphRead;
 use isomer_plan::{
     expr::{Arithmetic, Comparison, Expr, LabelRef, PropRef, SlotId, TypeRef},
     function::{Function as Builtin, Purity},
 };
 use isomer_value::{LabelId, NodeId, RelId, Value};
 
-use super::{Row, arith, equal_truth, not_boolean, remembered, strict, value};
+use super::{
+    Row, arith, equal_truth, not_boolean,
+    remembered::{self, READ_BYTES},
+    strict, value,
+};
 use crate::{chunk::Chunk, column::Column, context::Cx, error::Result, function::Function};
 
-/// The rows of a chunk that an expression is evaluated for.
+/// The rows of a chunk for which an expression is evaluated.
 #[derive(Clone, Copy)]
 pub(crate) enum Selection<'a> {
     /// All flat rows.
@@ -39,7 +42,8 @@ impl Selection<'_> {
 
 /// The values of `expr` for the selected flat rows: entry `i` belongs to the selection's row `i`.
 ///
-/// Recursion goes through here: the arms are functions of their own, so that a level of nesting takes little stack.
+/// All recursion goes through this function: its arms are separate functions, so that a level of nesting uses little
+/// stack.
 pub(crate) fn column<'c>(
     expr: &Expr,
     chunk: &'c Chunk,
@@ -53,13 +57,19 @@ pub(crate) fn column<'c>(
         }
         Expr::Const(value) => Ok(Column::Const(value.clone())),
         Expr::Param(param) => Ok(Column::Const(cx.run.parameters[param.index()].clone())),
-        Expr::Property { base, name } => property_column(base, *name, chunk, rows, cx),
+        Expr::Property { base, name, nested } => {
+            property_column(base, (*name, *nested), chunk, rows, cx)
+        }
         Expr::And(terms) => conjunction(terms, false, chunk, rows, cx),
         Expr::Or(terms) => conjunction(terms, true, chunk, rows, cx),
         Expr::Not(term) => negation(term, chunk, rows, cx),
         Expr::Compare { op, left, right } => comparison(*op, left, right, chunk, rows, cx),
         Expr::Arith { op, left, right } => arithmetic(*op, left, right, chunk, rows, cx),
-        Expr::Index { base, index } => element(expr, base, index, chunk, rows, cx),
+        Expr::Index {
+            base,
+            index,
+            nested,
+        } => element(expr, (base, *nested), index, chunk, rows, cx),
         Expr::IsNull(base) => null_test(base, true, chunk, rows, cx),
         Expr::IsNotNull(base) => null_test(base, false, chunk, rows, cx),
         Expr::HasLabels { entity, .. } | Expr::HasType { entity, .. } => {
@@ -107,7 +117,7 @@ fn slot_column<'c>(chunk: &'c Chunk, slot: SlotId, rows: Selection<'_>) -> Cow<'
 
 fn property_column(
     base: &Expr,
-    name: PropRef,
+    name: (PropRef, bool),
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
@@ -159,9 +169,11 @@ fn arithmetic(
     }
     (0..rows.len())
         .map(|row| {
-            with(&left, row, |a| {
+            let made = with(&left, row, |a| {
                 with(&right, row, |b| arith::arithmetic(op, a, b, cx))
-            })
+            })?;
+            cx.count_computed(&made)?;
+            Ok(made)
         })
         .collect::<Result<Vec<Value>>>()
         .map(Column::Values)
@@ -170,7 +182,7 @@ fn arithmetic(
 /// `base[index]`.
 fn element(
     expr: &Expr,
-    base: &Expr,
+    (base, nested): (&Expr, bool),
     index: &Expr,
     chunk: &Chunk,
     rows: Selection<'_>,
@@ -187,15 +199,15 @@ fn element(
     (0..rows.len())
         .map(|row| {
             with(&base, row, |base| {
-                with(&index, row, |index| strict::index(base, index, cx))
+                with(&index, row, |index| strict::index(base, index, nested, cx))
             })
         })
         .collect::<Result<Vec<Value>>>()
         .map(Column::of_values)
 }
 
-/// `base[index]` where these are lists and integers in all rows. Neither is copied, and elements of one kind come without
-/// being values first: counting who holds a value takes its time.
+/// `base[index]` if these are lists and integers in all rows. Neither is copied, and elements of one kind are collected
+/// into a typed column directly, which avoids the reference counting of values.
 fn elements(base: &Column, index: &Column, len: usize) -> Option<Column> {
     const NULL: Value = Value::Null;
     let list = |row: usize| match base {
@@ -303,7 +315,9 @@ fn call(
     for row in 0..rows.len() {
         operands.clear();
         operands.extend(columns.iter().map(|column| column.get(row)));
-        made.push(function.call(&operands, cx)?);
+        let value = function.call(&operands, cx)?;
+        cx.count_computed(&value)?;
+        made.push(value);
     }
     Ok(Column::of_values(made))
 }
@@ -313,7 +327,9 @@ fn row_by_row(expr: &Expr, chunk: &Chunk, rows: Selection<'_>, cx: &mut Cx<'_>) 
     for at in 0..rows.len() {
         cx.tick(1)?;
         let row = rows.row(at);
-        made.push(value(expr, Row { chunk, row }, cx)?);
+        let value = value(expr, Row { chunk, row }, cx)?;
+        cx.count_computed(&value)?;
+        made.push(value);
     }
     Ok(Column::of_values(made))
 }
@@ -361,7 +377,7 @@ fn all_constant(columns: &[Cow<'_, Column>]) -> bool {
         .all(|column| matches!(&**column, Column::Const(_)))
 }
 
-/// Hands the value of a row to `body`, without a copy where the column has values.
+/// Passes the value of a row to `body`, without a copy if the column stores values.
 fn with<T>(column: &Column, row: usize, body: impl FnOnce(&Value) -> T) -> T {
     match column {
         Column::Values(values) => body(&values[row]),
@@ -386,13 +402,21 @@ fn strictly(
     for row in 0..len {
         operands.clear();
         operands.extend(columns.iter().map(|column| column.get(row)));
-        made.push(strict::apply(expr, &operands, cx)?);
+        let value = strict::apply(expr, &operands, cx)?;
+        cx.count_computed(&value)?;
+        made.push(value);
     }
     Ok(Column::of_values(made))
 }
 
-/// One property of every row's node, relationship, map, …; entities are read in one batch.
-fn properties(base: &Column, name: PropRef, len: usize, cx: &mut Cx<'_>) -> Result<Column> {
+/// One property of every row's node, relationship, map, …; entities are read in one batch. `nested` says whether the
+/// property is within a map.
+fn properties(
+    base: &Column,
+    (name, nested): (PropRef, bool),
+    len: usize,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
     match base {
         Column::Nodes(nodes) => {
             strict::check_nodes(nodes, cx)?;
@@ -403,13 +427,21 @@ fn properties(base: &Column, name: PropRef, len: usize, cx: &mut Cx<'_>) -> Resu
             let Some(prop) = cx.prop(name) else {
                 return Ok(Column::Const(Value::Null));
             };
-            let mut read = [Vec::with_capacity(ids.len())];
-            cx.reader()
-                .relationship_properties(&ids, &[prop], &mut read)?;
-            let [values] = read;
+            let mut column = [Vec::with_capacity(ids.len())];
+            while column[0].len() < ids.len() {
+                let from = column[0].len();
+                cx.reader().relationship_properties_within(
+                    &ids[from..],
+                    &[prop],
+                    READ_BYTES,
+                    &mut column,
+                )?;
+                cx.count_all_computed(&column[0][from..])?;
+            }
+            let [values] = column;
             Ok(Column::Values(values))
         }
-        // Nodes with nulls between them, as OPTIONAL MATCH makes them.
+        // Nodes and nulls, as produced by OPTIONAL MATCH.
         Column::Values(values)
             if values
                 .iter()
@@ -439,13 +471,19 @@ fn properties(base: &Column, name: PropRef, len: usize, cx: &mut Cx<'_>) -> Resu
             if len == 0 {
                 return Ok(Column::Const(Value::Null));
             }
-            strict::property_of(value, plan.property_name(name), cx).map(Column::Const)
+            strict::property_of(value, plan.property_name(name), nested, cx).map(Column::Const)
         }
         other => {
             let plan = cx.run.plan.clone();
             let name = plan.property_name(name);
             let made: Result<Vec<Value>> = (0..len)
-                .map(|row| with(other, row, |value| strict::property_of(value, name, cx)))
+                .map(|row| {
+                    let read = with(other, row, |value| {
+                        strict::property_of(value, name, nested, cx)
+                    })?;
+                    cx.count_computed(&read)?;
+                    Ok(read)
+                })
                 .collect();
             made.map(Column::of_values)
         }
@@ -481,7 +519,7 @@ fn has_type(rels: &[isomer_data::RelRow], types: &[TypeRef], cx: &mut Cx<'_>) ->
         .collect()
 }
 
-/// Comparisons; entities compare by their ids without becoming values.
+/// Comparisons; entities are compared by their ids without being converted to values.
 fn compare(op: Comparison, left: &Column, right: &Column, len: usize) -> Vec<Option<bool>> {
     if matches!(op, Comparison::Equal | Comparison::NotEqual) {
         let same = matches!(op, Comparison::Equal);
@@ -520,7 +558,7 @@ fn compare(op: Comparison, left: &Column, right: &Column, len: usize) -> Vec<Opt
         .collect()
 }
 
-/// `AND` or `OR`: a term is evaluated only for the rows that the terms before it left open.
+/// `AND` or `OR`: a term is evaluated only for the rows that earlier terms did not decide.
 fn conjunction(
     terms: &[Expr],
     or: bool,
@@ -530,7 +568,7 @@ fn conjunction(
 ) -> Result<Column> {
     let operator = if or { "OR" } else { "AND" };
     let mut result: Vec<Option<bool>> = vec![Some(!or); rows.len()];
-    // Positions in the selection that are still open, and their rows.
+    // Positions in the selection that are still undecided, and their rows.
     let mut open: Vec<u32> = (0..rows.len() as u32).collect();
     let mut open_rows: Vec<u32> = (0..rows.len()).map(|at| rows.row(at) as u32).collect();
     for (number, term) in terms.iter().enumerate() {
@@ -628,7 +666,7 @@ fn case(
     Ok(Column::of_values(result))
 }
 
-/// `coalesce`: each argument is evaluated only for the rows where those before it were null.
+/// `coalesce`: each argument is evaluated only for the rows in which earlier ones were null.
 fn coalesce(
     arguments: &[Expr],
     chunk: &Chunk,

@@ -1,29 +1,34 @@
-//! Looks into convergent fields that do not load them.
+//! Functions that query convergent fields without loading them.
 
 use isomer_data::ConvergentOwner;
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
 
-use super::{Environment, Function, Look, integer, lenient, text, wrong};
+use super::{Environment, FieldQuery, Function, integer, lenient, text, wrong};
 use crate::error::{ExecError, Result};
 
-/// Most elements of one page.
+/// Maximum number of elements per page.
 const MAX_PAGE: i64 = 1_000_000;
 
 pub(super) fn find(function: Builtin) -> Option<Function> {
     match function {
         Builtin::ConvergentKind => {
-            lenient(|args, env| look("convergent.kind", args, Look::Kind, env))
+            lenient(|args, env| query("convergent.kind", args, FieldQuery::Kind, env))
         }
         Builtin::ConvergentValue => {
-            lenient(|args, env| look("convergent.value", args, Look::Value, env))
+            lenient(|args, env| query("convergent.value", args, FieldQuery::Value, env))
         }
         Builtin::ConvergentContains => lenient(|args, env| match &args[2] {
             Value::Null => Ok(Value::Null),
-            value => look("convergent.contains", args, Look::Contains(value), env),
+            value => query(
+                "convergent.contains",
+                args,
+                FieldQuery::Contains(value),
+                env,
+            ),
         }),
         Builtin::ConvergentSize => {
-            lenient(|args, env| look("convergent.size", args, Look::Size, env))
+            lenient(|args, env| query("convergent.size", args, FieldQuery::Size, env))
         }
         Builtin::ConvergentPage => lenient(|args, env| {
             let limit = integer("convergent.page", &args[3])?;
@@ -32,15 +37,20 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
                     "convergent.page() takes 0 to {MAX_PAGE} elements, not {limit}"
                 )));
             }
-            let look_at = Look::Page(&args[2], limit as usize);
-            look("convergent.page", args, look_at, env)
+            let page = FieldQuery::Page(&args[2], limit as usize);
+            query("convergent.page", args, page, env)
         }),
         _ => None,
     }
 }
 
-/// Looks at the field at a path (a list of names, or one) of a node or relationship; null for anything else.
-fn look(function: &str, args: &[Value], look: Look<'_>, env: &dyn Environment) -> Result<Value> {
+/// Queries the field at a path (a list of names, or one) of a node or relationship; null for anything else.
+fn query(
+    function: &str,
+    args: &[Value],
+    query: FieldQuery<'_>,
+    env: &dyn Environment,
+) -> Result<Value> {
     let owner = match &args[0] {
         Value::Node(node) => ConvergentOwner::Node(node.id),
         Value::Relationship(one) => ConvergentOwner::Relationship(one.id),
@@ -54,5 +64,5 @@ fn look(function: &str, args: &[Value], look: Look<'_>, env: &dyn Environment) -
             .collect::<Result<_>>()?,
         other => return Err(wrong(function, "a path: a list of names, or one", other)),
     };
-    env.look_into(owner, &path, look)
+    env.query_field(owner, &path, query)
 }

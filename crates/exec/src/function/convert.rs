@@ -60,19 +60,16 @@ fn to_integer(function: &'static str, value: &Value) -> Result<Value> {
     match value {
         Value::Int(_) => Ok(value.clone()),
         Value::Bool(b) => Ok(Value::Int(i64::from(*b))),
-        Value::Float(f) => float_to_integer(*f).map(Value::Int).ok_or_else(|| {
-            ExecError::overflow(format!(
-                "{function}({f:?}) does not fit into a 64-bit integer"
-            ))
-        }),
-        Value::String(text) => {
-            let text = text.trim();
-            let parsed = text
-                .parse::<i64>()
-                .ok()
-                .or_else(|| decimal(text).and_then(float_to_integer));
-            Ok(parsed.map_or(Value::Null, Value::Int))
-        }
+        Value::Float(f) => float_to_integer(*f)
+            .map(Value::Int)
+            .ok_or_else(|| too_large(function, &format!("{f:?}"), "a 64-bit integer")),
+        Value::String(text) => match Decimal::parse(text.trim()) {
+            None => Ok(Value::Null),
+            Some(decimal) => decimal
+                .truncated()
+                .map(Value::Int)
+                .ok_or_else(|| too_large(function, &format!("'{text}'"), "a 64-bit integer")),
+        },
         Value::Null => Ok(Value::Null),
         other => Err(wrong(function, "a number, boolean or string", other)),
     }
@@ -82,10 +79,33 @@ fn to_float(function: &'static str, value: &Value) -> Result<Value> {
     match value {
         Value::Float(_) => Ok(value.clone()),
         Value::Int(i) => Ok(Value::Float(*i as f64)),
-        Value::String(text) => Ok(decimal(text.trim()).map_or(Value::Null, Value::Float)),
+        Value::String(text) => text_to_float(function, text),
         Value::Null => Ok(Value::Null),
         other => Err(wrong(function, "a number or string", other)),
     }
+}
+
+/// A decimal number, or one of the words that `toString` writes. As for a literal, a number out of the range of a float
+/// is an error: infinity would be a different number.
+fn text_to_float(function: &'static str, text: &str) -> Result<Value> {
+    let trimmed = text.trim();
+    let number = match trimmed {
+        "NaN" => f64::NAN,
+        "Infinity" | "+Infinity" => f64::INFINITY,
+        "-Infinity" => f64::NEG_INFINITY,
+        _ if Decimal::parse(trimmed).is_none() => return Ok(Value::Null),
+        _ => match trimmed.parse::<f64>() {
+            Ok(number) if number.is_finite() => number,
+            _ => return Err(too_large(function, &format!("'{text}'"), "a 64-bit float")),
+        },
+    };
+    Ok(Value::Float(number))
+}
+
+#[cold]
+fn too_large(function: &str, argument: &str, type_name: &str) -> ExecError {
+    let shown: String = argument.chars().take(60).collect();
+    ExecError::overflow(format!("{function}({shown}) does not fit into {type_name}"))
 }
 
 fn to_boolean(function: &'static str, value: &Value) -> Result<Value> {
@@ -118,7 +138,7 @@ fn to_string(function: &'static str, value: &Value) -> Result<Value> {
     }
 }
 
-/// A float as the language prints it: always with a point or an exponent, so that it reads back as a float.
+/// A float as the language prints it: always with a decimal point or an exponent, so that it is read back as a float.
 pub(crate) fn float_text(value: f64) -> String {
     if value.is_nan() {
         "NaN".into()
@@ -133,7 +153,7 @@ pub(crate) fn float_text(value: f64) -> String {
     }
 }
 
-/// Truncates towards zero; none for what lies outside 64 bits.
+/// Truncates towards zero; none if the result exceeds 64 bits.
 fn float_to_integer(value: f64) -> Option<i64> {
     // 2^63 is exact as a float: everything below it fits.
     (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0)
@@ -141,20 +161,73 @@ fn float_to_integer(value: f64) -> Option<i64> {
         .then_some(value as i64)
 }
 
-/// A decimal number; unlike `str::parse` it takes no words such as `inf`.
-fn decimal(text: &str) -> Option<f64> {
-    let plain = text
-        .bytes()
-        .all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
-    if !plain {
-        return match text {
-            "NaN" => Some(f64::NAN),
-            "Infinity" | "+Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
-            _ => None,
+/// A parsed decimal number: `-12.5e3`.
+struct Decimal<'t> {
+    negative: bool,
+    /// Digits before and after the decimal point.
+    whole: &'t str,
+    fraction: &'t str,
+    /// The power of ten; limited to 31 bits.
+    exponent: i64,
+}
+
+impl<'t> Decimal<'t> {
+    /// A sign, digits with or without a decimal point, an exponent; none for other texts, including words such as
+    /// `inf`.
+    fn parse(text: &'t str) -> Option<Self> {
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            None => (text, 0),
+            Some((mantissa, exponent)) => {
+                let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+                if digits.is_empty() || !is_digits(digits) {
+                    return None;
+                }
+                let limit = i64::from(i32::MAX);
+                let size = digits.parse().map_or(limit, |size: i64| size.min(limit));
+                (
+                    mantissa,
+                    if exponent.starts_with('-') {
+                        -size
+                    } else {
+                        size
+                    },
+                )
+            }
         };
+        let unsigned = mantissa.strip_prefix(['+', '-']).unwrap_or(mantissa);
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+        let digits = whole.len() + fraction.len();
+        (digits > 0 && is_digits(whole) && is_digits(fraction)).then_some(Self {
+            negative: mantissa.starts_with('-'),
+            whole,
+            fraction,
+            exponent,
+        })
     }
-    text.parse().ok()
+
+    /// The integer part, exactly; none if it exceeds 64 bits.
+    fn truncated(&self) -> Option<i64> {
+        let digits = || self.whole.bytes().chain(self.fraction.bytes());
+        let count = self.whole.len() as i64 + self.exponent;
+        let mut number: i64 = 0;
+        let mut at = 0;
+        for digit in digits().take(count.max(0) as usize) {
+            let digit = i64::from(digit - b'0');
+            number = number.checked_mul(10)?;
+            number = match self.negative {
+                true => number.checked_sub(digit)?,
+                false => number.checked_add(digit)?,
+            };
+            at += 1;
+        }
+        // Trailing zeros from the exponent.
+        while number != 0 && at < count {
+            number = number.checked_mul(10)?;
+            at += 1;
+        }
+        Some(number)
+    }
 }
 
 fn value_type(args: &[Value], _: &dyn Environment) -> Result<Value> {

@@ -1,4 +1,4 @@
-//! Functions on files. All answer null where nothing stands under the path.
+//! Functions on files. All return null if the path does not exist.
 
 use isomer_data::{FileAbout, FileId, PathKind};
 use isomer_plan::function::Function as Builtin;
@@ -23,7 +23,7 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
     }
 }
 
-/// A file; nothing where nothing stands under the path.
+/// A file; none if the path does not exist.
 fn about(
     function: &str,
     path: &Value,

@@ -4,17 +4,28 @@ use std::sync::Arc;
 
 use isomer_data::Direction;
 use isomer_plan::function::Function as Builtin;
-use isomer_value::{Map, Node, NodeId, Value, key};
+use isomer_value::{Element, Map, Node, NodeId, Value, key};
 
 use super::{Environment, Function, list, node, strict, string, text, wrong};
-use crate::error::{ExecError, Result};
+use crate::error::{ExecError, Result, not_a_list};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {
     match function {
         Builtin::Id => strict(|args, _| Ok(Value::Int(entity_id("id", &args[0])? as i64))),
-        Builtin::ElementId => {
-            strict(|args, _| Ok(string(entity_id("elementId", &args[0])?.to_string())))
+        Builtin::ElementId => strict(|args, env| {
+            let (element, id) = element_of("elementId", &args[0])?;
+            Ok(string(env.database().element_id(element, id).as_str()))
+        }),
+        Builtin::NodeIdOf => strict(|args, env| Ok(number_of(Element::Node, &args[0], env))),
+        Builtin::NodeIdsOf => strict(|args, env| numbers_of(Element::Node, &args[0], env)),
+        Builtin::RelationshipIdOf => {
+            strict(|args, env| Ok(number_of(Element::Relationship, &args[0], env)))
         }
+        Builtin::RelationshipIdsOf => {
+            strict(|args, env| numbers_of(Element::Relationship, &args[0], env))
+        }
+        Builtin::ElementIdLike => strict(|args, env| element_id_like(&args[0], &args[1], env)),
+        Builtin::ElementIdsLike => strict(element_ids_like),
         Builtin::Labels => strict(labels),
         Builtin::Type => strict(relationship_type),
         Builtin::Keys => strict(keys),
@@ -52,7 +63,7 @@ fn bucket_key(parts: &Value) -> Result<Value> {
     Ok(Value::Bytes(bytes.into()))
 }
 
-/// `kv.keyParts(key)`. A key that is text to the eye is one in a scan, too.
+/// `kv.keyParts(key)`. A scan returns a key as a string if its bytes are valid text.
 fn bucket_key_parts(encoded: &Value) -> Result<Value> {
     let bytes = match encoded {
         Value::Bytes(bytes) => bytes,
@@ -102,11 +113,62 @@ fn degree(args: &[Value], env: &dyn Environment) -> Result<Value> {
 }
 
 fn entity_id(function: &str, value: &Value) -> Result<u64> {
+    element_of(function, value).map(|(_, id)| id)
+}
+
+fn element_of(function: &str, value: &Value) -> Result<(Element, u64)> {
     match value {
-        Value::Node(node) => Ok(node.id.0),
-        Value::Relationship(relationship) => Ok(relationship.id.0),
+        Value::Node(node) => Ok((Element::Node, node.id.0)),
+        Value::Relationship(relationship) => Ok((Element::Relationship, relationship.id.0)),
         other => Err(wrong(function, "a node or relationship", other)),
     }
+}
+
+/// A number that no node and no relationship has.
+const NO_ID: Value = Value::Int(-1);
+
+/// The number in an element id, to be compared with `id()`; [`NO_ID`] if it names nothing of this kind in this
+/// database.
+fn number_of(element: Element, id: &Value, env: &dyn Environment) -> Value {
+    match id {
+        Value::Null => Value::Null,
+        Value::String(text) => env
+            .database()
+            .number_of(element, text)
+            .and_then(|number| i64::try_from(number).ok())
+            .map_or(NO_ID, Value::Int),
+        _ => NO_ID,
+    }
+}
+
+/// The numbers in a list of element ids.
+fn numbers_of(element: Element, ids: &Value, env: &dyn Environment) -> Result<Value> {
+    let Value::List(ids) = ids else {
+        return Err(not_a_list(ids));
+    };
+    env.converted(ids, element, &|ids| {
+        list(ids.iter().map(|id| number_of(element, id, env)).collect())
+    })
+}
+
+/// `elementIdLike(x, id)`: the element id of `x` if `id` is its plain number, else `id` unchanged.
+fn element_id_like(entity: &Value, id: &Value, env: &dyn Environment) -> Result<Value> {
+    let (element, own) = element_of("elementId", entity)?;
+    Ok(match id {
+        Value::String(text) if env.database().number_of(element, text) == Some(own) => {
+            string(env.database().element_id(element, own).as_str())
+        }
+        other => other.clone(),
+    })
+}
+
+/// `elementIdsLike(x, ids)`: the same for each element of a list.
+fn element_ids_like(args: &[Value], env: &dyn Environment) -> Result<Value> {
+    let Value::List(ids) = &args[1] else {
+        return Err(not_a_list(&args[1]));
+    };
+    let like = |id| element_id_like(&args[0], id, env);
+    Ok(list(ids.iter().map(like).collect::<Result<_>>()?))
 }
 
 fn labels(args: &[Value], env: &dyn Environment) -> Result<Value> {
@@ -188,7 +250,7 @@ fn endpoint(function: &str, value: &Value, source: bool) -> Result<Value> {
     }
 }
 
-/// A node of which only the id is known.
+/// A node of which only the id is loaded.
 pub(crate) fn node_value(id: NodeId) -> Value {
     Value::Node(Arc::new(Node { id, content: None }))
 }

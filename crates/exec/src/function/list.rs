@@ -1,4 +1,4 @@
-//! Functions on lists, and those that take both lists and strings.
+//! Functions on lists, and those on both lists and strings.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn reverse(args: &[Value], _: &dyn Environment) -> Result<Value> {
     }
 }
 
-/// The numbers of `range(start, end, step)`, both ends included, made one by one.
+/// The numbers of `range(start, end, step)`, both ends included, generated on demand.
 #[derive(Clone, Debug)]
 pub(crate) struct IntegerRange {
     next: Option<i64>,
@@ -130,7 +130,7 @@ impl IntegerRange {
         })
     }
 
-    /// How many numbers are left.
+    /// How many numbers remain.
     pub(crate) fn remaining(&self) -> u64 {
         self.next.map_or(0, |next| {
             (next.abs_diff(self.end) / self.step.unsigned_abs()).saturating_add(1)

@@ -73,7 +73,7 @@ fn sign(args: &[Value], _: &dyn Environment) -> Result<Value> {
     }
 }
 
-/// `round(x)` sends ties up; with a precision ties go away from zero, or where the mode says.
+/// `round(x)` rounds ties up; with a precision, ties round away from zero unless a mode is given.
 fn round(args: &[Value], _: &dyn Environment) -> Result<Value> {
     let x = number("round", &args[0])?;
     let Some(precision) = args.get(1) else {
@@ -97,7 +97,7 @@ fn round(args: &[Value], _: &dyn Environment) -> Result<Value> {
     let scale = 10_f64.powi(precision as i32);
     let scaled = x * scale;
     if !scaled.is_finite() {
-        return Ok(Value::Float(x)); // so large that no digit stands behind the point, or not a number
+        return Ok(Value::Float(x)); // too large for digits after the decimal point, or NaN
     }
     let tie = (scaled.abs().fract() - 0.5).abs() < 1e-9;
     let rounded = match mode.as_str() {

@@ -1,8 +1,8 @@
 //! The scalar functions of the language.
 //!
-//! One table, [`Function::of`], from the binder's names to bodies. Functions see values and an
-//! [`Environment`], nothing else: no plan, no rows. `coalesce`, `range` inside `UNWIND` and whatever must not
-//! evaluate all its arguments is the evaluator's work; their plain forms are here.
+//! One table, [`Function::of`], maps the binder's names to bodies. Functions see values and an [`Environment`], but
+//! neither plan nor rows. `coalesce`, `range` inside `UNWIND` and other functions that must not evaluate all their
+//! arguments are handled by the evaluator; their plain forms are here.
 
 mod convergent;
 mod convert;
@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use isomer_data::{ConvergentOwner, Direction, FileAbout, FileId};
 use isomer_plan::function::Function as Builtin;
-use isomer_value::{Map, Node, NodeId, Relationship, TypeId, Value, jiff};
+use isomer_value::{
+    Crs, DatabaseId, Duration, Element, Map, Node, NodeId, Point, Relationship, TypeId, Value, jiff,
+};
 use regex::Regex;
 
 use crate::error::{ExecError, Result, shown};
@@ -32,70 +34,84 @@ pub(crate) use list::IntegerRange;
 pub(crate) use spatial::point_distance;
 pub(crate) use temporal::arithmetic as temporal_arithmetic;
 
-/// What functions and operators may ask of the transaction and the machine.
+/// What functions and operators need from the transaction and the machine.
 pub trait Environment {
-    /// Names of a node's labels, sorted. `DeletedEntityAccess` where the node is gone.
+    /// Names of a node's labels, sorted. `DeletedEntityAccess` if the node is deleted.
     fn node_labels(&self, node: NodeId) -> Result<Vec<Arc<str>>>;
     /// All properties of a node.
     fn node_properties(&self, node: NodeId) -> Result<Map>;
-    /// One property of a node; null where it has none of this name.
+    /// One property of a node; null if it is missing.
     fn node_property(&self, node: NodeId, name: &str) -> Result<Value>;
     /// All properties of a relationship.
     fn relationship_properties(&self, relationship: &Relationship) -> Result<Map>;
-    /// One property of a relationship; null where it has none of this name.
+    /// One property of a relationship; null if it is missing.
     fn relationship_property(&self, relationship: &Relationship, name: &str) -> Result<Value>;
     /// The name of a relationship type.
     fn type_name(&self, id: TypeId) -> Result<Arc<str>>;
-    /// Now: one instant for the whole statement.
+    /// The statement's timestamp.
     fn statement_time(&self) -> jiff::Timestamp;
-    /// Now: one instant for the whole transaction.
+    /// The transaction's timestamp.
     fn transaction_time(&self) -> jiff::Timestamp;
-    /// Now, each time anew.
+    /// The current time, read at each call.
     fn real_time(&self) -> jiff::Timestamp;
     /// The session's time zone.
     fn time_zone(&self) -> jiff::tz::TimeZone;
     /// 64 random bits.
     fn random(&self) -> u64;
-    /// The compiled form of a regular expression that must match whole strings, kept for the next call.
+    /// The compiled form of a regular expression that must match whole strings, cached.
     fn regex(&self, pattern: &str) -> Result<Arc<Regex>>;
     /// How many relationships a node has: `types` empty means all, `direction` as `OUTGOING`, `INCOMING` or `BOTH`.
     fn degree(&self, node: NodeId, types: &[Arc<str>], direction: Direction) -> Result<u64>;
-    /// The value under a key of a bucket; null where there is none.
+    /// The value under a key of a bucket; null if there is none.
     fn bucket_get(&self, bucket: &str, key: &Value) -> Result<Value>;
-    /// What stands under a path; nothing where nothing does.
+    /// The file or folder at a path; none if the path does not exist.
     fn file_about(&self, path: &str) -> Result<Option<FileAbout>>;
     /// A part of a file: at most `length` bytes from `offset` on.
     fn file_part(&self, file: FileId, offset: u64, length: u64) -> Result<Vec<u8>>;
-    /// The convergent field at a path of a node or relationship, looked at as said; null where there is none.
-    fn look_into(&self, owner: ConvergentOwner, path: &[&str], look: Look<'_>) -> Result<Value>;
-    /// Refuses a value of about `bytes` bytes where the query's memory limit does not allow it.
+    /// The convergent field at a path of a node or relationship, queried with `query`; null if there is none.
+    fn query_field(
+        &self,
+        owner: ConvergentOwner,
+        path: &[&str],
+        query: FieldQuery<'_>,
+    ) -> Result<Value>;
+    /// The id of the database, which element ids contain.
+    fn database(&self) -> DatabaseId;
+    /// The result of `convert` for a list of element ids of one kind; cached for the next call with the same list.
+    fn converted(
+        &self,
+        ids: &Arc<Vec<Value>>,
+        element: Element,
+        convert: &dyn Fn(&[Value]) -> Value,
+    ) -> Result<Value>;
+    /// Fails if a value of about `bytes` bytes would exceed the query's memory limit.
     fn allow_bytes(&self, bytes: usize) -> Result<()>;
 }
 
-/// What is asked of a convergent field.
+/// A query on a convergent field.
 #[derive(Clone, Copy, Debug)]
-pub enum Look<'a> {
-    /// What kind it is.
+pub enum FieldQuery<'a> {
+    /// Its kind.
     Kind,
     /// Its value.
     Value,
-    /// Whether the set has this element.
+    /// Whether the set contains this element.
     Contains(&'a Value),
-    /// How many elements or fields it has.
+    /// Number of elements or fields.
     Size,
-    /// At most so many elements of the set behind this one (null: from the first).
+    /// At most this number of elements of the set after this one (null: from the first).
     Page(&'a Value, usize),
 }
 
-/// The body of a function. The number of arguments was checked when the call was bound.
+/// The body of a function. The binder has checked the number of arguments.
 pub(crate) type Body = fn(&[Value], &dyn Environment) -> Result<Value>;
 
-/// A function as the table holds it.
+/// An entry of the function table.
 #[derive(Clone, Copy)]
 pub(crate) struct Function {
     /// Whether a null argument makes the result null without a call.
     pub(crate) strict: bool,
-    /// What it does.
+    /// The body.
     pub(crate) body: Body,
 }
 
@@ -137,12 +153,30 @@ pub(crate) fn field_of(value: &Value, name: &str) -> Option<Result<Value>> {
     temporal::field(value, name).or_else(|| spatial::field(value, name))
 }
 
+/// Whether some temporal value or point has a component of this name: `n.born.year` may read one, or a map entry.
+pub fn is_component(name: &str) -> bool {
+    let epoch = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
+    let point = |crs| {
+        let (x, y, z) = (1.0, 1.0, 1.0);
+        Value::Point(Arc::new(Point { crs, x, y, z }))
+    };
+    let samples = [
+        Value::from(epoch),
+        Value::from(Duration::default()),
+        point(Crs::Wgs84Height),
+        point(Crs::Cartesian3d),
+    ];
+    let has =
+        |sample: &Value| matches!(field_of(sample, name), Some(Ok(found)) if !found.is_null());
+    samples.iter().any(has)
+}
+
 /// A function that maps null to null.
 const fn strict(body: Body) -> Option<Function> {
     Some(Function { strict: true, body })
 }
 
-/// A function that looks at null itself.
+/// A function that handles null itself.
 const fn lenient(body: Body) -> Option<Function> {
     Some(Function {
         strict: false,
@@ -150,7 +184,7 @@ const fn lenient(body: Body) -> Option<Function> {
     })
 }
 
-/// The error of an argument of the wrong type.
+/// The error for an argument of the wrong type.
 fn wrong(function: &str, expected: &str, got: &Value) -> ExecError {
     ExecError::type_error(format!("{function}() takes {expected}, not {}", shown(got)))
 }

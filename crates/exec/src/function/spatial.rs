@@ -26,6 +26,10 @@ fn point(args: &[Value], _: &dyn Environment) -> Result<Value> {
             ));
         }
     };
+    // As in Neo4j: a missing coordinate means fewer dimensions, a null coordinate makes the point unknown.
+    if map.values().any(Value::is_null) {
+        return Ok(Value::Null);
+    }
     let declared = match (map.get("srid"), map.get("crs")) {
         (Some(Value::Int(srid)), _) => {
             Some(Crs::from_srid(*srid).ok_or_else(|| unknown_crs(&srid.to_string()))?)
@@ -33,7 +37,7 @@ fn point(args: &[Value], _: &dyn Environment) -> Result<Value> {
         (_, Some(Value::String(name))) => {
             Some(Crs::from_name(name).ok_or_else(|| unknown_crs(name))?)
         }
-        (Some(Value::Null) | None, Some(Value::Null) | None) => None,
+        (None, None) => None,
         (srid, crs) => {
             return Err(wrong(
                 "point",
@@ -49,13 +53,9 @@ fn point(args: &[Value], _: &dyn Environment) -> Result<Value> {
         ("x", "y", "z")
     };
     let (Some(x), Some(y)) = (coordinate(map, first)?, coordinate(map, second)?) else {
-        return if map.contains(first) && map.contains(second) {
-            Ok(Value::Null) // a coordinate is null
-        } else {
-            Err(ExecError::type_error(format!(
-                "point() needs `{first}` and `{second}`"
-            )))
-        };
+        return Err(ExecError::type_error(format!(
+            "point() needs `{first}` and `{second}`"
+        )));
     };
     let z = match coordinate(map, third)? {
         Some(z) => Some(z),
@@ -99,7 +99,7 @@ fn unknown_crs(name: &str) -> ExecError {
 
 fn coordinate(map: &Map, name: &str) -> Result<Option<f64>> {
     match map.get(name) {
-        None | Some(Value::Null) => Ok(None),
+        None => Ok(None),
         Some(Value::Int(i)) => Ok(Some(*i as f64)),
         Some(Value::Float(f)) if f.is_finite() => Ok(Some(*f)),
         Some(other) => Err(ExecError::type_error(format!(
@@ -113,8 +113,8 @@ fn is_geographic(crs: Crs) -> bool {
     matches!(crs, Crs::Wgs84 | Crs::Wgs84Height)
 }
 
-/// Metres over the earth's surface (haversine on the mean radius of WGS 84), or the straight line; null between
-/// different systems.
+/// Metres over the earth's surface (haversine on the mean radius of WGS 84), or the straight line; null for different
+/// coordinate systems.
 fn distance(args: &[Value], _: &dyn Environment) -> Result<Value> {
     let point = |value: &Value| match value {
         Value::Point(point) => Ok(**point),
@@ -124,7 +124,7 @@ fn distance(args: &[Value], _: &dyn Environment) -> Result<Value> {
     Ok(point_distance(&a, &b).map_or(Value::Null, Value::Float))
 }
 
-/// As the function `distance` says; nothing between different systems.
+/// The result of the function `distance`; none for different coordinate systems.
 pub(crate) fn point_distance(a: &Point, b: &Point) -> Option<f64> {
     if a.crs != b.crs {
         return None;

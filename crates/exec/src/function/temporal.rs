@@ -1,5 +1,5 @@
-//! Functions on dates, times, date-times and durations; arithmetic and fields of them. The work is done by
-//! `isomer_value::temporal`; here stand the names, the clocks and the errors.
+//! Functions on dates, times, date-times and durations; their arithmetic and fields. The implementation is in
+//! `isomer_value::temporal`; this module adds names, clocks and errors.
 
 use isomer_plan::{expr::Arithmetic, function::Function as Builtin};
 use isomer_value::{
@@ -10,7 +10,7 @@ use isomer_value::{
 use super::{Environment, Function, lenient};
 use crate::error::{ExecError, Result};
 
-/// Which clock a function tells.
+/// Which clock a function reads.
 #[derive(Clone, Copy)]
 enum Clock {
     Transaction,
@@ -86,7 +86,7 @@ pub(super) fn to_text(value: &Value) -> Option<String> {
     temporal::to_text(value)
 }
 
-/// Arithmetic with a temporal value on at least one side; none where there is no such operation.
+/// Arithmetic with a temporal value on at least one side; none if the operation does not exist.
 pub(crate) fn arithmetic(op: Arithmetic, left: &Value, right: &Value) -> Option<Result<Value>> {
     if !left.is_temporal() && !right.is_temporal() {
         return None;

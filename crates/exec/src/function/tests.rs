@@ -5,12 +5,12 @@ use std::sync::Arc;
 use isomer_data::{ConvergentOwner, Direction, FileAbout, FileId};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{
-    Map, Node, NodeId, Path, RelId, Relationship, TypeId, Value,
+    DatabaseId, Element, Map, Node, NodeId, Path, RelId, Relationship, TypeId, Value,
     jiff::{self, tz::TimeZone},
 };
 use regex::Regex;
 
-use super::{Environment, Function, Look};
+use super::{Environment, FieldQuery, Function};
 use crate::error::{ErrorClass, ExecError, Result};
 
 /// A graph of one node with labels `A` and `B` and a property `x = 1`, and the clock stopped.
@@ -43,6 +43,19 @@ impl Environment for Stub {
 
     fn type_name(&self, _: TypeId) -> Result<Arc<str>> {
         Ok("KNOWS".into())
+    }
+
+    fn database(&self) -> DatabaseId {
+        DatabaseId(*b"0123456789abcdef")
+    }
+
+    fn converted(
+        &self,
+        ids: &Arc<Vec<Value>>,
+        _: Element,
+        convert: &dyn Fn(&[Value]) -> Value,
+    ) -> Result<Value> {
+        Ok(convert(ids))
     }
 
     fn statement_time(&self) -> jiff::Timestamp {
@@ -91,10 +104,10 @@ impl Environment for Stub {
         Ok(Vec::new())
     }
 
-    fn look_into(&self, _: ConvergentOwner, _: &[&str], look: Look<'_>) -> Result<Value> {
-        Ok(match look {
-            Look::Size => Value::Int(7),
-            Look::Contains(value) => Value::Bool(*value == Value::Int(1)),
+    fn query_field(&self, _: ConvergentOwner, _: &[&str], query: FieldQuery<'_>) -> Result<Value> {
+        Ok(match query {
+            FieldQuery::Size => Value::Int(7),
+            FieldQuery::Contains(value) => Value::Bool(*value == Value::Int(1)),
             _ => Value::Null,
         })
     }
@@ -264,6 +277,57 @@ fn conversions() {
         ok("toInteger", &["9223372036854775807".into()]),
         Value::Int(i64::MAX)
     );
+    // Truncated after the decimal point; a result out of range is an error for any source type.
+    for (text, expected) in [
+        ("9007199254740993.9", 9_007_199_254_740_993),
+        ("1234567890123456789.0", 1_234_567_890_123_456_789),
+        ("-9223372036854775808.999", i64::MIN),
+        ("9223372036854775807.999", i64::MAX),
+        ("1234567890123456789e-3", 1_234_567_890_123_456),
+        ("12.5e1", 125),
+        ("0.5e-400", 0),
+        ("0e999999999999999999999", 0),
+        ("-0.9", 0),
+        ("+7", 7),
+    ] {
+        assert_eq!(
+            ok("toInteger", &[text.into()]),
+            Value::Int(expected),
+            "{text}"
+        );
+    }
+    for text in [
+        "9223372036854775808",
+        "-9223372036854775809",
+        "1e19",
+        "9223372036854775808.0",
+        "1e999999999999",
+    ] {
+        assert_eq!(
+            class("toInteger", &[text.into()]),
+            class("toInteger", &[1e30.into()]),
+            "{text}"
+        );
+        assert_eq!(ok("toIntegerOrNull", &[text.into()]), Value::Null);
+        assert_eq!(
+            ok("toIntegerList", &[vec![Value::from(text)].into()]),
+            vec![Value::Null].into()
+        );
+    }
+    for text in [
+        "", "-", ".", "1.2.3", "1e", "e1", "0x10", "1_000", "NaN", "Infinity",
+    ] {
+        assert_eq!(ok("toInteger", &[text.into()]), Value::Null, "{text}");
+    }
+    assert_eq!(
+        class("toFloat", &["1e400".into()]),
+        class("toInteger", &[1e30.into()])
+    );
+    assert_eq!(ok("toFloatOrNull", &["-1e400".into()]), Value::Null);
+    assert_eq!(
+        ok("toFloat", &["Infinity".into()]),
+        Value::Float(f64::INFINITY)
+    );
     assert_eq!(ok("toInteger", &["foo".into()]), Value::Null);
     assert_eq!(ok("toInteger", &["inf".into()]), Value::Null);
     assert_eq!(ok("toInteger", &[82.9.into()]), Value::Int(82));
@@ -402,4 +466,19 @@ fn points() {
     );
     let far = Map::from_iter([("longitude", Value::Int(200)), ("latitude", Value::Int(0))]);
     assert_eq!(class("point", &[far.into()]), OUT_OF_RANGE);
+    // A null coordinate makes the point unknown: a height that is null is different from a missing one.
+    for (name, others) in [
+        ("x", &[("y", 2.0)][..]),
+        ("z", &[("x", 1.0), ("y", 2.0)]),
+        ("height", &[("longitude", 1.0), ("latitude", 2.0)]),
+        ("k", &[("x", 1.0), ("y", 2.0)]),
+        ("crs", &[("x", 1.0), ("y", 2.0)]),
+    ] {
+        let mut map: Map = others
+            .iter()
+            .map(|(name, value)| (*name, Value::Float(*value)))
+            .collect();
+        map.insert(name, Value::Null);
+        assert_eq!(ok("point", &[map.into()]), Value::Null, "{name}");
+    }
 }

@@ -1,29 +1,32 @@
 //! Grouping and aggregation, by hashing.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use isomer_plan::{expr::AggregateCall, function::Aggregation, physical::Op};
 use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashMap;
 
-use super::{Argument, Child, FULL_BATCH, Operate, Spot, row::reads_list, scan::misplaced};
+use super::{
+    Argument, Child, FULL_BATCH, Operate, OperatorRef, Pieces, row::reads_list, scan::misplaced,
+};
 use crate::{
     accumulate::Accumulator,
     chunk::Chunk,
-    column::{Column, value_bytes},
+    column::Column,
     context::Cx,
     error::{ExecError, Result},
     eval::{Selection, column},
     function::node_value,
     spill::{MergedRows, group::GroupSpill},
+    value_size::value_bytes,
 };
 
-/// Groups all rows, then gives one row per group, in the order in which the groups were first seen.
+/// Groups all rows, then returns one row per group, in the order in which the groups were first seen.
 pub(super) struct Aggregate {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     groups: Option<Groups>,
-    /// The result, where the groups did not fit into memory.
+    /// The result, if the groups exceeded the memory.
     merged: Option<MergedRows>,
     at: usize,
     held: usize,
@@ -31,20 +34,20 @@ pub(super) struct Aggregate {
 
 struct Groups {
     index: FxHashMap<Vec<GroupKey>, u32>,
-    /// Groups of one integer key, found without a vector.
+    /// Groups of one integer key, found without building a key vector.
     ints: FxHashMap<i64, u32>,
     /// Groups of one key that is a node: all of them are here, none in `index`.
     nodes: FxHashMap<NodeId, u32>,
-    /// The same of one key that is a string, whatever column it comes in.
+    /// Likewise for one key that is a string, in any kind of column.
     strings: FxHashMap<Arc<str>, u32>,
     keys: Vec<Vec<GroupKey>>,
     accumulators: Vec<Vec<Accumulator>>,
 }
 
 impl Aggregate {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             groups: None,
             merged: None,
@@ -70,6 +73,7 @@ impl Aggregate {
             groups.add(Vec::new(), plan);
         }
         let mut spilled: Option<GroupSpill> = None;
+        let mut pieces = Pieces::default();
         while let Some(mut chunk) = self.input.pull(cx)? {
             let listed = plan
                 .keys
@@ -83,26 +87,28 @@ impl Aggregate {
                 chunk.flatten();
             }
             if chunk.is_factorised() {
-                // A row of which nothing hangs is no row: it must not make a group.
+                // A flat row with an empty list group represents no row: it must not create a group.
                 let keep: Vec<bool> = (0..chunk.len())
                     .map(|row| chunk.multiplicity(row) > 0)
                     .collect();
                 chunk.retain_grouped(&keep);
             }
-            if !chunk.is_empty() {
+            if chunk.is_empty() {
+                continue;
+            }
+            pieces.each(chunk, cx, |chunk, cx| {
                 if let Some(spilled) = &mut spilled {
-                    spill_chunk(plan, &chunk, spilled, cx)?;
-                    continue;
+                    return spill_chunk(plan, chunk, spilled, cx);
                 }
-                let bytes = groups.take_chunk(plan, &chunk, cx)?;
+                let bytes = groups.take_chunk(plan, chunk, cx)?;
                 if cx.run.watch.try_hold(bytes) {
                     self.held += bytes;
                 } else if plan.keys.is_empty() {
-                    // One group alone: it is all there is.
+                    // A single group holds everything: partitioning it would not help.
                     cx.run.watch.hold(bytes)?;
                     self.held += bytes;
                 } else {
-                    let mut spill = GroupSpill::new(self.spot.id, cx)?;
+                    let mut spill = GroupSpill::new(self.op_ref.id, cx)?;
                     let all = std::mem::take(&mut groups.keys)
                         .into_iter()
                         .zip(std::mem::take(&mut groups.accumulators));
@@ -114,12 +120,46 @@ impl Aggregate {
                     cx.run.watch.release(std::mem::take(&mut self.held));
                     spilled = Some(spill);
                 }
-            }
+                Ok(())
+            })?;
         }
         if let Some(spilled) = spilled {
             self.merged = Some(spilled.finish(plan, cx)?);
         }
         Ok(groups)
+    }
+}
+
+/// The keys of the rows of a chunk, and for each aggregation its argument and its percentile, where it has them.
+struct Evaluated<'c> {
+    keys: Vec<Cow<'c, Column>>,
+    arguments: Vec<[Option<Cow<'c, Column>>; 2]>,
+}
+
+impl<'c> Evaluated<'c> {
+    fn of(
+        plan: &isomer_plan::physical::Aggregate,
+        chunk: &'c Chunk,
+        cx: &mut Cx<'_>,
+    ) -> Result<Self> {
+        let rows = Selection::All(chunk.len());
+        let keys = plan
+            .keys
+            .iter()
+            .map(|(_, expr)| column(expr, chunk, rows, cx))
+            .collect::<Result<Vec<_>>>()?;
+        let mut arguments = Vec::with_capacity(plan.aggregates.len());
+        for (_, call) in &plan.aggregates {
+            let mut argument = |at: usize| {
+                let argument = call.arguments.get(at);
+                argument
+                    .map(|argument| column(argument, chunk, rows, cx))
+                    .transpose()
+            };
+            arguments.push([argument(0)?, argument(1)?]);
+        }
+        cx.run.watch.use_computed();
+        Ok(Self { keys, arguments })
     }
 }
 
@@ -130,22 +170,7 @@ pub(super) fn spill_chunk(
     spilled: &mut GroupSpill,
     cx: &mut Cx<'_>,
 ) -> Result<()> {
-    let rows = Selection::All(chunk.len());
-    let keys = plan
-        .keys
-        .iter()
-        .map(|(_, expr)| column(expr, chunk, rows, cx))
-        .collect::<Result<Vec<_>>>()?;
-    let mut arguments = Vec::with_capacity(plan.aggregates.len());
-    for (_, call) in &plan.aggregates {
-        let mut argument = |at: usize| {
-            let argument = call.arguments.get(at);
-            argument
-                .map(|argument| column(argument, chunk, rows, cx))
-                .transpose()
-        };
-        arguments.push((argument(0)?, argument(1)?));
-    }
+    let Evaluated { keys, arguments } = Evaluated::of(plan, chunk, cx)?;
     let times = multiplicities(plan, chunk)?;
     cx.tick(chunk.len())?;
     for (row, times) in times.into_iter().enumerate() {
@@ -153,20 +178,20 @@ pub(super) fn spill_chunk(
             .iter()
             .map(|column| GroupKey(column.get(row)))
             .collect();
-        let value = |column: &Option<std::borrow::Cow<'_, Column>>| {
+        let value = |column: &Option<Cow<'_, Column>>| {
             column
                 .as_ref()
                 .map_or(Value::Null, |column| column.get(row))
         };
         let values = arguments
             .iter()
-            .map(|(first, second)| (value(first), value(second)));
+            .map(|[first, second]| (value(first), value(second)));
         spilled.add_row(&key, values, times)?;
     }
     Ok(())
 }
 
-/// Whether an aggregation keeps each value, so that a count of repetitions does not help it.
+/// Whether an aggregation keeps each value, so that repetition counts do not save memory.
 fn enumerates(call: &AggregateCall) -> bool {
     matches!(
         call.function,
@@ -179,7 +204,7 @@ fn enumerates(call: &AggregateCall) -> bool {
 }
 
 impl Groups {
-    /// Drops what finds groups: none comes any more.
+    /// Drops the lookup tables: no more rows are added.
     fn forget(&mut self) {
         self.index = FxHashMap::default();
         self.ints = FxHashMap::default();
@@ -203,7 +228,7 @@ impl Groups {
     fn find(
         &mut self,
         plan: &isomer_plan::physical::Aggregate,
-        keys: &[std::borrow::Cow<'_, Column>],
+        keys: &[Cow<'_, Column>],
         rows: usize,
     ) -> (Vec<u32>, usize) {
         let mut found = Vec::with_capacity(rows);
@@ -217,7 +242,7 @@ impl Groups {
                     Some(group) => *group,
                     None => {
                         bytes += 128 + accumulators;
-                        // A float that is a whole number is the same group as the integer.
+                        // A float with an integral value belongs to the integer's group.
                         let key = vec![GroupKey(Value::Int(int))];
                         let group = match self.index.get(&key) {
                             Some(group) => *group,
@@ -284,30 +309,26 @@ impl Groups {
         (found, bytes)
     }
 
-    /// Takes in the rows of a chunk; returns how many bytes more are held.
+    /// Adds the rows of a chunk; returns how many bytes more are held.
     fn take_chunk(
         &mut self,
         plan: &isomer_plan::physical::Aggregate,
         chunk: &Chunk,
         cx: &mut Cx<'_>,
     ) -> Result<usize> {
-        let rows = Selection::All(chunk.len());
+        let evaluated = Evaluated::of(plan, chunk, cx)?;
         let mut bytes = 0;
         let groups = if plan.keys.is_empty() {
             vec![0; chunk.len()]
         } else {
-            let keys = plan
-                .keys
-                .iter()
-                .map(|(_, expr)| column(expr, chunk, rows, cx))
-                .collect::<Result<Vec<_>>>()?;
-            let (groups, more) = self.find(plan, &keys, chunk.len());
+            let (groups, more) = self.find(plan, &evaluated.keys, chunk.len());
             bytes += more;
             groups
         };
         let times = multiplicities(plan, chunk)?;
-        for (number, (_, call)) in plan.aggregates.iter().enumerate() {
-            bytes += self.feed(number, call, &groups, &times, chunk, cx)?;
+        let arguments = plan.aggregates.iter().zip(&evaluated.arguments);
+        for (number, ((_, call), arguments)) in arguments.enumerate() {
+            bytes += self.feed(number, call, arguments, &groups, &times, cx)?;
         }
         Ok(bytes)
     }
@@ -316,9 +337,9 @@ impl Groups {
         &mut self,
         number: usize,
         call: &AggregateCall,
+        [values, percentiles]: &[Option<Cow<'_, Column>>; 2],
         groups: &[u32],
         times: &[u64],
-        chunk: &Chunk,
         cx: &mut Cx<'_>,
     ) -> Result<usize> {
         if call.function == Aggregation::CountRows {
@@ -327,17 +348,9 @@ impl Groups {
             }
             return Ok(0);
         }
-        let rows = Selection::All(chunk.len());
-        let first = call
-            .arguments
-            .first()
+        let values = values
+            .as_ref()
             .ok_or_else(|| ExecError::Internal("an aggregation without an argument".into()))?;
-        let values = column(first, chunk, rows, cx)?;
-        let percentiles = call
-            .arguments
-            .get(1)
-            .map(|argument| column(argument, chunk, rows, cx))
-            .transpose()?;
         let mut bytes = 0;
         for (row, (group, times)) in groups.iter().zip(times).enumerate() {
             let accumulator = &mut self.accumulators[*group as usize][number];
@@ -348,7 +361,7 @@ impl Groups {
                 continue;
             }
             let percentile = percentiles.as_ref().map(|column| column.get(row));
-            bytes += match &*values {
+            bytes += match &**values {
                 Column::Values(values) => {
                     accumulator.add(&values[row], percentile.as_ref(), *times, cx)?
                 }
@@ -378,7 +391,7 @@ fn string_at(column: &Column, row: usize) -> Option<&Arc<str>> {
     }
 }
 
-/// How many rows each flat row stands for: its list group's share times its factors.
+/// How many rows each flat row represents: the size of its list group times its factors.
 pub(super) fn multiplicities(
     plan: &isomer_plan::physical::Aggregate,
     chunk: &Chunk,
@@ -401,9 +414,9 @@ pub(super) fn multiplicities(
 
 impl Operate for Aggregate {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Aggregate(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Aggregate(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if self.groups.is_none() {
             cx.run.watch.release(std::mem::take(&mut self.held));
@@ -415,7 +428,7 @@ impl Operate for Aggregate {
         if let Some(merged) = &mut self.merged {
             let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
             if let Some(chunk) = &mut chunk {
-                spot.prune(chunk);
+                op_ref.prune(chunk);
             }
             return Ok(chunk);
         }
@@ -447,7 +460,7 @@ impl Operate for Aggregate {
                 column.push(accumulator.finish(cx)?);
             }
         }
-        let mut chunk = Chunk::new(end - self.at, spot.plan.slots.len());
+        let mut chunk = Chunk::new(end - self.at, op_ref.plan.slots.len());
         for ((slot, _), values) in plan.keys.iter().zip(keys) {
             chunk.set(*slot, Column::of_values(values));
         }
@@ -455,7 +468,7 @@ impl Operate for Aggregate {
             chunk.set(*slot, Column::of_values(values));
         }
         self.at = end;
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 

@@ -1,8 +1,8 @@
 //! The apply family: the right side is run for rows of the left.
 //!
-//! The left is cut into pieces. Where the right side treats each row by itself, a piece is a whole chunk: its rows travel
-//! through the right side with their number in a bookkeeping column past the plan's own slots, by which results find their
-//! row again. Otherwise a piece is one row.
+//! The left input is processed in batches. If the right side treats each row independently, a batch is a whole chunk:
+//! its rows pass through the right side with their index in a bookkeeping column after the plan's own slots, which
+//! joins results with their input row. Otherwise a batch is one row.
 
 use isomer_plan::{
     Plan,
@@ -11,7 +11,7 @@ use isomer_plan::{
 };
 use isomer_value::Value;
 
-use super::{Argument, Child, Operate, Spot, scan::misplaced};
+use super::{Argument, Child, Operate, OperatorRef, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -19,7 +19,7 @@ use crate::{
     error::{ExecError, Result},
 };
 
-/// Whether every operator under `id` treats each of its argument's rows by itself and in order.
+/// Whether every operator under `id` treats each argument row independently and keeps their order.
 fn is_row_wise(plan: &Plan, id: OpId) -> bool {
     let op = &plan.operator(id).op;
     let itself = match op {
@@ -56,12 +56,12 @@ fn is_row_wise(plan: &Plan, id: OpId) -> bool {
             .all(|child| is_row_wise(plan, child))
 }
 
-/// The left side in pieces, the right side run for each.
+/// The left input in batches, and the right side run for each.
 struct Lanes {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     right: Child,
-    /// Carries the number of the piece's row through the right side.
+    /// Passes the index of the batch's row through the right side.
     ordinal: SlotId,
     row_wise: bool,
     chunk: Option<Chunk>,
@@ -70,11 +70,11 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn new(spot: Spot, input: Child, right: Child) -> Self {
-        let ordinal = SlotId((spot.plan.slots.len() + spot.id.index()) as u32);
-        let row_wise = is_row_wise(&spot.plan, right.id());
+    fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
+        let ordinal = SlotId((op_ref.plan.slots.len() + op_ref.id.index()) as u32);
+        let row_wise = is_row_wise(&op_ref.plan, right.id());
         Self {
-            spot,
+            op_ref,
             input,
             right,
             ordinal,
@@ -85,7 +85,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the next piece and opens the right side with it; false at the end.
+    /// Takes the next batch and opens the right side with it; false at the end.
     fn next_piece(&mut self, cx: &mut Cx<'_>) -> Result<bool> {
         if self
             .chunk
@@ -116,7 +116,7 @@ impl Lanes {
         Ok(true)
     }
 
-    /// The next rows of the right side for the piece, with their row numbers.
+    /// The next rows of the right side for the batch, with their row indexes.
     fn right_rows(&mut self, cx: &mut Cx<'_>) -> Result<Option<(Chunk, Vec<u32>)>> {
         let Some(mut chunk) = self.right.pull_flat(cx)? else {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Lanes {
         let piece = self.piece()?;
         for slot in piece
             .slots()
-            .filter(|slot| *slot != self.ordinal && self.spot.is_live(*slot))
+            .filter(|slot| *slot != self.ordinal && self.op_ref.is_live(*slot))
         {
             if chunk.column(slot).is_none()
                 && let Some(column) = piece.column(slot)
@@ -141,7 +141,7 @@ impl Lanes {
                 chunk.set(slot, column.gather(&numbers));
             }
         }
-        self.spot.prune(&mut chunk);
+        self.op_ref.prune(&mut chunk);
         Ok(Some((chunk, numbers)))
     }
 
@@ -170,8 +170,8 @@ impl Lanes {
 pub(super) struct Apply(Lanes);
 
 impl Apply {
-    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
-        Self(Lanes::new(spot, input, right))
+    pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
+        Self(Lanes::new(op_ref, input, right))
     }
 }
 
@@ -200,38 +200,38 @@ impl Operate for Apply {
     }
 }
 
-/// The rows of the right side, and the rows for which it has none, once.
+/// The rows of the right side, and once each the rows for which it returns none.
 pub(super) struct OptionalApply {
     lanes: Lanes,
-    /// The first row of the piece of which nothing was given yet.
+    /// The first row of the batch that was not returned yet.
     next: u32,
 }
 
 impl OptionalApply {
-    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         Self {
-            lanes: Lanes::new(spot, input, right),
+            lanes: Lanes::new(op_ref, input, right),
             next: 0,
         }
     }
 
-    /// The piece's rows `rows`, with nulls where the right side would have bound something.
+    /// The rows `rows` of the batch, with nulls in the slots that the right side would have bound.
     fn unmatched(&self, rows: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
         let mut chunk = self.lanes.piece()?.gather(rows);
         chunk.take(self.lanes.ordinal);
         for slot in nulls {
             chunk.set(*slot, Column::Const(Value::Null));
         }
-        self.lanes.spot.prune(&mut chunk);
+        self.lanes.op_ref.prune(&mut chunk);
         Ok(chunk)
     }
 }
 
 impl Operate for OptionalApply {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.lanes.spot.clone();
-        let Op::OptionalApply { nulls, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.lanes.op_ref.clone();
+        let Op::OptionalApply { nulls, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         loop {
             if self.lanes.piece.is_some() {
@@ -268,7 +268,7 @@ impl Operate for OptionalApply {
 }
 
 impl OptionalApply {
-    /// `chunk`, with the rows that the right side skipped at their place.
+    /// `chunk`, with the rows that the right side skipped inserted in order.
     fn with_gaps(&mut self, mut chunk: Chunk, numbers: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
         let matched = chunk.len() as u32;
         let (mut gaps, mut order) = (Vec::new(), Vec::with_capacity(numbers.len()));
@@ -289,20 +289,20 @@ impl OptionalApply {
     }
 }
 
-/// The rows for which the right side has a row, or has none.
+/// The rows for which the right side returns a row, or returns none.
 pub(super) struct SemiApply(Lanes);
 
 impl SemiApply {
-    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
-        Self(Lanes::new(spot, input, right))
+    pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
+        Self(Lanes::new(op_ref, input, right))
     }
 }
 
 impl Operate for SemiApply {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.0.spot.clone();
-        let Op::SemiApply { anti, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.0.op_ref.clone();
+        let Op::SemiApply { anti, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if !self.0.next_piece(cx)? {
             return Ok(None);
@@ -330,7 +330,7 @@ impl Operate for SemiApply {
             .ok_or_else(|| ExecError::Internal("an apply without a row".into()))?;
         chunk.take(self.0.ordinal);
         chunk.retain(&keep);
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
@@ -343,20 +343,20 @@ impl Operate for SemiApply {
     }
 }
 
-/// How many rows the right side has for each row.
+/// The number of rows that the right side returns for each row.
 pub(super) struct CountApply(Lanes);
 
 impl CountApply {
-    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
-        Self(Lanes::new(spot, input, right))
+    pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
+        Self(Lanes::new(op_ref, input, right))
     }
 }
 
 impl Operate for CountApply {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.0.spot.clone();
-        let Op::CountApply { count, factor, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.0.op_ref.clone();
+        let Op::CountApply { count, factor, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if !self.0.next_piece(cx)? {
             return Ok(None);
@@ -381,7 +381,7 @@ impl Operate for CountApply {
             .ok_or_else(|| ExecError::Internal("an apply without a row".into()))?;
         chunk.take(self.0.ordinal);
         chunk.set(*count, Column::Ints(counts));
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 

@@ -1,4 +1,4 @@
-//! Operators that take all rows before they give the first: sort, top, eager.
+//! Pipeline breakers: operators that read all rows before they return the first (sort, top, eager).
 
 use std::{borrow::Cow, cmp::Ordering, collections::VecDeque};
 
@@ -9,35 +9,35 @@ use isomer_plan::{
 use isomer_value::{Value, order::cmp_order};
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, Spot,
-    exchange::place_slot,
+    Argument, Child, FULL_BATCH, Operate, OperatorRef, Pieces,
+    exchange::position_slot,
     scan::{misplaced, row_count},
 };
 use crate::{
     chunk::Chunk,
-    column::value_bytes,
     context::Cx,
     error::Result,
     eval::{Selection, column},
     spill::{Layout, MergedRows, SortedRuns, Spool, SpoolReader},
+    value_size::value_bytes,
 };
 
 /// Stable sort; with a limit only the first rows are kept while reading.
 pub(super) struct Sort {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     sorted: Option<Output>,
-    /// Where rows that several threads make say which would have come first: see [`super::exchange`].
+    /// The slots of positions, for rows from several threads: see [`super::exchange`].
     place: SlotId,
-    /// Whether others look at other rows: all columns stay, for the one that sees all rows.
+    /// Whether other threads handle other rows: then all columns stay, for the consumer that sees all rows.
     in_part: bool,
     held: usize,
 }
 
-/// With more rows wanted, threads leave none out by themselves.
+/// If more rows than this are wanted, threads do not truncate their rows.
 const MOST_IN_PART: usize = 1 << 14;
 
-/// Sorted rows, in memory or on disk, and how many of them are still wanted.
+/// Sorted rows, in memory or on disk, and how many of them remain to be returned.
 enum Output {
     Memory(Sorted),
     Disk(MergedRows, usize),
@@ -59,8 +59,8 @@ struct Run {
 }
 
 impl Run {
-    /// The rows in the order of their keys, the first `limit` at most: stable. Sorted in pieces that are then merged, so
-    /// that a query stops in time.
+    /// Indexes of the rows in the order of their keys, at most `limit`; stable. Sorted in pieces that are merged, so
+    /// that cancellation is noticed in time.
     fn order(&self, keys: &[SortKey], limit: Option<usize>, cx: &mut Cx<'_>) -> Result<Vec<u32>> {
         let compare = |a: &u32, b: &u32| {
             keys.iter()
@@ -76,7 +76,7 @@ impl Run {
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal)
         };
-        // Keys may be long lists: then fewer are compared between two looks at the clock.
+        // Keys may be long lists: then fewer comparisons run between two checks of the clock.
         let key_bytes: usize = self.keys.iter().flatten().map(value_bytes).sum();
         let weight = key_bytes / self.rows.len().max(1) / size_of::<Value>() + 1;
         let piece_len = (MOST_UNWATCHED / weight).clamp(8, MOST_UNWATCHED);
@@ -85,7 +85,7 @@ impl Run {
             && last < order.len()
             && order.len() <= piece_len
         {
-            // The first ones in any order; only these are then sorted.
+            // Selects the first ones in any order; only these are then sorted.
             order.select_nth_unstable_by(last, |a, b| compare(a, b).then(a.cmp(b)));
             order.truncate(last + 1);
             order.sort_unstable();
@@ -125,7 +125,7 @@ impl Run {
         self.rows.bytes() + self.keys.iter().flatten().map(value_bytes).sum::<usize>()
     }
 
-    /// Writes the rows, sorted, and forgets them.
+    /// Writes the rows, sorted, and clears them.
     fn spill(
         &mut self,
         keys: &[SortKey],
@@ -134,7 +134,7 @@ impl Run {
         cx: &mut Cx<'_>,
     ) -> Result<()> {
         let order = self.order(keys, limit, cx)?;
-        spilled.layout.take_in(&self.rows);
+        spilled.layout.add_columns(&self.rows);
         let layout = &spilled.layout;
         spilled.runs.add(cx, |writer, cx| {
             let mut values = Vec::new();
@@ -153,16 +153,16 @@ impl Run {
     }
 }
 
-/// What did not fit into memory.
+/// Rows that spilled to disk.
 struct Spilled {
     runs: SortedRuns,
     layout: Layout,
 }
 
-/// Values of keys that are sorted without a look at the clock.
+/// Values of keys that are sorted between two checks of the clock.
 const MOST_UNWATCHED: usize = 1 << 16;
 
-/// Appends two sorted pieces to `out`, sorted; of equal rows the left one first. A comparison looks at `weight` values.
+/// Merges two sorted pieces into `out`; of equal rows the left one comes first. A comparison reads `weight` values.
 fn merge(
     left: &[u32],
     right: &[u32],
@@ -188,10 +188,10 @@ fn merge(
 }
 
 impl Sort {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            place: place_slot(&spot.plan, spot.id),
-            spot,
+            place: position_slot(&op_ref.plan, op_ref.id),
+            op_ref,
             input,
             sorted: None,
             in_part: false,
@@ -199,15 +199,15 @@ impl Sort {
         }
     }
 
-    /// For the rows of one of several threads, of which the first ones are handed on where few are wanted.
-    pub(super) fn in_part(spot: Spot, input: Child) -> Self {
+    /// For the rows of one of several threads; it forwards only the first rows if few are wanted.
+    pub(super) fn in_part(op_ref: OperatorRef, input: Child) -> Self {
         Self {
             in_part: true,
-            ..Self::new(spot, input)
+            ..Self::new(op_ref, input)
         }
     }
 
-    /// Writes the rows that were taken so far.
+    /// Writes the rows that were read so far.
     fn spill(
         &self,
         run: &mut Run,
@@ -217,10 +217,51 @@ impl Sort {
         cx: &mut Cx<'_>,
     ) -> Result<()> {
         let spilled = spilled.get_or_insert_with(|| Spilled {
-            runs: SortedRuns::new(self.spot.id, keys.iter().map(|key| key.descending), cx),
+            runs: SortedRuns::new(self.op_ref.id, keys.iter().map(|key| key.descending), cx),
             layout: Layout::default(),
         });
         run.spill(keys, limit, spilled, cx)
+    }
+
+    /// Takes rows with their keys; rows that do not fit go to disk.
+    fn take(
+        &mut self,
+        mut rows: Chunk,
+        values: Vec<Vec<Value>>,
+        (keys, limit): (&[SortKey], Option<usize>),
+        run: &mut Run,
+        spilled: &mut Option<Spilled>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        if !self.in_part {
+            let (op_ref, place) = (&self.op_ref, self.place);
+            rows.prune(|slot| slot != place && op_ref.is_live(slot));
+        }
+        let added = rows.bytes_appended() + values.iter().flatten().map(value_bytes).sum::<usize>();
+        run.rows.append(rows);
+        for (all, more) in run.keys.iter_mut().zip(values) {
+            all.extend(more);
+        }
+        if !cx.run.watch.try_hold(added) {
+            self.spill(run, keys, limit, spilled, cx)?;
+            cx.run.watch.release(std::mem::take(&mut self.held));
+            return Ok(());
+        }
+        self.held += added;
+        if let Some(limit) = limit
+            && run.rows.len() >= limit.saturating_mul(2).max(4 * FULL_BATCH)
+        {
+            run.cut(keys, limit, cx)?;
+            cx.run.watch.release(std::mem::take(&mut self.held));
+            // Fewer than were held just now; but others may have taken what was released.
+            let bytes = run.bytes();
+            if cx.run.watch.try_hold(bytes) {
+                self.held = bytes;
+            } else {
+                self.spill(run, keys, Some(limit), spilled, cx)?;
+            }
+        }
+        Ok(())
     }
 
     fn sort(&mut self, keys: &[SortKey], limit: Option<usize>, cx: &mut Cx<'_>) -> Result<Output> {
@@ -239,7 +280,7 @@ impl Sort {
         if let Some(chunk) = &next
             && chunk.column(self.place).is_some()
         {
-            // Of equal rows the one that one thread would have made first.
+            // Among equal rows, in the order that a single thread would give.
             keys.to_mut().push(SortKey {
                 expr: Expr::Slot(self.place),
                 descending: false,
@@ -250,48 +291,20 @@ impl Sort {
             rows: Chunk::new(0, 0),
             keys: vec![Vec::new(); keys.len()],
         };
-        while let Some(mut chunk) = next {
-            let before = run.keyed_rows();
-            for (key, values) in keys.iter().zip(&mut run.keys) {
-                let made = column(&key.expr, &chunk, Selection::All(chunk.len()), cx)?.into_owned();
-                values.extend(made.into_values(chunk.len()));
-            }
-            if !self.in_part {
-                let (spot, place) = (&self.spot, self.place);
-                chunk.prune(|slot| slot != place && spot.is_live(slot));
-            }
-            let added = chunk.bytes_appended()
-                + run
-                    .keys
+        let mut pieces = Pieces::default();
+        while let Some(chunk) = next {
+            pieces.each(chunk, cx, |chunk, cx| {
+                let made = keys
                     .iter()
-                    .map(|values| {
-                        values[before.min(values.len())..]
-                            .iter()
-                            .map(value_bytes)
-                            .sum::<usize>()
+                    .map(|key| {
+                        let made = column(&key.expr, chunk, Selection::All(chunk.len()), cx)?;
+                        Ok(made.into_owned().into_values(chunk.len()))
                     })
-                    .sum::<usize>();
-            run.rows.append(chunk);
-            if !cx.run.watch.try_hold(added) {
-                self.spill(&mut run, keys, limit, &mut spilled, cx)?;
-                cx.run.watch.release(std::mem::take(&mut self.held));
-                next = self.input.pull_flat(cx)?;
-                continue;
-            }
-            self.held += added;
-            if let Some(limit) = limit
-                && run.rows.len() >= limit.saturating_mul(2).max(4 * FULL_BATCH)
-            {
-                run.cut(keys, limit, cx)?;
-                cx.run.watch.release(std::mem::take(&mut self.held));
-                // Fewer than were held just now; but others may have taken what was released.
-                let bytes = run.bytes();
-                if cx.run.watch.try_hold(bytes) {
-                    self.held = bytes;
-                } else {
-                    self.spill(&mut run, keys, Some(limit), &mut spilled, cx)?;
-                }
-            }
+                    .collect::<Result<Vec<_>>>()?;
+                cx.run.watch.use_computed();
+                let rows = std::mem::take(chunk);
+                self.take(rows, made, (keys, limit), &mut run, &mut spilled, cx)
+            })?;
             next = self.input.pull_flat(cx)?;
         }
         if let Some(mut spilled) = spilled {
@@ -309,25 +322,18 @@ impl Sort {
     }
 }
 
-impl Run {
-    /// Number of rows whose keys are in already.
-    fn keyed_rows(&self) -> usize {
-        self.keys.first().map_or(0, Vec::len)
-    }
-}
-
 impl Operate for Sort {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
+        let op_ref = self.op_ref.clone();
         if self.sorted.is_none() {
-            let sorted = match spot.op() {
+            let sorted = match op_ref.op() {
                 Op::Sort { .. } if self.in_part => return self.input.pull(cx),
                 Op::Sort { keys, .. } => self.sort(keys, None, cx)?,
                 Op::Top { keys, limit, .. } => {
                     let limit = match (row_count(limit, "LIMIT", cx), limit) {
                         (Ok(limit), _) => usize::try_from(limit).unwrap_or(usize::MAX),
-                        // `SKIP` and `LIMIT` together may be beyond 64 bits: what counts rows above says what is wrong
-                        // with either of them.
+                        // `SKIP` plus `LIMIT` may exceed 64 bits: the operator above that counts rows reports which of
+                        // them is invalid.
                         (Err(_), Expr::Arith { .. }) => usize::MAX,
                         (Err(error), _) => return Err(error),
                     };
@@ -370,18 +376,18 @@ impl Operate for Sort {
     }
 }
 
-/// Takes all rows before it passes the first.
+/// Reads all rows before it returns the first.
 pub(super) struct Eager {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     kept: Option<Drain>,
     held: usize,
 }
 
 impl Eager {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             kept: None,
             held: 0,
@@ -395,7 +401,7 @@ impl Operate for Eager {
             Some(kept) => kept,
             none => {
                 cx.run.watch.release(std::mem::take(&mut self.held));
-                let kept = Kept::take(self.spot.id, &mut self.input, &mut self.held, cx)?;
+                let kept = BufferedRows::take(self.op_ref.id, &mut self.input, &mut self.held, cx)?;
                 none.insert(kept.drain())
             }
         };
@@ -414,15 +420,15 @@ impl Operate for Eager {
     }
 }
 
-/// All rows of an input, multiplied out: in memory as far as they fit, the others on disk.
+/// All rows of an input, multiplied out: in memory as far as they fit, the rest on disk.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct BufferedRows {
     pub(super) chunks: Vec<Chunk>,
     pub(super) spool: Option<Spool>,
 }
 
-impl Kept {
-    /// Takes them, for the operator `op`; what is held is added to `held`.
+impl BufferedRows {
+    /// Reads them, for the operator `op`; the bytes held are added to `held`.
     pub(super) fn take(
         op: OpId,
         input: &mut Child,
@@ -446,7 +452,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Looks at all of them.
+    /// Calls a function for each chunk.
     pub(super) fn each(
         &self,
         cx: &mut Cx<'_>,
@@ -464,7 +470,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Gives them away one by one.
+    /// Returns them chunk by chunk.
     pub(super) fn drain(self) -> Drain {
         Drain {
             chunks: self.chunks.into(),
@@ -476,14 +482,14 @@ impl Kept {
     }
 }
 
-/// Rows that were kept, on their way out.
+/// Buffered rows that are being returned.
 pub(super) struct Drain {
     chunks: VecDeque<Chunk>,
     spooled: Option<(Spool, SpoolReader)>,
 }
 
 impl Drain {
-    /// The next rows; what they held is taken from `held`.
+    /// The next rows; their bytes are subtracted from `held`.
     pub(super) fn next(&mut self, held: &mut usize, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         if let Some(chunk) = self.chunks.pop_front() {
             let bytes = chunk.bytes_appended().min(*held);

@@ -2,7 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use isomer_data::{BucketKind, ConstraintKind, GraphRead, IndexState};
+use isomer_data::{
+    BucketKind, Catalog, ConstraintKind, FieldPath, GraphRead, IndexDef, IndexState, ValueType,
+};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureSignature},
     expr::{Kind, SlotId},
@@ -10,37 +12,38 @@ use isomer_plan::{
     physical::Op,
     schema::ShowKind,
 };
-use isomer_value::Value;
+use isomer_value::{LabelId, Value};
 
-use super::{Argument, Child, Operate, Spot, input::RowInput, scan::misplaced};
+use super::{Argument, Child, Operate, OperatorRef, input::RowInput, scan::misplaced};
 use crate::{
     chunk::Chunk,
-    column::{Column, value_bytes},
+    column::Column,
     context::Cx,
     describe,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{is_of, value},
     limits::Watch,
     procedure::{self, Call},
+    value_size::value_bytes,
 };
 
-/// Rows of a procedure that are put into one chunk.
+/// Rows of a procedure per chunk.
 const CHUNK_ROWS: usize = 4_096;
 
-/// Calls a procedure for each row. What a call gives is held in typed columns until it is pulled.
+/// Calls a procedure for each row. The rows of a call are buffered in typed columns until they are pulled.
 pub(super) struct ProcedureCall {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
-    /// Rows of the present call, in chunks of columns.
+    /// Rows of the current call, in chunks of columns.
     pending: VecDeque<(usize, Vec<Column>)>,
     /// Bytes held for them.
     pending_bytes: usize,
 }
 
 impl ProcedureCall {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
             pending: VecDeque::new(),
             pending_bytes: 0,
@@ -55,7 +58,7 @@ impl ProcedureCall {
     }
 }
 
-/// The rows of a call on their way into chunks.
+/// The rows of a call that are being collected into chunks.
 struct Gathered<'a> {
     yields: &'a [(usize, SlotId)],
     rows: usize,
@@ -110,9 +113,9 @@ impl<'a> Gathered<'a> {
 
 impl Operate for ProcedureCall {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::ProcedureCall(call) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::ProcedureCall(call) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if self.pending.is_empty() {
             self.drop_pending(cx);
@@ -149,12 +152,12 @@ impl Operate for ProcedureCall {
                 _ => {}
             }
             if call.void {
-                return Ok(Some(self.input.repeat(&spot, 1)));
+                return Ok(Some(self.input.repeat(&op_ref, 1)));
             }
             self.pending = gathered.full;
         }
         let (rows, columns) = self.pending.pop_front().unwrap_or_default();
-        let mut chunk = self.input.repeat(&spot, rows);
+        let mut chunk = self.input.repeat(&op_ref, rows);
         for ((_, slot), column) in call.yields.iter().zip(columns) {
             chunk.set(*slot, column);
         }
@@ -172,7 +175,7 @@ impl Operate for ProcedureCall {
     }
 }
 
-/// An argument as its parameter takes it.
+/// An argument, converted to the parameter's type.
 fn accepted(
     value: Value,
     parameter: &ProcedureField,
@@ -200,14 +203,14 @@ fn accepted(
 
 /// Rows about the catalog and the running queries.
 pub(super) struct Show {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
 }
 
 impl Show {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
         }
     }
@@ -215,9 +218,9 @@ impl Show {
 
 impl Operate for Show {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Show { show, slots, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Show { show, slots, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if !self.input.advance(cx)? {
             return Ok(None);
@@ -233,7 +236,7 @@ impl Operate for Show {
                 column.push(cell);
             }
         }
-        let mut chunk = self.input.repeat(&spot, count);
+        let mut chunk = self.input.repeat(&op_ref, count);
         for (slot, values) in slots.iter().zip(columns) {
             chunk.set(*slot, Column::Values(values));
         }
@@ -252,9 +255,8 @@ impl Operate for Show {
 /// The rows of `SHOW`, one value per field of [`ShowKind::fields`].
 fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
     let catalog = cx.tx.catalog();
-    let label = |id| catalog.label_name(id).map_or(Value::Null, Value::String);
     let text = |text: String| Value::from(text);
-    // Names stay in the catalog when nothing bears them any more, or ever did: these are not shown.
+    // Names stay in the catalog after their last use, and may never have been used: these are not shown.
     let used = |counted: Result<(Arc<str>, u64)>| match counted {
         Ok((_, 0)) => None,
         Ok((name, count)) => {
@@ -264,91 +266,8 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
         Err(error) => Some(Err(error)),
     };
     Ok(match show {
-        ShowKind::Indexes => catalog
-            .indexes()
-            .iter()
-            .map(|index| {
-                let fields: Vec<Value> = index
-                    .fields
-                    .iter()
-                    .map(|field| {
-                        text(if field.each {
-                            format!("{}[*]", field.path)
-                        } else {
-                            field.path.to_string()
-                        })
-                    })
-                    .collect();
-                let state = match index.state {
-                    IndexState::Building => "building",
-                    IndexState::Ready => "ready",
-                };
-                vec![
-                    Value::String(index.name.clone()),
-                    state.into(),
-                    "ordered".into(),
-                    label(index.label),
-                    Value::from(fields),
-                    Value::Bool(index.unique),
-                ]
-            })
-            .collect(),
-        ShowKind::Constraints => catalog
-            .constraints()
-            .iter()
-            .map(|constraint| {
-                let (kind, fields): (String, Vec<Value>) = match &constraint.kind {
-                    ConstraintKind::Unique { index } => (
-                        "unique".into(),
-                        catalog.index(*index).map_or(Vec::new(), |index| {
-                            index
-                                .fields
-                                .iter()
-                                .map(|field| text(field.path.to_string()))
-                                .collect()
-                        }),
-                    ),
-                    ConstraintKind::Required { path } => {
-                        ("not null".into(), vec![text(path.to_string())])
-                    }
-                    ConstraintKind::Type { path, types } => {
-                        (format!("type {types:?}"), vec![text(path.to_string())])
-                    }
-                    ConstraintKind::Check { checks } => (
-                        "check".into(),
-                        checks
-                            .iter()
-                            .map(|check| text(check.path.to_string()))
-                            .collect(),
-                    ),
-                    ConstraintKind::Convergent { path, kind } => (
-                        format!("convergent {}", kind.name().to_lowercase()),
-                        vec![text(path.to_string())],
-                    ),
-                    ConstraintKind::Closed { names } => (
-                        "closed".into(),
-                        names
-                            .iter()
-                            .map(|name| Value::String(name.clone()))
-                            .collect(),
-                    ),
-                };
-                vec![
-                    Value::String(constraint.name.clone()),
-                    text(kind),
-                    label(constraint.label),
-                    Value::from(fields),
-                ]
-            })
-            .chain(cx.tx.store().endpoint_keepers().into_iter().map(|keeper| {
-                vec![
-                    Value::String(keeper.name),
-                    text("keep endpoints".into()),
-                    Value::String(keeper.rel_type),
-                    Value::from(Vec::<Value>::new()),
-                ]
-            }))
-            .collect(),
+        ShowKind::Indexes => indexes(&catalog),
+        ShowKind::Constraints => constraints(&catalog, cx),
         ShowKind::Labels => catalog
             .labels()
             .into_iter()
@@ -384,33 +303,7 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
             })
             .collect(),
         ShowKind::Functions => functions(cx),
-        ShowKind::Procedures => cx
-            .run
-            .registry
-            .procedures()
-            .into_iter()
-            .map(|procedure| {
-                let signature = procedure.signature();
-                let fields = |fields: &[ProcedureField]| {
-                    fields
-                        .iter()
-                        .map(|field| format!("{} :: {}", field.name, kind_name(&field.kind)))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                };
-                vec![
-                    Value::String(signature.name.clone()),
-                    text(format!(
-                        "{}({}) :: ({})",
-                        signature.name,
-                        fields(&signature.parameters),
-                        fields(&signature.results)
-                    )),
-                    text(format!("{:?}", signature.mode).to_lowercase()),
-                    describe::procedure(&signature.name).map_or(Value::Null, Value::from),
-                ]
-            })
-            .collect(),
+        ShowKind::Procedures => procedures(cx),
         ShowKind::Conflicts => cx
             .tx
             .conflicts()?
@@ -430,6 +323,105 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
             running.list().into_iter().map(Vec::from).collect()
         }),
     })
+}
+
+fn label_value(catalog: &Catalog, id: LabelId) -> Value {
+    catalog.label_name(id).map_or(Value::Null, Value::String)
+}
+
+/// The rows of `SHOW INDEXES`. Properties read as `CREATE INDEX` declares them.
+fn indexes(catalog: &Catalog) -> Vec<Vec<Value>> {
+    let row = |index: &IndexDef| {
+        let fields = index.fields.iter();
+        let fields: Vec<Value> = fields.map(|field| field.to_string().into()).collect();
+        let state = match index.state {
+            IndexState::Building => "building",
+            IndexState::Ready => "ready",
+        };
+        vec![
+            Value::String(index.name.clone()),
+            state.into(),
+            "ordered".into(),
+            label_value(catalog, index.label),
+            Value::from(fields),
+            Value::Bool(index.unique),
+        ]
+    };
+    catalog.indexes().iter().map(row).collect()
+}
+
+/// The rows of `SHOW CONSTRAINTS`.
+fn constraints(catalog: &Catalog, cx: &Cx<'_>) -> Vec<Vec<Value>> {
+    let rules = catalog.constraints().iter().map(|constraint| {
+        let (kind, fields) = rule(catalog, &constraint.kind);
+        vec![
+            Value::String(constraint.name.clone()),
+            kind.into(),
+            label_value(catalog, constraint.label),
+            Value::from(fields),
+        ]
+    });
+    let keepers = cx.tx.store().endpoint_keepers().into_iter().map(|keeper| {
+        vec![
+            Value::String(keeper.name),
+            "keep endpoints".into(),
+            Value::String(keeper.rel_type),
+            Value::from(Vec::<Value>::new()),
+        ]
+    });
+    rules.chain(keepers).collect()
+}
+
+/// The kind of a constraint, with types as `CREATE CONSTRAINT` declares them, and its properties.
+fn rule(catalog: &Catalog, kind: &ConstraintKind) -> (String, Vec<Value>) {
+    let one = |path: &FieldPath| vec![path.to_string().into()];
+    let indexed = |index| {
+        let fields = catalog.index(index).map_or(&[][..], |index| &index.fields);
+        let paths = fields.iter().map(|field| field.path.to_string().into());
+        paths.collect()
+    };
+    match kind {
+        ConstraintKind::Unique { index } => ("unique".into(), indexed(*index)),
+        ConstraintKind::Key { index } => ("node key".into(), indexed(*index)),
+        ConstraintKind::Required { path } => ("not null".into(), one(path)),
+        ConstraintKind::Type { path, types } => {
+            (format!("type {}", ValueType::declaration(types)), one(path))
+        }
+        ConstraintKind::Check { checks } => {
+            let paths = checks.iter().map(|check| check.path.to_string().into());
+            ("check".into(), paths.collect())
+        }
+        ConstraintKind::Convergent { path, kind } => {
+            let kind = kind.name().to_lowercase();
+            (format!("convergent {kind}"), one(path))
+        }
+        ConstraintKind::Closed { names } => {
+            let names = names.iter().map(|name| Value::String(name.clone()));
+            ("closed".into(), names.collect())
+        }
+    }
+}
+
+/// The rows of `SHOW PROCEDURES`.
+fn procedures(cx: &Cx<'_>) -> Vec<Vec<Value>> {
+    let fields = |fields: &[ProcedureField]| {
+        let fields = fields.iter();
+        let fields = fields.map(|field| format!("{} :: {}", field.name, kind_name(&field.kind)));
+        fields.collect::<Vec<_>>().join(", ")
+    };
+    let row = |signature: &ProcedureSignature| {
+        let (parameters, results) = (fields(&signature.parameters), fields(&signature.results));
+        vec![
+            Value::String(signature.name.clone()),
+            format!("{}({parameters}) :: ({results})", signature.name).into(),
+            format!("{:?}", signature.mode).to_lowercase().into(),
+            describe::procedure(&signature.name).map_or(Value::Null, Value::from),
+        ]
+    };
+    let procedures = cx.run.registry.procedures().into_iter();
+    procedures
+        .map(|procedure| row(procedure.signature()))
+        .collect()
 }
 
 fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {

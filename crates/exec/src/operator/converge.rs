@@ -1,4 +1,4 @@
-//! What an operation of the language does to a convergent field.
+//! Operations of the language on convergent fields.
 
 use isomer_data::ConvergentOp;
 use isomer_plan::function::Convergence;
@@ -6,8 +6,8 @@ use isomer_value::Value;
 
 use crate::error::{ExecError, Result, shown};
 
-/// The operations on the field, one after the other. A null argument does nothing, and a list with nulls passes them by: there is
-/// nothing to add or remove.
+/// Applies the operations to the field, one after the other. A null argument is a no-op, and nulls within a list are
+/// skipped: there is nothing to add or remove.
 pub(super) fn operations(
     operation: Convergence,
     arguments: Vec<Value>,
@@ -39,7 +39,7 @@ pub(super) fn operations(
                 _ => by.checked_neg(),
             };
             let by = by.ok_or_else(|| {
-                ExecError::type_error(format!("{name}() takes no integer as small as this"))
+                ExecError::type_error(format!("{name}() does not accept the smallest integer"))
             })?;
             Ok(vec![ConvergentOp::Count(by)])
         }

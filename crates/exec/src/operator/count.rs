@@ -1,9 +1,9 @@
-//! Numbers that are kept: how many nodes a label has, how many relationships a type.
+//! Stored counts: the nodes of a label, the relationships of a type.
 
 use isomer_data::GraphRead;
 use isomer_plan::physical::{CountOf, Op};
 
-use super::{Argument, Child, Operate, Spot, scan::misplaced};
+use super::{Argument, Child, Operate, OperatorRef, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -11,23 +11,23 @@ use crate::{
     error::Result,
 };
 
-/// Writes a kept number beside each row.
+/// Adds a stored count to each row.
 pub(super) struct Count {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl Count {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
 impl Operate for Count {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Count(count) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Count(count) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let Some(mut chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
@@ -36,7 +36,7 @@ impl Operate for Count {
         for slot in &count.counts {
             chunk.set(*slot, Column::Ints(vec![number; chunk.len()]));
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
@@ -49,13 +49,14 @@ impl Operate for Count {
     }
 }
 
-/// The number in this transaction. Notes the same as observed as a scan would: the membership of the label or type.
+/// The count as seen by this transaction. Records the same footprint as a scan would: the membership of the label or
+/// type.
 fn number(of: &CountOf, cx: &mut Cx<'_>) -> Result<u64> {
     match of {
         CountOf::Nodes(None) => Ok(cx.reader().exact_node_count(None)?),
         CountOf::Nodes(Some(label)) => match cx.label(*label) {
             Some(label) => Ok(cx.reader().exact_node_count(Some(label))?),
-            None => Ok(0), // no node ever had the label
+            None => Ok(0), // the label was never used
         },
         CountOf::Relationships(types) => match cx.type_filter(types) {
             TypeFilter::Nothing => Ok(0),

@@ -1,5 +1,5 @@
-//! How many paths of two relationships there are, without going along them: for each node in the middle, the number of ways
-//! in times the number of ways out, minus those that would use one relationship twice.
+//! Counts paths of two relationships without enumerating them: for each middle node, its in-degree times its
+//! out-degree, minus the paths that would use one relationship twice.
 
 use isomer_plan::{
     Plan,
@@ -8,38 +8,39 @@ use isomer_plan::{
 };
 use isomer_views::Side;
 
-use super::{Argument, Operate, Spot, scan::misplaced};
+use super::{Argument, Operate, OperatorRef, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::Column,
-    context::{Cx, TypeFilter, data_direction},
+    context::{Cx, TypeFilter},
     dense::{WalkScratch, Walks},
     error::{ExecError, Result},
 };
 
-/// `MATCH ()-[:R]->()-[:S]->() RETURN count(*)` over the read views; without them, whatever the plan says.
+/// `MATCH ()-[:R]->()-[:S]->() RETURN count(*)` over the read views; without them it falls back to the plan's
+/// operators.
 pub(super) struct CountPaths {
-    spot: Spot,
-    /// The aggregation and everything below it, for where no view stands.
+    op_ref: OperatorRef,
+    /// The aggregation and everything below it, for when no view is available.
     otherwise: Box<dyn Operate>,
-    way: Way,
+    strategy: Strategy,
 }
 
-enum Way {
+enum Strategy {
     Undecided,
     Done,
     Otherwise,
 }
 
-/// The two relationships of a path, seen from the node in its middle.
+/// The two relationships of a path, seen from the middle node.
 struct Shape<'p> {
     first: (&'p [isomer_plan::expr::TypeRef], Direction),
     second: (&'p [isomer_plan::expr::TypeRef], Direction),
-    /// Whether both must be different relationships.
+    /// Whether the two relationships must be different.
     apart: bool,
 }
 
-/// The shape of what an aggregation counts, if this operator can count it.
+/// The shape of the counted pattern, if this operator supports it.
 fn shape<'p>(plan: &'p Plan, aggregate: &'p physical::Aggregate) -> Option<Shape<'p>> {
     let op = |id: OpId| &plan.operator(id).op;
     let counts = |call: &isomer_plan::expr::AggregateCall| call.function == Aggregation::CountRows;
@@ -72,32 +73,32 @@ fn shape<'p>(plan: &'p Plan, aggregate: &'p physical::Aggregate) -> Option<Shape
     })
 }
 
-/// Whether this operator can count what an aggregation counts.
+/// Whether this operator supports an aggregation.
 pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
     shape(plan, aggregate).is_some()
 }
 
 impl CountPaths {
-    pub(super) fn new(spot: Spot, otherwise: Box<dyn Operate>) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, otherwise: Box<dyn Operate>) -> Self {
         Self {
-            spot,
+            op_ref,
             otherwise,
-            way: Way::Undecided,
+            strategy: Strategy::Undecided,
         }
     }
 
-    /// The number of paths, where the views tell it.
+    /// The number of paths, if the views can provide it.
     fn count(&self, shape: &Shape<'_>, cx: &mut Cx<'_>) -> Result<Option<i64>> {
         let first_types = cx.type_filter(shape.first.0);
         let second_types = cx.type_filter(shape.second.0);
         if first_types == TypeFilter::Nothing || second_types == TypeFilter::Nothing {
             return Ok(None);
         }
-        make_views(&first_types, data_direction(shape.first.1), cx);
-        make_views(&second_types, data_direction(shape.second.1), cx);
+        make_views(&first_types, shape.first.1, cx);
+        make_views(&second_types, shape.second.1, cx);
         let (first, second) = (
-            cx.walks(&first_types, data_direction(shape.first.1)),
-            cx.walks(&second_types, data_direction(shape.second.1)),
+            cx.walks(&first_types, shape.first.1),
+            cx.walks(&second_types, shape.second.1),
         );
         let (Some(first), Some(second)) = (first, second) else {
             return Ok(None);
@@ -109,28 +110,28 @@ impl CountPaths {
         ) {
             (false, ..) | (_, _, TypeFilter::Nothing) => None,
             (true, Some(direction), types) => {
-                let Some(walks) = cx.walks(&types, data_direction(direction)) else {
+                let Some(walks) = cx.walks(&types, direction) else {
                     return Ok(None);
                 };
                 Some((walks, false))
             }
             (true, None, types) => {
-                let direction = data_direction(Direction::Outgoing);
+                let direction = Direction::Outgoing;
                 let Some(walks) = cx.walks(&types, direction) else {
                     return Ok(None);
                 };
                 Some((walks, true))
             }
         };
-        cx.run.note_view(self.spot.id);
+        cx.run.note_view(self.op_ref.id);
         let total = sum(&first, &second, shared.as_ref(), cx)?;
         let overflow = || ExecError::overflow("the number of paths does not fit into 64 bits");
         i64::try_from(total).map(Some).map_err(|_| overflow())
     }
 }
 
-/// Has the views made that are not there yet: everything would be read from the rows otherwise, and more than once.
-fn make_views(types: &TypeFilter, direction: isomer_data::Direction, cx: &Cx<'_>) {
+/// Builds missing views first: otherwise all rows would be read, more than once.
+fn make_views(types: &TypeFilter, direction: Direction, cx: &Cx<'_>) {
     let TypeFilter::These(types) = types else {
         return;
     };
@@ -138,25 +139,25 @@ fn make_views(types: &TypeFilter, direction: isomer_data::Direction, cx: &Cx<'_>
         return;
     }
     let sides: &[Side] = match direction {
-        isomer_data::Direction::Outgoing => &[Side::Out],
-        isomer_data::Direction::Incoming => &[Side::In],
-        isomer_data::Direction::Both => &Side::BOTH,
+        Direction::Outgoing => &[Side::Out],
+        Direction::Incoming => &[Side::In],
+        Direction::Both => &Side::BOTH,
     };
     let stop = cx.run.watch.stop();
     let go_on = || stop.check().is_ok();
     for &type_id in types {
         for &side in sides {
-            // Where it cannot be made, the rows answer.
+            // If a view cannot be built, the rows are used.
             let _ = cx.run.views.adjacency_now(type_id, side, &go_on);
         }
     }
 }
 
-/// Nodes between two looks at the clock.
+/// Nodes between two checks of the clock.
 const PIECE: u32 = 4096;
 
-/// The sum over all middles. `shared` are the relationships that either step finds, those that are self loops alone where
-/// its flag says so.
+/// The sum over all middle nodes. `shared` are the relationships that both steps can use; only self loops if its flag
+/// says so.
 fn sum(
     first: &Walks,
     second: &Walks,
@@ -184,7 +185,7 @@ fn sum(
     Ok(total)
 }
 
-/// The direction of the relationships that both directions find; none where these are self loops alone.
+/// The direction of the relationships that both steps can use; none if these are self loops only.
 fn shared_direction(a: Direction, b: Direction) -> Option<Direction> {
     match (a, b) {
         (Direction::Both, other) | (other, Direction::Both) => Some(other),
@@ -209,28 +210,28 @@ fn shared_types(a: TypeFilter, b: TypeFilter) -> TypeFilter {
 
 impl Operate for CountPaths {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Aggregate(aggregate) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Aggregate(aggregate) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
-        match self.way {
-            Way::Done => Ok(None),
-            Way::Otherwise => self.otherwise.next(cx),
-            Way::Undecided => {
-                let found = match shape(&spot.plan, aggregate) {
+        match self.strategy {
+            Strategy::Done => Ok(None),
+            Strategy::Otherwise => self.otherwise.next(cx),
+            Strategy::Undecided => {
+                let found = match shape(&op_ref.plan, aggregate) {
                     Some(shape) => self.count(&shape, cx)?,
                     None => None,
                 };
                 let Some(count) = found else {
-                    self.way = Way::Otherwise;
+                    self.strategy = Strategy::Otherwise;
                     return self.otherwise.next(cx);
                 };
-                self.way = Way::Done;
-                let mut chunk = Chunk::new(1, spot.plan.slots.len());
+                self.strategy = Strategy::Done;
+                let mut chunk = Chunk::new(1, op_ref.plan.slots.len());
                 for (slot, _) in &aggregate.aggregates {
                     chunk.set(*slot, Column::Ints(vec![count]));
                 }
-                spot.prune(&mut chunk);
+                op_ref.prune(&mut chunk);
                 Ok(Some(chunk))
             }
         }
@@ -238,11 +239,11 @@ impl Operate for CountPaths {
 
     fn open(&mut self, argument: &Argument) {
         self.otherwise.open(argument);
-        self.way = Way::Undecided;
+        self.strategy = Strategy::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.otherwise.close(cx);
-        self.way = Way::Done;
+        self.strategy = Strategy::Done;
     }
 }

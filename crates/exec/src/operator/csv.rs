@@ -1,7 +1,8 @@
 //! `LOAD CSV`: the rows of a file in the one folder that queries may read from.
 //!
-//! No folder, no files. A file is named by its path within the folder, or by a `file:///` address of it; what leads out of
-//! it, by `..`, an absolute path or a symbolic link, is refused, and so is every other address.
+//! Without a configured folder `LOAD CSV` is disabled. A file is named by its path within the folder, or by a
+//! `file:///` URL of it. Paths that lead out of the folder (by `..`, an absolute path or a symbolic link) and all other
+//! URLs are refused.
 
 use std::{
     fs::File,
@@ -14,28 +15,29 @@ use isomer_plan::physical::Op;
 use isomer_value::{Map, Value};
 
 use super::{
-    Argument, Batch, Child, Operate, Spot,
+    Argument, Batch, Child, Operate, OperatorRef,
     input::{RowInput, set_live},
     scan::misplaced,
 };
 use crate::{
     chunk::Chunk,
-    column::{Column, value_bytes},
+    column::Column,
     context::Cx,
     csv::{CsvError, Field, Records},
     error::{ErrorClass, ExecError, Result, shown},
     eval::value,
+    value_size::value_bytes,
 };
 
 /// Rows of a file.
 pub(super) struct LoadCsv {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
     file: Option<OpenFile>,
 }
 
-/// A file under way.
+/// A file that is being read.
 struct OpenFile {
     name: Arc<str>,
     records: Records<BufReader<File>>,
@@ -43,9 +45,9 @@ struct OpenFile {
 }
 
 impl LoadCsv {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
             batch: Batch::default(),
             file: None,
@@ -55,16 +57,16 @@ impl LoadCsv {
 
 impl Operate for LoadCsv {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
+        let op_ref = self.op_ref.clone();
         let Op::LoadCsv {
             url,
             headers,
             field_terminator,
             row: slot,
             ..
-        } = spot.op()
+        } = op_ref.op()
         else {
-            return Err(misplaced(spot.op()));
+            return Err(misplaced(op_ref.op()));
         };
         let limit = self.batch.next();
         let (mut rows, mut values, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
@@ -94,8 +96,8 @@ impl Operate for LoadCsv {
             rows.push(self.input.position());
             values.push(record);
         }
-        let mut chunk = self.input.gather(&spot, &rows);
-        set_live(&spot, &mut chunk, *slot, Column::Values(values));
+        let mut chunk = self.input.gather(&op_ref, &rows);
+        set_live(&op_ref, &mut chunk, *slot, Column::Values(values));
         Ok(Some(chunk))
     }
 
@@ -120,7 +122,7 @@ impl OpenFile {
         };
         let folder = cx.run.csv_folder.as_deref().ok_or_else(|| {
             ExecError::Denied(
-                "LOAD CSV is off: no folder was set that queries may read files from; \
+                "LOAD CSV is disabled: no folder is configured that queries may read files from; \
                  load files with `isomer import`, or set the folder where the database is opened (`--csv-folder`)"
                     .into(),
             )
@@ -210,7 +212,7 @@ fn unreadable(name: &str, error: &std::io::Error) -> ExecError {
     )
 }
 
-/// The character between fields.
+/// The field delimiter.
 fn delimiter(given: &Value) -> Result<char> {
     let text = given.as_str().unwrap_or_default();
     let mut chars = text.chars();
@@ -227,11 +229,11 @@ fn delimiter(given: &Value) -> Result<char> {
     }
 }
 
-/// The file that a query means, where it is in the folder.
+/// The file that a query names, if it is in the folder.
 fn resolve(folder: &Path, source: &str) -> Result<PathBuf> {
     let denied = |why: &str| {
         Err(ExecError::Denied(format!(
-            "LOAD CSV may not read `{source}`: {why}; name a file in the folder that was set for it"
+            "LOAD CSV may not read `{source}`: {why}; name a file in the folder that is configured for it"
         )))
     };
     let relative = match source.split_once("://") {
@@ -242,10 +244,10 @@ fn resolve(folder: &Path, source: &str) -> Result<PathBuf> {
             };
             match percent_decoded(path) {
                 Some(path) => path,
-                None => return denied("its address has a broken `%` escape"),
+                None => return denied("its URL has an invalid `%` escape"),
             }
         }
-        Some(_) => return denied("it is no file"),
+        Some(_) => return denied("it is not a `file:` URL"),
     };
     let relative = Path::new(&relative);
     let stays = relative
@@ -256,7 +258,7 @@ fn resolve(folder: &Path, source: &str) -> Result<PathBuf> {
     }
     let root = std::fs::canonicalize(folder).map_err(|error| {
         ExecError::Denied(format!(
-            "the folder that LOAD CSV may read from is not there: {error}"
+            "the folder that LOAD CSV may read from does not exist: {error}"
         ))
     })?;
     let path =
@@ -267,11 +269,11 @@ fn resolve(folder: &Path, source: &str) -> Result<PathBuf> {
     let is_file = std::fs::metadata(&path).is_ok_and(|facts| facts.is_file());
     match is_file {
         true => Ok(path),
-        false => denied("it is no regular file"),
+        false => denied("it is not a regular file"),
     }
 }
 
-/// `a%20b` as `a b`; none where an escape is broken or the text is not UTF-8.
+/// Percent-decodes a URL path (`a%20b` is `a b`); none if an escape is invalid or the text is not UTF-8.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,17 +1,17 @@
-//! Deleting. All rows are taken first; what they name is deleted together, relationships before nodes, so that
-//! `DELETE r, n` and `DELETE n, r` are the same.
+//! Deletion. All rows are read first; then the entities that they name are deleted together, relationships before
+//! nodes, so that `DELETE r, n` and `DELETE n, r` do the same.
 //!
-//! Where another `DELETE` of the statement may still name them, the relationships of a node go with it and are *owed*:
-//! the statement fails at its end if one of them was never named, so that `DELETE n DELETE r` is the same, too.
+//! If another `DELETE` of the statement may still name them, the relationships of a node are deleted with it and
+//! recorded as *owed*: the statement fails at its end if one of them was never named. So `DELETE n DELETE r` does the
+//! same, too.
 
-use isomer_data::{DataError, GraphRead};
+use isomer_data::{DataError, GraphRead, IdSet};
 use isomer_plan::physical::{self, Op};
 use isomer_value::{NodeId, RelId, Value};
-use rustc_hash::FxHashSet;
 
 use super::{
-    Argument, Child, Operate, Spot,
-    blocking::{Drain, Kept},
+    Argument, Child, Operate, OperatorRef,
+    blocking::{BufferedRows, Drain},
     scan::misplaced,
 };
 use crate::{
@@ -24,23 +24,23 @@ use crate::{
 
 /// Deletes nodes, relationships and paths.
 pub(super) struct Delete {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     kept: Option<Drain>,
     held: usize,
 }
 
-/// What the rows name, in order, each once.
+/// The entities that the rows name, in order, each once.
 #[derive(Default)]
 struct Targets {
     nodes: Vec<NodeId>,
     rels: Vec<RelId>,
-    seen_nodes: FxHashSet<NodeId>,
-    seen_rels: FxHashSet<RelId>,
+    seen_nodes: IdSet,
+    seen_rels: IdSet,
 }
 
-/// Bytes of a target: in a list, and in two sets of what was seen and what is deleted.
-const TARGET_BYTES: usize = 40;
+/// Bytes per target: its entry in a growing list, and in the sets of seen and deleted entities.
+const TARGET_BYTES: usize = 14;
 
 impl Targets {
     fn len(&self) -> usize {
@@ -82,22 +82,22 @@ impl Targets {
     }
 
     fn add_node(&mut self, id: NodeId) {
-        if self.seen_nodes.insert(id) {
+        if self.seen_nodes.insert(id.0) {
             self.nodes.push(id);
         }
     }
 
     fn add_rel(&mut self, id: RelId) {
-        if self.seen_rels.insert(id) {
+        if self.seen_rels.insert(id.0) {
             self.rels.push(id);
         }
     }
 }
 
 impl Delete {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             kept: None,
             held: 0,
@@ -105,14 +105,14 @@ impl Delete {
     }
 
     fn run(&mut self, cx: &mut Cx<'_>) -> Result<Drain> {
-        let spot = self.spot.clone();
+        let op_ref = self.op_ref.clone();
         let Op::Delete {
             targets, detach, ..
-        } = spot.op()
+        } = op_ref.op()
         else {
-            return Err(misplaced(spot.op()));
+            return Err(misplaced(op_ref.op()));
         };
-        let kept = Kept::take(spot.id, &mut self.input, &mut self.held, cx)?;
+        let kept = BufferedRows::take(op_ref.id, &mut self.input, &mut self.held, cx)?;
         let mut all = Targets::default();
         kept.each(cx, |chunk, cx| {
             let before = all.len();
@@ -128,14 +128,14 @@ impl Delete {
         for rel in all.rels {
             cx.tick(1)?;
             cx.run.owed_rels.remove(&rel);
-            if cx.run.deleted_rels.insert(rel)
+            if cx.run.deleted_rels.insert(rel.0)
                 && cx.tx.delete_relationship(rel).map_err(write_error)?
             {
                 cx.run.counters.relationships_deleted += 1;
             }
         }
         let is_delete = |operator: &physical::Operator| matches!(operator.op, Op::Delete { .. });
-        let deletes_again = spot
+        let deletes_again = op_ref
             .plan
             .operators
             .iter()
@@ -147,7 +147,7 @@ impl Delete {
         for (node, exists) in all.nodes.into_iter().zip(exist) {
             cx.tick(1)?;
             if !exists {
-                cx.run.deleted_nodes.insert(node);
+                cx.run.deleted_nodes.insert(node.0);
                 continue;
             }
             let owes = !*detach && deletes_again;
@@ -164,17 +164,17 @@ impl Delete {
                 let owed = detached.iter().map(|rel| (*rel, node));
                 cx.run.owed_rels.extend(owed);
             }
-            cx.run.deleted_nodes.insert(node);
+            cx.run.deleted_nodes.insert(node.0);
             cx.run.counters.nodes_deleted += 1;
             cx.run.counters.relationships_deleted += detached.len() as u64;
-            cx.run.deleted_rels.extend(detached);
+            cx.run.deleted_rels.extend(detached.iter().map(|rel| rel.0));
         }
         Ok(kept.drain())
     }
 }
 
-/// At the end of a statement: nothing may be owed.
-pub(crate) fn settle(cx: &Cx<'_>) -> Result<()> {
+/// At the end of a statement: no relationship may be owed.
+pub(crate) fn check_owed_relationships(cx: &Cx<'_>) -> Result<()> {
     match cx.run.owed_rels.values().min() {
         None => Ok(()),
         Some(node) => Err(write_error(DataError::StillConnected { node: node.0 })),
@@ -189,7 +189,7 @@ impl Operate for Delete {
         };
         let mut chunk = self.kept.insert(kept).next(&mut self.held, cx)?;
         if let Some(chunk) = &mut chunk {
-            self.spot.prune(chunk);
+            self.op_ref.prune(chunk);
         }
         Ok(chunk)
     }

@@ -1,9 +1,9 @@
-//! Neighbours, each once: where rows that look the same make no difference above, an end is found once however many ways
-//! lead to it.
+//! Distinct neighbours: if duplicate rows make no difference above, each end is returned once, however many paths lead
+//! to it.
 //!
-//! Over two steps the nodes in the middle are gathered first, so that each is expanded once. Whether its neighbours are
-//! ends depends on how it was reached: over two relationships or more, each of its own differs from one of these; over a
-//! single one, all but that one do.
+//! For two steps the middle nodes are collected first, so that each is expanded once. Whether its neighbours are ends
+//! depends on how the middle was reached: if over two or more relationships, every relationship of the second step
+//! differs from one of them; if over a single one, all relationships but that one qualify.
 
 use isomer_plan::{
     expr::SlotId,
@@ -12,58 +12,58 @@ use isomer_plan::{
 use isomer_value::{NodeId, Value};
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, Spot,
+    Argument, Child, FULL_BATCH, Operate, OperatorRef,
     expand::{Expand, bound_nodes},
     scan::misplaced,
 };
 use crate::{
     chunk::Chunk,
     column::Column,
-    context::{Cx, data_direction},
+    context::Cx,
     dense::{Marks, Numbers, WalkScratch, Walks, small},
     error::{ExecError, Result},
 };
 
-/// Relationships that are looked at between two looks at the clock.
+/// Relationships that are examined between two checks of the clock.
 const TICK_LINKS: usize = 1 << 14;
 
-/// An expand of which each end is wanted once.
+/// An expand whose ends are wanted once each.
 pub(super) struct DistinctEnds {
-    spot: Spot,
+    op_ref: OperatorRef,
     argument: Argument,
-    way: Way,
+    strategy: Strategy,
 }
 
-enum Way {
+enum Strategy {
     Undecided,
-    /// Where no view stands: all rows, as it may.
+    /// No view is available: the plain expand runs and may return duplicates.
     Rows(Box<Expand>),
     One(Box<One>),
     Two(Box<Two>),
 }
 
 impl DistinctEnds {
-    pub(super) fn new(spot: Spot, argument: &Argument) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, argument: &Argument) -> Self {
         Self {
-            spot,
+            op_ref,
             argument: argument.clone(),
-            way: Way::Undecided,
+            strategy: Strategy::Undecided,
         }
     }
 
-    fn decide(&self, plan: &physical::Expand, cx: &mut Cx<'_>) -> Result<Way> {
-        let child = |id| Child::build(&self.spot.plan, id, &self.argument);
+    fn decide(&self, plan: &physical::Expand, cx: &mut Cx<'_>) -> Result<Strategy> {
+        let child = |id| Child::build(&self.op_ref.plan, id, &self.argument);
         let walks = |expand: &physical::Expand, cx: &mut Cx<'_>| {
             let filter = cx.type_filter(&expand.types);
-            cx.walks(&filter, data_direction(expand.direction))
+            cx.walks(&filter, expand.direction)
         };
         let Some(second) = walks(plan, cx).filter(|_| !self.together()) else {
-            let rows = Expand::new(self.spot.clone(), child(plan.input));
-            return Ok(Way::Rows(Box::new(rows)));
+            let rows = Expand::new(self.op_ref.clone(), child(plan.input));
+            return Ok(Strategy::Rows(Box::new(rows)));
         };
-        cx.run.note_view(self.spot.id);
-        let live = self.spot.live();
-        if let Some(first_plan) = plan.two_steps(live, &self.spot.plan.operators)
+        cx.run.note_view(self.op_ref.id);
+        let live = self.op_ref.live();
+        if let Some(first_plan) = plan.two_steps(live, &self.op_ref.plan.operators)
             && let Some(first) = walks(first_plan, cx)
         {
             cx.run.note_view(plan.input);
@@ -72,7 +72,7 @@ impl DistinctEnds {
                 .copied()
                 .filter(|slot| *slot != plan.to)
                 .collect();
-            return Ok(Way::Two(Box::new(Two {
+            return Ok(Strategy::Two(Box::new(Two {
                 input: child(first_plan.input),
                 first,
                 second,
@@ -89,67 +89,68 @@ impl DistinctEnds {
             })));
         }
         if *live == [plan.to] && plan.distinct_from.is_empty() {
-            return Ok(Way::One(Box::new(One {
+            return Ok(Strategy::One(Box::new(One {
                 input: child(plan.input),
                 walks: second,
                 seen: Marks::take(),
                 scratch: WalkScratch::default(),
             })));
         }
-        let rows = Expand::new(self.spot.clone(), child(plan.input));
-        Ok(Way::Rows(Box::new(rows)))
+        let rows = Expand::new(self.op_ref.clone(), child(plan.input));
+        Ok(Strategy::Rows(Box::new(rows)))
     }
 
-    /// Whether several outer rows come at once: they are told apart by a slot that the plan does not know.
+    /// Whether several outer rows arrive at once: they are distinguished by a bookkeeping slot that the plan does not
+    /// know.
     fn together(&self) -> bool {
         let mut slots = self.argument.chunk().slots();
-        slots.any(|slot| slot.index() >= self.spot.plan.slots.len())
+        slots.any(|slot| slot.index() >= self.op_ref.plan.slots.len())
     }
 }
 
 impl Operate for DistinctEnds {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Expand(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Expand(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
-        if let Way::Undecided = self.way {
-            self.way = self.decide(plan, cx)?;
+        if let Strategy::Undecided = self.strategy {
+            self.strategy = self.decide(plan, cx)?;
         }
-        match &mut self.way {
-            Way::Rows(rows) => rows.next(cx),
-            Way::One(one) => one.next(plan, &spot, cx),
-            Way::Two(two) => two.next(plan, &spot, cx),
-            Way::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
+        match &mut self.strategy {
+            Strategy::Rows(rows) => rows.next(cx),
+            Strategy::One(one) => one.next(plan, &op_ref, cx),
+            Strategy::Two(two) => two.next(plan, &op_ref, cx),
+            Strategy::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
         }
     }
 
     fn open(&mut self, argument: &Argument) {
         self.argument = argument.clone();
         let together = self.together();
-        match &mut self.way {
-            Way::Rows(rows) => rows.open(argument),
-            Way::One(one) if !together => {
+        match &mut self.strategy {
+            Strategy::Rows(rows) => rows.open(argument),
+            Strategy::One(one) if !together => {
                 one.input.open(argument);
                 one.seen.clear();
             }
-            Way::Two(two) if !together => two.open(argument),
-            way => *way = Way::Undecided,
+            Strategy::Two(two) if !together => two.open(argument),
+            strategy => *strategy = Strategy::Undecided,
         }
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        match &mut self.way {
-            Way::Rows(rows) => rows.close(cx),
-            Way::One(one) => one.input.close(cx),
-            Way::Two(two) => two.input.close(cx),
-            Way::Undecided => {}
+        match &mut self.strategy {
+            Strategy::Rows(rows) => rows.close(cx),
+            Strategy::One(one) => one.input.close(cx),
+            Strategy::Two(two) => two.input.close(cx),
+            Strategy::Undecided => {}
         }
-        self.way = Way::Undecided;
+        self.strategy = Strategy::Undecided;
     }
 }
 
-/// Ends of one step, each once of all rows.
+/// Distinct ends of one step, over all rows.
 struct One {
     input: Child,
     walks: Walks,
@@ -161,7 +162,7 @@ impl One {
     fn next(
         &mut self,
         plan: &physical::Expand,
-        spot: &Spot,
+        op_ref: &OperatorRef,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Chunk>> {
         let Some(chunk) = self.input.pull_flat(cx)? else {
@@ -185,22 +186,22 @@ impl One {
         }
         cx.tick(looked_at)?;
         cx.run.watch.allow(self.seen.bytes() + ends.len() * 8)?;
-        let mut made = Chunk::new(ends.len(), spot.plan.slots.len());
+        let mut made = Chunk::new(ends.len(), op_ref.plan.slots.len());
         made.set(plan.to, Column::Nodes(ends));
         Ok(Some(made))
     }
 }
 
-/// How the second step may find the relationship of the first one again.
+/// Whether the second step can find the relationship of the first step again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Apart {
     /// It may: they need not differ.
     No,
-    /// Only where it is a self loop.
+    /// Only if it is a self loop.
     Loops,
-    /// Always, back to where the first step came from.
+    /// Always, back to the start of the first step.
     Back,
-    /// Where it points the second step's way.
+    /// If it points in the direction of the second step.
     IfSeen,
 }
 
@@ -218,13 +219,13 @@ impl Apart {
     }
 }
 
-/// The nodes that a first step leads to.
+/// The middle nodes of a two-step expand.
 struct Middles {
     nodes: Vec<u32>,
     reached: Marks,
-    /// Those reached over several relationships.
+    /// Middles that were reached over several relationships.
     again: Marks,
-    /// Where the others were reached from.
+    /// For the others, the node from which they were reached.
     from: Numbers,
 }
 
@@ -249,25 +250,25 @@ impl Middles {
     }
 }
 
-/// Ends of two steps, each once for all rows, or for each row where something of the rows is read.
+/// Distinct ends of two steps, over all rows, or per row if other slots of the rows are read.
 struct Two {
     input: Child,
     first: Walks,
     second: Walks,
     apart: Apart,
-    /// What else is read of the rows.
+    /// Other slots of the rows that are read above.
     others: Vec<SlotId>,
-    /// Whether that is nothing.
+    /// Whether there are none.
     alone: bool,
     /// The expand of the first step.
     first_id: OpId,
-    /// The nodes that steps began at: a relationship that is met again from there is the same one.
+    /// The start nodes: a relationship that leads back to one of them is the one of the first step.
     started: Marks,
-    /// The rows that steps begin at, and how many of them were taken.
+    /// The start rows, and how many of them were consumed.
     chunk: Option<(Chunk, usize)>,
     middles: Middles,
     seen: Marks,
-    /// Which of the middles comes next.
+    /// Index of the next middle node.
     at: usize,
     scratch: WalkScratch,
 }
@@ -285,11 +286,11 @@ impl Two {
     fn next(
         &mut self,
         plan: &physical::Expand,
-        spot: &Spot,
+        op_ref: &OperatorRef,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Chunk>> {
-        let Some(first) = plan.two_steps(spot.live(), &spot.plan.operators) else {
-            return Err(misplaced(spot.op()));
+        let Some(first) = plan.two_steps(op_ref.live(), &op_ref.plan.operators) else {
+            return Err(misplaced(op_ref.op()));
         };
         while self.at == self.middles.nodes.len() {
             self.middles.clear();
@@ -302,7 +303,7 @@ impl Two {
             }
         }
         let ends = self.ends(cx)?;
-        let mut made = Chunk::new(ends.len(), spot.plan.slots.len());
+        let mut made = Chunk::new(ends.len(), op_ref.plan.slots.len());
         if let Some((chunk, taken)) = &self.chunk {
             for slot in &self.others {
                 let value = match taken.checked_sub(1) {
@@ -316,7 +317,7 @@ impl Two {
         Ok(Some(made))
     }
 
-    /// Takes the first steps from the next row, or from all; false where there is none.
+    /// Runs the first step for the next row, or for all rows; false if there is none.
     fn begin(&mut self, from: SlotId, cx: &mut Cx<'_>) -> Result<bool> {
         let mut any = false;
         loop {
@@ -353,7 +354,7 @@ impl Two {
         }
     }
 
-    /// The next ends that were not given yet.
+    /// The next ends that were not returned yet.
     fn ends(&mut self, cx: &mut Cx<'_>) -> Result<Vec<NodeId>> {
         let mut ends = Vec::new();
         let mut looked_at = 0;
@@ -380,7 +381,7 @@ impl Two {
         Ok(ends)
     }
 
-    /// The neighbour of a node in the middle that is no end: where only the relationship over which it was reached leads.
+    /// The neighbour of a middle node that is not an end, because only the relationship of the first step leads there.
     fn barred(&mut self, middle: u32) -> Option<u32> {
         if self.apart == Apart::No || self.middles.again.contains(middle) {
             return None;
@@ -389,7 +390,8 @@ impl Two {
         if self.apart == Apart::Loops && from != middle {
             return None;
         }
-        // Several relationships lead there, and only one of them was used; none, and nothing is to be left out.
+        // Either several relationships lead there and only one of them was used, or none does: then nothing is
+        // excluded.
         (self.second.between(middle, from, &mut self.scratch) == 1).then_some(from)
     }
 }

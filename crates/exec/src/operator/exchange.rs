@@ -1,10 +1,11 @@
-//! Rows made by several threads: a chain of operators over a scan runs once per thread, each over its share of the nodes.
+//! Parallel execution: a chain of operators over a scan runs once per thread, each over its share of the ids.
 //!
-//! Below an aggregation whose answer does not depend on the order in which rows come, below `DISTINCT`, and below `ORDER BY`, where rows say
-//! which would have come first had one thread made them all, so that equal ones stay in that order; of a statement that reads, and only where many
-//! rows are expected. `DISTINCT` and `LIMIT` leave most of their rows out in each thread already. Every thread has a reader of the same version, the query's own handle to stop it and its deadline.
-//! Threads take the scan's nodes or relationships in small ranges of ids (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that
-//! none is left with all the work.
+//! Used below an aggregation whose result does not depend on the order of its rows, below `DISTINCT`, and below `ORDER
+//! BY`. For `ORDER BY`, rows carry the position that a single thread would have given them, so that equal rows keep
+//! that order. Only statements that read run in parallel, and only if many rows are expected. `DISTINCT` and `LIMIT`
+//! are applied in each thread first, which removes most rows early. Every thread has a reader of the same version, and
+//! shares the query's cancel handle and deadline. Threads take the scan's nodes or relationships in small ranges of ids
+//! (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that the work is balanced.
 
 use std::{
     sync::{
@@ -24,22 +25,22 @@ use isomer_plan::{
     physical::{self, Op, OpId, RelationshipScan, StatementClass},
 };
 
-use super::{Argument, Child, Operate, Spot, blocking::Sort, row::Distinct};
+use super::{Argument, Child, Operate, OperatorRef, blocking::Sort, row::Distinct};
 use crate::{
     chunk::Chunk,
     column::Column,
     context::{Cx, Run},
     error::{ExecError, Result},
-    limits::{OnTheWay, Room},
+    limits::{InFlightBytes, Room},
     result::OperatorProfile,
 };
 
-/// Ids in a share.
+/// Ids per share.
 const MORSEL: u64 = 4096;
-/// With less memory for each thread, one does it all.
+/// If there is less memory per thread than this, one thread does all the work.
 const LEAST_BYTES: usize = 8 << 20;
-/// How long the consumer waits before it looks at the query's limits.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long the consumer waits before it checks the query's limits.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The shares of a scan's nodes or relationships that no thread has taken yet.
 #[derive(Debug)]
@@ -68,87 +69,87 @@ impl Morsels {
         Some((start, start.saturating_add(MORSEL)))
     }
 
-    /// The number of the share that an id is in.
+    /// The index of the share that an id is in.
     pub(crate) fn number_of(id: u64) -> u64 {
         id / MORSEL
     }
 
-    /// There is none between what was taken and `id`.
+    /// There is no id between the last share taken and `id`.
     pub(crate) fn skip_to(&self, id: u64) {
         self.next.fetch_max(id / MORSEL * MORSEL, Ordering::Relaxed);
     }
 
-    /// There is none in any share that was not taken.
+    /// No remaining share has any id.
     pub(crate) fn finish(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
 }
 
-/// Hands out the rows of a chain, made by several threads where that pays.
+/// Returns the rows of a chain, run by several threads if that pays.
 pub(super) struct Exchange {
-    spot: Spot,
+    op_ref: OperatorRef,
     scan: OpId,
-    /// The chain itself, for where one thread is enough.
+    /// The chain itself, used when one thread is enough.
     alone: Child,
     /// Whether there is an outer row, which other threads do not have.
     rooted: bool,
-    part: Part,
-    way: Way,
+    output: ThreadOutput,
+    strategy: Strategy,
 }
 
 /// What each thread does with the rows of its chain.
 #[derive(Clone)]
-enum Part {
-    /// Hands them on.
+enum ThreadOutput {
+    /// Forwards them.
     All,
-    /// Hands on those that it has not seen, for this operator.
+    /// Forwards the rows that this thread has not seen, for this `DISTINCT` operator.
     Distinct(OpId),
-    /// Hands them on with their places, for this operator; the first ones in its order where few are wanted.
+    /// Forwards them with their positions, for this sort; only the first rows in its order if there is a limit.
     Sorted(OpId),
 }
 
-impl Part {
+impl ThreadOutput {
     /// The states of a thread.
-    fn build(&self, spot: &Spot) -> Child {
-        let chain = Child::build(&spot.plan, spot.id, &Argument::root());
-        let plan = spot.plan.clone();
+    fn build(&self, op_ref: &OperatorRef) -> Child {
+        let chain = Child::build(&op_ref.plan, op_ref.id, &Argument::root());
+        let plan = op_ref.plan.clone();
         let state: Box<dyn Operate> = match self {
             Self::All => return chain,
-            Self::Distinct(id) => Box::new(Distinct::in_part(Spot { plan, id: *id }, chain)),
+            Self::Distinct(id) => Box::new(Distinct::in_part(OperatorRef { plan, id: *id }, chain)),
             Self::Sorted(id) => {
-                let placed = Child {
-                    state: Box::new(Placed {
-                        slot: place_slot(&plan, *id),
+                let positioned = Child {
+                    state: Box::new(Positioned {
+                        slot: position_slot(&plan, *id),
                         input: chain,
                         share: u64::MAX,
                         rows: 0,
                     }),
-                    spot: spot.clone(),
+                    op_ref: op_ref.clone(),
                 };
-                Box::new(Sort::in_part(Spot { plan, id: *id }, placed))
+                Box::new(Sort::in_part(OperatorRef { plan, id: *id }, positioned))
             }
         };
         Child {
             state,
-            spot: spot.clone(),
+            op_ref: op_ref.clone(),
         }
     }
 }
 
-/// Where rows for the sort `id` say which would have come first.
-pub(super) fn place_slot(plan: &Plan, id: OpId) -> SlotId {
+/// The slots that hold the positions of rows for the sort `id`.
+pub(super) fn position_slot(plan: &Plan, id: OpId) -> SlotId {
     SlotId((plan.slots.len() + id.index()) as u32)
 }
 
-/// Gives rows their places: the number of their share, and where in it they come.
-struct Placed {
+/// Adds positions to rows: the index of their share, and their position within it.
+struct Positioned {
     slot: SlotId,
     input: Child,
     share: u64,
     rows: u64,
 }
 
-impl Operate for Placed {
+impl Operate for Positioned {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let Some(mut chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
@@ -172,7 +173,7 @@ impl Operate for Placed {
     }
 }
 
-enum Way {
+enum Strategy {
     Undecided,
     Alone,
     Together(Team),
@@ -188,13 +189,13 @@ struct Team {
 }
 
 enum Message {
-    /// Rows, and what they hold while they wait.
-    Rows(Chunk, OnTheWay),
+    /// Rows, and the memory reserved for them while they wait.
+    Rows(Chunk, InFlightBytes),
     Done(Option<Vec<OperatorProfile>>),
     Failed(ExecError),
 }
 
-/// The scan at the end of a chain of operators that treat each row by itself and may run in several threads at once.
+/// The scan at the bottom of a chain of operators that treat each row independently and can run in several threads.
 fn scan_below(plan: &Plan, top: OpId) -> Option<OpId> {
     let mut at = top;
     loop {
@@ -236,8 +237,8 @@ fn is_volatile(expr: &Expr) -> bool {
     found
 }
 
-/// Whether an aggregation answers the same in whatever order its rows come, up to the order within a list: a running
-/// deviation is rounded from row to row.
+/// Whether an aggregation gives the same result for any order of its rows, except for the order within a list: a
+/// running standard deviation is rounded per row.
 pub(super) fn any_order(aggregate: &physical::Aggregate) -> bool {
     let rounds = |function| matches!(function, Aggregation::StDev | Aggregation::StDevP);
     !aggregate
@@ -246,42 +247,42 @@ pub(super) fn any_order(aggregate: &physical::Aggregate) -> bool {
         .any(|(_, call)| rounds(call.function))
 }
 
-/// The states of a chain below an aggregation, behind an exchange where the plan allows one.
+/// The states of a chain below an aggregation, behind an exchange if the plan allows one.
 pub(super) fn below_aggregation(plan: &Arc<Plan>, top: OpId, argument: &Argument) -> Child {
-    below(plan, top, Part::All, argument)
+    below(plan, top, ThreadOutput::All, argument)
 }
 
-/// The states of a chain below the `DISTINCT` of number `id`, in the same way.
+/// The states of a chain below the `DISTINCT` operator `id`, likewise.
 pub(super) fn below_distinct(plan: &Arc<Plan>, id: OpId, top: OpId, argument: &Argument) -> Child {
-    below(plan, top, Part::Distinct(id), argument)
+    below(plan, top, ThreadOutput::Distinct(id), argument)
 }
 
-/// The states of a chain below the sort of number `id`, in the same way.
+/// The states of a chain below the sort operator `id`, likewise.
 pub(super) fn below_sort(plan: &Arc<Plan>, id: OpId, top: OpId, argument: &Argument) -> Child {
     match sorts_in_parts(plan, id, top) {
-        true => below(plan, top, Part::Sorted(id), argument),
+        true => below(plan, top, ThreadOutput::Sorted(id), argument),
         false => Child::build(plan, top, argument),
     }
 }
 
-/// Whether threads may each sort their rows for the sort of number `id` over the chain `top`.
+/// Whether each thread may sort its rows for the sort `id` over the chain `top`.
 fn sorts_in_parts(plan: &Plan, id: OpId, top: OpId) -> bool {
-    // Threads and their consumer compute keys and limits each for themselves.
-    let settled = match &plan.operator(id).op {
+    // The consumer and its threads each evaluate keys and limits: they must give the same values.
+    let same_values = match &plan.operator(id).op {
         Op::Top { keys, limit, .. } => {
             !is_volatile(limit) && !keys.iter().any(|key| is_volatile(&key.expr))
         }
         _ => true,
     };
-    // One thread finds the relationships of one type after those of another, not share by share.
+    // A single thread finds the relationships type by type, not share by share.
     let in_order = scan_below(plan, top).is_some_and(|scan| match &plan.operator(scan).op {
         Op::RelationshipScan(scan) => scan.types.len() < 2,
         _ => true,
     });
-    settled && in_order
+    same_values && in_order
 }
 
-fn below(plan: &Arc<Plan>, top: OpId, part: Part, argument: &Argument) -> Child {
+fn below(plan: &Arc<Plan>, top: OpId, output: ThreadOutput, argument: &Argument) -> Child {
     let alone = Child::build(plan, top, argument);
     if plan.class != StatementClass::Read {
         return alone;
@@ -289,17 +290,17 @@ fn below(plan: &Arc<Plan>, top: OpId, part: Part, argument: &Argument) -> Child 
     let Some(scan) = scan_below(plan, top) else {
         return alone;
     };
-    let spot = alone.spot().clone();
+    let op_ref = alone.op_ref().clone();
     Child {
         state: Box::new(Exchange {
-            spot: spot.clone(),
+            op_ref: op_ref.clone(),
             scan,
             alone,
             rooted: is_root(argument),
-            part,
-            way: Way::Undecided,
+            output,
+            strategy: Strategy::Undecided,
         }),
-        spot,
+        op_ref,
     }
 }
 
@@ -308,15 +309,17 @@ fn is_root(argument: &Argument) -> bool {
 }
 
 impl Exchange {
-    /// Starts the threads, if there may be some and there is enough for them to do.
-    fn gather_team(&self, cx: &Cx<'_>) -> Option<Team> {
-        let enough = self.spot.plan.operator(self.scan).rows >= cx.run.parallel_rows;
+    /// Starts the threads, if threads are allowed and there is enough work for them.
+    fn start_team(&self, cx: &Cx<'_>) -> Option<Team> {
+        let enough = self.op_ref.plan.operator(self.scan).rows >= cx.run.parallel_rows;
         if !self.rooted || !enough || cx.run.workers < 2 {
             return None;
         }
-        // What is at hand in each thread is beside what may be held.
+        // The chunk that each thread is working on is not part of the bytes in flight.
         let least_bytes = cx.run.workers * LEAST_BYTES;
-        if !matches!(self.part, Part::All) && cx.run.watch.limits().memory_bytes < least_bytes {
+        if !matches!(self.output, ThreadOutput::All)
+            && cx.run.watch.limits().memory_bytes < least_bytes
+        {
             return None;
         }
         let forks: Option<Vec<Transaction>> = (0..cx.run.workers).map(|_| cx.tx.fork()).collect();
@@ -334,14 +337,14 @@ impl Exchange {
             let run = cx
                 .run
                 .fork(number as u64 + 1, &transaction, morsels.clone());
-            let (spot, sender, stop) = (self.spot.clone(), sender.clone(), team.stop.clone());
-            let (part, room) = (self.part.clone(), team.room.clone());
+            let (op_ref, sender, stop) = (self.op_ref.clone(), sender.clone(), team.stop.clone());
+            let (output, room) = (self.output.clone(), team.room.clone());
             let thread = std::thread::Builder::new()
                 .name("isomer-query".into())
-                .spawn(move || work(&spot, &part, transaction, run, &sender, &room, &stop));
+                .spawn(move || work(&op_ref, &output, transaction, run, &sender, &room, &stop));
             match thread {
                 Ok(thread) => team.threads.push(thread),
-                Err(_) => break, // no thread can be had now: fewer do the same work
+                Err(_) => break, // no thread could be started: fewer threads do the same work
             }
         }
         team.at_work = team.threads.len();
@@ -349,17 +352,17 @@ impl Exchange {
     }
 }
 
-/// One thread's part.
+/// The body of one thread.
 fn work(
-    spot: &Spot,
-    part: &Part,
+    op_ref: &OperatorRef,
+    output: &ThreadOutput,
     mut transaction: Transaction,
     mut run: Run,
     rows: &SyncSender<Message>,
     room: &Arc<Room>,
     stop: &AtomicBool,
 ) {
-    let mut chain = part.build(spot);
+    let mut chain = output.build(op_ref);
     let mut cx = Cx {
         tx: &mut transaction,
         run: &mut run,
@@ -367,7 +370,7 @@ fn work(
     while !stop.load(Ordering::Relaxed) {
         let message = match chain.pull(&mut cx) {
             Ok(Some(chunk)) if chunk.is_empty() => continue,
-            Ok(Some(chunk)) => match cx.run.watch.on_the_way(chunk.bytes(), room) {
+            Ok(Some(chunk)) => match cx.run.watch.hold_in_flight(chunk.bytes(), room) {
                 Some(held) => Message::Rows(chunk, held),
                 None => break,
             },
@@ -385,8 +388,9 @@ fn work(
 impl Team {
     fn next(&mut self, own: OpId, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         while self.at_work > 0 {
-            match self.rows.recv_timeout(LOOK) {
+            match self.rows.recv_timeout(POLL_INTERVAL) {
                 Ok(Message::Rows(chunk, held)) => {
+                    // The rows have arrived: the consumer accounts for those that it keeps.
                     drop(held);
                     return Ok(Some(chunk));
                 }
@@ -395,7 +399,7 @@ impl Team {
                     add_figures(cx.run.profile.as_mut(), figures, own);
                 }
                 Ok(Message::Failed(error)) => return Err(error),
-                Err(RecvTimeoutError::Timeout) => cx.run.watch.look()?,
+                Err(RecvTimeoutError::Timeout) => cx.run.watch.check_now()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     self.end();
                     return Err(ExecError::Internal("a thread of the query is gone".into()));
@@ -409,13 +413,14 @@ impl Team {
     /// Waits for the threads.
     fn end(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Who takes all rows before it gives one ends soon, too.
+        // An operator that reads all its input before it returns a row also stops soon.
         self.morsels.finish();
         self.at_work = 0;
-        // A thread that waits for room finds nobody there any more.
+        // A thread that waits for room is released: the receiver is gone.
         self.room.close();
-        let (_, nobody) = sync_channel(1);
-        drop(std::mem::replace(&mut self.rows, nobody));
+        // Dropping the receiver makes pending and later sends fail, so that no thread blocks on a full channel.
+        let (_, disconnected) = sync_channel(1);
+        drop(std::mem::replace(&mut self.rows, disconnected));
         for thread in self.threads.drain(..) {
             if let Err(panic) = thread.join()
                 && !std::thread::panicking()
@@ -432,7 +437,7 @@ impl Drop for Team {
     }
 }
 
-/// Adds up what the operators did in another thread; what the one at the top gave is counted where it arrives.
+/// Adds the figures of a thread's operators; the rows of its top operator are counted where they arrive.
 fn add_figures(
     all: Option<&mut Vec<OperatorProfile>>,
     more: Option<Vec<OperatorProfile>>,
@@ -453,12 +458,14 @@ fn add_figures(
 
 impl Operate for Exchange {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        if let Way::Undecided = self.way {
-            self.way = self.gather_team(cx).map_or(Way::Alone, Way::Together);
+        if let Strategy::Undecided = self.strategy {
+            self.strategy = self
+                .start_team(cx)
+                .map_or(Strategy::Alone, Strategy::Together);
         }
-        match &mut self.way {
-            Way::Together(team) => team.next(self.spot.id, cx),
-            // As if it stood here itself: its figures are counted above.
+        match &mut self.strategy {
+            Strategy::Together(team) => team.next(self.op_ref.id, cx),
+            // As if it ran in this operator's place: its rows were counted above.
             _ => self.alone.state.next(cx),
         }
     }
@@ -466,12 +473,12 @@ impl Operate for Exchange {
     fn open(&mut self, argument: &Argument) {
         self.alone.open(argument);
         self.rooted = is_root(argument);
-        self.way = Way::Undecided;
+        self.strategy = Strategy::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.alone.close(cx);
-        self.way = Way::Alone;
+        self.strategy = Strategy::Alone;
     }
 }
 
@@ -480,7 +487,7 @@ mod tests {
     use super::*;
     use isomer_plan::catalog::MockCatalog;
 
-    /// Whether threads take part in the sort of a query.
+    /// Whether threads may take part in the sort of a query.
     fn in_parts(query: &str) -> bool {
         let catalog = MockCatalog::new()
             .with_label("N", 20_000)

@@ -8,20 +8,20 @@ use isomer_plan::{
 use isomer_value::{NodeId, RelId, TypeId, Value};
 use rustc_hash::FxHashMap;
 
-use super::{Argument, Child, Operate, Spot, scan::misplaced};
+use super::{Argument, Child, Operate, OperatorRef, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::{Column, rel_row},
-    context::{Cx, TypeFilter, data_direction},
+    context::{Cx, TypeFilter},
     dense::{WalkScratch, Walks, small},
     error::{ExecError, Result, shown},
 };
 
-/// About how many neighbours one call should give: input rows are taken in pieces that promise so many, and a piece is cut
-/// where it turns out to have more.
+/// Target number of neighbours per call: input rows are batched by their expected neighbours, and a batch is cut when
+/// it has more.
 const NEIGHBOURS_PER_CALL: usize = 4096;
-/// So many nodes are read first, then twice as many each time, so that a piece of nodes with far more neighbours than those
-/// before it is cut in time.
+/// The first batch reads this many nodes, and each following batch twice as many, so that a run of nodes with far more
+/// neighbours than those before is cut in time.
 const FIRST_READ: usize = 8;
 
 /// The relationships that a new one must differ from.
@@ -102,7 +102,7 @@ fn holds(value: &Value, id: RelId) -> bool {
     }
 }
 
-/// The nodes of a slot; rows where it is null are left out.
+/// The nodes of a slot; rows with null are left out.
 pub(super) fn bound_nodes(chunk: &Chunk, slot: SlotId) -> Result<(Vec<u32>, Vec<NodeId>)> {
     match chunk.column(slot) {
         Some(Column::Nodes(nodes)) => Ok(((0..nodes.len() as u32).collect(), nodes.clone())),
@@ -131,28 +131,28 @@ pub(super) fn bound_nodes(chunk: &Chunk, slot: SlotId) -> Result<(Vec<u32>, Vec<
 
 /// From bound nodes to their neighbours.
 pub(super) struct Expand {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     chunk: Option<Chunk>,
     /// First row of `chunk` that was not expanded yet.
     row: usize,
-    /// Rows to expand at once: follows the number of neighbours that rows turn out to have.
+    /// Rows to expand at once: adapts to the number of neighbours found per row.
     step: usize,
     found: Neighbours,
-    /// Neighbours read before: walks come back to the same nodes. Only in statements that write nothing.
+    /// Cached neighbours: walks often return to the same nodes. Only in statements that write nothing.
     remembered: FxHashMap<NodeId, Box<[RelRow]>>,
     held: usize,
-    /// Neighbours from the read views, where they stand and nobody reads the relationships.
+    /// Neighbours from the read views, if they are available and no operator reads the relationships.
     walks: Option<Walks>,
     scratch: WalkScratch,
 }
 
 impl Expand {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
             walks: None,
             scratch: WalkScratch::default(),
-            spot,
+            op_ref,
             input,
             chunk: None,
             row: 0,
@@ -163,11 +163,11 @@ impl Expand {
         }
     }
 
-    /// Fills `found` with one group per node, for as many of the first nodes as have enough neighbours together.
+    /// Fills `found` with one group per node, for the first nodes that together have enough neighbours.
     fn read(
         &mut self,
         nodes: &[NodeId],
-        direction: isomer_data::Direction,
+        direction: Direction,
         types: &[TypeId],
         cx: &mut Cx<'_>,
     ) -> Result<usize> {
@@ -189,12 +189,12 @@ impl Expand {
     fn read_more(
         &mut self,
         nodes: &[NodeId],
-        direction: isomer_data::Direction,
+        direction: Direction,
         types: &[TypeId],
         cx: &mut Cx<'_>,
     ) -> Result<()> {
         let ascending = nodes.windows(2).all(|pair| pair[0] < pair[1]);
-        if ascending || self.spot.plan.class != StatementClass::Read {
+        if ascending || self.op_ref.plan.class != StatementClass::Read {
             return Ok(cx
                 .reader()
                 .expand(nodes, direction, types, &mut self.found)?);
@@ -229,39 +229,39 @@ impl Expand {
         Ok(())
     }
 
-    /// The views over which the ends of its rows are found, for who counts these without the rows: only where nothing
-    /// else of the relationships is asked for.
+    /// The views over which its ends are found, for an operator that counts them without the rows: only if nothing else
+    /// of the relationships is read.
     pub(super) fn ends_alone(&mut self, cx: &mut Cx<'_>) -> Option<Walks> {
-        let Op::Expand(expand) = self.spot.op() else {
+        let Op::Expand(expand) = self.op_ref.op() else {
             return None;
         };
         let wants_rels = expand
             .relationship
-            .is_some_and(|slot| self.spot.is_live(slot));
+            .is_some_and(|slot| self.op_ref.is_live(slot));
         if wants_rels || !expand.distinct_from.is_empty() {
             return None;
         }
         let filter = cx.type_filter(&expand.types);
-        cx.walks(&filter, data_direction(expand.direction))
+        cx.walks(&filter, expand.direction)
     }
 
     /// The rows that would be expanded next.
     pub(super) fn next_unexpanded(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        cx.run.note_view(self.spot.id);
+        cx.run.note_view(self.op_ref.id);
         self.input.pull_flat(cx)
     }
 
-    /// The rows of a chunk that would be expanded, and the nodes they begin at.
+    /// The rows of a chunk that would be expanded, and their start nodes.
     pub(super) fn starts(&self, chunk: &Chunk) -> Result<(Vec<u32>, Vec<NodeId>)> {
-        match self.spot.op() {
+        match self.op_ref.op() {
             Op::Expand(expand) => bound_nodes(chunk, expand.from),
             other => Err(misplaced(other)),
         }
     }
 
-    /// Tells `PROFILE` how many rows it would have given.
+    /// Reports to `PROFILE` how many rows it would have returned.
     pub(super) fn note_counted(&self, rows: usize, cx: &mut Cx<'_>) {
-        cx.run.note_rows(self.spot.id, rows);
+        cx.run.note_rows(self.op_ref.id, rows);
     }
 
     fn forget(&mut self, cx: &mut Cx<'_>) {
@@ -269,10 +269,10 @@ impl Expand {
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 
-    /// Expands the rows of `chunk` by other ends alone.
+    /// Expands the rows of `chunk` to other ends only.
     ///
-    /// A relationship that a row uses already must not be found again: as nobody reads which one an end was found over,
-    /// it is enough to find its other end once less.
+    /// A relationship that a row already uses must not be found again. Since no operator reads which relationship led
+    /// to an end, it is enough to remove its other end once.
     fn over_views(
         &mut self,
         walks: &Walks,
@@ -281,7 +281,7 @@ impl Expand {
         mut chunk: Chunk,
         cx: &mut Cx<'_>,
     ) -> Result<Chunk> {
-        let wants_ends = self.spot.is_live(expand.to);
+        let wants_ends = self.op_ref.is_live(expand.to);
         let (mut rows, mut nodes) = bound_nodes(&chunk, expand.from)?;
         let counted = expand.group && !wants_ends && expand.distinct_from.is_empty();
         if !counted {
@@ -291,7 +291,7 @@ impl Expand {
                 nodes.truncate(kept);
                 chunk = self.put_back(chunk, row);
             }
-            // Before it is taken: a single node may have very many.
+            // Reserved before it is allocated: a single node may have millions of neighbours.
             let per_row = self.row_bytes(expand, &chunk);
             cx.run.watch.allow(promised.saturating_mul(per_row))?;
         }
@@ -322,7 +322,7 @@ impl Expand {
         cx.tick(count + chunk.len())?;
         self.step =
             (NEIGHBOURS_PER_CALL / (count / nodes.len().max(1) + 1)).clamp(1, NEIGHBOURS_PER_CALL);
-        self.spot.prune(&mut chunk);
+        self.op_ref.prune(&mut chunk);
         let columns = if wants_ends {
             vec![(expand.to, Column::Nodes(ends))]
         } else {
@@ -335,7 +335,7 @@ impl Expand {
         Ok(chunk)
     }
 
-    /// How many of these nodes, at least one, have enough neighbours together, and how many these are.
+    /// How many of these nodes (at least one) together have enough neighbours, and how many neighbours those are.
     fn fitting(&mut self, walks: &Walks, nodes: &[NodeId]) -> (usize, usize) {
         let mut promised = 0_usize;
         for (at, node) in nodes.iter().enumerate() {
@@ -348,19 +348,19 @@ impl Expand {
         (nodes.len(), promised)
     }
 
-    /// Bytes for each neighbour: its own, and those of the row that is multiplied out.
+    /// Bytes per neighbour: its own, and those of the repeated input row.
     fn row_bytes(&self, expand: &physical::Expand, chunk: &Chunk) -> usize {
         let wants_rels = expand
             .relationship
-            .is_some_and(|slot| self.spot.is_live(slot));
+            .is_some_and(|slot| self.op_ref.is_live(slot));
         let own = size_of::<NodeId>() + if wants_rels { size_of::<RelRow>() } else { 0 };
         match expand.group {
             true => own,
-            false => own + size_of::<u32>() + chunk.row_bytes(|slot| self.spot.is_live(slot)),
+            false => own + size_of::<u32>() + chunk.row_bytes(|slot| self.op_ref.is_live(slot)),
         }
     }
 
-    /// Keeps the first `rows` rows of a piece; the others come next.
+    /// Keeps the first `rows` rows of a batch; the others come next.
     fn put_back(&mut self, piece: Chunk, rows: usize) -> Chunk {
         let kept: Vec<u32> = (0..rows as u32).collect();
         let kept = piece.gather(&kept);
@@ -373,7 +373,7 @@ impl Expand {
         kept
     }
 
-    /// The next rows to expand, as a chunk of their own.
+    /// The next rows to expand, as a separate chunk.
     fn piece(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         loop {
             match &mut self.chunk {
@@ -404,31 +404,31 @@ impl Expand {
 
 impl Operate for Expand {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Expand(expand) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Expand(expand) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let filter = cx.type_filter(&expand.types);
         let Some(types) = filter.ids() else {
-            // No such type: nothing to find, but what is below may write.
+            // The type does not exist: nothing is found, but the operators below may write.
             while self.piece(cx)?.is_some() {}
             return Ok(None);
         };
         let Some(mut chunk) = self.piece(cx)? else {
             return Ok(None);
         };
-        let wants_rels = expand.relationship.is_some_and(|slot| spot.is_live(slot));
+        let wants_rels = expand.relationship.is_some_and(|slot| op_ref.is_live(slot));
         if !wants_rels && self.walks.is_none() {
-            self.walks = cx.walks(&filter, data_direction(expand.direction));
+            self.walks = cx.walks(&filter, expand.direction);
         }
         if let Some(walks) = self.walks.take_if(|_| !wants_rels) {
-            cx.run.note_view(spot.id);
+            cx.run.note_view(op_ref.id);
             let made = self.over_views(&walks, expand, &filter, chunk, cx)?;
             self.walks = Some(walks);
             return Ok(Some(made));
         }
         let (mut rows, mut nodes) = bound_nodes(&chunk, expand.from)?;
-        let read = self.read(&nodes, data_direction(expand.direction), types, cx)?;
+        let read = self.read(&nodes, expand.direction, types, cx)?;
         if let Some(row) = rows.get(read).map(|row| *row as usize) {
             rows.truncate(read);
             nodes.truncate(read);
@@ -442,7 +442,7 @@ impl Operate for Expand {
 
         let mut offsets = Vec::with_capacity(chunk.len() + 1);
         offsets.push(0_u32);
-        let wants_ends = spot.is_live(expand.to);
+        let wants_ends = op_ref.is_live(expand.to);
         let (mut rels, mut ends) = (Vec::new(), Vec::new());
         let mut count = 0_u32;
         let used = Used::new(&expand.distinct_from, &chunk);
@@ -472,7 +472,7 @@ impl Operate for Expand {
         if let Some(slot) = expand.relationship.filter(|_| wants_rels) {
             columns.push((slot, Column::Rels(rels)));
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         chunk.set_list(offsets, columns);
         if !expand.group {
             chunk.flatten();
@@ -501,7 +501,7 @@ pub(super) fn too_many() -> ExecError {
     )
 }
 
-/// Takes the other end of each barred relationship that `node` would find out of `ends[start..]` once.
+/// Removes the other end of each excluded relationship of `node` from `ends[start..]`, once each.
 pub(super) fn leave_out(
     ends: &mut Vec<NodeId>,
     start: usize,
@@ -537,7 +537,7 @@ pub(super) fn is_found(
         }
 }
 
-/// Where a relationship found at `node` leads.
+/// The other end of a relationship found at `node`.
 pub(super) fn end_of(rel: &RelRow, node: NodeId, direction: Direction) -> NodeId {
     match direction {
         Direction::Outgoing => rel.target,
@@ -548,21 +548,21 @@ pub(super) fn end_of(rel: &RelRow, node: NodeId, direction: Direction) -> NodeId
 
 /// How many neighbours an expand would find.
 pub(super) struct Degree {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl Degree {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
 impl Operate for Degree {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Degree(degree) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Degree(degree) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let Some(mut chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
@@ -571,10 +571,10 @@ impl Operate for Degree {
         let filter = cx.type_filter(&degree.types);
         let mut counts = vec![0_i64; chunk.len()];
         if let Some(types) = filter.ids() {
-            let direction = data_direction(degree.direction);
+            let direction = degree.direction;
             let mut degrees = Vec::with_capacity(nodes.len());
             if let Some(walks) = cx.walks(&filter, direction) {
-                cx.run.note_view(spot.id);
+                cx.run.note_view(op_ref.id);
                 let mut scratch = WalkScratch::default();
                 let of = |node: &NodeId| small(*node).map(|node| walks.degree(node, &mut scratch));
                 degrees.extend(nodes.iter().map(of).map(Option::unwrap_or_default));
@@ -597,7 +597,7 @@ impl Operate for Degree {
         let keep: Vec<bool> = counts.iter().map(|count| *count > 0).collect();
         chunk.set(degree.count, Column::Ints(counts));
         chunk.retain(&keep);
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
@@ -612,21 +612,21 @@ impl Operate for Degree {
 
 /// Checks a bound relationship against a pattern, and binds its ends.
 pub(super) struct RelationshipEnds {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl RelationshipEnds {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
 impl Operate for RelationshipEnds {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::RelationshipEnds(ends) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::RelationshipEnds(ends) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let Some(chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
@@ -683,7 +683,7 @@ impl Operate for RelationshipEnds {
         if !ends.to_bound {
             made.set(ends.to, Column::Nodes(tos));
         }
-        spot.prune(&mut made);
+        op_ref.prune(&mut made);
         Ok(Some(made))
     }
 

@@ -4,7 +4,7 @@ use isomer_data::{GraphRead, Neighbours, RelRow};
 use isomer_plan::physical::Op;
 
 use super::{
-    Argument, Child, Operate, Spot,
+    Argument, Child, Operate, OperatorRef,
     expand::{Used, end_of, is_found, too_many},
     input::set_live,
     scan::misplaced,
@@ -12,41 +12,41 @@ use super::{
 use crate::{
     chunk::{Chunk, repeat_rows},
     column::Column,
-    context::{Cx, data_direction},
+    context::Cx,
     dense::{Marks, WalkScratch, Walks, small},
     error::Result,
 };
 
 /// Relationships between two bound nodes.
 pub(super) struct ExpandInto {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl ExpandInto {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
-/// The nodes between which the rows of a chunk ask for relationships; none where a node is null or in no view.
+/// The node pairs between which the rows of a chunk look for relationships; none if a node is null or not in any view.
 type Pairs = Vec<Option<(u32, u32)>>;
 
-/// So many rows in a row that have an end in common are worth marking the neighbours of that end, ...
+/// Minimum run of rows with a common end for which marking the neighbours of that end pays, ...
 const WORTH_MARKS: usize = 8;
-/// ... if it has no more than so many for each of them: to look one up takes as long as to mark so many.
-const NEIGHBOURS_PER_LOOK: u64 = 16;
+/// ... if it has at most this many neighbours per row: one lookup costs about as much as this many marks.
+const NEIGHBOURS_PER_LOOKUP: u64 = 16;
 
-/// Counts relationships between pairs of nodes that come in runs of one common end.
+/// Counts relationships between pairs of nodes that come in runs with a common end.
 struct Counting<'w> {
     walks: &'w Walks,
-    /// The same seen from the other end, where that stands.
+    /// The reverse view, if it is available.
     back: Option<&'w Walks>,
     scratch: WalkScratch,
 }
 
 impl Counting<'_> {
-    /// For each pair how many there are; `tick` is told of the neighbours that were looked at.
+    /// The count for each pair; `tick` is called with the number of neighbours examined.
     fn count(
         &mut self,
         pairs: &Pairs,
@@ -65,13 +65,13 @@ impl Counting<'_> {
                 rest.iter().take_while(like).count()
             };
             let (from_run, to_run) = (run(&|pair| pair.0 == from), run(&|pair| pair.1 == to));
-            // An intersection of what leads from the common end with the other ends of the run.
+            // Intersects the neighbours of the common end with the other ends of the run.
             let (length, side, end, forward) = match self.back {
                 Some(back) if to_run > from_run => (to_run, back, to, false),
                 _ => (from_run, self.walks, from, true),
             };
             let marked = length >= WORTH_MARKS
-                && side.degree(end, &mut self.scratch) <= NEIGHBOURS_PER_LOOK * length as u64;
+                && side.degree(end, &mut self.scratch) <= NEIGHBOURS_PER_LOOKUP * length as u64;
             if marked {
                 marks.clear();
                 let neighbours = side.neighbours(end, &mut self.scratch);
@@ -82,6 +82,7 @@ impl Counting<'_> {
             }
             for (from, to) in rest[..length].iter().flatten() {
                 let other = if forward { *to } else { *from };
+                // The marks rule out most pairs without a lookup.
                 let possible = !marked || marks.contains(other);
                 counts.push(match possible {
                     true => self.walks.between(*from, *to, &mut self.scratch),
@@ -95,23 +96,23 @@ impl Counting<'_> {
 }
 
 impl ExpandInto {
-    /// Counts over the read views, where nobody reads which relationships were found.
+    /// Counts over the read views, if no operator reads which relationships were found.
     fn over_views(
         walks: &Walks,
         back: Option<&Walks>,
-        spot: &Spot,
+        op_ref: &OperatorRef,
         chunk: &Chunk,
         cx: &mut Cx<'_>,
     ) -> Result<Chunk> {
-        let Op::ExpandInto(expand) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let Op::ExpandInto(expand) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let (from, to) = (chunk.column(expand.from), chunk.column(expand.to));
         let node = |column: Option<&Column>, row| column.and_then(|column| column.node(row));
         let pair = |row| Some((small(node(from, row)?)?, small(node(to, row)?)?));
         let pairs: Pairs = (0..chunk.len()).map(pair).collect();
         if pairs.len() >= WORTH_MARKS {
-            // One bit per id that a neighbour may have, and room to grow.
+            // One bit per possible neighbour id, and room to grow.
             let bound = back.map_or(0, Walks::id_bound).max(walks.id_bound());
             cx.run.watch.allow(bound as usize / 4)?;
         }
@@ -120,7 +121,7 @@ impl ExpandInto {
             back,
             scratch: WalkScratch::default(),
         };
-        let mut counts = counting.count(&pairs, &mut |looked_at| cx.tick(looked_at))?;
+        let mut counts = counting.count(&pairs, &mut |examined| cx.tick(examined))?;
         let used = Used::new(&expand.distinct_from, chunk);
         if !used.is_empty() {
             let filter = cx.type_filter(&expand.types);
@@ -138,12 +139,14 @@ impl ExpandInto {
                     is_found(rel, from, expand.direction, &filter)
                         && end_of(rel, from, expand.direction) == to
                 };
+                // Relationships that the row already uses were counted as well.
                 *count -= barred.iter().filter(found).count() as u64;
             }
         }
+        // No row is multiplied: filtering avoids copies.
         if counts.iter().all(|count| *count < 2) {
             let mut kept = chunk.clone();
-            spot.prune(&mut kept);
+            op_ref.prune(&mut kept);
             kept.retain(&counts.iter().map(|count| *count > 0).collect::<Vec<_>>());
             return Ok(kept);
         }
@@ -154,30 +157,30 @@ impl ExpandInto {
         }
         cx.run.watch.allow(end as usize * size_of::<u32>())?;
         let mut made = chunk.gather(&repeat_rows(&offsets));
-        spot.prune(&mut made);
+        op_ref.prune(&mut made);
         Ok(made)
     }
 }
 
 impl Operate for ExpandInto {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::ExpandInto(expand) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::ExpandInto(expand) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let Some(chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
         };
-        if !expand.relationship.is_some_and(|slot| spot.is_live(slot)) {
+        if !expand.relationship.is_some_and(|slot| op_ref.is_live(slot)) {
             let filter = cx.type_filter(&expand.types);
-            let direction = data_direction(expand.direction);
+            let direction = expand.direction;
             if let Some(walks) = cx.walks(&filter, direction) {
-                cx.run.note_view(spot.id);
-                // Only marks are taken from there: for a few rows it is not asked for, and so not made.
+                cx.run.note_view(op_ref.id);
+                // The reverse view only serves marking: for a few rows it is neither requested nor built.
                 let worth = chunk.len() >= WORTH_MARKS;
                 let back = worth.then(|| cx.walks(&filter, direction.reversed()));
                 let back = back.flatten();
-                return Self::over_views(&walks, back.as_ref(), &spot, &chunk, cx).map(Some);
+                return Self::over_views(&walks, back.as_ref(), &op_ref, &chunk, cx).map(Some);
             }
         }
         let (mut offsets, mut rels) = (vec![0_u32], Vec::new());
@@ -194,7 +197,7 @@ impl Operate for ExpandInto {
         let mut found = Neighbours::new();
         if let Some(types) = filter.ids() {
             cx.reader()
-                .expand_into(&pairs, data_direction(expand.direction), types, &mut found)?;
+                .expand_into(&pairs, expand.direction, types, &mut found)?;
             cx.tick(found.rows().len())?;
         } else {
             pairs.iter().for_each(|_| found.end_group());
@@ -214,9 +217,9 @@ impl Operate for ExpandInto {
         }
         let mut made = chunk.gather(&repeat_rows(&offsets));
         if let Some(slot) = expand.relationship {
-            set_live(&spot, &mut made, slot, Column::Rels(rels));
+            set_live(&op_ref, &mut made, slot, Column::Rels(rels));
         }
-        spot.prune(&mut made);
+        op_ref.prune(&mut made);
         Ok(Some(made))
     }
 

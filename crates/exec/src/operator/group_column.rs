@@ -13,26 +13,27 @@ use isomer_value::{GroupKey, NodeId, PropId, Value};
 use isomer_views::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 use rustc_hash::FxHashMap;
 
-use super::{Argument, FULL_BATCH, Operate, Spot, scan::misplaced};
+use super::{Argument, FULL_BATCH, Operate, OperatorRef, scan::misplaced};
 use crate::{
     chunk::Chunk,
-    column::{Column, value_bytes},
+    column::Column,
     context::Cx,
     error::{ExecError, Result},
+    value_size::value_bytes,
 };
 
-/// `MATCH (n:L) RETURN n.p, count(*)` over the column of `p`; without it, whatever the plan says.
+/// `MATCH (n:L) RETURN n.p, count(*)` over the column of `p`; without the column it falls back to the plan's operators.
 pub(super) struct GroupColumn {
-    spot: Spot,
-    /// The aggregation and everything below it, for where no view stands.
+    op_ref: OperatorRef,
+    /// The aggregation and everything below it, for when no view is available.
     otherwise: Box<dyn Operate>,
-    way: Way,
+    strategy: Strategy,
     held: usize,
 }
 
-enum Way {
+enum Strategy {
     Undecided,
-    /// Groups that were not given yet, last first.
+    /// Groups that were not returned yet, last first.
     Groups(Vec<(Value, i64)>),
     Otherwise,
 }
@@ -40,7 +41,7 @@ enum Way {
 /// What an aggregation counts.
 struct Shape {
     label: LabelRef,
-    /// From the outermost name inwards.
+    /// Property names, outermost first.
     path: Vec<PropRef>,
 }
 
@@ -71,7 +72,7 @@ fn shape(plan: &Plan, aggregate: &physical::Aggregate) -> Option<Shape> {
 fn path_of(expr: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
     let mut path = Vec::new();
     let mut at = expr;
-    while let Expr::Property { base, name } = at {
+    while let Expr::Property { base, name, .. } = at {
         path.push(*name);
         at = base;
     }
@@ -79,18 +80,18 @@ fn path_of(expr: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
     (matches!(at, Expr::Slot(slot) if *slot == node) && !path.is_empty()).then_some(path)
 }
 
-/// Whether this operator can count what an aggregation counts.
+/// Whether this operator supports an aggregation.
 pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
     shape(plan, aggregate).is_some()
 }
 
-/// How many nodes there are of each value.
+/// The number of nodes per value.
 #[derive(Default)]
 struct Counts {
     ints: FxHashMap<i64, i64>,
-    /// Values that are no integers; null among them.
+    /// Values that are not integers; null among them.
     others: FxHashMap<GroupKey, i64>,
-    /// Bytes of the texts and lists among them.
+    /// Heap bytes of the texts and lists among them.
     text_bytes: usize,
 }
 
@@ -112,7 +113,7 @@ impl Counts {
         }
     }
 
-    /// What the groups hold, and what they will hold as a list of values.
+    /// Bytes held by the groups, and by the list of values that is built from them.
     fn bytes(&self) -> usize {
         let ints = self.ints.capacity() * (size_of::<(i64, i64)>() + 1);
         let others = self.others.capacity() * (size_of::<(GroupKey, i64)>() + 1);
@@ -120,7 +121,7 @@ impl Counts {
         ints + others + listed + self.text_bytes
     }
 
-    /// Takes in those rows of a page that are in `rows`; none of them is odd.
+    /// Adds the rows of a page that are in `rows`; none of them is irregular.
     fn add_page(&mut self, page: &Page, rows: &PageBits) {
         let mut valid = *page.valid();
         let mut nulls = 0;
@@ -162,7 +163,7 @@ impl Counts {
         }
     }
 
-    /// Takes in nodes that changed since the base was made; answers those of which the column cannot tell what they have.
+    /// Adds nodes that changed since the base was built; returns those whose values the column cannot provide.
     fn add_changed(
         &mut self,
         column: &ColumnAt,
@@ -181,7 +182,7 @@ impl Counts {
         Ok(untold)
     }
 
-    /// What it takes to put integers and whole floats together, where that is to be done.
+    /// Bytes needed to merge the groups of integers and integral floats, if that is required.
     fn finish_bytes(&self) -> usize {
         match self.has_whole_floats() {
             true => 2 * self.ints.len() * (size_of::<(GroupKey, i64)>() + 1),
@@ -194,7 +195,7 @@ impl Counts {
         self.others.keys().any(whole)
     }
 
-    /// One group per value; a whole float is in the group of the integer.
+    /// One group per value; an integral float is in the group of the integer.
     fn finish(mut self) -> Vec<(Value, i64)> {
         if self.has_whole_floats() {
             for (int, count) in std::mem::take(&mut self.ints) {
@@ -223,7 +224,7 @@ fn each_row(rows: &PageBits, mut visit: impl FnMut(usize)) {
     }
 }
 
-/// The rows of page number `number` that are none of the `changed` nodes, which ascend.
+/// The rows of the page `number`, except the `changed` nodes, which ascend.
 fn unchanged_rows(changed: &[u32], number: usize) -> PageBits {
     let mut rows = [u64::MAX; PAGE_ROWS / 64];
     let first = changed.partition_point(|node| (*node as usize / PAGE_ROWS) < number);
@@ -236,22 +237,22 @@ fn unchanged_rows(changed: &[u32], number: usize) -> PageBits {
 }
 
 impl GroupColumn {
-    pub(super) fn new(spot: Spot, otherwise: Box<dyn Operate>) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, otherwise: Box<dyn Operate>) -> Self {
         Self {
-            spot,
+            op_ref,
             otherwise,
-            way: Way::Undecided,
+            strategy: Strategy::Undecided,
             held: 0,
         }
     }
 
-    /// The groups, where a column tells them.
+    /// The groups, if a column can provide them.
     fn count(
         &mut self,
         plan: &physical::Aggregate,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Vec<(Value, i64)>>> {
-        let Some(shape) = shape(&self.spot.plan, plan) else {
+        let Some(shape) = shape(&self.op_ref.plan, plan) else {
             return Ok(None);
         };
         let path: Option<Vec<PropId>> = shape.path.iter().map(|name| cx.prop(*name)).collect();
@@ -276,7 +277,8 @@ impl GroupColumn {
             return Ok(None);
         }
         let mut counts = Counts::default();
-        // What changed is counted as it is now alone: a value that is gone must not lend its form to an equal one.
+        // Only the current values of changed nodes count: a removed value must not determine the representation of an
+        // equal one.
         for (number, page) in column.pages().iter().enumerate() {
             let Some(page) = page else {
                 continue;
@@ -284,7 +286,7 @@ impl GroupColumn {
             counts.add_page(page, &unchanged_rows(column.changed(), number));
             cx.tick(PAGE_ROWS)?;
             if !self.hold(counts.bytes(), cx) {
-                return Ok(None); // grouping row by row can go on on disk
+                return Ok(None); // grouping row by row can continue on disk
             }
         }
         for changed in column.changed().chunks(PAGE_ROWS) {
@@ -306,11 +308,11 @@ impl GroupColumn {
         if !self.hold(counts.bytes() + counts.finish_bytes(), cx) {
             return Ok(None);
         }
-        cx.run.note_view(self.spot.id);
+        cx.run.note_view(self.op_ref.id);
         Ok(Some(counts.finish()))
     }
 
-    /// Holds so many bytes in all; false where there is no room for them.
+    /// Reserves this number of bytes in total; false if the memory is not available.
     fn hold(&mut self, bytes: usize, cx: &mut Cx<'_>) -> bool {
         let more = bytes.saturating_sub(self.held);
         let fits = cx.run.watch.try_hold(more);
@@ -321,23 +323,23 @@ impl GroupColumn {
 
 impl Operate for GroupColumn {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Aggregate(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Aggregate(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
-        if let Way::Undecided = self.way {
-            self.way = match self.count(plan, cx)? {
-                Some(groups) => Way::Groups(groups),
+        if let Strategy::Undecided = self.strategy {
+            self.strategy = match self.count(plan, cx)? {
+                Some(groups) => Strategy::Groups(groups),
                 None => {
                     cx.run.watch.release(std::mem::take(&mut self.held));
-                    Way::Otherwise
+                    Strategy::Otherwise
                 }
             };
         }
-        let groups = match &mut self.way {
-            Way::Otherwise => return self.otherwise.next(cx),
-            Way::Groups(groups) => groups,
-            Way::Undecided => {
+        let groups = match &mut self.strategy {
+            Strategy::Otherwise => return self.otherwise.next(cx),
+            Strategy::Groups(groups) => groups,
+            Strategy::Undecided => {
                 return Err(ExecError::Internal("an operator did not decide".into()));
             }
         };
@@ -346,25 +348,25 @@ impl Operate for GroupColumn {
         }
         let given = groups.split_off(groups.len().saturating_sub(FULL_BATCH));
         let (keys, counts): (Vec<Value>, Vec<i64>) = given.into_iter().unzip();
-        let mut chunk = Chunk::new(counts.len(), spot.plan.slots.len());
+        let mut chunk = Chunk::new(counts.len(), op_ref.plan.slots.len());
         for (slot, _) in &plan.aggregates {
             chunk.set(*slot, Column::Ints(counts.clone()));
         }
         for (slot, _) in &plan.keys {
             chunk.set(*slot, Column::of_values(keys.clone()));
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
         self.otherwise.open(argument);
-        self.way = Way::Undecided;
+        self.strategy = Strategy::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.otherwise.close(cx);
-        self.way = Way::Groups(Vec::new());
+        self.strategy = Strategy::Groups(Vec::new());
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 }

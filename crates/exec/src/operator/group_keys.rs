@@ -1,9 +1,9 @@
-//! Counting rows by the key of a node: where each node has a key of its own, the nodes are the groups.
+//! Counts rows per key of a node: since each node has a different key, the nodes are the groups.
 //!
-//! The planner groups by the node before it reads keys ([`isomer_plan::physical::Aggregate`] below an aggregate). A column
-//! of `_key` holds one label's nodes, and no two of these have the same key: if it knows a key for every node, nothing is
-//! left to be grouped. Where moreover only the first rows in the order of the counts are wanted, the keys of all others
-//! are never made.
+//! The planner groups by the node before it reads keys ([`isomer_plan::physical::Aggregate`] below an aggregate). A
+//! column of `_key` holds one label's nodes, and no two of them share a key: if it has a key for every node, no further
+//! grouping is needed. If only the first rows in the order of the counts are wanted, the keys of all other groups are
+//! never read.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use isomer_value::NodeId;
 use isomer_views::ColumnAt;
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, Spot,
+    Argument, Child, FULL_BATCH, Operate, OperatorRef,
     aggregate::Aggregate,
     group_nodes,
     scan::{misplaced, row_count},
@@ -32,18 +32,18 @@ use crate::{
 /// The property that holds a node's key.
 const KEY: &str = "_key";
 
-/// `count(*)` by `x._key` over rows grouped by `x`; where nodes may share keys, whatever the plan says.
+/// `count(*)` by `x._key` over rows grouped by `x`; falls back to the plan's operators if nodes may share keys.
 pub(super) struct GroupKeys {
-    spot: Spot,
-    /// The `Top` above, where it is asked for the largest or smallest counts first.
+    op_ref: OperatorRef,
+    /// The `Top` above, if it orders by the largest or smallest counts first.
     top: Option<OpId>,
-    /// The rows below: nodes and how often each came. Taken by the way that needs them.
+    /// The rows below: nodes and their counts. Taken by the strategy that needs them.
     input: Option<Child>,
-    way: Way,
+    strategy: Strategy,
     held: usize,
 }
 
-enum Way {
+enum Strategy {
     Undecided,
     Groups(Groups),
     Otherwise(Box<Aggregate>),
@@ -57,11 +57,11 @@ struct Groups {
     at: usize,
 }
 
-/// The slots of an aggregation that this operator can do.
+/// The slots of an aggregation that this operator supports.
 struct Shape {
-    /// The node whose key is asked for.
+    /// The node whose key is read.
     node: SlotId,
-    /// How often each row of the input counts.
+    /// The weight of each input row.
     count: SlotId,
 }
 
@@ -72,7 +72,7 @@ fn shape(plan: &Plan, aggregate: &physical::Aggregate) -> Option<Shape> {
     let ([(_, key)], [count]) = (aggregate.keys.as_slice(), aggregate.factors.as_slice()) else {
         return None;
     };
-    let Expr::Property { base, name } = unplaced(key) else {
+    let Expr::Property { base, name, .. } = unplaced(key) else {
         return None;
     };
     let Expr::Slot(node) = unplaced(base) else {
@@ -100,12 +100,13 @@ fn unplaced(mut expr: &Expr) -> &Expr {
     expr
 }
 
-/// Whether this operator can count what an aggregation counts.
+/// Whether this operator supports an aggregation.
 pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
     shape(plan, aggregate).is_some()
 }
 
-/// The states of what is below `top`, where that is an aggregation by keys of which `top` wants the first by their counts.
+/// The states of the operators below `top`, if that is an aggregation by keys of which `top` wants the first by their
+/// counts.
 pub(super) fn below_top(
     plan: &std::sync::Arc<Plan>,
     top: OpId,
@@ -124,18 +125,18 @@ pub(super) fn below_top(
     if !by_count || !fits(plan, aggregate) {
         return None;
     }
-    let spot = Spot {
+    let op_ref = OperatorRef {
         plan: plan.clone(),
         id: *input,
     };
     Some(Child {
         state: Box::new(GroupKeys::new(
-            spot.clone(),
+            op_ref.clone(),
             aggregate.input,
             Some(top),
             argument,
         )),
-        spot,
+        op_ref,
     })
 }
 
@@ -146,22 +147,27 @@ struct Wanted {
 }
 
 impl GroupKeys {
-    pub(super) fn new(spot: Spot, input: OpId, top: Option<OpId>, argument: &Argument) -> Self {
+    pub(super) fn new(
+        op_ref: OperatorRef,
+        input: OpId,
+        top: Option<OpId>,
+        argument: &Argument,
+    ) -> Self {
         Self {
-            input: Some(Child::build(&spot.plan, input, argument)),
-            spot,
+            input: Some(Child::build(&op_ref.plan, input, argument)),
+            op_ref,
             top,
-            way: Way::Undecided,
+            strategy: Strategy::Undecided,
             held: 0,
         }
     }
 
-    /// What the operator above wants; nothing where that cannot be told, or all.
+    /// What the operator above wants; none if that is unknown, or if it wants all.
     fn wanted(&self, cx: &mut Cx<'_>) -> Option<Wanted> {
-        let Op::Top { keys, limit, .. } = &self.spot.plan.operator(self.top?).op else {
+        let Op::Top { keys, limit, .. } = &self.op_ref.plan.operator(self.top?).op else {
             return None;
         };
-        // What is wrong with a limit is said where it is used.
+        // An invalid limit is reported by the operator that uses it.
         let count = usize::try_from(row_count(limit, "LIMIT", cx).ok()?).ok()?;
         Some(Wanted {
             count,
@@ -169,36 +175,36 @@ impl GroupKeys {
         })
     }
 
-    fn decide(&mut self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Result<Way> {
+    fn decide(&mut self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Result<Strategy> {
         let Some(mut input) = self.input.take() else {
             return Err(ExecError::Internal("an operator lost its input".into()));
         };
         let mut taken = Vec::new();
-        let groups = match shape(&self.spot.plan, plan) {
+        let groups = match shape(&self.op_ref.plan, plan) {
             Some(shape) => self.groups(&shape, &mut input, &mut taken, cx)?,
             None => None,
         };
         cx.run.watch.release(std::mem::take(&mut self.held));
         if let Some(groups) = groups {
-            cx.run.note_view(self.spot.id);
+            cx.run.note_view(self.op_ref.id);
             self.input = Some(input);
-            return Ok(Way::Groups(groups));
+            return Ok(Strategy::Groups(groups));
         }
-        let spot = input.spot().clone();
-        let again = Again {
+        let op_ref = input.op_ref().clone();
+        let replay = Replay {
             first: taken.into(),
             rest: input,
         };
-        Ok(Way::Otherwise(Box::new(Aggregate::new(
-            self.spot.clone(),
+        Ok(Strategy::Otherwise(Box::new(Aggregate::new(
+            self.op_ref.clone(),
             Child {
-                spot,
-                state: Box::new(again),
+                op_ref,
+                state: Box::new(replay),
             },
         ))))
     }
 
-    /// The groups, where a column has a key for each node; what was taken from the input then or otherwise is in `taken`.
+    /// The groups, if a column has a key for each node. In any case, input that was consumed is in `taken`.
     fn groups(
         &mut self,
         shape: &Shape,
@@ -235,6 +241,7 @@ impl GroupKeys {
         let Some(keys) = cx.reader().column_of_all(key, &nodes) else {
             return Ok(None);
         };
+        // Before the keys are read: most groups may be dropped here.
         if let Some(wanted) = self.wanted(cx) {
             keep_first(&mut nodes, &mut counts, &wanted);
         }
@@ -247,14 +254,15 @@ impl GroupKeys {
     }
 }
 
-/// Appends ids as views hold them; false where one is too large.
+/// Appends ids in the views' representation; false if one is too large.
 fn extend_small(nodes: &mut Vec<u32>, more: &[NodeId]) -> bool {
     let before = nodes.len();
     nodes.extend(more.iter().map_while(|node| u32::try_from(node.0).ok()));
     nodes.len() == before + more.len()
 }
 
-/// Keeps the groups that may be among the first ones in the order of their counts: those and all that are equal to the last.
+/// Keeps the groups that may be among the first ones in the order of their counts: those, and all that tie with the
+/// last.
 fn keep_first(nodes: &mut Vec<u32>, counts: &mut Vec<i64>, wanted: &Wanted) {
     let Some(last) = wanted.count.checked_sub(1) else {
         nodes.clear();
@@ -281,7 +289,7 @@ fn keep_first(nodes: &mut Vec<u32>, counts: &mut Vec<i64>, wanted: &Wanted) {
 }
 
 impl Groups {
-    fn next(&mut self, plan: &physical::Aggregate, spot: &Spot) -> Option<Chunk> {
+    fn next(&mut self, plan: &physical::Aggregate, op_ref: &OperatorRef) -> Option<Chunk> {
         let end = (self.at + FULL_BATCH).min(self.nodes.len());
         if self.at >= end {
             return None;
@@ -293,40 +301,40 @@ impl Groups {
         let keys = nodes
             .iter()
             .map(|node| self.keys.value(*node).unwrap_or_default());
-        let mut chunk = Chunk::new(nodes.len(), spot.plan.slots.len());
+        let mut chunk = Chunk::new(nodes.len(), op_ref.plan.slots.len());
         for (slot, _) in &plan.keys {
             chunk.set(*slot, Column::Values(keys.clone().collect()));
         }
         for (slot, _) in &plan.aggregates {
             chunk.set(*slot, Column::Ints(counts.to_vec()));
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Some(chunk)
     }
 }
 
 impl Operate for GroupKeys {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Aggregate(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Aggregate(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
-        if let Way::Undecided = self.way {
-            self.way = self.decide(plan, cx)?;
+        if let Strategy::Undecided = self.strategy {
+            self.strategy = self.decide(plan, cx)?;
         }
-        match &mut self.way {
-            Way::Groups(groups) => Ok(groups.next(plan, &spot)),
-            Way::Otherwise(otherwise) => otherwise.next(cx),
-            Way::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
+        match &mut self.strategy {
+            Strategy::Groups(groups) => Ok(groups.next(plan, &op_ref)),
+            Strategy::Otherwise(otherwise) => otherwise.next(cx),
+            Strategy::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
         }
     }
 
     fn open(&mut self, argument: &Argument) {
         if let Some(input) = &mut self.input {
             input.open(argument);
-            self.way = Way::Undecided;
-        } else if let Way::Otherwise(otherwise) = &mut self.way {
-            // The input went there, behind what was taken from it.
+            self.strategy = Strategy::Undecided;
+        } else if let Strategy::Otherwise(otherwise) = &mut self.strategy {
+            // The input was moved there, after the rows taken from it.
             otherwise.open(argument);
         }
     }
@@ -335,20 +343,20 @@ impl Operate for GroupKeys {
         if let Some(input) = &mut self.input {
             input.close(cx);
         }
-        if let Way::Otherwise(otherwise) = &mut self.way {
+        if let Strategy::Otherwise(otherwise) = &mut self.strategy {
             otherwise.close(cx);
         }
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 }
 
-/// Rows that were taken already, then the rest.
-struct Again {
+/// First the rows that were taken, then the rest of the input.
+struct Replay {
     first: VecDeque<Chunk>,
     rest: Child,
 }
 
-impl Operate for Again {
+impl Operate for Replay {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         match self.first.pop_front() {
             Some(chunk) => Ok(Some(chunk)),

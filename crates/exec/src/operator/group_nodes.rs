@@ -1,5 +1,5 @@
-//! Counting rows by one node: groups are found by the node's number in an array, and rows that a list group or a factor
-//! stands for are added up without being multiplied out.
+//! Counts rows per node: groups are found in an array by the node's number, and rows that are represented by a list
+//! group or a factor are added up without being multiplied out.
 
 use isomer_plan::{
     Plan,
@@ -11,7 +11,7 @@ use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, Spot, aggregate::multiplicities, exchange,
+    Argument, Child, FULL_BATCH, Operate, OperatorRef, aggregate::multiplicities, exchange,
     expand::Expand, scan::misplaced,
 };
 use crate::{
@@ -27,12 +27,12 @@ use crate::{
 
 /// `count(*)` by one node.
 pub(super) struct GroupNodes {
-    spot: Spot,
-    /// The outer rows, until the source is made.
+    op_ref: OperatorRef,
+    /// The outer rows, until the source is created.
     argument: Argument,
     source: Option<Source>,
     groups: Option<Groups>,
-    /// The result, where the groups did not fit into memory.
+    /// The result, if the groups exceeded the memory.
     merged: Option<MergedRows>,
     at: usize,
     held: usize,
@@ -42,15 +42,16 @@ pub(super) struct GroupNodes {
 enum Source {
     /// The operator below.
     Rows(Child),
-    /// The rows of the expand below, which is not run where views stand: the ends are counted as they lie in the view.
+    /// The input rows of the expand below. The expand itself does not run if views are available: ends are counted
+    /// directly in the view.
     Expand(Box<Expand>),
 }
 
-/// Arrays are made for no more ids than this: 128 MiB.
+/// Arrays cover at most this many ids: 128 MiB.
 const MOST_DENSE: usize = 1 << 24;
-/// The arrays take no more than this part of a query's memory.
+/// The arrays take at most this fraction of a query's memory.
 const PART_OF_MEMORY: usize = 16;
-/// Bytes that a group found by hashing holds.
+/// Bytes of a group in the hash table.
 const GROUP_BYTES: usize = 48;
 
 struct Groups {
@@ -62,7 +63,7 @@ struct Groups {
     large_nodes: Vec<NodeId>,
     /// Rows without a node.
     nulls: u64,
-    /// All rows: as their number fits into 64 bits, every count does.
+    /// All rows: because their number fits into 64 bits, every count does.
     total: u64,
 }
 
@@ -86,7 +87,7 @@ fn overflow() -> ExecError {
 }
 
 impl Groups {
-    /// No group yet; the array takes a small part of the memory that a query may hold.
+    /// No group yet; the array takes a small part of the query's memory.
     fn new(memory_bytes: usize) -> Self {
         let dense = (memory_bytes / PART_OF_MEMORY / size_of::<u64>()).min(MOST_DENSE);
         Self {
@@ -108,14 +109,14 @@ impl Groups {
         self.counts.bytes() + self.large.capacity() * GROUP_BYTES
     }
 
-    /// Counts rows among all.
+    /// Counts rows towards the total.
     fn count_all(&mut self, rows: usize, times: u64) -> Result<()> {
         let more = (rows as u64).checked_mul(times).ok_or_else(overflow)?;
         self.total = self.total.checked_add(more).ok_or_else(overflow)?;
         Ok(())
     }
 
-    /// Adds a row that counts `times` for a node; it was counted among all already.
+    /// Adds a row with weight `times` for a node; it was already added to the total.
     #[inline]
     fn add(&mut self, node: NodeId, times: u64) {
         if times == 0 {
@@ -138,7 +139,7 @@ impl Groups {
         }
     }
 
-    /// Adds rows that count `times` each for some nodes, whose ids lie below `bound`.
+    /// Adds rows with weight `times` each for several nodes, whose ids are below `bound`.
     fn add_ends(&mut self, ends: &[u32], times: u64, bound: u32) -> Result<()> {
         if times == 0 {
             return Ok(());
@@ -154,7 +155,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The groups from `start` up to `end`, in the order in which they were met, those of large ids last.
+    /// The groups from `start` to `end`, in the order in which they were first seen, those with large ids last.
     fn range(&self, start: usize, end: usize) -> (Vec<NodeId>, Vec<u64>) {
         let met = self.counts.met();
         let dense = &met[start.min(met.len())..end.min(met.len())];
@@ -171,7 +172,7 @@ impl Groups {
         )
     }
 
-    /// Takes in the rows of a chunk.
+    /// Adds the rows of a chunk.
     fn take_chunk(&mut self, plan: &physical::Aggregate, key: SlotId, chunk: &Chunk) -> Result<()> {
         if let Some((offsets, Column::Nodes(nodes))) = chunk.listed(key) {
             let factors = multiplicities_of_rows(plan, chunk)?;
@@ -195,7 +196,7 @@ impl Groups {
     }
 }
 
-/// The product of the factors of each flat row; nothing where there are none.
+/// The product of the factors of each flat row; empty if there are no factors.
 fn multiplicities_of_rows(plan: &physical::Aggregate, chunk: &Chunk) -> Result<Option<Vec<u64>>> {
     let mut product: Option<Vec<u64>> = None;
     for slot in &plan.factors {
@@ -221,9 +222,9 @@ fn multiplicities_of_rows(plan: &physical::Aggregate, chunk: &Chunk) -> Result<O
 }
 
 impl GroupNodes {
-    pub(super) fn new(spot: Spot, argument: &Argument) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, argument: &Argument) -> Self {
         Self {
-            spot,
+            op_ref,
             argument: argument.clone(),
             source: None,
             groups: None,
@@ -233,10 +234,10 @@ impl GroupNodes {
         }
     }
 
-    /// Makes what rows come from, once it can be told whether views stand.
+    /// Creates the source of rows, once it is known whether views are available.
     fn source(&self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Source {
-        let below = Spot {
-            plan: self.spot.plan.clone(),
+        let below = OperatorRef {
+            plan: self.op_ref.plan.clone(),
             id: plan.input,
         };
         if let Some(Expr::Slot(key)) = plan.keys.first().map(|(_, key)| key)
@@ -268,7 +269,7 @@ impl GroupNodes {
             groups: Groups::new(cx.run.watch.limits().memory_bytes),
             spilled: None,
             held: &mut self.held,
-            operator: self.spot.id,
+            operator: self.op_ref.id,
             plan,
         };
         match &mut source {
@@ -289,7 +290,7 @@ impl GroupNodes {
     }
 }
 
-/// Groups in the making.
+/// Groups under construction.
 struct Gathering<'g> {
     groups: Groups,
     spilled: Option<GroupSpill>,
@@ -298,7 +299,7 @@ struct Gathering<'g> {
     plan: &'g physical::Aggregate,
 }
 
-/// Ends that are counted between two looks at the clock and the memory, or the ends of one node.
+/// Ends that are counted between two checks of the clock and the memory, or the ends of one node.
 const TICK_ENDS: usize = 1 << 14;
 
 impl Gathering<'_> {
@@ -346,7 +347,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Holds what the groups take; where that is too much, they go to disk.
+    /// Reserves memory for the groups; if it is refused, they spill to disk.
     fn hold(&mut self, cx: &mut Cx<'_>) -> Result<()> {
         let bytes = self.groups.bytes();
         let more = bytes.saturating_sub(*self.held);
@@ -370,7 +371,7 @@ impl Gathering<'_> {
 }
 
 impl Groups {
-    /// Writes the groups so far.
+    /// Writes the current groups to disk.
     fn spill(
         self,
         plan: &physical::Aggregate,
@@ -396,9 +397,9 @@ impl Groups {
 
 impl Operate for GroupNodes {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Aggregate(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Aggregate(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if self.groups.is_none() {
             cx.run.watch.release(std::mem::take(&mut self.held));
@@ -408,7 +409,7 @@ impl Operate for GroupNodes {
         if let Some(merged) = &mut self.merged {
             let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
             if let Some(chunk) = &mut chunk {
-                spot.prune(chunk);
+                op_ref.prune(chunk);
             }
             return Ok(chunk);
         }
@@ -430,14 +431,14 @@ impl Operate for GroupNodes {
             return Ok(None);
         };
         self.at = end;
-        let mut chunk = Chunk::new(counts.len(), spot.plan.slots.len());
+        let mut chunk = Chunk::new(counts.len(), op_ref.plan.slots.len());
         for (slot, _) in &plan.keys {
             chunk.set(*slot, keys.clone());
         }
         for (slot, _) in &plan.aggregates {
             chunk.set(*slot, Column::Ints(counts.clone()));
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 

@@ -1,8 +1,8 @@
-//! The input of operators that fan each row out into any number of rows.
+//! The input of operators that produce any number of rows for each input row.
 
 use isomer_plan::expr::SlotId;
 
-use super::{Argument, Child, Spot};
+use super::{Argument, Child, OperatorRef};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -11,10 +11,10 @@ use crate::{
     eval::Row,
 };
 
-/// A chunk of the input and the row that is being fanned out.
+/// A chunk of the input and the current row.
 ///
-/// What the rows of one chunk give is gathered into common output chunks: the operator notes for each output row which
-/// input row it came from, and hands out what it has when that is enough or [`RowInput::has_more`] says no.
+/// The output of all rows of one chunk is collected in shared output chunks: the operator records for each output row
+/// its input row, and emits a chunk when it is large enough or when [`RowInput::has_more`] returns false.
 pub(super) struct RowInput {
     child: Child,
     chunk: Option<Chunk>,
@@ -30,7 +30,7 @@ impl RowInput {
         }
     }
 
-    /// Goes to the next row, of the next chunk where this one is at its end; false at the end of the input.
+    /// Moves to the next row, fetching the next chunk if this one is exhausted; false at the end of the input.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>) -> Result<bool> {
         if self.has_more() {
             self.row += 1;
@@ -41,19 +41,19 @@ impl RowInput {
         Ok(self.chunk.is_some())
     }
 
-    /// Whether the chunk has a row after the present one.
+    /// Whether the chunk has rows after the current one.
     pub(super) fn has_more(&self) -> bool {
         self.chunk
             .as_ref()
             .is_some_and(|chunk| self.row + 1 < chunk.len())
     }
 
-    /// The position of the present row in its chunk.
+    /// The position of the current row in its chunk.
     pub(super) fn position(&self) -> u32 {
         self.row as u32
     }
 
-    /// The present row.
+    /// The current row.
     pub(super) fn row(&self) -> Result<Row<'_>> {
         match &self.chunk {
             Some(chunk) => Ok(Row {
@@ -66,28 +66,28 @@ impl RowInput {
         }
     }
 
-    /// The live columns of the present row, `times` times.
-    pub(super) fn repeat(&self, spot: &Spot, times: usize) -> Chunk {
-        let mut made = Chunk::new(times, spot.plan.slots.len());
+    /// The live columns of the current row, repeated `times` times.
+    pub(super) fn repeat(&self, op_ref: &OperatorRef, times: usize) -> Chunk {
+        let mut made = Chunk::new(times, op_ref.plan.slots.len());
         if let Some(chunk) = &self.chunk {
-            for slot in live_slots(chunk, spot) {
+            for slot in live_slots(chunk, op_ref) {
                 made.set(slot, Column::Const(chunk.value(slot, self.row)));
             }
         }
         made
     }
 
-    /// The live columns of the rows `rows` of the chunk, ascending, each as often as it stands there.
-    pub(super) fn gather(&self, spot: &Spot, rows: &[u32]) -> Chunk {
+    /// The live columns of the rows `rows` of the chunk, ascending; a row may repeat.
+    pub(super) fn gather(&self, op_ref: &OperatorRef, rows: &[u32]) -> Chunk {
         match (rows.first(), rows.last()) {
             (Some(first), Some(last)) if first == last && *first == self.position() => {
-                return self.repeat(spot, rows.len());
+                return self.repeat(op_ref, rows.len());
             }
             _ => {}
         }
-        let mut made = Chunk::new(rows.len(), spot.plan.slots.len());
+        let mut made = Chunk::new(rows.len(), op_ref.plan.slots.len());
         if let Some(chunk) = &self.chunk {
-            for slot in live_slots(chunk, spot) {
+            for slot in live_slots(chunk, op_ref) {
                 if let Some(column) = chunk.column(slot) {
                     made.set(slot, column.gather(rows));
                 }
@@ -108,13 +108,13 @@ impl RowInput {
     }
 }
 
-fn live_slots<'c>(chunk: &'c Chunk, spot: &'c Spot) -> impl Iterator<Item = SlotId> + 'c {
-    chunk.slots().filter(|slot| spot.is_live(*slot))
+fn live_slots<'c>(chunk: &'c Chunk, op_ref: &'c OperatorRef) -> impl Iterator<Item = SlotId> + 'c {
+    chunk.slots().filter(|slot| op_ref.is_live(*slot))
 }
 
-/// Puts a slot's column where somebody reads it.
-pub(super) fn set_live(spot: &Spot, chunk: &mut Chunk, slot: SlotId, column: Column) {
-    if spot.is_live(slot) {
+/// Adds a slot's column if an operator above reads it.
+pub(super) fn set_live(op_ref: &OperatorRef, chunk: &mut Chunk, slot: SlotId, column: Column) {
+    if op_ref.is_live(slot) {
         chunk.set(slot, column);
     }
 }

@@ -1,13 +1,16 @@
-//! Joins of two inputs that do not depend on one another.
+//! Joins of two independent inputs.
 
 use isomer_plan::{expr::Expr, physical::Op};
 use isomer_value::GroupKey;
 use rustc_hash::FxHashMap;
 
-use super::{Argument, Child, FULL_BATCH, Operate, Spot, blocking::Kept, scan::misplaced};
+use super::{
+    Argument, Child, FULL_BATCH, Operate, OperatorRef, Pieces, blocking::BufferedRows,
+    scan::misplaced,
+};
 use crate::{
     chunk::Chunk,
-    column::{Column, value_bytes},
+    column::Column,
     context::Cx,
     error::Result,
     eval::{Selection, column},
@@ -15,16 +18,17 @@ use crate::{
         MergedRows, Spool, SpoolReader,
         join::{JoinSide, join},
     },
+    value_size::value_bytes,
 };
 
-/// Every row of the left with every row of the right, which is kept.
+/// The Cartesian product: every row of the left with every row of the right, which is buffered.
 pub(super) struct CartesianProduct {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     right: Child,
     kept: Option<Right>,
     left: Option<Chunk>,
-    /// The left row and the first right row that come next.
+    /// The next left row and its next right row.
     at: (usize, usize),
     held: usize,
 }
@@ -33,13 +37,13 @@ pub(super) struct CartesianProduct {
 enum Right {
     Memory(Chunk),
     /// Read again for each row of the left.
-    Disk(Spool, Option<SpoolReader>),
+    Disk(Spool, Option<Box<SpoolReader>>),
 }
 
 impl CartesianProduct {
-    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             right,
             kept: None,
@@ -68,14 +72,15 @@ impl Operate for CartesianProduct {
                 Some(kept) => kept,
                 none => {
                     cx.run.watch.release(std::mem::take(&mut self.held));
-                    let right = take_right(&self.spot, &mut self.right, &mut self.held, cx)?;
+                    let right = take_right(&self.op_ref, &mut self.right, &mut self.held, cx)?;
                     none.insert(right)
                 }
             };
             let kept = match kept {
                 Right::Memory(kept) => kept,
                 Right::Disk(spool, reader) => {
-                    let rows = reader.get_or_insert_with(|| spool.reader());
+                    // On disk, the right side is read once per left row.
+                    let rows = reader.get_or_insert_with(|| Box::new(spool.reader()));
                     let Some(rows) = rows.next_chunk(spool, cx)? else {
                         *reader = None;
                         self.at.0 += 1;
@@ -83,7 +88,13 @@ impl Operate for CartesianProduct {
                     };
                     let left_rows = vec![self.at.0 as u32; rows.len()];
                     let right_rows: Vec<u32> = (0..rows.len() as u32).collect();
-                    return Ok(Some(pair(&self.spot, left, &left_rows, &rows, &right_rows)));
+                    return Ok(Some(pair(
+                        &self.op_ref,
+                        left,
+                        &left_rows,
+                        &rows,
+                        &right_rows,
+                    )));
                 }
             };
             if kept.is_empty() {
@@ -101,7 +112,13 @@ impl Operate for CartesianProduct {
                 }
             }
             cx.run.watch.tick(left_rows.len())?;
-            return Ok(Some(pair(&self.spot, left, &left_rows, kept, &right_rows)));
+            return Ok(Some(pair(
+                &self.op_ref,
+                left,
+                &left_rows,
+                kept,
+                &right_rows,
+            )));
         }
     }
 
@@ -122,15 +139,20 @@ impl Operate for CartesianProduct {
 }
 
 /// The rows of the right side, in one chunk or on disk.
-fn take_right(spot: &Spot, right: &mut Child, held: &mut usize, cx: &mut Cx<'_>) -> Result<Right> {
-    let Kept { chunks, spool } = Kept::take(spot.id, right, held, cx)?;
+fn take_right(
+    op_ref: &OperatorRef,
+    right: &mut Child,
+    held: &mut usize,
+    cx: &mut Cx<'_>,
+) -> Result<Right> {
+    let BufferedRows { chunks, spool } = BufferedRows::take(op_ref.id, right, held, cx)?;
     let Some(rest) = spool else {
         let mut rows = Chunk::new(0, 0);
         chunks.into_iter().for_each(|chunk| rows.append(chunk));
         return Ok(Right::Memory(rows));
     };
-    // All of them in one place: the rows that fit would have to be given back before what comes next.
-    let mut spool = Spool::new(spot.id, cx)?;
+    // Buffered as a whole: rows in memory would have to be released before the next operator runs.
+    let mut spool = Spool::new(op_ref.id, cx)?;
     for chunk in chunks {
         spool.push(&chunk, cx)?;
     }
@@ -142,34 +164,41 @@ fn take_right(spot: &Spot, right: &mut Child, held: &mut usize, cx: &mut Cx<'_>)
     Ok(Right::Disk(spool, None))
 }
 
-/// Rows of the left beside rows of the right; a slot that both have is taken from the left.
-fn pair(spot: &Spot, left: &Chunk, left_rows: &[u32], right: &Chunk, right_rows: &[u32]) -> Chunk {
+/// Combines rows of the left with rows of the right; a slot that both have is taken from the left.
+fn pair(
+    op_ref: &OperatorRef,
+    left: &Chunk,
+    left_rows: &[u32],
+    right: &Chunk,
+    right_rows: &[u32],
+) -> Chunk {
     let mut made = left.gather(left_rows);
     for slot in right.slots() {
-        if spot.is_live(slot)
+        if op_ref.is_live(slot)
             && left.column(slot).is_none()
             && let Some(column) = right.column(slot)
         {
             made.set(slot, column.gather(right_rows));
         }
     }
-    spot.prune(&mut made);
+    op_ref.prune(&mut made);
     made
 }
 
-/// Rows whose keys are equal.
+/// A hash join: rows with equal keys.
 pub(super) struct HashJoin {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     right: Child,
     table: Option<Table>,
-    /// The result, where the right side did not fit into memory.
+    /// The result of the join on disk, if the right side exceeded the memory.
     merged: Option<MergedRows>,
     held: usize,
+    pieces: Pieces,
     left: Option<Chunk>,
     /// The keys of the left chunk's rows.
-    keys: Vec<Option<Vec<GroupKey>>>,
-    /// The left row, and the first of its partners, that come next.
+    keys: JoinKeys,
+    /// The next left row and its next partner.
     at: (usize, usize),
 }
 
@@ -179,7 +208,7 @@ struct Table {
 }
 
 impl Table {
-    /// The next pairs from `at` on, a left row beside a right one, about as many as fit into a chunk; none at the end.
+    /// The next pairs of left and right rows from `at` on, about a chunk's worth; none at the end.
     fn pairs(
         &self,
         keys: &[Option<Vec<GroupKey>>],
@@ -203,14 +232,15 @@ impl Table {
 }
 
 impl HashJoin {
-    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child, right: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             right,
             table: None,
             merged: None,
             held: 0,
+            pieces: Pieces::default(),
             left: None,
             keys: Vec::new(),
             at: (0, 0),
@@ -218,52 +248,67 @@ impl HashJoin {
     }
 }
 
-/// The right side, ready to be looked up in.
+/// The build side, ready for lookups.
 enum Built {
     Memory(Table),
     Disk(JoinSide),
 }
 
 impl HashJoin {
-    /// Takes the right side.
+    /// Reads the right side and builds the hash table.
     fn build(&mut self, keys: &[Expr], cx: &mut Cx<'_>) -> Result<Built> {
         let mut rows = Chunk::new(0, 0);
         let mut index: FxHashMap<Vec<GroupKey>, Vec<u32>> = FxHashMap::default();
         let mut spilled: Option<JoinSide> = None;
+        let mut pieces = Pieces::default();
         while let Some(chunk) = self.right.pull_flat(cx)? {
-            let found = join_keys(keys, &chunk, cx)?;
-            if let Some(spilled) = &mut spilled {
-                spilled.add(&chunk, &found, cx)?;
-                continue;
-            }
-            let parts = found.iter().flatten().flatten();
-            let bytes =
-                chunk.bytes_appended() + parts.map(|part| 64 + value_bytes(&part.0)).sum::<usize>();
-            if cx.run.watch.try_hold(bytes) {
-                self.held += bytes;
-                let first = rows.len() as u32;
-                for (row, key) in (first..).zip(found) {
-                    if let Some(key) = key {
-                        index.entry(key).or_default().push(row);
-                    }
+            pieces.each(chunk, cx, |chunk, cx| {
+                let found = join_keys(keys, chunk, cx)?;
+                cx.run.watch.use_computed();
+                if let Some(spilled) = &mut spilled {
+                    return spilled.add(chunk, &found, cx);
                 }
-                rows.append(chunk);
-                continue;
-            }
-            let mut side = JoinSide::new(self.spot.id, keys.len(), cx)?;
-            index = FxHashMap::default();
-            if !rows.is_empty() {
-                let before = join_keys(keys, &rows, cx)?;
-                side.add(&rows, &before, cx)?;
-                rows = Chunk::new(0, 0);
-                cx.run.watch.release(std::mem::take(&mut self.held));
-            }
-            side.add(&chunk, &found, cx)?;
-            spilled = Some(side);
+                let parts = found.iter().flatten().flatten();
+                let bytes = chunk.bytes_appended()
+                    + parts.map(|part| 64 + value_bytes(&part.0)).sum::<usize>();
+                if cx.run.watch.try_hold(bytes) {
+                    self.held += bytes;
+                    let first = rows.len() as u32;
+                    for (row, key) in (first..).zip(found) {
+                        if let Some(key) = key {
+                            index.entry(key).or_default().push(row);
+                        }
+                    }
+                    rows.append(std::mem::take(chunk));
+                    return Ok(());
+                }
+                let mut side = JoinSide::new(self.op_ref.id, keys.len(), cx)?;
+                index = FxHashMap::default();
+                if !rows.is_empty() {
+                    let mut before = Pieces::default();
+                    before.each(std::mem::take(&mut rows), cx, |rows, cx| {
+                        let found = join_keys(keys, rows, cx)?;
+                        cx.run.watch.use_computed();
+                        side.add(rows, &found, cx)
+                    })?;
+                    cx.run.watch.release(std::mem::take(&mut self.held));
+                }
+                side.add(chunk, &found, cx)?;
+                spilled = Some(side);
+                Ok(())
+            })?;
         }
         Ok(match spilled {
             Some(side) => Built::Disk(side),
             None => Built::Memory(Table { rows, index }),
+        })
+    }
+
+    /// The next rows of the left and their keys.
+    fn keyed(&mut self, keys: &[Expr], cx: &mut Cx<'_>) -> Result<Option<(Chunk, JoinKeys)>> {
+        self.pieces.next(&mut self.input, cx, |rows, cx| {
+            rows.flatten();
+            join_keys(keys, rows, cx)
         })
     }
 
@@ -275,27 +320,30 @@ impl HashJoin {
         right: JoinSide,
         cx: &mut Cx<'_>,
     ) -> Result<MergedRows> {
-        let mut left = JoinSide::new(self.spot.id, keys.len(), cx)?;
-        let mut next = Some(first);
-        while let Some(chunk) = next {
-            let found = join_keys(keys, &chunk, cx)?;
-            left.add(&chunk, &found, cx)?;
-            next = self.input.pull_flat(cx)?;
+        let mut left = JoinSide::new(self.op_ref.id, keys.len(), cx)?;
+        let found = join_keys(keys, &first, cx)?;
+        left.add(&first, &found, cx)?;
+        drop((first, found));
+        while let Some((rows, found)) = self.keyed(keys, cx)? {
+            left.add(&rows, &found, cx)?;
         }
-        let spot = self.spot.clone();
-        join(spot.id, left, right, |slot| spot.is_live(slot), cx)
+        let op_ref = self.op_ref.clone();
+        join(op_ref.id, left, right, |slot| op_ref.is_live(slot), cx)
     }
 }
 
-/// The keys of all rows; none where a part is null or NaN: it equals nothing.
-fn join_keys(exprs: &[Expr], chunk: &Chunk, cx: &mut Cx<'_>) -> Result<Vec<Option<Vec<GroupKey>>>> {
+/// The keys of rows; none where a part is null or NaN: it equals nothing.
+type JoinKeys = Vec<Option<Vec<GroupKey>>>;
+
+/// The keys of all rows of a chunk.
+fn join_keys(exprs: &[Expr], chunk: &Chunk, cx: &mut Cx<'_>) -> Result<JoinKeys> {
     let columns = exprs
         .iter()
         .map(|expr| column(expr, chunk, Selection::All(chunk.len()), cx))
         .collect::<Result<Vec<_>>>()?;
     let part = |column: &Column, row: usize| {
         let value = column.get(row);
-        // `=` with itself is not true for null, NaN, and lists that hold them.
+        // `=` of a value with itself is not true for null, NaN, and lists that contain them.
         (isomer_value::equality::equal(&value, &value) == Some(true)).then_some(GroupKey(value))
     };
     Ok((0..chunk.len())
@@ -305,14 +353,14 @@ fn join_keys(exprs: &[Expr], chunk: &Chunk, cx: &mut Cx<'_>) -> Result<Vec<Optio
 
 impl Operate for HashJoin {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
+        let op_ref = self.op_ref.clone();
         let Op::HashJoin {
             input_keys,
             right_keys,
             ..
-        } = spot.op()
+        } = op_ref.op()
         else {
-            return Err(misplaced(spot.op()));
+            return Err(misplaced(op_ref.op()));
         };
         loop {
             if let Some(merged) = &mut self.merged {
@@ -323,7 +371,7 @@ impl Operate for HashJoin {
                 if !left_rows.is_empty() {
                     cx.run.watch.tick(left_rows.len())?;
                     return Ok(Some(pair(
-                        &spot,
+                        &op_ref,
                         left,
                         &left_rows,
                         &table.rows,
@@ -332,7 +380,7 @@ impl Operate for HashJoin {
                 }
                 self.left = None;
             }
-            let Some(left) = self.input.pull_flat(cx)? else {
+            let Some((left, found)) = self.keyed(input_keys, cx)? else {
                 return Ok(None);
             };
             if self.table.is_none() {
@@ -345,7 +393,7 @@ impl Operate for HashJoin {
                     }
                 }
             }
-            self.keys = join_keys(input_keys, &left, cx)?;
+            self.keys = found;
             self.at = (0, 0);
             self.left = Some(left);
         }
@@ -354,6 +402,7 @@ impl Operate for HashJoin {
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
         self.right.open(argument);
+        self.pieces.open();
         self.table = None;
         self.merged = None;
         self.left = None;
@@ -362,6 +411,7 @@ impl Operate for HashJoin {
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
         self.right.close(cx);
+        self.pieces.close(cx);
         self.table = None;
         self.merged = None;
         self.left = None;

@@ -1,17 +1,17 @@
-//! Match or create, row by row: a row sees what the rows before it created.
+//! Match or create, row by row: each row sees what the rows before it created.
 
 use isomer_plan::physical::{CreateItem, Op, Properties};
 
 use super::{
-    Argument, Child, Operate, Spot,
+    Argument, Child, Operate, OperatorRef,
     scan::misplaced,
     write::{NullProperty, apply_items, create_rows, pattern_properties},
 };
 use crate::{chunk::Chunk, context::Cx, error::Result, eval::Row};
 
-/// Runs the matching side for each row; creates the pattern where it finds nothing.
+/// Runs the matching side for each row; creates the pattern if it finds nothing.
 pub(super) struct Merge {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     matching: Child,
     chunk: Option<Chunk>,
@@ -19,9 +19,9 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    pub(super) fn new(spot: Spot, input: Child, matching: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child, matching: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             matching,
             chunk: None,
@@ -32,9 +32,9 @@ impl Merge {
 
 impl Operate for Merge {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Merge(merge) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Merge(merge) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if self
             .chunk
@@ -49,7 +49,7 @@ impl Operate for Merge {
         };
         let outer = chunk.gather(&[self.row as u32]);
         self.row += 1;
-        // A null property is an error whether or not there is something to match.
+        // A null property is an error even if a match exists.
         for item in &merge.create.items {
             let properties = match item {
                 CreateItem::Node(node) => &node.properties,
@@ -95,7 +95,7 @@ impl Operate for Merge {
             )?;
             made
         };
-        spot.prune(&mut made);
+        op_ref.prune(&mut made);
         Ok(Some(made))
     }
 
@@ -112,7 +112,7 @@ impl Operate for Merge {
     }
 }
 
-/// Whether properties read only slots that the row has: then they can be checked before matching.
+/// Whether properties read only slots of the input row: then they can be checked before matching.
 fn reads_only(properties: &Properties, row: &Chunk) -> bool {
     let mut known = true;
     let mut look = |slot| known &= row.column(slot).is_some();

@@ -1,7 +1,7 @@
 //! The operators of the physical plan, pulled chunk by chunk.
 //!
-//! The plan is shared and never changes; an execution builds a tree of states over it ([`Child`]), one per operator.
-//! [`Child::pull`] gives the next chunk or none at the end; [`Child::open`] starts the tree again with another outer row,
+//! The plan is shared and immutable; an execution builds a tree of states over it ([`Child`]), one per operator.
+//! [`Child::pull`] returns the next chunk, or none at the end; [`Child::open`] restarts the tree with other outer rows,
 //! so that the right side of an apply is built once and run many times.
 
 mod aggregate;
@@ -23,6 +23,7 @@ mod group_nodes;
 mod input;
 mod join;
 mod merge;
+mod pieces;
 mod round;
 mod row;
 mod scan;
@@ -41,18 +42,19 @@ use isomer_plan::{
     physical::{self, Op, OpId},
 };
 
-pub(crate) use delete::settle;
+pub(crate) use delete::check_owed_relationships;
 pub(crate) use exchange::Morsels;
+pub(crate) use pieces::Pieces;
 pub(crate) use scan::node_by_key;
 
 use crate::{chunk::Chunk, context::Cx, error::Result};
 
 /// Rows in the first chunk of a source: small, so that LIMIT and point queries stay cheap.
 const FIRST_BATCH: usize = 64;
-/// Rows in a chunk once many are wanted.
+/// Rows in a chunk at full size.
 pub(crate) const FULL_BATCH: usize = 2048;
 
-/// Rows per chunk, growing from one to the next.
+/// Rows per chunk, growing from one chunk to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch(usize);
 
@@ -63,7 +65,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// How many rows the next chunk should have.
+    /// Target size of the next chunk.
     pub(crate) fn next(&mut self) -> usize {
         let now = self.0;
         self.0 = (now * 2).min(FULL_BATCH);
@@ -71,7 +73,7 @@ impl Batch {
     }
 }
 
-/// The outer rows that a tree's leaves hand out: one row, or many where the tree treats each row by itself.
+/// The outer rows that a tree's leaves return: one row, or many if the tree treats each row independently.
 #[derive(Clone)]
 pub(crate) struct Argument(Arc<Chunk>);
 
@@ -95,26 +97,26 @@ impl Argument {
 pub(crate) trait Operate: Send {
     /// The next rows; none at the end. A chunk may be empty.
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>>;
-    /// Starts again, with these outer rows.
+    /// Restarts with these outer rows.
     fn open(&mut self, argument: &Argument);
-    /// Gives back what it holds: nobody will ask for the rest.
+    /// Releases its memory: no more rows will be pulled.
     fn close(&mut self, cx: &mut Cx<'_>);
 }
 
 /// An operator in the tree of its execution.
 pub(crate) struct Child {
-    spot: Spot,
+    op_ref: OperatorRef,
     state: Box<dyn Operate>,
 }
 
-/// Where in which plan an operator is.
+/// An operator's position in its plan.
 #[derive(Clone)]
-pub(crate) struct Spot {
+pub(crate) struct OperatorRef {
     pub(crate) plan: Arc<Plan>,
     pub(crate) id: OpId,
 }
 
-impl Spot {
+impl OperatorRef {
     /// The operator.
     pub(crate) fn op(&self) -> &Op {
         &self.plan.operator(self.id).op
@@ -130,7 +132,7 @@ impl Spot {
         slot.index() >= self.plan.slots.len() || self.live().binary_search(&slot).is_ok()
     }
 
-    /// Drops the columns that nobody reads above.
+    /// Drops the columns that no operator above reads.
     pub(crate) fn prune(&self, chunk: &mut Chunk) {
         chunk.prune(|slot| self.is_live(slot));
     }
@@ -139,7 +141,7 @@ impl Spot {
 impl Child {
     /// The states of `id` and everything below, opened with `argument`.
     pub(crate) fn build(plan: &Arc<Plan>, id: OpId, argument: &Argument) -> Self {
-        let spot = Spot {
+        let op_ref = OperatorRef {
             plan: plan.clone(),
             id,
         };
@@ -148,157 +150,165 @@ impl Child {
             true => exchange::below_aggregation(plan, aggregate.input, argument),
             false => child(aggregate.input),
         };
-        let state: Box<dyn Operate> = match spot.op() {
+        let state: Box<dyn Operate> = match op_ref.op() {
             Op::Argument => Box::new(source::ArgumentRows::new(argument)),
             Op::AllNodesScan { input, .. } | Op::LabelScan { input, .. } => {
-                Box::new(scan::NodeScan::new(spot.clone(), child(*input)))
+                Box::new(scan::NodeScan::new(op_ref.clone(), child(*input)))
             }
             Op::NodeByKey { input, .. } | Op::NodeById { input, .. } => {
-                Box::new(scan::NodeLookup::new(spot.clone(), child(*input)))
+                Box::new(scan::NodeLookup::new(op_ref.clone(), child(*input)))
             }
-            Op::IndexSeek(seek) => Box::new(seek::Seek::new(spot.clone(), child(seek.input))),
-            Op::RelationshipScan(scan) => {
-                Box::new(scan::RelationshipScan::new(spot.clone(), child(scan.input)))
-            }
+            Op::IndexSeek(seek) => Box::new(seek::Seek::new(op_ref.clone(), child(seek.input))),
+            Op::RelationshipScan(scan) => Box::new(scan::RelationshipScan::new(
+                op_ref.clone(),
+                child(scan.input),
+            )),
             Op::RelationshipById { input, .. } => {
-                Box::new(scan::RelationshipLookup::new(spot.clone(), child(*input)))
+                Box::new(scan::RelationshipLookup::new(op_ref.clone(), child(*input)))
             }
             Op::Expand(expand) if expand.distinct_ends => {
-                Box::new(distinct_ends::DistinctEnds::new(spot.clone(), argument))
+                Box::new(distinct_ends::DistinctEnds::new(op_ref.clone(), argument))
             }
-            Op::Expand(expand) => Box::new(expand::Expand::new(spot.clone(), child(expand.input))),
+            Op::Expand(expand) => {
+                Box::new(expand::Expand::new(op_ref.clone(), child(expand.input)))
+            }
             Op::ExpandInto(expand) => Box::new(expand_into::ExpandInto::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(expand.input),
             )),
-            Op::Degree(degree) => Box::new(expand::Degree::new(spot.clone(), child(degree.input))),
-            Op::Count(count) => Box::new(count::Count::new(spot.clone(), child(count.input))),
+            Op::Degree(degree) => {
+                Box::new(expand::Degree::new(op_ref.clone(), child(degree.input)))
+            }
+            Op::Count(count) => Box::new(count::Count::new(op_ref.clone(), child(count.input))),
             Op::RelationshipEnds(ends) => Box::new(expand::RelationshipEnds::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(ends.input),
             )),
-            Op::VarExpand(expand) => {
-                Box::new(varlength::VarExpand::new(spot.clone(), child(expand.input)))
-            }
+            Op::VarExpand(expand) => Box::new(varlength::VarExpand::new(
+                op_ref.clone(),
+                child(expand.input),
+            )),
             Op::ShortestPath(shortest) => Box::new(shortest::ShortestPath::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(shortest.input),
             )),
             Op::PathSearch(search) => {
-                Box::new(walk::PathSearch::new(spot.clone(), child(search.input)))
+                Box::new(walk::PathSearch::new(op_ref.clone(), child(search.input)))
             }
             Op::Apply { input, right } => Box::new(apply::Apply::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(*input),
                 child(*right),
             )),
             Op::OptionalApply { input, right, .. } => Box::new(apply::OptionalApply::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(*input),
                 child(*right),
             )),
             Op::SemiApply { input, right, .. } => Box::new(apply::SemiApply::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(*input),
                 child(*right),
             )),
             Op::CountApply { input, right, .. } => Box::new(apply::CountApply::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(*input),
                 child(*right),
             )),
             Op::CartesianProduct { input, right } => Box::new(join::CartesianProduct::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(*input),
                 child(*right),
             )),
             Op::HashJoin { input, right, .. } => Box::new(join::HashJoin::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(*input),
                 child(*right),
             )),
             Op::Union { inputs } => Box::new(row::Union::new(
-                spot.clone(),
+                op_ref.clone(),
                 inputs.iter().map(|input| child(*input)).collect(),
             )),
-            Op::Filter { input, .. } => Box::new(row::Filter::new(spot.clone(), child(*input))),
-            Op::Project { input, .. } => Box::new(row::Project::new(spot.clone(), child(*input))),
+            Op::Filter { input, .. } => Box::new(row::Filter::new(op_ref.clone(), child(*input))),
+            Op::Project { input, .. } => Box::new(row::Project::new(op_ref.clone(), child(*input))),
             Op::Aggregate(aggregate) if group_nodes::fits(aggregate, plan) => {
-                Box::new(group_nodes::GroupNodes::new(spot.clone(), argument))
+                Box::new(group_nodes::GroupNodes::new(op_ref.clone(), argument))
             }
             Op::Aggregate(aggregate) if group_keys::fits(plan, aggregate) => Box::new(
-                group_keys::GroupKeys::new(spot.clone(), aggregate.input, None, argument),
+                group_keys::GroupKeys::new(op_ref.clone(), aggregate.input, None, argument),
             ),
             Op::Aggregate(aggregate) if group_column::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate));
+                let general = aggregate::Aggregate::new(op_ref.clone(), below(aggregate));
                 Box::new(group_column::GroupColumn::new(
-                    spot.clone(),
+                    op_ref.clone(),
                     Box::new(general),
                 ))
             }
             Op::Aggregate(aggregate) if count_paths::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate));
+                let general = aggregate::Aggregate::new(op_ref.clone(), below(aggregate));
                 Box::new(count_paths::CountPaths::new(
-                    spot.clone(),
+                    op_ref.clone(),
                     Box::new(general),
                 ))
             }
             Op::Aggregate(aggregate) => {
-                Box::new(aggregate::Aggregate::new(spot.clone(), below(aggregate)))
+                Box::new(aggregate::Aggregate::new(op_ref.clone(), below(aggregate)))
             }
             Op::Distinct { input, .. } => {
                 let below = exchange::below_distinct(plan, id, *input, argument);
-                Box::new(row::Distinct::new(spot.clone(), below))
+                Box::new(row::Distinct::new(op_ref.clone(), below))
             }
             Op::Sort { input, .. } => {
                 let below = exchange::below_sort(plan, id, *input, argument);
-                Box::new(blocking::Sort::new(spot.clone(), below))
+                Box::new(blocking::Sort::new(op_ref.clone(), below))
             }
             Op::Top { input, .. } => {
                 let below = group_keys::below_top(plan, id, argument);
                 let below =
                     below.unwrap_or_else(|| exchange::below_sort(plan, id, *input, argument));
-                Box::new(blocking::Sort::new(spot.clone(), below))
+                Box::new(blocking::Sort::new(op_ref.clone(), below))
             }
             Op::Skip { input, .. } | Op::Limit { input, .. } => {
-                Box::new(row::SkipLimit::new(spot.clone(), child(*input)))
+                Box::new(row::SkipLimit::new(op_ref.clone(), child(*input)))
             }
-            Op::Unwind { input, .. } => Box::new(row::Unwind::new(spot.clone(), child(*input))),
+            Op::Unwind { input, .. } => Box::new(row::Unwind::new(op_ref.clone(), child(*input))),
             Op::ProcedureCall(call) => {
-                Box::new(calls::ProcedureCall::new(spot.clone(), child(call.input)))
+                Box::new(calls::ProcedureCall::new(op_ref.clone(), child(call.input)))
             }
-            Op::LoadCsv { input, .. } => Box::new(csv::LoadCsv::new(spot.clone(), child(*input))),
-            Op::Show { input, .. } => Box::new(calls::Show::new(spot.clone(), child(*input))),
-            Op::Eager { input } => Box::new(blocking::Eager::new(spot.clone(), child(*input))),
-            Op::Create { input, .. } => Box::new(write::Create::new(spot.clone(), child(*input))),
+            Op::LoadCsv { input, .. } => Box::new(csv::LoadCsv::new(op_ref.clone(), child(*input))),
+            Op::Show { input, .. } => Box::new(calls::Show::new(op_ref.clone(), child(*input))),
+            Op::Eager { input } => Box::new(blocking::Eager::new(op_ref.clone(), child(*input))),
+            Op::Create { input, .. } => Box::new(write::Create::new(op_ref.clone(), child(*input))),
             Op::Merge(merge) => Box::new(merge::Merge::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(merge.input),
                 child(merge.matching),
             )),
-            Op::Set { input, .. } => Box::new(write::Set::new(spot.clone(), child(*input))),
-            Op::Delete { input, .. } => Box::new(delete::Delete::new(spot.clone(), child(*input))),
+            Op::Set { input, .. } => Box::new(write::Set::new(op_ref.clone(), child(*input))),
+            Op::Delete { input, .. } => {
+                Box::new(delete::Delete::new(op_ref.clone(), child(*input)))
+            }
             Op::ForEach { input, body, .. } => Box::new(write::ForEach::new(
-                spot.clone(),
+                op_ref.clone(),
                 child(*input),
                 child(*body),
             )),
             Op::ProduceResult { input, .. } => Box::new(row::ProduceResult::new(child(*input))),
         };
-        Self { spot, state }
+        Self { op_ref, state }
     }
 
     /// Which operator it is.
     pub(crate) fn id(&self) -> OpId {
-        self.spot.id
+        self.op_ref.id
     }
 
-    /// The operator's place in its plan.
-    pub(crate) fn spot(&self) -> &Spot {
-        &self.spot
+    /// The operator's position in its plan.
+    pub(crate) fn op_ref(&self) -> &OperatorRef {
+        &self.op_ref
     }
 
-    /// The next rows; none at the end. A chunk may be empty. Looks at the query's limits.
+    /// The next rows; none at the end. A chunk may be empty. Checks the query's limits.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         if cx.run.profile.is_none() {
             let chunk = self.state.next(cx)?;
@@ -312,7 +322,7 @@ impl Child {
         cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
         let after = (cx.run.watch.held_bytes(), cx.run.watch.spilled_bytes());
         if let Some(profile) = &mut cx.run.profile {
-            let children = self.spot.op().children();
+            let children = self.op_ref.op().children();
             let below = children
                 .iter()
                 .filter_map(|child| profile.get(child.index()));
@@ -322,13 +332,13 @@ impl Child {
                     spilled + child.tree_spilled_bytes,
                 )
             });
-            if let Some(figures) = profile.get_mut(self.spot.id.index()) {
+            if let Some(figures) = profile.get_mut(self.op_ref.id.index()) {
                 figures.calls += 1;
                 figures.time += time;
                 figures.rows += chunk.as_ref().map_or(0, |chunk| chunk.row_count() as u64);
                 figures.tree_held_bytes += after.0 as i64 - before.0 as i64;
                 figures.tree_spilled_bytes += after.1 - before.1;
-                // What it holds itself is what it and all below it took, without what those below took.
+                // An operator's own memory is the difference between what its subtree and what its inputs took.
                 let own = u64::try_from(figures.tree_held_bytes - held).unwrap_or(0);
                 figures.memory_bytes = figures.memory_bytes.max(own);
                 figures.spilled_bytes = figures.tree_spilled_bytes.saturating_sub(spilled);
@@ -337,7 +347,7 @@ impl Child {
         Ok(chunk)
     }
 
-    /// As [`Child::pull`], with rows multiplied out and at least one row.
+    /// Like [`Child::pull`], with rows multiplied out and at least one row.
     pub(crate) fn pull_flat(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         while let Some(mut chunk) = self.pull(cx)? {
             chunk.flatten();
@@ -348,12 +358,12 @@ impl Child {
         Ok(None)
     }
 
-    /// Starts again, with these outer rows.
+    /// Restarts with these outer rows.
     pub(crate) fn open(&mut self, argument: &Argument) {
         self.state.open(argument);
     }
 
-    /// Gives back what the tree holds.
+    /// Releases the memory of the tree.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.state.close(cx);
     }

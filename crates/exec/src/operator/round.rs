@@ -1,4 +1,4 @@
-//! Shortest walks from a node back to itself, breadth first: each relationship is looked at once from each of its ends.
+//! Shortest cycles through a node, breadth first: each relationship is examined once from each of its ends.
 
 use isomer_data::{GraphRead, Neighbours, RelRow};
 use isomer_plan::physical::{self, Direction};
@@ -10,25 +10,21 @@ use super::{
     shortest::{Walk, joined, walks_bytes},
     varlength::step_holds,
 };
-use crate::{
-    context::{Cx, data_direction},
-    error::Result,
-    eval::Row,
-};
+use crate::{context::Cx, error::Result, eval::Row};
 
-/// Nodes that are expanded at once.
+/// Nodes per expansion.
 const PIECE: usize = 256;
 
-/// A search for the shortest walks of one step and more that lead back to `start` and use no relationship twice.
+/// Searches the shortest walks of one step or more that lead back to `start` and use no relationship twice.
 ///
-/// Along a direction, the first level that leads back closes them. Without one, a walk back must not use the relationships
-/// that it went out by: it closes where two ways meet that began with different relationships, on the middle node of an
-/// even number of steps or over the middle relationship of an odd one. Every node of a shortest round is reached by a
-/// shortest way, as a shorter one would close a shorter round; and before the first round closes, all ways to a node begin
-/// with the same relationship, so that one of them stands for all.
+/// With a direction, the first level that leads back closes the cycles. Without one, a walk must not return over the
+/// relationships that it left by: a cycle closes where two branches meet that began with different relationships, on
+/// the middle node of an even number of steps or over the middle relationship of an odd number. Every node of a
+/// shortest cycle is reached by a shortest path, because a shorter path would close a shorter cycle. Before the first
+/// cycle closes, all paths to a node begin with the same relationship, so keeping one of them is enough.
 pub(super) struct Round<'a> {
     pub(super) plan: &'a physical::ShortestPath,
-    /// None where no such type exists.
+    /// None if the type does not exist.
     pub(super) types: Option<&'a [TypeId]>,
     pub(super) start: NodeId,
     pub(super) row: Row<'a>,
@@ -37,23 +33,23 @@ pub(super) struct Round<'a> {
 /// How a node was reached.
 struct Reached {
     depth: u64,
-    /// The relationship that its ways begin with.
+    /// The first relationship of the paths to it.
     branch: RelId,
-    /// From where, on the level before; one, unless all walks are asked for or the branches differ.
+    /// Predecessors on the level before. One, unless all walks are wanted or the branches differ.
     back: Vec<(RelRow, NodeId)>,
 }
 
 type Level = FxHashMap<NodeId, Reached>;
 
-/// Where walks close: after a way to `before` and the step to `to`, along the way back from `after` or, without a direction
-/// and on a middle node, over a step of its own.
+/// A closed cycle: the path to `before`, the step to `to`, and the path back from `after`. Without a direction and on a
+/// middle node, the return path includes the closing step.
 struct Closing {
     before: NodeId,
     step: (RelRow, NodeId),
     after: Option<NodeId>,
 }
 
-/// What one level closes.
+/// The cycles that one level closes.
 #[derive(Default)]
 struct Closed {
     /// Walks of `2 * depth + 1` steps, or along a direction of `depth + 1`.
@@ -63,7 +59,7 @@ struct Closed {
 }
 
 impl Round<'_> {
-    /// The shortest walks of at most `max` steps; one unless all are asked for. None where there may be longer ones.
+    /// The shortest walks of at most `max` steps; one unless all are wanted. None if only longer walks may exist.
     pub(super) fn shortest(&self, max: u64, cx: &mut Cx<'_>) -> Result<Option<Vec<Walk>>> {
         let Some(types) = self.types else {
             return Ok(Some(Vec::new()));
@@ -78,7 +74,7 @@ impl Round<'_> {
         let (mut frontier, mut depth) = (vec![self.start], 0_u64);
         let mut steps_kept = 0;
         while !frontier.is_empty() {
-            // The fewest steps that a walk closed on this level has.
+            // The minimum length of a walk that is closed on this level.
             let both = self.plan.direction == Direction::Both;
             let steps = if both { 2 * depth + 1 } else { depth + 1 };
             if steps > max {
@@ -106,7 +102,7 @@ impl Round<'_> {
         Ok(Some(Vec::new()))
     }
 
-    /// Looks at the relationships of a level; `frontier` is the next one then.
+    /// Expands the relationships of a level; afterwards `frontier` is the next level.
     fn advance(
         &self,
         types: &[TypeId],
@@ -119,7 +115,7 @@ impl Round<'_> {
         let mut next = Vec::new();
         let mut closed = Closed::default();
         let mut found = Neighbours::new();
-        let direction = data_direction(self.plan.direction);
+        let direction = self.plan.direction;
         for piece in std::mem::take(frontier).chunks(PIECE) {
             found.clear();
             cx.reader().expand(piece, direction, types, &mut found)?;
@@ -130,7 +126,7 @@ impl Round<'_> {
                         continue;
                     }
                     *steps_kept += 1;
-                    self.look(*node, *rel, depth, reached, &mut next, &mut closed);
+                    self.visit_relationship(*node, *rel, depth, reached, &mut next, &mut closed);
                 }
             }
             let steps = size_of::<(RelRow, NodeId)>() * (*steps_kept + closed.over.len());
@@ -140,8 +136,8 @@ impl Round<'_> {
         Ok(closed)
     }
 
-    /// Notes what a relationship of a node on level `depth` leads to.
-    fn look(
+    /// Records where a relationship of a node on level `depth` leads.
+    fn visit_relationship(
         &self,
         node: NodeId,
         rel: RelRow,
@@ -162,7 +158,7 @@ impl Round<'_> {
             after,
         };
         if to == self.start {
-            // Without a direction it led here from the start, unless it is a self loop.
+            // Without a direction it was followed from the start to this node, unless it is a self loop.
             if !both || node == to {
                 closed.over.push(over(None));
             }
@@ -179,6 +175,8 @@ impl Round<'_> {
             return;
         };
         if known.depth == depth + 1 {
+            // A second path of the same length: if it began with another relationship, the two close a cycle of 2 *
+            // depth + 2 steps.
             let differs = both && known.branch != branch;
             if differs && closed.at.last() != Some(&to) {
                 closed.at.push(to);
@@ -187,6 +185,7 @@ impl Round<'_> {
                 known.back.push((rel, node));
             }
         } else if known.depth == depth && both && known.branch != branch {
+            // A relationship within the level joins two branches: a cycle of 2 * depth + 1 steps.
             closed.over.push(over(Some(to)));
         }
     }
@@ -224,7 +223,7 @@ impl Round<'_> {
         Ok(walks)
     }
 
-    /// The walks through middle nodes: out by one branch, back by another one.
+    /// The walks through middle nodes: out by one branch, back by another.
     fn at(&self, closed: &[NodeId], reached: &Level, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
         let mut walks = Vec::new();
         let mut middles = closed.to_vec();
@@ -238,7 +237,7 @@ impl Round<'_> {
                 true => rel.id,
                 false => reached.get(from).map_or(rel.id, |reached| reached.branch),
             };
-            // The ways of each branch.
+            // The paths of each branch.
             let mut branches: Vec<(RelId, Vec<Walk>)> = Vec::new();
             let mut count = 0;
             for step in &known.back {
@@ -269,7 +268,7 @@ impl Round<'_> {
         Ok(walks)
     }
 
-    /// Adds `head` and each of `tails`, which begin at the start too, walked backwards.
+    /// Adds `head` combined with each of `tails`, which also begin at the start and are walked backwards.
     fn join(
         &self,
         head: &Walk,
@@ -288,7 +287,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The shortest ways from the start to a node; one unless all walks are asked for.
+    /// The shortest paths from the start to a node; one unless all walks are wanted.
     fn ways(&self, node: NodeId, reached: &Level, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
         let depth = reached.get(&node).map_or(0, |reached| reached.depth) as usize;
         let mut done = Vec::new();

@@ -1,4 +1,4 @@
-//! Operators that look at rows as they pass: filter, project, distinct, skip, limit, unwind, union, the result.
+//! Operators that process rows one by one: filter, project, distinct, skip, limit, unwind, union, the result.
 
 use std::sync::Arc;
 
@@ -11,69 +11,87 @@ use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
-    Argument, Batch, Child, FULL_BATCH, Operate, Spot,
+    Argument, Batch, Child, FULL_BATCH, Operate, OperatorRef, Pieces,
     input::set_live,
     scan::{misplaced, row_count},
 };
 use crate::{
     chunk::Chunk,
-    column::{Column, value_bytes},
+    column::Column,
     context::Cx,
     dense::IdSet,
     error::{ExecError, Result},
     eval::{Selection, column, truths},
     function::IntegerRange,
     spill::{MergedRows, distinct::DistinctSpill},
+    value_size::value_bytes,
 };
 
 /// Keeps the rows for which all predicates are true.
 pub(super) struct Filter {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
+    pieces: Pieces,
 }
 
 impl Filter {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self {
+            op_ref,
+            input,
+            pieces: Pieces::default(),
+        }
     }
+}
+
+/// Keeps the rows of a chunk for which all predicates are true. What it has dropped before an error stays dropped.
+fn keep_matching(predicates: &[Expr], chunk: &mut Chunk, cx: &mut Cx<'_>) -> Result<()> {
+    for predicate in predicates {
+        if chunk.is_factorised() && reads_list(predicate, chunk) {
+            chunk.flatten();
+        }
+        let truths = truths(predicate, "WHERE", chunk, Selection::All(chunk.len()), cx)?;
+        let keep: Vec<bool> = truths
+            .into_iter()
+            .map(|truth| truth == Some(true))
+            .collect();
+        // Nothing that was computed is passed on.
+        cx.forget_computed();
+        if keep.iter().all(|keep| *keep) {
+            continue;
+        }
+        chunk.retain_grouped(&keep);
+        if chunk.is_empty() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 impl Operate for Filter {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Filter { predicates, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Filter { predicates, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
-        let Some(mut chunk) = self.input.pull(cx)? else {
+        let matching = self.pieces.next(&mut self.input, cx, |chunk, cx| {
+            keep_matching(predicates, chunk, cx)
+        })?;
+        let Some((mut chunk, ())) = matching else {
             return Ok(None);
         };
-        for predicate in predicates {
-            if chunk.is_factorised() && reads_list(predicate, &chunk) {
-                chunk.flatten();
-            }
-            let truths = truths(predicate, "WHERE", &chunk, Selection::All(chunk.len()), cx)?;
-            let keep: Vec<bool> = truths
-                .into_iter()
-                .map(|truth| truth == Some(true))
-                .collect();
-            if keep.iter().all(|keep| *keep) {
-                continue;
-            }
-            chunk.retain_grouped(&keep);
-            if chunk.is_empty() {
-                break;
-            }
-        }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
+        self.pieces.open();
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
+        self.pieces.close(cx);
     }
 }
 
@@ -86,65 +104,75 @@ pub(super) fn reads_list(expr: &Expr, chunk: &Chunk) -> bool {
 
 /// Adds columns.
 pub(super) struct Project {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
+    pieces: Pieces,
 }
 
 impl Project {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self {
+            op_ref,
+            input,
+            pieces: Pieces::default(),
+        }
     }
 }
 
 impl Operate for Project {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Project { columns, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Project { columns, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
-        let Some(mut chunk) = self.input.pull(cx)? else {
+        let projected = self.pieces.next(&mut self.input, cx, |chunk, cx| {
+            if chunk.is_factorised() && columns.iter().any(|(_, expr)| reads_list(expr, chunk)) {
+                chunk.flatten();
+            }
+            let mut made = Vec::with_capacity(columns.len());
+            for (slot, expr) in columns {
+                made.push((
+                    *slot,
+                    column(expr, chunk, Selection::All(chunk.len()), cx)?.into_owned(),
+                ));
+            }
+            Ok(made)
+        })?;
+        let Some((mut chunk, made)) = projected else {
             return Ok(None);
         };
-        if chunk.is_factorised() && columns.iter().any(|(_, expr)| reads_list(expr, &chunk)) {
-            chunk.flatten();
-        }
-        let mut made = Vec::with_capacity(columns.len());
-        for (slot, expr) in columns {
-            made.push((
-                *slot,
-                column(expr, &chunk, Selection::All(chunk.len()), cx)?.into_owned(),
-            ));
-        }
         for (slot, column) in made {
             chunk.set(slot, column);
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
+        self.pieces.open();
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
+        self.pieces.close(cx);
     }
 }
 
-/// Each combination of some slots once.
+/// `DISTINCT`: each combination of some slots once.
 pub(super) struct Distinct {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
-    seen: Seen,
+    seen: SeenKeys,
     spilled: Spilled,
-    /// Whether what is held belongs to an outer row before.
+    /// Whether the state belongs to an earlier outer row.
     reopened: bool,
-    /// Whether others look at other rows.
+    /// Whether other threads handle other rows.
     in_part: bool,
     held: usize,
 }
 
-/// Where rows go of which memory cannot tell whether they are new.
+/// Where rows go when memory cannot decide whether they are new.
 enum Spilled {
     /// Memory suffices so far.
     No,
@@ -152,15 +180,15 @@ enum Spilled {
     Reading(MergedRows),
 }
 
-/// The combinations seen. Nodes and integers by themselves are kept as numbers.
+/// The combinations seen. Single nodes and single integers are kept as numbers.
 #[derive(Default)]
-struct Seen {
+struct SeenKeys {
     nodes: IdSet<NodeId>,
     ints: IdSet<i64>,
     keys: FxHashSet<Vec<GroupKey>>,
 }
 
-impl Seen {
+impl SeenKeys {
     /// Whether the row's combination was seen.
     fn contains(&self, slots: &[SlotId], chunk: &Chunk, row: usize) -> bool {
         match Self::single(slots, chunk, row) {
@@ -176,7 +204,7 @@ impl Seen {
         }
     }
 
-    /// Whether the row's combination is new, and the bytes that it holds then.
+    /// Whether the row's combination is new, and if so the bytes that it takes.
     fn insert(&mut self, slots: &[SlotId], chunk: &Chunk, row: usize) -> (bool, usize) {
         match Self::single(slots, chunk, row) {
             Single::Node(node) => (self.nodes.insert(node), 16),
@@ -192,7 +220,7 @@ impl Seen {
         }
     }
 
-    /// Whether each row's combination is new, and the bytes that the new ones hold.
+    /// Whether each row's combination is new, and the bytes that the new ones take.
     fn insert_all(&mut self, slots: &[SlotId], chunk: &Chunk) -> (Vec<bool>, usize) {
         let mut keep: Vec<bool> = Vec::with_capacity(chunk.len());
         let column = match slots {
@@ -220,7 +248,7 @@ impl Seen {
         (keep, bytes)
     }
 
-    /// The row's combination, where it is one number.
+    /// The row's combination, if it is a single number.
     fn single(slots: &[SlotId], chunk: &Chunk, row: usize) -> Single {
         let [slot] = slots else { return Single::No };
         let value = match chunk.column(*slot) {
@@ -236,14 +264,14 @@ impl Seen {
         match value {
             Value::Int(int) => Single::Int(*int),
             Value::Node(node) => Single::Node(node.id),
-            // A float that is a whole number is the same as the integer.
+            // A float with an integral value equals the integer.
             Value::Float(float) => whole_number(*float).map_or(Single::No, Single::Int),
             _ => Single::No,
         }
     }
 }
 
-/// A combination that is one number.
+/// A combination that is a single number.
 enum Single {
     Node(NodeId),
     Int(i64),
@@ -257,11 +285,11 @@ fn whole_number(float: f64) -> Option<i64> {
 }
 
 impl Distinct {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
-            seen: Seen::default(),
+            seen: SeenKeys::default(),
             spilled: Spilled::No,
             reopened: false,
             in_part: false,
@@ -269,21 +297,21 @@ impl Distinct {
         }
     }
 
-    /// For the rows of one of several threads: all columns stay, for the one that sees all rows.
-    pub(super) fn in_part(spot: Spot, input: Child) -> Self {
+    /// For the rows of one of several threads: all columns stay, for the consumer that sees all rows.
+    pub(super) fn in_part(op_ref: OperatorRef, input: Child) -> Self {
         Self {
             in_part: true,
-            ..Self::new(spot, input)
+            ..Self::new(op_ref, input)
         }
     }
 
     fn prune(&self, chunk: &mut Chunk) {
         if !self.in_part {
-            self.spot.prune(chunk);
+            self.op_ref.prune(chunk);
         }
     }
 
-    /// Takes the rest of the input: what memory has not seen goes to disk and comes back once each.
+    /// Reads the rest of the input: rows that memory has not seen go to disk and come back without duplicates.
     fn spill_rest(&mut self, slots: &[SlotId], cx: &mut Cx<'_>) -> Result<MergedRows> {
         let Spilled::Writing(mut spill) = std::mem::replace(&mut self.spilled, Spilled::No) else {
             return Err(ExecError::Internal("nothing is being spilled".into()));
@@ -294,7 +322,7 @@ impl Distinct {
                 .collect();
             spill.add(&chunk, &unknown, cx)?;
         }
-        self.seen = Seen::default();
+        self.seen = SeenKeys::default();
         cx.run.watch.release(std::mem::take(&mut self.held));
         spill.finish(cx)
     }
@@ -302,9 +330,9 @@ impl Distinct {
 
 impl Operate for Distinct {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Distinct { slots, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Distinct { slots, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if matches!(self.spilled, Spilled::No) {
             if std::mem::take(&mut self.reopened) {
@@ -317,8 +345,8 @@ impl Operate for Distinct {
             if cx.run.watch.try_hold(bytes) {
                 self.held += bytes;
             } else {
-                // These are known to be new; what comes after them is not.
-                self.spilled = Spilled::Writing(DistinctSpill::new(spot.id, slots, cx)?);
+                // These are known to be new; later rows are not.
+                self.spilled = Spilled::Writing(DistinctSpill::new(op_ref.id, slots, cx)?);
             }
             chunk.retain(&keep);
             self.prune(&mut chunk);
@@ -340,30 +368,30 @@ impl Operate for Distinct {
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
-        self.seen = Seen::default();
+        self.seen = SeenKeys::default();
         self.spilled = Spilled::No;
         self.reopened = true;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
-        self.seen = Seen::default();
+        self.seen = SeenKeys::default();
         self.spilled = Spilled::No;
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 }
 
-/// Drops the first rows, or keeps only them.
+/// Skips the first rows, or keeps only them.
 pub(super) struct SkipLimit {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     left: Option<u64>,
 }
 
 impl SkipLimit {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             left: None,
         }
@@ -372,8 +400,8 @@ impl SkipLimit {
 
 impl Operate for SkipLimit {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let (count, skips) = match spot.op() {
+        let op_ref = self.op_ref.clone();
+        let (count, skips) = match op_ref.op() {
             Op::Skip { count, .. } => (count, true),
             Op::Limit { count, .. } => (count, false),
             other => return Err(misplaced(other)),
@@ -393,7 +421,7 @@ impl Operate for SkipLimit {
             return Ok(Some(chunk));
         }
         if left == 0 {
-            // Nothing more is wanted, but what is below may write.
+            // No more rows are wanted, but the operators below may write.
             if below_writes(&self.input) {
                 while self.input.pull(cx)?.is_some() {}
             }
@@ -417,9 +445,9 @@ impl Operate for SkipLimit {
     }
 }
 
-/// Whether an operator below changes the database: then its rows must all pass, however few are wanted.
+/// Whether an operator below changes the database: then all its rows must be pulled, however few are wanted.
 fn below_writes(child: &Child) -> bool {
-    let plan = &child.spot().plan;
+    let plan = &child.op_ref().plan;
     let mut todo = vec![child.id()];
     while let Some(id) = todo.pop() {
         let op = &plan.operator(id).op;
@@ -433,9 +461,10 @@ fn below_writes(child: &Child) -> bool {
 
 /// One row per element of a list.
 pub(super) struct Unwind {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     batch: Batch,
+    pieces: Pieces,
     chunk: Option<Unwound>,
 }
 
@@ -444,7 +473,7 @@ struct Unwound {
     rows: Chunk,
     lists: Lists,
     row: usize,
-    /// What is left of the list of `row`.
+    /// The remaining elements of the list of `row`.
     elements: Elements,
 }
 
@@ -452,11 +481,11 @@ struct Unwound {
 enum Lists {
     /// As values.
     Values(Column),
-    /// The arguments of `range()`: its numbers are counted, not kept.
+    /// The arguments of `range()`: its numbers are generated on demand.
     Ranges(Vec<Column>),
 }
 
-/// What is left of one list.
+/// The remaining elements of one list.
 enum Elements {
     Unopened,
     Range(IntegerRange),
@@ -529,11 +558,12 @@ impl Elements {
 }
 
 impl Unwind {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input,
             batch: Batch::default(),
+            pieces: Pieces::default(),
             chunk: None,
         }
     }
@@ -541,19 +571,22 @@ impl Unwind {
 
 impl Operate for Unwind {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Unwind { list, element, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Unwind { list, element, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let limit = self.batch.next();
         let (mut rows, mut elements) = (Vec::new(), Vec::new());
         let unwound = match &mut self.chunk {
             Some(unwound) => unwound,
             None => {
-                let Some(rows) = self.input.pull_flat(cx)? else {
+                let found = self.pieces.next(&mut self.input, cx, |rows, cx| {
+                    rows.flatten();
+                    Lists::of(list, rows, cx)
+                })?;
+                let Some((rows, lists)) = found else {
                     return Ok(None);
                 };
-                let lists = Lists::of(list, &rows, cx)?;
                 self.chunk.insert(Unwound {
                     rows,
                     lists,
@@ -573,9 +606,9 @@ impl Operate for Unwind {
                 unwound.elements = Elements::Unopened;
             }
         }
-        spot.prune(&mut unwound.rows);
+        op_ref.prune(&mut unwound.rows);
         let mut chunk = unwound.rows.gather(&rows);
-        set_live(&spot, &mut chunk, *element, Column::of_values(elements));
+        set_live(&op_ref, &mut chunk, *element, Column::of_values(elements));
         if unwound.row >= unwound.rows.len() {
             self.chunk = None;
         }
@@ -584,26 +617,28 @@ impl Operate for Unwind {
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
+        self.pieces.open();
         self.chunk = None;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
+        self.pieces.close(cx);
         self.chunk = None;
     }
 }
 
 /// The rows of all inputs, one after the other.
 pub(super) struct Union {
-    spot: Spot,
+    op_ref: OperatorRef,
     inputs: Vec<Child>,
     at: usize,
 }
 
 impl Union {
-    pub(super) fn new(spot: Spot, inputs: Vec<Child>) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, inputs: Vec<Child>) -> Self {
         Self {
-            spot,
+            op_ref,
             inputs,
             at: 0,
         }
@@ -615,7 +650,7 @@ impl Operate for Union {
         while let Some(input) = self.inputs.get_mut(self.at) {
             if let Some(mut chunk) = input.pull(cx)? {
                 chunk.flatten();
-                self.spot.prune(&mut chunk);
+                self.op_ref.prune(&mut chunk);
                 return Ok(Some(chunk));
             }
             self.at += 1;

@@ -1,4 +1,4 @@
-//! Where nodes and relationships come from: scans, and lookups by key and id. Each runs once per input row.
+//! Sources of nodes and relationships: scans, and lookups by key and id. Each runs once per input row.
 
 use isomer_data::{GraphRead, RelRow};
 use isomer_plan::{
@@ -9,32 +9,32 @@ use isomer_value::{GroupKey, LabelId, NodeId, RelId, TypeId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
-    Argument, Batch, Child, FULL_BATCH, Morsels, Operate, Spot,
+    Argument, Batch, Child, FULL_BATCH, Morsels, Operate, OperatorRef,
     input::{RowInput, set_live},
 };
 use crate::{
     chunk::Chunk,
     column::Column,
     context::{Cx, TypeFilter},
-    error::{ExecError, Result, shown},
+    error::{ExecError, Result, not_a_list, shown},
     eval::{Row, value},
 };
 
 /// All nodes, or those of a label.
 pub(super) struct NodeScan {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
     scanning: bool,
     after: Option<NodeId>,
-    /// The ids that this thread still has to look at, where several scan together.
+    /// The ids that remain for this thread, if several threads scan together.
     share: Option<(u64, u64)>,
 }
 
 impl NodeScan {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
             batch: Batch::default(),
             scanning: false,
@@ -68,7 +68,7 @@ impl NodeScan {
             cx.tick(nodes.len() + 1)?;
             let own = nodes.partition_point(|node| node.0 < to);
             match nodes.last() {
-                // Whatever follows is in shares that nobody took yet.
+                // The following ids are in shares that no thread has taken yet.
                 Some(last) if last.0 >= to => {}
                 Some(last) if nodes.len() == wanted => {
                     if last.0 + 1 < to {
@@ -84,8 +84,8 @@ impl NodeScan {
             }
             nodes.truncate(own);
             if !nodes.is_empty() {
-                let mut chunk = Chunk::new(nodes.len(), self.spot.plan.slots.len());
-                set_live(&self.spot, &mut chunk, node, Column::Nodes(nodes));
+                let mut chunk = Chunk::new(nodes.len(), self.op_ref.plan.slots.len());
+                set_live(&self.op_ref, &mut chunk, node, Column::Nodes(nodes));
                 return Ok(Some(chunk));
             }
         }
@@ -94,13 +94,13 @@ impl NodeScan {
 
 impl Operate for NodeScan {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let (node, label) = match self.spot.op() {
+        let (node, label) = match self.op_ref.op() {
             Op::AllNodesScan { node, .. } => (*node, None),
             Op::LabelScan { node, label, .. } => (*node, Some(*label)),
             other => return Err(misplaced(other)),
         };
         if let Some(morsels) = &cx.run.morsels
-            && morsels.scan == self.spot.id
+            && morsels.scan == self.op_ref.id
         {
             let morsels = morsels.clone();
             return self.next_of_share(&morsels, node, label, cx);
@@ -120,7 +120,7 @@ impl Operate for NodeScan {
             }
             let known = label.map(|label| cx.label(label));
             if known == Some(None) {
-                self.scanning = false; // no node ever had the label
+                self.scanning = false; // the label was never used
                 continue;
             }
             let (before, wanted) = (nodes.len(), limit - nodes.len());
@@ -134,8 +134,8 @@ impl Operate for NodeScan {
                 break;
             }
         }
-        let mut chunk = self.input.gather(&self.spot, &rows);
-        set_live(&self.spot, &mut chunk, node, Column::Nodes(nodes));
+        let mut chunk = self.input.gather(&self.op_ref, &rows);
+        set_live(&self.op_ref, &mut chunk, node, Column::Nodes(nodes));
         Ok(Some(chunk))
     }
 
@@ -156,7 +156,7 @@ pub(super) fn misplaced(op: &Op) -> ExecError {
     ))
 }
 
-/// The keys of a seek for one row: nulls left out, each once.
+/// The keys of a seek for one row: without nulls and duplicates.
 pub(super) fn seek_keys(keys: &SeekKeys, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
     match keys {
         SeekKeys::One(expr) => {
@@ -173,15 +173,12 @@ pub(super) fn seek_keys(keys: &SeekKeys, row: Row<'_>, cx: &mut Cx<'_>) -> Resul
                     .cloned()
                     .collect())
             }
-            other => Err(ExecError::type_mismatch(format!(
-                "IN looks into a list, not into {}",
-                shown(&other)
-            ))),
+            other => Err(not_a_list(&other)),
         },
     }
 }
 
-/// A number that is whole, whatever its type.
+/// A non-negative number with an integral value, of either numeric type.
 fn whole(key: &Value) -> Option<u64> {
     match key {
         Value::Int(id) => u64::try_from(*id).ok(),
@@ -192,13 +189,13 @@ fn whole(key: &Value) -> Option<u64> {
 
 /// Nodes by key or by id.
 pub(super) struct NodeLookup {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl NodeLookup {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
@@ -208,7 +205,7 @@ impl Operate for NodeLookup {
             return Ok(None);
         };
         let (mut rows, mut nodes) = (Vec::new(), Vec::new());
-        let slot = match self.spot.op() {
+        let slot = match self.op_ref.op() {
             Op::NodeByKey {
                 node, label, keys, ..
             } => {
@@ -246,7 +243,7 @@ impl Operate for NodeLookup {
         };
         let mut made = chunk.gather(&rows);
         made.set(slot, Column::Nodes(nodes));
-        self.spot.prune(&mut made);
+        self.op_ref.prune(&mut made);
         Ok(Some(made))
     }
 
@@ -259,7 +256,7 @@ impl Operate for NodeLookup {
     }
 }
 
-/// The node with a key; values that cannot be keys find nothing, and `1.0` finds what `1` does.
+/// The node with a key. Values that cannot be keys find nothing; `1.0` finds the same node as `1`.
 pub(crate) fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
     match key {
         Value::Int(_) | Value::String(_) => Ok(cx.reader().node_by_key(label, key)?),
@@ -270,7 +267,7 @@ pub(crate) fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Resul
     }
 }
 
-/// Appends what a relationship between `from` and `to` gives under a direction: (row, from, to), the loop once.
+/// Appends the matches of a relationship between `from` and `to` under a direction: (row, from, to); a self loop once.
 fn ways(rel: RelRow, direction: Direction, mut emit: impl FnMut(RelRow, NodeId, NodeId)) {
     match direction {
         Direction::Outgoing => emit(rel, rel.source, rel.target),
@@ -286,7 +283,7 @@ fn ways(rel: RelRow, direction: Direction, mut emit: impl FnMut(RelRow, NodeId, 
 
 /// All relationships of some types.
 pub(super) struct RelationshipScan {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
     filter: Option<TypeFilter>,
@@ -295,9 +292,9 @@ pub(super) struct RelationshipScan {
 }
 
 impl RelationshipScan {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
             batch: Batch::default(),
             filter: None,
@@ -311,7 +308,7 @@ impl RelationshipScan {
 fn rows_of(
     scan: &physical::RelationshipScan,
     found: Vec<RelRow>,
-    spot: &Spot,
+    op_ref: &OperatorRef,
     rows: impl FnOnce(usize) -> Chunk,
 ) -> Chunk {
     let (mut rels, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
@@ -326,15 +323,15 @@ fn rows_of(
     chunk.set(scan.relationship, Column::Rels(rels));
     chunk.set(scan.from, Column::Nodes(from));
     chunk.set(scan.to, Column::Nodes(to));
-    spot.prune(&mut chunk);
+    op_ref.prune(&mut chunk);
     chunk
 }
 
-/// The relationships of the next share that has some, where several threads scan together.
+/// The relationships of the next non-empty share, if several threads scan together.
 fn next_of_share(
     morsels: &Morsels,
     scan: &physical::RelationshipScan,
-    spot: &Spot,
+    op_ref: &OperatorRef,
     cx: &mut Cx<'_>,
 ) -> Result<Option<Chunk>> {
     let types: Vec<Option<TypeId>> = match cx.type_filter(&scan.types) {
@@ -345,7 +342,7 @@ fn next_of_share(
     while let Some((from, to)) = morsels.take() {
         cx.run.share = Morsels::number_of(from);
         let mut own = Vec::new();
-        // The first one behind the share, of any type.
+        // The first relationship after the share, of any type.
         let mut behind: Option<RelId> = None;
         for rel_type in &types {
             let mut after = from.checked_sub(1).map(RelId);
@@ -372,8 +369,10 @@ fn next_of_share(
             Some(_) => {}
         }
         if !own.is_empty() {
-            let slots = spot.plan.slots.len();
-            return Ok(Some(rows_of(scan, own, spot, |len| Chunk::new(len, slots))));
+            let slots = op_ref.plan.slots.len();
+            return Ok(Some(rows_of(scan, own, op_ref, |len| {
+                Chunk::new(len, slots)
+            })));
         }
     }
     Ok(None)
@@ -381,15 +380,15 @@ fn next_of_share(
 
 impl Operate for RelationshipScan {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::RelationshipScan(scan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::RelationshipScan(scan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         if let Some(morsels) = &cx.run.morsels
-            && morsels.scan == spot.id
+            && morsels.scan == op_ref.id
         {
             let morsels = morsels.clone();
-            return next_of_share(&morsels, scan, &spot, cx);
+            return next_of_share(&morsels, scan, &op_ref, cx);
         }
         loop {
             let Some(filter) = &self.filter else {
@@ -423,8 +422,8 @@ impl Operate for RelationshipScan {
                 continue;
             }
             let input = &self.input;
-            return Ok(Some(rows_of(scan, found, &spot, |len| {
-                input.repeat(&spot, len)
+            return Ok(Some(rows_of(scan, found, &op_ref, |len| {
+                input.repeat(&op_ref, len)
             })));
         }
     }
@@ -442,19 +441,19 @@ impl Operate for RelationshipScan {
 
 /// Relationships by id.
 pub(super) struct RelationshipLookup {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl RelationshipLookup {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
 impl Operate for RelationshipLookup {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
+        let op_ref = self.op_ref.clone();
         let Op::RelationshipById {
             relationship,
             from,
@@ -462,9 +461,9 @@ impl Operate for RelationshipLookup {
             direction,
             ids,
             ..
-        } = spot.op()
+        } = op_ref.op()
         else {
-            return Err(misplaced(spot.op()));
+            return Err(misplaced(op_ref.op()));
         };
         let Some(chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
@@ -495,7 +494,7 @@ impl Operate for RelationshipLookup {
         made.set(*relationship, Column::Rels(rels));
         made.set(*from, Column::Nodes(froms));
         made.set(*to, Column::Nodes(tos));
-        self.spot.prune(&mut made);
+        self.op_ref.prune(&mut made);
         Ok(Some(made))
     }
 
@@ -508,7 +507,7 @@ impl Operate for RelationshipLookup {
     }
 }
 
-/// A count that reads no slots: a non-negative integer.
+/// The value of a limit, which reads no slots: a non-negative integer.
 pub(super) fn row_count(expr: &Expr, clause: &str, cx: &mut Cx<'_>) -> Result<u64> {
     let empty = Chunk::new(1, 0);
     match value(

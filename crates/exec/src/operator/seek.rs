@@ -1,4 +1,4 @@
-//! Nodes through an index: equality, lists of keys, ranges, prefixes of strings.
+//! Index seeks: equality, lists of keys, ranges, prefixes of strings.
 
 use std::{collections::VecDeque, ops::Bound};
 
@@ -8,7 +8,7 @@ use isomer_value::{NodeId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
-    Argument, Batch, Child, Operate, Spot,
+    Argument, Batch, Child, Operate, OperatorRef,
     input::{RowInput, set_live},
     scan::{misplaced, seek_keys},
 };
@@ -20,18 +20,18 @@ use crate::{
     eval::{Row, value},
 };
 
-/// Nodes through an index.
+/// Finds nodes through an index.
 pub(super) struct Seek {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
-    /// What is still to be looked for, for the row that the input is at.
+    /// Ranges that remain to be read for the current input row.
     pending: VecDeque<Lookup>,
     cursor: IndexCursor,
-    /// Whether a node could be found again for the same row.
+    /// Whether the same node can be found twice for one row.
     repeats: bool,
     seen: FxHashSet<NodeId>,
-    /// What the index's order cannot tell about the range that it looks into.
+    /// Comparisons that the index order cannot decide for the current range.
     check: Option<Recheck>,
 }
 
@@ -43,9 +43,9 @@ struct Lookup {
 }
 
 impl Seek {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
             batch: Batch::default(),
             pending: VecDeque::new(),
@@ -57,8 +57,8 @@ impl Seek {
     }
 }
 
-/// The bounds of a range over values that `<` does not order as the index does: lists with incomparable elements,
-/// maps, durations, points. What the index finds is compared once more, as the language would.
+/// The bounds of a range over values that `<` orders differently than the index does: lists with incomparable elements,
+/// maps, durations, points. Values found in the index are compared again under the language's rules.
 struct Recheck {
     from: Bound<Value>,
     to: Bound<Value>,
@@ -86,7 +86,7 @@ impl Recheck {
         })
     }
 
-    /// Keeps the nodes whose value at the index's field number `field` lies between the bounds.
+    /// Keeps the nodes whose value of the index field `field` satisfies the bounds.
     fn retain(
         &self,
         index: isomer_value::IndexId,
@@ -145,9 +145,9 @@ fn at_path<'m>(map: &'m isomer_value::Map, path: &[std::sync::Arc<str>]) -> Opti
 
 impl Operate for Seek {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::IndexSeek(seek) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::IndexSeek(seek) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let limit = self.batch.next();
         let (mut rows, mut nodes) = (Vec::new(), Vec::new());
@@ -163,7 +163,8 @@ impl Operate for Seek {
                 self.cursor = IndexCursor::default();
                 self.pending = lookups(seek, self.input.row()?, cx)?;
                 self.check = Recheck::of(self.pending.front());
-                // Each node is there once, unless every element of a list has an entry. Who writes could move one.
+                // Each node occurs once unless the index has an entry per list element. A statement that writes could
+                // move an entry while the seek runs.
                 self.repeats = self.pending.len() > 1 || cx.tx.notes() || has_elements(seek, cx);
                 if seek.descending {
                     self.pending.make_contiguous().reverse();
@@ -200,8 +201,8 @@ impl Operate for Seek {
             nodes.extend(found);
             rows.resize(nodes.len(), self.input.position());
         }
-        let mut chunk = self.input.gather(&spot, &rows);
-        set_live(&spot, &mut chunk, seek.node, Column::Nodes(nodes));
+        let mut chunk = self.input.gather(&op_ref, &rows);
+        set_live(&op_ref, &mut chunk, seek.node, Column::Nodes(nodes));
         Ok(Some(chunk))
     }
 
@@ -224,7 +225,7 @@ fn has_elements(seek: &isomer_plan::physical::IndexSeek, cx: &Cx<'_>) -> bool {
     index.is_none_or(|index| index.fields.iter().any(|field| field.each))
 }
 
-/// The ranges that a seek looks into for one row.
+/// The index ranges to read for one row.
 fn lookups(
     seek: &isomer_plan::physical::IndexSeek,
     row: Row<'_>,
@@ -233,8 +234,8 @@ fn lookups(
     let mut prefix = Vec::with_capacity(seek.prefix.len() + 1);
     for expr in &seek.prefix {
         let component = value(expr, row, cx)?;
-        // Null, and what holds a null or NaN, is equal to nothing, not even to itself. What is equal to itself is equal to
-        // just those values that are with it in the index, so that no filter asks again.
+        // Null, and values that contain null or NaN, equal nothing, not even themselves. A value that equals itself
+        // equals exactly the values with the same index key, so no filter is needed after the seek.
         if isomer_value::equality::equal(&component, &component) != Some(true) {
             return Ok(VecDeque::new());
         }
@@ -295,7 +296,7 @@ fn lookups(
     })
 }
 
-/// A bound's value; none if it is null or NaN, for which every comparison fails.
+/// The value of a bound; none if it is null or NaN, for which every comparison fails.
 fn bound(bound: &SeekBound, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Bound<Value>>> {
     let usable = |value: Value| match value {
         Value::Null => None,
@@ -309,7 +310,7 @@ fn bound(bound: &SeekBound, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Boun
     })
 }
 
-/// The first string after all that start with `prefix`, where there is one.
+/// The smallest string greater than all strings with this prefix; none if there is no such string.
 fn after_prefix(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {

@@ -1,4 +1,4 @@
-//! Shortest walks between two bound nodes: breadth first from both ends, the smaller frontier first.
+//! Shortest walks between two bound nodes: bidirectional breadth-first search, expanding the smaller frontier first.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use isomer_value::{Node, NodeId, Path, RelId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Argument, Child, Operate, Spot,
+    Argument, Child, Operate, OperatorRef,
     expand::end_of,
     input::RowInput,
     round::Round,
@@ -18,31 +18,31 @@ use super::{
 use crate::{
     chunk::Chunk,
     column::{Column, relationship, relationship_value},
-    context::{Cx, TypeFilter, data_direction},
-    dense::{Found, MOST_IDS, Meeting, small},
+    context::{Cx, TypeFilter},
+    dense::{MOST_IDS, Meeting, SearchOutcome, small},
     error::Result,
     eval::{Row, holds},
 };
 
 /// Shortest walks between two bound nodes.
 pub(super) struct ShortestPath {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
 }
 
 /// A walk: the steps from its start.
 pub(super) type Walk = Vec<(RelRow, NodeId)>;
 
-/// Bytes that so many walks of `steps` steps take.
+/// Bytes of this number of walks of `steps` steps.
 pub(super) fn walks_bytes(count: usize, steps: usize) -> usize {
     let one = steps * size_of::<(RelRow, NodeId)>() + size_of::<Walk>() + 16;
     count.saturating_mul(one)
 }
 
 impl ShortestPath {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
         }
     }
@@ -50,9 +50,9 @@ impl ShortestPath {
 
 impl Operate for ShortestPath {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::ShortestPath(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::ShortestPath(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         loop {
             if !self.input.advance(cx)? {
@@ -74,7 +74,7 @@ impl Operate for ShortestPath {
                 from,
                 to,
                 row,
-                operator: spot.id,
+                operator: op_ref.id,
             };
             let walks = match &plan.predicate {
                 None => search.shortest(cx)?,
@@ -83,17 +83,17 @@ impl Operate for ShortestPath {
             if walks.is_empty() {
                 continue;
             }
-            let mut chunk = self.input.repeat(&spot, walks.len());
+            let mut chunk = self.input.repeat(&op_ref, walks.len());
             // As walks and as values.
             let steps = walks.iter().map(Vec::len).max().unwrap_or(0);
             cx.run.watch.allow(walks_bytes(walks.len(), 3 * steps))?;
-            if let Some(slot) = plan.path.filter(|slot| spot.is_live(*slot)) {
+            if let Some(slot) = plan.path.filter(|slot| op_ref.is_live(*slot)) {
                 chunk.set(
                     slot,
                     Column::Values(walks.iter().map(|walk| path_value(from, walk)).collect()),
                 );
             }
-            if let Some(slot) = plan.relationships.filter(|slot| spot.is_live(*slot)) {
+            if let Some(slot) = plan.relationships.filter(|slot| op_ref.is_live(*slot)) {
                 chunk.set(
                     slot,
                     Column::Values(walks.iter().map(|walk| list_value(walk)).collect()),
@@ -140,7 +140,7 @@ struct Search<'a> {
     operator: OpId,
 }
 
-/// What one end has reached: per node its distance and how it was reached, one step back.
+/// What the search has reached from one end: per node its distance and its predecessors.
 struct Side {
     direction: Direction,
     reached: FxHashMap<NodeId, Reached>,
@@ -150,7 +150,7 @@ struct Side {
 
 struct Reached {
     depth: u64,
-    /// Relationships that lead here from the level before, and where they come from. One, unless all are asked for.
+    /// Relationships that lead here from the level before, with their origin. One, unless all walks are wanted.
     back: Vec<(RelRow, NodeId)>,
 }
 
@@ -171,7 +171,7 @@ impl Side {
         }
     }
 
-    /// One level further; the nodes of the new level that the other side has reached.
+    /// Expands one level; returns the nodes of the new level that the other side has reached.
     fn advance(
         &mut self,
         search: &Search<'_>,
@@ -180,7 +180,7 @@ impl Side {
     ) -> Result<Vec<NodeId>> {
         self.depth += 1;
         let Some(types) = search.filter.ids() else {
-            // No relationship can have such a type: nothing is further away.
+            // The type does not exist: the frontier has no neighbours.
             self.frontier.clear();
             return Ok(Vec::new());
         };
@@ -190,7 +190,7 @@ impl Side {
         for piece in std::mem::take(&mut self.frontier).chunks(256) {
             found.clear();
             cx.reader()
-                .expand(piece, data_direction(self.direction), types, &mut found)?;
+                .expand(piece, self.direction, types, &mut found)?;
             cx.tick(found.rows().len() + piece.len())?;
             for (at, node) in piece.iter().enumerate() {
                 for rel in found.of(at) {
@@ -229,7 +229,7 @@ impl Side {
         Ok(met)
     }
 
-    /// All ways back from `node` to where this side began, as steps in the order in which they were taken.
+    /// All paths from `node` back to the origin of this side, as steps in walking order.
     fn ways_back(&self, node: NodeId, all: bool, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
         let mut done = Vec::new();
         // Steps so far, last first, and the node where they begin.
@@ -297,8 +297,8 @@ impl Search<'_> {
         }
     }
 
-    /// The shortest walks from the read views, where they stand and no relationship is to be looked at before the path
-    /// is known.
+    /// The shortest walks from the read views, if they are available and no predicate reads relationships before the
+    /// path is known.
     fn over_views(&self, max: u64, cx: &mut Cx<'_>) -> Result<Option<Vec<Walk>>> {
         let (Some(from), Some(to)) = (small(self.from), small(self.to)) else {
             return Ok(None);
@@ -306,7 +306,7 @@ impl Search<'_> {
         if self.plan.step_predicate.is_some() || from.max(to) >= MOST_IDS {
             return Ok(None);
         }
-        let direction = data_direction(self.plan.direction);
+        let direction = self.plan.direction;
         let (Some(forward), Some(backward)) = (
             cx.walks(&self.filter, direction),
             cx.walks(&self.filter, direction.reversed()),
@@ -320,11 +320,11 @@ impl Search<'_> {
             cx.tick(looked_at)
         })?;
         match found {
-            Found::TooLarge => return Ok(None),
-            Found::Nothing => return Ok(Some(Vec::new())),
-            Found::TooLong if self.plan.max.is_some() => return Ok(Some(Vec::new())),
-            Found::TooLong => return Err(too_long(max)),
-            Found::Walks(_) => {}
+            SearchOutcome::TooLarge => return Ok(None),
+            SearchOutcome::Nothing => return Ok(Some(Vec::new())),
+            SearchOutcome::TooLong if self.plan.max.is_some() => return Ok(Some(Vec::new())),
+            SearchOutcome::TooLong => return Err(too_long(max)),
+            SearchOutcome::Walks(_) => {}
         }
         let nodes = meeting.walks(self.plan.all, &mut |bytes| {
             cx.run.watch.allow(bytes)?;
@@ -338,7 +338,7 @@ impl Search<'_> {
         Ok(Some(walks))
     }
 
-    /// Appends the walks along these nodes: one for each choice among parallel relationships, or any single one.
+    /// Appends the walks along these nodes: one per combination of parallel relationships, or a single one.
     fn relationships_along(
         &self,
         nodes: &[u32],
@@ -353,7 +353,7 @@ impl Search<'_> {
         let mut found = Neighbours::new();
         cx.reader().expand_into(
             &pairs,
-            data_direction(self.plan.direction),
+            self.plan.direction,
             self.filter.ids().unwrap_or_default(),
             &mut found,
         )?;
@@ -363,7 +363,7 @@ impl Search<'_> {
             let choices = &choices[..choices
                 .len()
                 .min(if self.plan.all { usize::MAX } else { 1 })];
-            // Parallel relationships multiply the walks: asked for before they are made.
+            // Parallel relationships multiply the walks: the memory is reserved before they are created.
             let made = along.len().saturating_mul(choices.len());
             let all = made.saturating_add(walks.len() + along.len());
             cx.run.watch.allow(walks_bytes(all, pairs.len()))?;
@@ -383,8 +383,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The walks through the nodes where the two sides met. All of them are shortest: the sides meet on the level at
-    /// which the first common node appears, and each node of a side has all its ways back at its own distance.
+    /// The walks through the nodes where the two sides met. All of them are shortest: the sides meet on the level on
+    /// which the first common node appears, and each node of a side has all its predecessors at its distance.
     fn join(
         &self,
         forward: &Side,
@@ -438,7 +438,7 @@ impl Search<'_> {
         }
     }
 
-    /// Tries all walks in order of length and keeps the first (or all of the first's length) for which the predicate holds.
+    /// Tries all walks in order of length and returns the first (or all of that length) for which the predicate holds.
     fn by_length(&self, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
         let max = self.max(cx);
         let mut level: Vec<Walk> = vec![Vec::new()];
@@ -476,7 +476,7 @@ impl Search<'_> {
         walk.last().map_or(self.from, |(_, node)| *node)
     }
 
-    /// The walks of `length` steps that go on from those of one step less.
+    /// The walks of `length` steps that extend those of one step less.
     fn longer(&self, level: Vec<Walk>, length: usize, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
         let mut next = Vec::new();
         let before = level.len();
@@ -488,12 +488,8 @@ impl Search<'_> {
             let end = self.end(&walk);
             let used: FxHashSet<RelId> = walk.iter().map(|(rel, _)| rel.id).collect();
             found.clear();
-            cx.reader().expand(
-                &[end],
-                data_direction(self.plan.direction),
-                types,
-                &mut found,
-            )?;
+            cx.reader()
+                .expand(&[end], self.plan.direction, types, &mut found)?;
             cx.tick(found.rows().len() + length)?;
             let most = before + next.len() + found.rows().len();
             cx.run.watch.allow(walks_bytes(most, length))?;
@@ -534,10 +530,10 @@ impl Search<'_> {
     }
 }
 
-/// A walk to `middle`, and from there along the steps that the other side took towards it, backwards.
+/// A walk to `middle`, continued along the steps of the other side in reverse.
 pub(super) fn joined(head: &[(RelRow, NodeId)], tail: &[(RelRow, NodeId)], middle: NodeId) -> Walk {
     let mut walk = head.to_vec();
-    // The other side's steps lead from the far end to `middle`: walked backwards, each ends where it began.
+    // The other side's steps lead from the far end to `middle`: reversed, each one ends where it began.
     for (at, (rel, _)) in tail.iter().enumerate().rev() {
         let begin = if at == 0 {
             rel.other(tail[0].1)

@@ -1,8 +1,8 @@
 //! Walks of several relationships, none used twice.
 //!
-//! Walks are enumerated depth first, one row's at a time, resumable between chunks: a stack holds, per step, the
-//! relationships still to be tried. Where only the distinct ends are asked for, and the bounds allow it, a breadth-first
-//! search visits each node once instead.
+//! Walks of one row are enumerated depth first, resumable between chunks: a stack holds, per step, the relationships
+//! that are still to be tried. If only distinct ends are read and the bounds allow it, a breadth-first search visits
+//! each node once instead.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use isomer_value::{NodeId, RelId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Argument, Batch, Child, FULL_BATCH, Operate, Spot,
+    Argument, Batch, Child, FULL_BATCH, Operate, OperatorRef,
     expand::{Used, end_of},
     input::{RowInput, set_live},
     scan::misplaced,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     chunk::Chunk,
     column::{Column, relationship_value},
-    context::{Cx, TypeFilter, data_direction},
+    context::{Cx, TypeFilter},
     dense::{Marks, WalkScratch, small, undirected},
     error::{ExecError, Result},
     eval::{Row, holds},
@@ -31,7 +31,7 @@ use crate::{
 
 /// Walks from a bound node.
 pub(super) struct VarExpand {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
     walker: Option<Walker>,
@@ -41,29 +41,29 @@ pub(super) struct VarExpand {
 struct Walker {
     operator: OpId,
     filter: TypeFilter,
-    /// Relationships of other patterns of the clause.
+    /// Relationships of the clause's other patterns, which walks must not use.
     barred: FxHashSet<RelId>,
-    /// Where walks must end, where that is bound.
+    /// The required end of the walks, if it is bound.
     into: Option<NodeId>,
     start: NodeId,
-    /// The walk so far: relationships and the nodes that they lead to.
+    /// The current walk: relationships and the nodes that they lead to.
     walk: Vec<(RelRow, NodeId)>,
     used: FxHashSet<RelId>,
-    /// Per step of the walk and one more: the steps that are still to be tried, last first.
+    /// Per step of the walk, plus one: the steps that are still to be tried, last first.
     open: Vec<Vec<(RelRow, NodeId)>>,
-    /// The empty walk was not looked at yet.
+    /// The empty walk was not considered yet.
     fresh: bool,
     max: u64,
-    /// Whether `max` is the execution's limit, not the pattern's.
+    /// Whether `max` is the execution's limit instead of the pattern's bound.
     limited: bool,
-    /// Ends found by a search, where walks are not enumerated.
+    /// Ends found by the breadth-first search, if walks are not enumerated.
     ends: Option<std::vec::IntoIter<NodeId>>,
 }
 
 impl VarExpand {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
             batch: Batch::default(),
             walker: None,
@@ -93,7 +93,7 @@ impl VarExpand {
         };
         let limit = cx.run.watch.limits().path_steps;
         let mut walker = Walker {
-            operator: self.spot.id,
+            operator: self.op_ref.id,
             filter: cx.type_filter(&plan.types),
             barred: Used::new(&plan.distinct_from, row.chunk)
                 .ids(row.row)
@@ -119,11 +119,11 @@ impl VarExpand {
 
 impl Operate for VarExpand {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::VarExpand(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::VarExpand(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
-        let wants_rels = plan.relationships.filter(|slot| spot.is_live(*slot));
+        let wants_rels = plan.relationships.filter(|slot| op_ref.is_live(*slot));
         let limit = self.batch.next();
         let (mut rows, mut ends, mut lists, mut bytes) =
             (Vec::new(), Vec::new(), Vec::new(), 0_usize);
@@ -139,7 +139,7 @@ impl Operate for VarExpand {
                 continue;
             };
             if let Some(found) = &mut walker.ends {
-                // Found already: given in as large pieces as chunks may be.
+                // Already computed: emitted in chunks of the maximum size.
                 let room = limit.max(FULL_BATCH) - ends.len();
                 ends.extend(found.by_ref().take(room));
                 rows.resize(ends.len(), self.input.position());
@@ -148,7 +148,7 @@ impl Operate for VarExpand {
                 }
                 continue;
             }
-            if !walker.step(plan, self.input.row()?, cx)? {
+            if !walker.advance(plan, self.input.row()?, cx)? {
                 self.walker = None;
                 continue;
             }
@@ -160,9 +160,9 @@ impl Operate for VarExpand {
                 lists.push(walker.relationships(plan.reversed));
             }
         }
-        let mut chunk = self.input.gather(&spot, &rows);
+        let mut chunk = self.input.gather(&op_ref, &rows);
         if !plan.into {
-            set_live(&spot, &mut chunk, plan.to, Column::Nodes(ends));
+            set_live(&op_ref, &mut chunk, plan.to, Column::Nodes(ends));
         }
         if let Some(slot) = wants_rels {
             chunk.set(slot, Column::Values(lists));
@@ -199,8 +199,13 @@ impl Walker {
         self.walk.len() as u64 >= min && self.into.is_none_or(|into| into == self.end())
     }
 
-    /// Goes to the next walk that fits; false at the end.
-    fn step(&mut self, plan: &physical::VarExpand, row: Row<'_>, cx: &mut Cx<'_>) -> Result<bool> {
+    /// Advances to the next matching walk; false at the end.
+    fn advance(
+        &mut self,
+        plan: &physical::VarExpand,
+        row: Row<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<bool> {
         if self.fresh {
             self.fresh = false;
             self.deepen(plan, row, cx)?;
@@ -232,7 +237,7 @@ impl Walker {
         }
     }
 
-    /// Opens the level after the end of the walk.
+    /// Opens the level after the last node of the walk.
     fn deepen(&mut self, plan: &physical::VarExpand, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
         let mut next = Vec::new();
         if (self.walk.len() as u64) < self.max {
@@ -240,7 +245,7 @@ impl Walker {
             let end = self.end();
             if let Some(types) = self.filter.ids() {
                 cx.reader()
-                    .expand(&[end], data_direction(plan.direction), types, &mut found)?;
+                    .expand(&[end], plan.direction, types, &mut found)?;
             }
             for rel in found.rows() {
                 if !self.used.contains(&rel.id)
@@ -258,8 +263,9 @@ impl Walker {
         Ok(())
     }
 
-    /// The distinct ends of walks, by a search that visits each node once. A shortest walk to a node uses no relationship
-    /// twice, so that every node within `max` steps is found; the start itself is found again over the shortest cycle.
+    /// The distinct ends of walks, by a search that visits each node once. A shortest walk to a node never repeats a
+    /// relationship, so the search finds every node within `max` steps; the start itself is reached again over the
+    /// shortest cycle.
     fn search(
         &mut self,
         plan: &physical::VarExpand,
@@ -274,14 +280,14 @@ impl Walker {
         if plan.min == 0 {
             ends.push(self.start);
         }
-        // Distance, and the relationship by which the walk left the start.
+        // Distance, and the first relationship of the walk.
         let mut visited: FxHashMap<NodeId, (u64, RelId)> = FxHashMap::default();
         let mut frontier = vec![self.start];
         let mut depth = 0;
         let mut found = Neighbours::new();
         let types = self.filter.ids();
         if types.is_none() {
-            // No relationship can have such a type.
+            // The type does not exist, so no relationship has it.
             frontier.clear();
         }
         while !frontier.is_empty() && depth < self.max {
@@ -289,12 +295,8 @@ impl Walker {
             let mut next = Vec::new();
             for piece in frontier.chunks(256) {
                 found.clear();
-                cx.reader().expand(
-                    piece,
-                    data_direction(plan.direction),
-                    types.unwrap_or_default(),
-                    &mut found,
-                )?;
+                cx.reader()
+                    .expand(piece, plan.direction, types.unwrap_or_default(), &mut found)?;
                 cx.tick(found.rows().len() + piece.len())?;
                 for (at, node) in piece.iter().enumerate() {
                     let from = visited.get(node).copied();
@@ -348,8 +350,8 @@ impl Walker {
 }
 
 impl Walker {
-    /// As [`Walker::search`], over the read views: where they stand and no relationship is barred or tested. A walk with a
-    /// direction finds the start again wherever a relationship leads back to it.
+    /// Like [`Walker::search`], over the read views: if they are available and no relationship is excluded or tested.
+    /// With a direction, any relationship that leads back to the start closes a cycle.
     fn search_views(
         &mut self,
         plan: &physical::VarExpand,
@@ -361,12 +363,12 @@ impl Walker {
         if plan.step_predicate.is_some() || !self.barred.is_empty() {
             return Ok(None);
         }
-        let Some(walks) = cx.walks(&self.filter, data_direction(plan.direction)) else {
+        let Some(walks) = cx.walks(&self.filter, plan.direction) else {
             return Ok(None);
         };
         cx.run.note_view(self.operator);
         if plan.direction == Direction::Both && plan.min > 0 {
-            // It takes more to know whether a walk comes back without using a relationship twice.
+            // Without a direction, finding a cycle that repeats no relationship needs the relationships themselves.
             let found = undirected(&walks, start, self.max, &mut |looked_at, bytes| {
                 cx.run.watch.allow(bytes)?;
                 cx.tick(looked_at)
@@ -405,9 +407,10 @@ impl Walker {
                 cx.run.watch.allow(ends.len() * 12 + marks.bytes())?;
             }
             frontier.clear();
-            // Beyond the last step nobody walks, but where it is the execution's limit, it must be known that one could.
+            // No walk goes beyond the last step. If that bound is the execution's limit, the error depends on whether
+            // one could.
             if depth < self.max || self.limited {
-                // The start was walked from already.
+                // The start was already expanded.
                 let found = ends[first..].iter().map(|end| end.0 as u32);
                 frontier.extend(found.filter(|end| *end != start));
             }

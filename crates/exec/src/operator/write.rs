@@ -11,7 +11,7 @@ use isomer_plan::{
 };
 use isomer_value::{Map, NodeId, Relationship, TypeId, Value};
 
-use super::{Argument, Child, Operate, Spot, converge, scan::misplaced};
+use super::{Argument, Child, Operate, OperatorRef, converge, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -23,27 +23,27 @@ use crate::{
 
 /// Creates a pattern for each row.
 pub(super) struct Create {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl Create {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
 impl Operate for Create {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Create { pattern, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Create { pattern, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let Some(chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
         };
         let mut made = create_rows(pattern, chunk, NullProperty::LeftOut, cx)?;
-        spot.prune(&mut made);
+        op_ref.prune(&mut made);
         Ok(Some(made))
     }
 
@@ -59,9 +59,9 @@ impl Operate for Create {
 /// What a null property in a pattern means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NullProperty {
-    /// `CREATE` leaves it out.
+    /// `CREATE` ignores the property.
     LeftOut,
-    /// `MERGE` refuses it.
+    /// `MERGE` fails.
     Refused,
 }
 
@@ -98,7 +98,7 @@ fn created(item: &CreateItem) -> SlotId {
     }
 }
 
-/// Whether properties of a pattern are computed from something that the pattern creates.
+/// Whether properties of a pattern read something that the pattern creates.
 fn reads_created(pattern: &CreatePattern) -> bool {
     let created: Vec<SlotId> = pattern.items.iter().map(created).collect();
     let mut reads = false;
@@ -116,7 +116,7 @@ fn reads_created(pattern: &CreatePattern) -> bool {
     reads
 }
 
-/// The relationship of a pattern that creates nothing else, and it without properties.
+/// The relationship of a pattern that creates a single relationship without properties, and nothing else.
 fn sole_link(pattern: &CreatePattern) -> Option<&CreateRelationship> {
     let [CreateItem::Relationship(one)] = &pattern.items[..] else {
         return None;
@@ -125,7 +125,7 @@ fn sole_link(pattern: &CreatePattern) -> Option<&CreateRelationship> {
     (bare && pattern.paths.is_empty()).then_some(one)
 }
 
-/// So many relationships are created at once: few enough that a query stops soon.
+/// Relationships per batch: few enough that cancellation is noticed soon.
 const LINKS_AT_ONCE: usize = 1_024;
 
 /// Creates a relationship without properties for each row of a chunk, one after the other, and adds a column of them.
@@ -136,7 +136,8 @@ fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> 
     while !rows.is_empty() {
         cx.tick(LINKS_AT_ONCE.min(rows.len()))?;
         ends.clear();
-        // A row without ends is refused after those before it were created: theirs may be the first error.
+        // A row without ends fails only after the rows before it were created: they may fail first with their own
+        // error.
         let mut next = rows.by_ref().take(LINKS_AT_ONCE);
         let refused: Result<()> = next.try_for_each(|row| {
             let source = end_at(&chunk, row, one.source, cx)?;
@@ -156,7 +157,7 @@ fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> 
     Ok(chunk)
 }
 
-/// What an item of a pattern has created so far: one for each row.
+/// What an item of a pattern has created so far: one entity per row.
 enum Made {
     Nodes(Vec<NodeId>),
     Rels(Vec<RelRow>),
@@ -165,7 +166,7 @@ enum Made {
 /// An end of a relationship that is created.
 #[derive(Clone, Copy)]
 enum End {
-    /// What the item of this number creates for the row.
+    /// Created by the item with this index, for the same row.
     Item(usize),
     /// A column of the rows.
     Column,
@@ -413,7 +414,7 @@ fn put(map: &mut Map, name: &Arc<str>, value: Value, nulls: NullProperty) -> Res
     Ok(())
 }
 
-/// Refuses what cannot be a property: entities, and lists that hold maps or entities.
+/// Refuses values that cannot be stored as properties: entities, and lists that contain maps or entities.
 pub(super) fn storable(name: &str, value: &Value) -> Result<()> {
     fn refused(name: &str, what: &Value) -> ExecError {
         ExecError::raised(
@@ -428,7 +429,7 @@ pub(super) fn storable(name: &str, value: &Value) -> Result<()> {
     fn check(name: &str, value: &Value, levels: usize) -> Result<()> {
         match value {
             Value::Node(_) | Value::Relationship(_) | Value::Path(_) => Err(refused(name, value)),
-            // What nests deeper is refused by the data layer.
+            // Deeper nesting is refused by the data layer.
             Value::List(items) if levels > 0 => items
                 .iter()
                 .try_for_each(|item| check(name, item, levels - 1)),
@@ -443,21 +444,21 @@ pub(super) fn storable(name: &str, value: &Value) -> Result<()> {
 
 /// Changes properties and labels for each row.
 pub(super) struct Set {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
 }
 
 impl Set {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self { op_ref, input }
     }
 }
 
 impl Operate for Set {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::Set { items, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::Set { items, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let Some(mut chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
@@ -466,7 +467,7 @@ impl Operate for Set {
             cx.tick(1)?;
             apply_items(items, Row { chunk: &chunk, row }, cx)?;
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
@@ -479,14 +480,14 @@ impl Operate for Set {
     }
 }
 
-/// What a change is made to.
+/// The target of a change.
 enum Entity {
     Node(NodeId),
     Relationship(Arc<Relationship>),
 }
 
 impl Entity {
-    /// The entity; none where it is null: the change is skipped.
+    /// The entity; none if it is null: then the change is skipped.
     fn of(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Self>> {
         match value(expr, row, cx)? {
             Value::Null => Ok(None),
@@ -495,7 +496,7 @@ impl Entity {
                 Ok(Some(Self::Node(node.id)))
             }
             Value::Relationship(relationship) => {
-                if cx.run.deleted_rels.contains(&relationship.id) {
+                if cx.run.deleted_rels.contains(relationship.id.0) {
                     return Err(ExecError::deleted(format!(
                         "relationship {}",
                         relationship.id
@@ -704,7 +705,7 @@ fn change_all(
                 .filter(|(name, _)| !given.contains(name))
                 .count()
     } else {
-        // What was there says only which of the properties that go away are counted.
+        // The old properties are only read to count those that are removed.
         let removes = given.iter().any(|(_, value)| value.is_null());
         let before = removes.then(|| entity.properties(cx)).transpose()?;
         match &entity {
@@ -723,24 +724,28 @@ fn change_all(
     Ok(())
 }
 
-/// For each element of a list runs a body, then passes the row.
+/// Runs its body for each element of a list, then passes the row on.
 pub(super) struct ForEach {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: Child,
     body: Child,
 }
 
 impl ForEach {
-    pub(super) fn new(spot: Spot, input: Child, body: Child) -> Self {
-        Self { spot, input, body }
+    pub(super) fn new(op_ref: OperatorRef, input: Child, body: Child) -> Self {
+        Self {
+            op_ref,
+            input,
+            body,
+        }
     }
 }
 
 impl Operate for ForEach {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::ForEach { list, element, .. } = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::ForEach { list, element, .. } = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let Some(mut chunk) = self.input.pull_flat(cx)? else {
             return Ok(None);
@@ -751,7 +756,7 @@ impl Operate for ForEach {
                 Value::List(items) => items,
                 other => {
                     return Err(ExecError::type_mismatch(format!(
-                        "FOREACH goes through a list, not {}",
+                        "FOREACH iterates over a list, not {}",
                         shown(&other)
                     )));
                 }
@@ -765,7 +770,7 @@ impl Operate for ForEach {
                 self.body.close(cx);
             }
         }
-        spot.prune(&mut chunk);
+        op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 

@@ -1,7 +1,7 @@
 //! Graph algorithms as procedures: `algo.*`.
 //!
-//! Each reads the chosen part of the graph once, into rows of dense numbers, and gives one row per node. All take a map of
-//! options; `labels` and `types` choose the part (everything, if left out).
+//! Each reads the chosen subgraph once, into rows of dense numbers, and returns one row per node. All take a map of
+//! options; `labels` and `types` choose the subgraph (by default everything).
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use isomer_value::{NodeId, Value};
 
 use super::{
     Call, Procedure, Registry,
-    network::{Choice, Network, Way},
+    network::{Choice, FollowDirection, Network},
     settings::{Settings, refused},
 };
 use crate::{
     algorithm::{
-        Louvain, NOBODY, Pace, PageRank, Rows, Sample, Work, betweenness, closeness, core_numbers,
+        Louvain, NO_NODE, Pace, PageRank, Rows, Sample, Work, betweenness, closeness, core_numbers,
         distances, label_propagation, louvain, page_rank, strong, triangles, weak,
     },
     error::Result,
     function::node_value,
 };
 
-/// Adds them.
+/// Registers the procedures.
 pub(super) fn register(registry: &mut Registry) {
     for algorithm in ALL {
         let signature = Arc::new(algorithm.signature());
@@ -65,8 +65,16 @@ const ALL: [Algorithm; 11] = [
     Algorithm::Weak,
 ];
 
-const DIRECTED: [Way; 3] = [Way::Outgoing, Way::Incoming, Way::Both];
-const UNDIRECTED: [Way; 3] = [Way::Both, Way::Outgoing, Way::Incoming];
+const DIRECTED: [FollowDirection; 3] = [
+    FollowDirection::Outgoing,
+    FollowDirection::Incoming,
+    FollowDirection::Both,
+];
+const UNDIRECTED: [FollowDirection; 3] = [
+    FollowDirection::Both,
+    FollowDirection::Outgoing,
+    FollowDirection::Incoming,
+];
 
 impl Algorithm {
     fn name(self) -> &'static str {
@@ -85,7 +93,7 @@ impl Algorithm {
         }
     }
 
-    /// What it gives of each node.
+    /// The result per node.
     fn results(self) -> &'static [(&'static str, Kind)] {
         match self {
             Self::Betweenness | Self::Closeness | Self::PageRank => &[("score", Kind::Float)],
@@ -98,7 +106,7 @@ impl Algorithm {
         }
     }
 
-    /// All its options.
+    /// Names of all its options.
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Betweenness => &[
@@ -145,8 +153,8 @@ impl Algorithm {
         }
     }
 
-    /// The directions to choose from, the one meant otherwise first.
-    fn ways(self) -> &'static [Way] {
+    /// The accepted directions, the default first.
+    fn directions(self) -> &'static [FollowDirection] {
         match self {
             Self::Betweenness
             | Self::Closeness
@@ -204,14 +212,14 @@ impl Procedure for AlgorithmProcedure {
             arguments.last().unwrap_or(&Value::Null),
             self.algorithm.options(),
         )?;
-        let choice = Choice::of(name, &settings, self.algorithm.ways())?;
+        let choice = Choice::of(name, &settings, self.algorithm.directions())?;
         let plan = Plan::of(self.algorithm, &settings, arguments)?;
         let network = Network::load(name, &choice, call)?;
-        plan.run(name, choice.way, network, call)
+        plan.run(name, choice.direction, network, call)
     }
 }
 
-/// What is to be done, its options read: before the graph is, so that a wrong one costs nothing.
+/// The parsed options: validated before the graph is read, so that an invalid option costs nothing.
 enum Plan {
     Betweenness { sample: Sample, normalized: bool },
     Closeness,
@@ -282,7 +290,13 @@ impl Plan {
         })
     }
 
-    fn run(self, name: &str, way: Way, network: Network, call: &mut Call<'_>) -> Result<()> {
+    fn run(
+        self,
+        name: &str,
+        direction: FollowDirection,
+        network: Network,
+        call: &mut Call<'_>,
+    ) -> Result<()> {
         let Network { nodes, rows } = &network;
         let number = |node: NodeId| {
             network.number(node).ok_or_else(|| {
@@ -295,7 +309,7 @@ impl Plan {
         match self {
             Self::Betweenness { sample, normalized } => {
                 let rows = simple(rows, call)?;
-                let undirected = way == Way::Both;
+                let undirected = direction == FollowDirection::Both;
                 let scores = work(call, |work| {
                     betweenness(&rows, undirected, sample, normalized, work)
                 })?;
@@ -314,7 +328,7 @@ impl Plan {
                 let reached = work(call, |work| distances(rows, source, work))?;
                 reached.into_iter().try_for_each(|one| {
                     let previous = match one.previous {
-                        NOBODY => Value::Null,
+                        NO_NODE => Value::Null,
                         node => node_value(nodes[node as usize]),
                     };
                     call.emit(vec![
@@ -371,13 +385,13 @@ fn integer(number: u32) -> Value {
     Value::Int(number.into())
 }
 
-/// The rows with each neighbour once and nobody beside itself.
+/// The rows with duplicates and self loops removed.
 fn simple(rows: &Rows, call: &mut Call<'_>) -> Result<Rows> {
     call.hold(rows.bytes())?;
     rows.simple(&mut Pace::new(&call.stop()))
 }
 
-/// Runs an algorithm; what it held is given back when it ends.
+/// Runs an algorithm; its memory is released when it ends.
 fn work<T>(call: &mut Call<'_>, job: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
     let stop = call.stop();
     let mut held = 0;

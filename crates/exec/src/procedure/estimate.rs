@@ -1,8 +1,9 @@
-//! A lower bound of the way that is left, for A* (Hart, Nilsson and Raphael 1968).
+//! A lower bound of the remaining weight, for A* (Hart, Nilsson and Raphael 1968).
 //!
-//! Nodes hold points, and a relationship weighs at least so much for each unit of the straight distance between its ends. So the
-//! distance to the target, in these units, is never more than what the lightest way there weighs. Every relationship that a
-//! search looks at is held against that; one that weighs less is an error, as the path found might not be the lightest.
+//! Nodes have points, and a relationship weighs at least `perUnit` for each unit of the straight distance between its
+//! ends. So the distance to the target, in these units, never exceeds the weight of the lightest path there. Every
+//! relationship that a search expands is checked against that bound; a lighter one is an error, because the path found
+//! might not be the lightest.
 
 use std::sync::Arc;
 
@@ -20,13 +21,13 @@ use crate::{
     function::point_distance,
 };
 
-/// Rounding of weights, and of distances on the earth, as a part of them.
+/// Relative rounding error of weights, and of distances on the earth.
 const ROUNDING: f64 = 1e-9;
-/// Rounding of distances in a plane or in space, which is a few bits: seen from far away, a step that weighs nothing is
-/// no less than its length then either.
+/// Relative rounding error of distances in a plane or in space, a few bits: it keeps the estimate consistent even for a
+/// step of weight 0 that is seen from far away.
 const PLAIN_ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// Where nodes are, and what is left from them to the target.
+/// Positions of nodes, and the estimated distances to the target.
 pub(super) struct Estimate {
     procedure: Arc<str>,
     property: Arc<str>,
@@ -37,7 +38,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Of the options `position` and `perUnit`; none where the first is not given.
+    /// From the options `position` and `perUnit`; none if the first is not given.
     pub(super) fn of(
         procedure: &Arc<str>,
         settings: &Settings<'_>,
@@ -99,7 +100,8 @@ impl Estimate {
         nodes.iter().zip(values).map(place).collect()
     }
 
-    /// What is left from `from` at least, and from the ends of its steps, each with what it weighs: put into `left` in their order.
+    /// The estimates from `from` and from the ends of its steps, each given with its weight: written to `left` in their
+    /// order.
     pub(super) fn of_steps(
         &mut self,
         from: NodeId,
@@ -118,7 +120,7 @@ impl Estimate {
                 let left = self.left(*node, &place)?;
                 self.known.insert(*node, left);
             }
-            // It stays for the other searches of this call.
+            // Kept for the other searches of this call.
             let more = self.known.capacity() - before;
             call.hold(more * (size_of::<(NodeId, f64)>() + 1))?;
         }
@@ -163,7 +165,7 @@ impl Estimate {
             true => Ok(left),
             false => Err(refused(
                 &self.procedure,
-                format!("node {node} is {distance} from the target: that is no distance"),
+                format!("the distance from node {node} to the target is invalid: {distance}"),
             )),
         }
     }

@@ -1,7 +1,8 @@
-//! Procedures: what one is, those of the language itself, and functions that others add.
+//! Procedures: their interface, those of the language, and functions that other crates register.
 
 mod algorithms;
 mod estimate;
+mod indexes;
 mod network;
 mod paths;
 mod settings;
@@ -20,23 +21,24 @@ use crate::{
     limits::{Stop, Watch},
 };
 
-/// A procedure: called once per row, gives any number of rows.
+/// A procedure: called once per row, returns any number of rows.
 pub trait Procedure: Send + Sync {
     /// Its name, parameters and results.
     fn signature(&self) -> &Arc<ProcedureSignature>;
-    /// Runs it. `arguments` has one value per parameter, already of the declared kind; its rows go to [`Call::emit`].
+    /// Runs it. `arguments` has one value per parameter, already of the declared type; rows are passed to
+    /// [`Call::emit`].
     fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()>;
 }
 
-/// One call of a procedure: where it reads and writes, what it may take, and where its rows go.
+/// One call of a procedure: its transaction, its limits, and the consumer of its rows.
 pub struct Call<'a> {
     pub(crate) transaction: &'a mut Transaction,
-    /// Those of the transaction's version.
+    /// The views at the transaction's version.
     pub(crate) views: &'a ViewsAt,
     pub(crate) watch: &'a mut Watch,
-    /// Takes a row; the watch is the call's own.
+    /// Consumes a row; the watch is the call's own.
     pub(crate) sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
-    /// Bytes that this call holds of what the query may.
+    /// Bytes of the query's memory that this call holds.
     held_bytes: usize,
 }
 
@@ -61,37 +63,37 @@ impl<'a> Call<'a> {
         self.transaction
     }
 
-    /// What the transaction sees, from read views where they stand.
+    /// The transaction's data, from read views if they are available.
     pub fn reader(&self) -> Reader<'_> {
         Reader::new(self.transaction, self.views)
     }
 
-    /// Gives a row: one value per result. An error must be passed on.
+    /// Emits a row: one value per result. The caller must propagate errors.
     pub fn emit(&mut self, row: Vec<Value>) -> Result<()> {
         self.watch.tick(1)?;
         (self.sink)(row, self.watch)
     }
 
-    /// Counts so many steps of work; answers an error when the query is to stop.
+    /// Counts units of work; fails when the query must stop.
     pub fn tick(&mut self, steps: usize) -> Result<()> {
         self.watch.tick(steps)
     }
 
-    /// Takes so many bytes of what the query may hold, until the call ends or [`Call::release`].
+    /// Reserves memory of the query, until the call ends or [`Call::release`].
     pub fn hold(&mut self, bytes: usize) -> Result<()> {
         self.watch.hold(bytes)?;
         self.held_bytes += bytes;
         Ok(())
     }
 
-    /// Gives back what was held.
+    /// Releases reserved memory.
     pub fn release(&mut self, bytes: usize) {
         let bytes = bytes.min(self.held_bytes);
         self.held_bytes -= bytes;
         self.watch.release(bytes);
     }
 
-    /// When to stop, for threads that work for this call.
+    /// The stop condition, for threads that work for this call.
     pub fn stop(&self) -> Stop {
         self.watch.stop()
     }
@@ -111,7 +113,7 @@ pub trait ScalarFunction: Send + Sync {
     fn call(&self, arguments: &[Value]) -> Result<Value>;
 }
 
-/// What can be called beside the built-in functions. Names are found whatever their case.
+/// Functions and procedures in addition to the built-in functions. Names are case-insensitive.
 #[derive(Clone, Default)]
 pub struct Registry {
     procedures: FxHashMap<String, Arc<dyn Procedure>>,
@@ -119,7 +121,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Nothing.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -132,10 +134,11 @@ impl Registry {
         algorithms::register(&mut registry);
         paths::register(&mut registry);
         statistics::register(&mut registry);
+        indexes::register(&mut registry);
         registry
     }
 
-    /// [`Registry::with_builtins`], made once and shared.
+    /// [`Registry::with_builtins`], created once and shared.
     pub(crate) fn builtins() -> Arc<Self> {
         static BUILTINS: OnceLock<Arc<Registry>> = OnceLock::new();
         BUILTINS
@@ -143,13 +146,13 @@ impl Registry {
             .clone()
     }
 
-    /// Adds a procedure, or replaces the one of its name.
+    /// Registers a procedure; replaces one of the same name.
     pub fn add_procedure(&mut self, procedure: Arc<dyn Procedure>) {
         self.procedures
             .insert(procedure.signature().name.to_lowercase(), procedure);
     }
 
-    /// Adds a function, or replaces the one of its name.
+    /// Registers a function; replaces one of the same name.
     pub fn add_function(&mut self, function: Arc<dyn ScalarFunction>) {
         self.functions
             .insert(function.signature().name.to_lowercase(), function);
@@ -189,7 +192,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// The error of a procedure that was there when the query was planned and is not any more.
+/// The error for a procedure that existed when the query was planned and was removed since.
 pub(crate) fn gone(name: &str) -> ExecError {
     ExecError::raised(
         ErrorClass::ProcedureError,

@@ -1,4 +1,4 @@
-//! The part of the graph that an algorithm is asked about, read from the transaction into rows of dense numbers.
+//! The subgraph that an algorithm runs on, read from the transaction into rows of dense numbers.
 
 use std::sync::Arc;
 
@@ -16,44 +16,48 @@ use crate::{
     error::{Result, shown},
 };
 
-/// Records that are read at once.
+/// Records per read.
 const PAGE: usize = 16_384;
 
-/// Which way relationships are followed.
+/// Direction in which relationships are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FollowDirection {
     /// From their start to their end.
     Outgoing,
     /// From their end to their start.
     Incoming,
-    /// Both ways.
+    /// Both directions.
     Both,
 }
 
-/// Which nodes and relationships belong to it.
+/// Which nodes and relationships the subgraph contains.
 pub(super) struct Choice {
     /// All nodes if empty.
     labels: Vec<Arc<str>>,
     /// All relationships if empty.
     types: Vec<Arc<str>>,
-    pub(super) way: Way,
-    /// Property that holds the weight, and the weight of those without.
+    pub(super) direction: FollowDirection,
+    /// Property that holds the weight, and the weight of relationships without it.
     weight: Option<(Arc<str>, Option<f64>)>,
 }
 
 impl Choice {
-    /// From the options `labels`, `types`, `direction`, `weight`, `defaultWeight`. `ways` are the directions to choose from, the
-    /// one that is meant otherwise first.
-    pub(super) fn of(procedure: &str, settings: &Settings<'_>, ways: &[Way]) -> Result<Self> {
-        let words: Vec<&str> = ways
+    /// From the options `labels`, `types`, `direction`, `weight`, `defaultWeight`. `directions` are the accepted directions,
+    /// the default first.
+    pub(super) fn of(
+        procedure: &str,
+        settings: &Settings<'_>,
+        directions: &[FollowDirection],
+    ) -> Result<Self> {
+        let words: Vec<&str> = directions
             .iter()
-            .map(|way| match way {
-                Way::Outgoing => "outgoing",
-                Way::Incoming => "incoming",
-                Way::Both => "both",
+            .map(|direction| match direction {
+                FollowDirection::Outgoing => "outgoing",
+                FollowDirection::Incoming => "incoming",
+                FollowDirection::Both => "both",
             })
             .collect();
-        let way = ways[settings.choice("direction", &words)?];
+        let direction = directions[settings.choice("direction", &words)?];
         let default = match settings.is_given("defaultWeight") {
             true => Some(settings.float("defaultWeight", 0.0, 0.0..=f64::MAX)?),
             false => None,
@@ -62,13 +66,13 @@ impl Choice {
         if default.is_some() && weight.is_none() {
             return Err(refused(
                 procedure,
-                "`defaultWeight` stands for a missing `weight`: name the property that holds it",
+                "`defaultWeight` needs `weight`: name the property that holds the weight",
             ));
         }
         Ok(Self {
             labels: settings.names("labels")?,
             types: settings.names("types")?,
-            way,
+            direction,
             weight: weight.map(|name| (name, default)),
         })
     }
@@ -76,13 +80,13 @@ impl Choice {
 
 /// Nodes and the relationships between them.
 pub(super) struct Network {
-    /// Ascending; the position is the dense number.
+    /// Ascending; the index is the dense number.
     pub(super) nodes: Vec<NodeId>,
     pub(super) rows: Rows,
 }
 
 impl Network {
-    /// Reads it. What was read (the members of the labels and types, the weights) is part of the transaction's footprint.
+    /// Reads it. What is read (the members of the labels and types, the weights) is part of the transaction's footprint.
     pub(super) fn load(procedure: &str, choice: &Choice, call: &mut Call<'_>) -> Result<Self> {
         let nodes = nodes(choice, call)?;
         check_node_count(nodes.len())?;
@@ -95,7 +99,7 @@ impl Network {
         };
         drop(numbers);
         call.release(bytes);
-        let rows = turned(rows, choice.way, call)?;
+        let rows = turned(rows, choice.direction, call)?;
         Ok(Self { nodes, rows })
     }
 
@@ -108,7 +112,7 @@ impl Network {
     }
 }
 
-/// The types chosen, of those that there are; nothing where all are.
+/// The chosen types that exist; none if all types are chosen.
 fn types(choice: &Choice, call: &Call<'_>) -> Option<Vec<TypeId>> {
     if choice.types.is_empty() {
         return None;
@@ -120,7 +124,7 @@ fn types(choice: &Choice, call: &Call<'_>) -> Option<Vec<TypeId>> {
     Some(types)
 }
 
-/// The relationships from start to end out of read views, where they stand and tell all that is asked for.
+/// The relationships from start to end, from read views if they are available and contain all that is needed.
 fn in_views(
     choice: &Choice,
     types: Option<&[TypeId]>,
@@ -141,7 +145,7 @@ fn in_views(
         None => views.adjacency(None, Side::Out),
     };
     let Some(adjacency) = found else {
-        return Ok(None); // it is being made for those who come later
+        return Ok(None); // being built for later queries
     };
     match types {
         Some(types) => types
@@ -172,7 +176,7 @@ fn in_views(
     Ok(Some(Rows::from_rows(offsets, targets)))
 }
 
-/// The relationships from start to end out of the rows.
+/// The relationships from start to end, from the rows.
 fn in_rows(
     procedure: &str,
     choice: &Choice,
@@ -183,7 +187,7 @@ fn in_rows(
     let edges = Edges::read(procedure, choice, types, numbers, call)?;
     let (count, weighted) = (edges.pairs.len(), choice.weight.is_some());
     let bytes = Rows::bytes_for(numbers.count(), count, weighted);
-    call.hold(bytes * 2)?; // and what places them
+    call.hold(bytes * 2)?; // and the arrays used for placing them
     let stop = call.stop();
     let mut pace = Pace::new(&stop);
     let rows = Rows::new(numbers.count(), &edges.pairs, &edges.weights, &mut pace)?;
@@ -191,9 +195,9 @@ fn in_rows(
     Ok(rows)
 }
 
-/// The rows as they are followed.
-fn turned(rows: Rows, way: Way, call: &mut Call<'_>) -> Result<Rows> {
-    if way == Way::Outgoing {
+/// The rows in the direction in which they are followed.
+fn turned(rows: Rows, direction: FollowDirection, call: &mut Call<'_>) -> Result<Rows> {
+    if direction == FollowDirection::Outgoing {
         return Ok(rows);
     }
     let bytes = rows.bytes();
@@ -201,7 +205,7 @@ fn turned(rows: Rows, way: Way, call: &mut Call<'_>) -> Result<Rows> {
     let stop = call.stop();
     let mut pace = Pace::new(&stop);
     let reversed = rows.reversed(&mut pace)?;
-    if way == Way::Incoming {
+    if direction == FollowDirection::Incoming {
         call.release(bytes);
         return Ok(reversed);
     }
@@ -248,11 +252,11 @@ fn scan(label: Option<LabelId>, call: &mut Call<'_>, found: &mut Vec<NodeId>) ->
     }
 }
 
-/// Dense numbers of node ids.
+/// Maps node ids to dense numbers.
 struct Numbers<'n> {
     nodes: &'n [NodeId],
-    /// For ids without large gaps: the number by the distance from the first id, [`ABSENT`] for those left out. Others are
-    /// searched for.
+    /// For ids without large gaps: the number by the distance from the first id, [`ABSENT`] for those left out.
+    /// Otherwise a binary search is used.
     span: Vec<u32>,
 }
 
@@ -299,7 +303,7 @@ impl<'n> Numbers<'n> {
 #[derive(Default)]
 struct Edges {
     pairs: Vec<(u32, u32)>,
-    /// Beside `pairs`, or empty.
+    /// Parallel to `pairs`, or empty.
     weights: Vec<f64>,
     held_bytes: usize,
 }
@@ -365,11 +369,11 @@ impl Edges {
     }
 }
 
-/// Where weights come from.
+/// Source of weights.
 struct Weight<'a> {
     procedure: &'a str,
     name: &'a str,
-    /// None where no record ever had the property.
+    /// None if no record ever had the property.
     prop: Option<PropId>,
     default: Option<f64>,
 }
@@ -395,7 +399,7 @@ impl Weight<'_> {
                 refused(
                     self.procedure,
                     format!(
-                        "relationship {} has {} in `{}`: a weight is a finite number from 0; `defaultWeight` stands for null",
+                        "relationship {} has {} in `{}`: weights must be finite and not negative; `defaultWeight` replaces null",
                         row.id,
                         shown(value),
                         self.name

@@ -1,14 +1,14 @@
-//! Paths of least weight as procedures.
+//! Procedures for paths of least weight.
 //!
 //! | procedure | what it gives |
 //! |---|---|
 //! | `algo.shortestPath(source, target, [options]) YIELD path, weight` | a path of least weight (Dijkstra 1959, or A* where nodes have positions); no row where there is none |
 //! | `algo.shortestPaths(source, target, k, [options]) YIELD rank, path, weight` | the `k` lightest that visit no node twice, lightest first (Yen 1971, with Lawler's rule of where to leave a path) |
 //!
-//! Options: `types`, `direction` (`'outgoing'`, `'incoming'`, `'both'`), `weight` (a property of the relationships; without it each
-//! weighs 1) and `defaultWeight` for those that lack it. A weight is a finite number from 0, anything else an error. `position` (a
-//! property of the nodes that holds a point) and `perUnit` (what a relationship weighs at least for each unit of distance) make the
-//! search go towards the target: see [`Estimate`].
+//! Options: `types`, `direction` (`'outgoing'`, `'incoming'`, `'both'`), `weight` (a property of the relationships; by
+//! default each weighs 1) and `defaultWeight` for relationships without it. Weights must be finite and not negative.
+//! `position` (a property of the nodes that holds a point) and `perUnit` (the minimum weight of a relationship per unit
+//! of distance) enable the A* heuristic: see [`Estimate`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, hash_map::Entry};
@@ -33,7 +33,7 @@ use crate::{
     error::{Result, shown},
 };
 
-/// Adds them.
+/// Registers the procedures.
 pub(super) fn register(registry: &mut Registry) {
     for many in [false, true] {
         let signature = Arc::new(signature(many));
@@ -105,9 +105,9 @@ impl Procedure for PathProcedure {
             }
         };
         let options = arguments.last().unwrap_or(&Value::Null);
-        let mut ways = Ways::of(name, options, target, call)?;
-        ways.remembers = count > 1;
-        for (at, way) in lightest(&mut ways, source, target, count, call)?
+        let mut graph = SearchGraph::of(name, options, target, call)?;
+        graph.remembers = count > 1;
+        for (at, way) in lightest(&mut graph, source, target, count, call)?
             .iter()
             .enumerate()
         {
@@ -124,16 +124,16 @@ impl Procedure for PathProcedure {
 /// A step: the relationship, the node that it leads to, and its weight.
 type Step = (RelRow, NodeId, f64);
 
-/// A way from the source.
+/// A path from the source.
 #[derive(Clone, Debug, PartialEq)]
-struct Way {
+struct PathFromSource {
     steps: Vec<Step>,
     weight: f64,
-    /// The number of steps that it shares with the way that it leaves.
-    leaves_at: usize,
+    /// The number of steps that it shares with the path from which it deviates.
+    deviates_at: usize,
 }
 
-impl Way {
+impl PathFromSource {
     fn path(&self, source: NodeId) -> Value {
         let node = |id| Node { id, content: None };
         Value::from(Path {
@@ -154,18 +154,18 @@ impl Way {
     }
 }
 
-/// Where ways may lead, and what that weighs, from read views where they stand.
-struct Ways {
+/// The graph that the searches run on, from read views if they are available.
+struct SearchGraph {
     procedure: Arc<str>,
-    /// None where no type asked for exists.
+    /// None if none of the chosen types exists.
     types: Option<Vec<TypeId>>,
     direction: Direction,
     weight: Weight,
     default: Option<f64>,
-    /// Whether nodes are come back to: several ways are asked for.
+    /// Whether nodes are visited repeatedly: several paths are wanted.
     remembers: bool,
     known: FxHashMap<NodeId, Arc<[Step]>>,
-    /// What is left to the target at least.
+    /// Lower bound of the remaining distance to the target.
     estimate: Option<Estimate>,
 }
 
@@ -177,7 +177,7 @@ enum Weight {
     Property(Arc<str>, PropId),
 }
 
-impl Ways {
+impl SearchGraph {
     fn of(
         procedure: &Arc<str>,
         options: &Value,
@@ -211,7 +211,7 @@ impl Ways {
             true if matches!(weight, Weight::One) => {
                 return Err(refused(
                     procedure,
-                    "`defaultWeight` stands for a missing `weight`: name the property that holds it",
+                    "`defaultWeight` needs `weight`: name the property that holds the weight",
                 ));
             }
             true => Some(settings.float("defaultWeight", 0.0, 0.0..=f64::MAX)?),
@@ -231,7 +231,7 @@ impl Ways {
         })
     }
 
-    /// What is left at least from the ends of the steps of `node`, put into `left`; nothing of it where nobody can say.
+    /// The remaining distances from the ends of the steps of `node`, written to `left`; empty if there is no estimate.
     fn left(
         &mut self,
         node: NodeId,
@@ -252,7 +252,7 @@ impl Ways {
         }
     }
 
-    /// The steps from a node. Who asks ticks: a node that is remembered costs its steps again.
+    /// The steps from a node. The caller counts the work: a cached node costs its steps again.
     fn from(&mut self, node: NodeId, call: &mut Call<'_>) -> Result<Arc<[Step]>> {
         if let Some(known) = self.known.get(&node) {
             return Ok(known.clone());
@@ -309,7 +309,7 @@ impl Ways {
                         refused(
                             &self.procedure,
                             format!(
-                                "relationship {} has {} in `{name}`: a weight is a finite number from 0; `defaultWeight` stands for null",
+                                "relationship {} has {} in `{name}`: weights must be finite and not negative; `defaultWeight` replaces null",
                                 rel.id,
                                 shown(&value)
                             ),
@@ -320,15 +320,15 @@ impl Ways {
     }
 }
 
-/// What a way may not use.
+/// What a path must not use.
 #[derive(Default)]
-struct Closed {
+struct Excluded {
     nodes: FxHashSet<NodeId>,
     /// First steps.
     rels: FxHashSet<RelId>,
 }
 
-/// A distance as a key: ordered, never NaN.
+/// A distance as a key: totally ordered, never NaN.
 #[derive(Clone, Copy, PartialEq)]
 struct Cost(f64);
 
@@ -346,22 +346,23 @@ impl Ord for Cost {
     }
 }
 
-/// How a node was reached best so far.
+/// The best known path to a node.
 struct Reached {
     weight: f64,
-    /// The node before, and the step from there.
+    /// The predecessor, and the step from it.
     last: Option<(NodeId, Step)>,
-    /// Whether the ways that go on from it were looked at.
+    /// Whether its outgoing steps were expanded.
     done: bool,
 }
 
-/// A lightest way from one node to another, if there is one. Nodes are looked at by what the way over them weighs at least. Estimates
-/// never fall by more than a step weighs, so that no node is looked at twice but for rounding, where it is.
-fn lightest_way(
-    ways: &mut Ways,
+/// A lightest path between two nodes, if there is one. Nodes are expanded by the estimated total weight of the paths
+/// over them. The estimate is consistent (it never falls by more than a step weighs), so a node is expanded twice only
+/// because of rounding.
+fn lightest_path(
+    graph: &mut SearchGraph,
     from: NodeId,
     to: NodeId,
-    closed: &Closed,
+    excluded: &Excluded,
     call: &mut Call<'_>,
 ) -> Result<Option<Vec<Step>>> {
     let mut reached: FxHashMap<NodeId, Reached> = FxHashMap::default();
@@ -380,18 +381,18 @@ fn lightest_way(
                 known.done = true;
                 known.weight
             }
-            _ => continue, // a heavier way to it, found before the one that it was reached by
+            _ => continue, // an outdated queue entry: a lighter path was found since
         };
         if node == to {
             found = true;
             break;
         }
-        let steps = ways.from(node, call)?;
+        let steps = graph.from(node, call)?;
         call.tick(1 + steps.len())?;
-        ways.left(node, &steps, &mut left, call)?;
+        graph.left(node, &steps, &mut left, call)?;
         for (step, left) in steps.iter().zip(&left) {
             let (rel, next, step_weight) = *step;
-            if closed.nodes.contains(&next) || (node == from && closed.rels.contains(&rel.id)) {
+            if excluded.nodes.contains(&next) || (node == from && excluded.rels.contains(&rel.id)) {
                 continue;
             }
             let total = weight + step_weight;
@@ -432,22 +433,22 @@ fn lightest_way(
     Ok(Some(steps))
 }
 
-/// Weight, number of steps, relationships, and where it leaves another way.
+/// Weight, number of steps, relationships, and the index at which it deviates from another path.
 type Rank = (Cost, usize, Vec<RelId>, usize);
 
-/// The lightest ways without a node twice, at most `count`.
+/// The lightest paths that repeat no node, at most `count`.
 fn lightest(
-    ways: &mut Ways,
+    graph: &mut SearchGraph,
     source: NodeId,
     target: NodeId,
     count: usize,
     call: &mut Call<'_>,
-) -> Result<Vec<Way>> {
-    let mut found: Vec<Way> = Vec::new();
-    // Ways that leave one of those found, lightest first; of equal ones that of fewest steps, then of the oldest records.
+) -> Result<Vec<PathFromSource>> {
+    let mut found: Vec<PathFromSource> = Vec::new();
+    // Candidates that deviate from a path already found, lightest first; ties by fewest steps, then by lowest ids.
     let mut open: BinaryHeap<Reverse<Rank>> = BinaryHeap::new();
     let mut steps_of: FxHashMap<Vec<RelId>, Vec<Step>> = FxHashMap::default();
-    let Some(first) = lightest_way(ways, source, target, &Closed::default(), call)? else {
+    let Some(first) = lightest_path(graph, source, target, &Excluded::default(), call)? else {
         return Ok(found);
     };
     found.push(way(first, 0));
@@ -455,10 +456,10 @@ fn lightest(
         let Some(last) = found.last().cloned() else {
             break;
         };
-        for at in last.leaves_at..last.steps.len() {
+        for at in last.deviates_at..last.steps.len() {
             let shared = &last.steps[..at];
             let spur = shared.last().map_or(source, |(_, node, _)| *node);
-            let mut closed = Closed::default();
+            let mut excluded = Excluded::default();
             for known in &found {
                 call.tick(1 + at)?;
                 let same = known.steps.len() > at
@@ -467,12 +468,14 @@ fn lightest(
                         .zip(shared)
                         .all(|(a, b)| a.0.id == b.0.id);
                 if same {
-                    closed.rels.insert(known.steps[at].0.id);
+                    excluded.rels.insert(known.steps[at].0.id);
                 }
             }
-            closed.nodes.insert(source);
-            closed.nodes.extend(shared.iter().map(|(_, node, _)| *node));
-            let Some(rest) = lightest_way(ways, spur, target, &closed, call)? else {
+            excluded.nodes.insert(source);
+            excluded
+                .nodes
+                .extend(shared.iter().map(|(_, node, _)| *node));
+            let Some(rest) = lightest_path(graph, spur, target, &excluded, call)? else {
                 continue;
             };
             let steps: Vec<Step> = shared.iter().copied().chain(rest).collect();
@@ -494,10 +497,10 @@ fn lightest(
     Ok(found)
 }
 
-fn way(steps: Vec<Step>, leaves_at: usize) -> Way {
-    Way {
+fn way(steps: Vec<Step>, deviates_at: usize) -> PathFromSource {
+    PathFromSource {
         weight: steps.iter().map(|(.., weight)| weight).sum(),
         steps,
-        leaves_at,
+        deviates_at,
     }
 }

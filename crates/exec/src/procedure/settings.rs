@@ -1,4 +1,4 @@
-//! The map of options that a procedure takes: read by name, everything unknown or out of range refused.
+//! The options map of a procedure: read by name; unknown names and values out of range are errors.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -13,7 +13,7 @@ pub(super) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Of `procedure`, given as a map or null; `known` are all options that it has.
+    /// Options of `procedure`, given as a map or null; `known` lists all its options.
     pub(super) fn new(procedure: &'a str, given: &'a Value, known: &[&str]) -> Result<Self> {
         let map = match given {
             Value::Null => None,
@@ -39,7 +39,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The value of an option; nothing where it is absent or null.
+    /// The value of an option; none if it is absent or null.
     fn get(&self, name: &str) -> Option<&'a Value> {
         let value = self.map?.get(name)?;
         (!value.is_null()).then_some(value)
@@ -49,7 +49,7 @@ impl<'a> Settings<'a> {
         self.get(name).is_some()
     }
 
-    /// The error that an option's value is not what it takes.
+    /// The error for an option with an invalid value.
     fn wrong(&self, name: &str, takes: &str, value: &Value) -> ExecError {
         refused(
             self.procedure,
@@ -57,7 +57,7 @@ impl<'a> Settings<'a> {
         )
     }
 
-    /// One name or a list of them; none where it is not given.
+    /// One name or a list of names; none if the option is not given.
     pub(super) fn names(&self, name: &str) -> Result<Vec<Arc<str>>> {
         let text = |value: &Value| match value {
             Value::String(text) => Ok(text.clone()),
@@ -79,7 +79,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The position in `choices` of the one given; of the first where none is.
+    /// The index in `choices` of the given name; of the first if none is given.
     pub(super) fn choice(&self, name: &str, choices: &[&str]) -> Result<usize> {
         let Some(value) = self.get(name) else {
             return Ok(0);
@@ -91,7 +91,7 @@ impl<'a> Settings<'a> {
             .ok_or_else(|| self.wrong(name, &format!("one of '{}'", choices.join("', '")), value))
     }
 
-    /// A number, an integer too, within a range.
+    /// A number within a range; integers are accepted.
     pub(super) fn float(
         &self,
         name: &str,
@@ -140,7 +140,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// One node or a list of them; none where it is not given.
+    /// One node or a list of nodes; none if the option is not given.
     pub(super) fn nodes(&self, name: &str) -> Result<Vec<NodeId>> {
         let node = |value: &Value| match value {
             Value::Node(node) => Ok(node.id),
@@ -154,7 +154,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The error of a procedure that does not take what it was given.
+/// The error for an invalid argument of a procedure.
 pub(super) fn refused(procedure: &str, reason: impl std::fmt::Display) -> ExecError {
     ExecError::raised(
         ErrorClass::ProcedureError,

@@ -1,4 +1,4 @@
-//! `db.statistics() YIELD kind, name, count, distinctCount, common, sampled`: what the planner knows.
+//! `db.statistics() YIELD kind, name, count, distinctCount, common, sampled`: the planner's statistics.
 //!
 //! | `kind` | `name` | `count` | `distinctCount` |
 //! |---|---|---|---|
@@ -9,8 +9,9 @@
 //! | `type` | `()-[:KNOWS]->()` | relationships, exactly | – |
 //! | `ends` | `(:Person)-[:KNOWS]->()` | relationships between such nodes, about | – |
 //!
-//! `common` lists the most common values as `{value, count}`, `sampled` says how many records were looked at. What is
-//! missing or outdated is sampled first. It leaves no footprint: what it says may lag behind what the transaction sees.
+//! `common` lists the most common values as `{value, count}`, `sampled` is the number of records that were sampled.
+//! Missing and outdated statistics are sampled first. No footprint is recorded: statistics may lag behind what the
+//! transaction sees.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use isomer_value::{LabelId, Map, Value};
 use super::{Call, Procedure, Registry};
 use crate::error::Result;
 
-/// Adds it.
+/// Registers the procedure.
 pub(super) fn register(registry: &mut Registry) {
     registry.add_procedure(Arc::new(Statistics(Arc::new(signature()))));
 }
@@ -115,7 +116,7 @@ fn of_label(
     }
     for index in &statistics.indexes {
         let catalog = call.transaction().catalog();
-        // An index that was dropped since.
+        // The index was dropped since.
         let Some(known) = catalog.index(index.index) else {
             continue;
         };

@@ -1,5 +1,4 @@
-//! Values and rows as bytes in a spill file. Exact: what is read is what was written, floats to the bit, nodes with or
-//! without what was read of them.
+//! Values and rows as bytes in a spill file. Exact: floats to the bit, nodes with or without their loaded content.
 //!
 //! ```text
 //! row     u32 length of the rest, little-endian; varint number of values; values
@@ -42,10 +41,20 @@ const REL_READ: u8 = 11;
 const PATH: u8 = 12;
 const OTHER: u8 = 13;
 
-/// What is put between a value and its parts goes a few levels deeper than the value.
+/// The encoding of a value's inner parts goes a few levels deeper than the value.
 const MOST_LEVELS: usize = MAX_NESTING + 8;
 
-/// Appends a row. Refuses values that are nested deeper than any may be.
+/// A larger buffer of a row is given back once the row was written or read.
+const LARGEST_BUFFER: usize = 64 << 10;
+
+/// Gives the buffer of a large row back.
+pub(super) fn keep_small(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > LARGEST_BUFFER {
+        *buffer = Vec::new();
+    }
+}
+
+/// Appends a row. Fails for values that are nested deeper than allowed.
 pub(super) fn put_row<'v>(
     out: &mut Vec<u8>,
     values: impl ExactSizeIterator<Item = &'v Value>,
@@ -79,7 +88,7 @@ pub(super) fn read_row(
     input.read_exact(&mut length)?;
     buffer.clear();
     let length = u64::from(u32::from_le_bytes(length));
-    // In pieces: a length is believed as far as there are bytes.
+    // Read in pieces: a corrupt length must not allocate more than the file holds.
     if input.take(length).read_to_end(buffer)? as u64 != length {
         return Err(damaged());
     }
@@ -227,7 +236,7 @@ impl Names for NoNames {
     }
 }
 
-/// What is left of a row.
+/// The remaining bytes of a row.
 struct Bytes<'b>(&'b [u8]);
 
 impl<'b> Bytes<'b> {
@@ -256,7 +265,7 @@ impl<'b> Bytes<'b> {
         Err(damaged())
     }
 
-    /// A number of things that take a byte each at least.
+    /// A count of items that take at least one byte each.
     fn count(&mut self) -> io::Result<usize> {
         let count = self.varint()?;
         usize::try_from(count)

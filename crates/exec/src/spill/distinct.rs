@@ -1,4 +1,4 @@
-//! Each combination once, where the combinations do not fit into memory.
+//! `DISTINCT` when the combinations do not fit into memory.
 
 use isomer_plan::{expr::SlotId, physical::OpId};
 use isomer_value::{GroupKey, Value};
@@ -8,9 +8,9 @@ use super::{
     Layout, MergedRows, SortedRuns,
     partition::{Partition, Partitions},
 };
-use crate::{chunk::Chunk, column::value_bytes, context::Cx, error::Result};
+use crate::{chunk::Chunk, context::Cx, error::Result, value_size::value_bytes};
 
-/// Rows of which nobody knows yet whether they are the first of their combination.
+/// Rows that may or may not be the first of their combination.
 pub(crate) struct DistinctSpill {
     op: OpId,
     partitions: Partitions,
@@ -21,7 +21,7 @@ pub(crate) struct DistinctSpill {
 }
 
 impl DistinctSpill {
-    /// None yet; `slots` are those whose combination counts.
+    /// Empty; `slots` are those whose combination is compared.
     pub(crate) fn new(op: OpId, slots: &[SlotId], cx: &Cx<'_>) -> Result<Self> {
         Ok(Self {
             op,
@@ -35,7 +35,7 @@ impl DistinctSpill {
 
     /// Adds the rows of a chunk for which `keep` is true.
     pub(crate) fn add(&mut self, chunk: &Chunk, keep: &[bool], cx: &mut Cx<'_>) -> Result<()> {
-        self.layout.take_in(chunk);
+        self.layout.add_columns(chunk);
         cx.tick(chunk.len())?;
         for (row, _) in keep.iter().enumerate().filter(|(_, keep)| **keep) {
             let key: Vec<GroupKey> = self
@@ -52,7 +52,7 @@ impl DistinctSpill {
         Ok(())
     }
 
-    /// The first row of each combination, in the order of their arrival.
+    /// The first row of each combination, in the order of arrival.
     pub(crate) fn finish(self, cx: &mut Cx<'_>) -> Result<MergedRows> {
         let positions: Vec<Option<usize>> = self
             .slots

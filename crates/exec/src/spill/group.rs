@@ -1,8 +1,8 @@
-//! Grouping, where the groups do not fit into memory.
+//! Grouping when the groups do not fit into memory.
 //!
-//! The groups so far become *states*, all later rows become *arguments*, and both are dealt out by their keys. In each
-//! partition values are then taken in one by one in the order of their arrival, as without spilling: a sum of floats has
-//! the same last bit.
+//! The groups in memory are written as *states* and all later rows as *arguments*; both are partitioned by their keys.
+//! In each partition values are added in the order of their arrival, as without spilling: a sum of floats has the same
+//! last bit.
 
 use isomer_plan::{
     function::Aggregation,
@@ -17,18 +17,18 @@ use super::{
 };
 use crate::{
     accumulate::Accumulator,
-    column::value_bytes,
     context::Cx,
     error::{ExecError, Result},
+    value_size::value_bytes,
 };
 
-/// Bytes of a group beside its key and its accumulators.
+/// Bytes of a group without its key and its accumulators.
 const GROUP_BYTES: usize = 160;
 
 /// Groups and rows on disk.
 ///
 /// A row of a partition: its number; whether it is a state; the keys; then per aggregation its state, or its arguments
-/// (value and percentile) and at the end how many times the row counts.
+/// (value and percentile), and finally its repetition count.
 pub(crate) struct GroupSpill {
     op: OpId,
     partitions: Partitions,
@@ -37,7 +37,7 @@ pub(crate) struct GroupSpill {
 }
 
 impl GroupSpill {
-    /// Nothing yet.
+    /// An empty spill.
     pub(crate) fn new(op: OpId, cx: &Cx<'_>) -> Result<Self> {
         Ok(Self {
             op,
@@ -47,7 +47,7 @@ impl GroupSpill {
         })
     }
 
-    /// Adds a group as it is so far. Groups come first, in the order in which they were seen.
+    /// Adds a group with its state. Groups come first, in the order in which they were seen.
     pub(crate) fn add_group(
         &mut self,
         key: &[GroupKey],
@@ -64,7 +64,7 @@ impl GroupSpill {
         self.partitions.push(key, &self.row)
     }
 
-    /// Adds a row: for each aggregation its argument and its percentile, null where it has none.
+    /// Adds a row: for each aggregation its argument and its percentile, null if absent.
     pub(crate) fn add_row(
         &mut self,
         key: &[GroupKey],
@@ -156,7 +156,7 @@ fn groups_of(
     Ok(())
 }
 
-/// Takes in a partition's rows; answers smaller partitions where its groups do not fit.
+/// Adds a partition's rows; returns smaller partitions if its groups do not fit.
 fn gather(
     op: OpId,
     plan: &Aggregate,
@@ -191,7 +191,7 @@ fn gather(
                 groups.spill(&mut parts, cx)?;
                 again = Some(parts);
             }
-            // One group alone: nothing is gained by dealing it out.
+            // A single group: partitioning again would not help.
             None => {
                 groups.held -= bytes;
                 cx.run.watch.hold(bytes)?;
@@ -203,7 +203,7 @@ fn gather(
 }
 
 impl Groups {
-    /// Takes in a row; returns how many bytes more are held.
+    /// Adds a row; returns how many more bytes are held.
     fn take(
         &mut self,
         plan: &Aggregate,

@@ -1,7 +1,8 @@
-//! A hash join whose right side does not fit into memory.
+//! A hash join whose build side does not fit into memory.
 //!
-//! Both sides are dealt out by their keys. Of each partition as much of the right side as fits is held, the left side's
-//! rows are looked up in it, and then the next piece comes. Results are merged by the number of their left row.
+//! Both sides are partitioned by their keys. For each partition, as much of the right side as fits is loaded, the left
+//! side's rows are looked up in it, and then the next piece is loaded. Results are merged by the index of their left
+//! row.
 
 use isomer_plan::{expr::SlotId, physical::OpId};
 use isomer_value::{GroupKey, Value};
@@ -11,7 +12,7 @@ use super::{
     Layout, MergedRows, SortedRuns,
     partition::{Partition, Partitions},
 };
-use crate::{chunk::Chunk, column::value_bytes, context::Cx, error::Result};
+use crate::{chunk::Chunk, context::Cx, error::Result, value_size::value_bytes};
 
 /// One side of the join.
 pub(crate) struct JoinSide {
@@ -23,7 +24,7 @@ pub(crate) struct JoinSide {
 }
 
 impl JoinSide {
-    /// No rows yet, with keys of so many parts.
+    /// No rows yet; the keys have this number of parts.
     pub(crate) fn new(op: OpId, key_count: usize, cx: &Cx<'_>) -> Result<Self> {
         Ok(Self {
             partitions: Partitions::new(op, 0, cx)?,
@@ -41,7 +42,7 @@ impl JoinSide {
         keys: &[Option<Vec<GroupKey>>],
         cx: &mut Cx<'_>,
     ) -> Result<()> {
-        self.layout.take_in(chunk);
+        self.layout.add_columns(chunk);
         cx.tick(chunk.len())?;
         for (row, key) in keys.iter().enumerate() {
             let Some(key) = key else { continue };
@@ -91,7 +92,7 @@ pub(crate) fn join(
     runs.merge(Layout::of(slots), cx)
 }
 
-/// Where a value of the result comes from.
+/// Source of a value of the result.
 enum Pick {
     Left(usize),
     Right(usize),

@@ -1,13 +1,13 @@
-//! What operators that keep rows do when these do not fit into memory: rows go to files and come back, in the order that they
-//! would have had without.
+//! Spilling: operators that buffer rows write them to files when they exceed the memory, and read them back in the
+//! order that they would have had in memory.
 //!
 //! - [`SortedRuns`]: an external merge sort (stable).
-//! - [`Spool`]: rows in the order of their arrival, read as often as wanted.
-//! - [`distinct`], [`group`], [`join`]: rows are dealt out to partitions by the hash of their keys, each partition is done by
-//!   itself, dealt out again where it is still too large, and the results are merged by the number of the row they come from.
+//! - [`Spool`]: rows in the order of arrival, read any number of times.
+//! - [`distinct`], [`group`], [`join`]: rows are partitioned by the hash of their keys, each partition is processed
+//!   alone (partitioned again if it is still too large), and the results are merged by the number of their row.
 //!
-//! Beside what is counted (see [`crate::limits::Watch`]) a spill holds a block of 32 KiB for each run or partition that is
-//! open, at most [`most_open`] of them.
+//! In addition to the memory that is counted (see [`crate::limits::Watch`]), a spill holds a block of 32 KiB for each
+//! open run or partition, at most [`most_open`] of them.
 
 mod codec;
 pub(crate) mod distinct;
@@ -41,12 +41,12 @@ fn failed(folder: &SpillFolder) -> impl Fn(io::Error) -> ExecError {
     |error| folder.error(&error).into()
 }
 
-/// How many runs or partitions are open at once: an eighth of the query's memory in blocks, within reason.
+/// Maximum number of runs or partitions that are open at once: their blocks take about an eighth of the query's memory.
 fn most_open(cx: &Cx<'_>) -> usize {
     (cx.run.watch.limits().memory_bytes / 8 / BLOCK_BYTES).clamp(4, 64)
 }
 
-/// Notes what an operator wrote to disk, for `PROFILE`.
+/// Records the bytes that an operator wrote to disk, for `PROFILE`.
 fn note(cx: &mut Cx<'_>, op: OpId, bytes: u64) {
     cx.run.watch.count_spilled(bytes);
     if let Some(figures) = cx

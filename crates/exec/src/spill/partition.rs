@@ -1,4 +1,4 @@
-//! Rows dealt out to partitions by the hash of their keys.
+//! Rows partitioned by the hash of their keys.
 
 use std::{
     hash::{Hash, Hasher},
@@ -11,7 +11,7 @@ use isomer_value::{GroupKey, Value};
 use rustc_hash::FxHasher;
 
 use super::{
-    codec::{put_row, read_row},
+    codec::{keep_small, put_row, read_row},
     failed, folder, most_open, note,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     error::{ExecError, Result},
 };
 
-/// A partition that is still too large after being dealt out so often has few keys with much under each.
+/// Maximum number of repartitionings: a partition that is still too large then has few keys with many rows each.
 pub(super) const MOST_LEVELS: u32 = 8;
 
 /// Partitions being written.
@@ -27,7 +27,7 @@ pub(super) struct Partitions {
     op: OpId,
     folder: Arc<SpillFolder>,
     parts: SpillParts,
-    /// How often these rows were dealt out before: each time by other bits.
+    /// Number of partitionings before this one: each uses other bits of the hash.
     level: u32,
     bytes: Vec<u8>,
     written: u64,
@@ -52,7 +52,7 @@ impl Partitions {
         let mut hasher = FxHasher::default();
         self.level.hash(&mut hasher);
         key.iter().for_each(|part| part.hash(&mut hasher));
-        // The hash's own bits may depend on few of the key's.
+        // Mixed, because the hash's own bits may depend on few bits of the key.
         let mixed = (hasher.finish() ^ (hasher.finish() >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let part = (mixed >> 32) as usize % self.parts.count();
         self.bytes.clear();
@@ -60,10 +60,12 @@ impl Partitions {
         self.written += self.bytes.len() as u64;
         self.parts
             .write(part, &self.bytes)
-            .map_err(failed(&self.folder))
+            .map_err(failed(&self.folder))?;
+        keep_small(&mut self.bytes);
+        Ok(())
     }
 
-    /// The partitions, to be read; each is gone when it was.
+    /// The partitions, to be read; each is deleted after reading.
     pub(super) fn finish(self, cx: &mut Cx<'_>) -> Result<Vec<Partition>> {
         note(cx, self.op, self.written);
         let runs = self.parts.finish().map_err(failed(&self.folder))?;
@@ -89,12 +91,12 @@ impl Partition {
         self.run.is_empty()
     }
 
-    /// The level of partitions that this one is dealt out to; none where that would not help.
+    /// The level at which this partition is partitioned again; none if that would not help.
     pub(super) fn next_level(&self) -> Option<u32> {
         (self.level + 1 < MOST_LEVELS).then_some(self.level + 1)
     }
 
-    /// Its rows in the order of their arrival.
+    /// Its rows in the order of arrival.
     pub(super) fn rows(&self) -> PartitionRows {
         PartitionRows {
             folder: self.folder.clone(),
@@ -115,11 +117,13 @@ impl PartitionRows {
     /// Reads the next row into `row`; false at the end.
     pub(super) fn next(&mut self, row: &mut Vec<Value>, cx: &mut Cx<'_>) -> Result<bool> {
         cx.tick(1)?;
-        read_row(&mut self.input, &mut self.buffer, row).map_err(failed(&self.folder))
+        let more = read_row(&mut self.input, &mut self.buffer, row);
+        keep_small(&mut self.buffer);
+        more.map_err(failed(&self.folder))
     }
 }
 
-/// The number that a spilled row begins with.
+/// The row number with which a spilled row begins.
 pub(super) fn number(row: &[Value]) -> Result<i64> {
     row.first()
         .and_then(Value::as_int)

@@ -1,17 +1,21 @@
-//! Rows between chunks and files.
+//! Conversion between chunks and spilled rows.
 
+use isomer_data::{MemoryKind, Reservation};
 use isomer_plan::expr::SlotId;
 use isomer_value::Value;
 
 use crate::{
     chunk::Chunk,
     column::{Column, rel_row},
+    context::Cx,
+    error::Result,
+    limits::over_budget,
 };
 
-/// Which slot each value of a spilled row belongs to.
+/// The slot of each value of a spilled row.
 ///
-/// Chunks of one input need not have the same columns: a slot that comes later is added at the end, and rows that were
-/// written before are null in it.
+/// Chunks of one input may have different columns: a slot that appears later is added at the end, and rows written
+/// before are null in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     slots: Vec<SlotId>,
@@ -25,8 +29,8 @@ impl Layout {
         }
     }
 
-    /// Makes room for the columns of a chunk.
-    pub(crate) fn take_in(&mut self, chunk: &Chunk) {
+    /// Adds the columns of a chunk.
+    pub(crate) fn add_columns(&mut self, chunk: &Chunk) {
         for slot in chunk.slots() {
             if !self.slots.contains(&slot) {
                 self.slots.push(slot);
@@ -50,7 +54,58 @@ impl Layout {
     }
 }
 
-/// Rows that become a chunk.
+/// The memory of rows that are read from disk: those of the batch read last, until the next one begins, and what is kept.
+pub(super) struct Room {
+    kept: Reservation,
+    batch: Reservation,
+    /// Bytes and rows of the batch.
+    bytes: usize,
+    rows: usize,
+    most: usize,
+}
+
+/// Smaller batches are not reserved, to keep small rows fast.
+const RESERVED_FROM: usize = 64 << 10;
+
+impl Room {
+    pub(super) fn new(cx: &Cx<'_>) -> Self {
+        let reservation = || cx.tx.store().memory().reservation(MemoryKind::Queries);
+        Self {
+            kept: reservation(),
+            batch: reservation(),
+            bytes: 0,
+            rows: 0,
+            most: cx.run.watch.batch_bytes(),
+        }
+    }
+
+    /// Reserves `bytes` for as long as the rows are read.
+    pub(super) fn keep(&mut self, bytes: usize) -> Result<()> {
+        self.kept.grow(bytes).map_err(|over| over_budget(&over))
+    }
+
+    /// Begins the next batch: the one before was used.
+    pub(super) fn begin(&mut self) {
+        (self.bytes, self.rows) = (0, 0);
+        self.batch.clear();
+    }
+
+    /// Adds a row of `bytes` on disk; returns false if the batch should end with it.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<bool> {
+        self.bytes += bytes;
+        self.rows += 1;
+        if self.bytes < RESERVED_FROM {
+            return Ok(true);
+        }
+        match self.batch.resize(self.bytes) {
+            Ok(()) => Ok(self.bytes < self.most),
+            Err(over) if self.rows == 1 => Err(over_budget(&over)),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// Rows that are collected into a chunk.
 pub(super) struct Gathered {
     columns: Vec<Vec<Value>>,
     len: usize,
@@ -68,7 +123,7 @@ impl Gathered {
         self.len
     }
 
-    /// Adds a row; values that it lacks at the end are null.
+    /// Adds a row; missing values at the end are null.
     pub(super) fn push(&mut self, row: impl IntoIterator<Item = Value>) {
         let mut row = row.into_iter();
         for column in &mut self.columns {
@@ -86,7 +141,7 @@ impl Gathered {
     }
 }
 
-/// A column of these values, typed where all are of one type: operators above are faster then.
+/// A column of these values, typed if all have one type, which is faster for the operators above.
 fn typed(values: Vec<Value>) -> Column {
     macro_rules! all {
         ($column:ident, $pattern:pat => $item:expr) => {{

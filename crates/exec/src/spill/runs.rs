@@ -2,16 +2,19 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
-use isomer_data::{SpillFile, SpillFolder, SpillReader, SpillRun};
+use isomer_data::{BLOCK_BYTES, SpillFile, SpillFolder, SpillReader, SpillRun};
 use isomer_plan::physical::OpId;
 use isomer_value::{Value, order::cmp_order};
 
 use super::{
-    codec::{put_row, read_row},
+    codec::{keep_small, put_row, read_row},
     failed, folder, most_open, note,
-    rows::{Gathered, Layout},
+    rows::{Gathered, Layout, Room},
 };
 use crate::{chunk::Chunk, context::Cx, error::Result, operator::FULL_BATCH};
+
+/// Maximum number of batches for the next rows of all merged runs.
+const HEAD_BATCHES: usize = 2;
 
 /// Sorted runs of rows in files. Of rows with equal keys those of the earlier run come first, so that the sort is stable
 /// if each run is.
@@ -22,10 +25,12 @@ pub(crate) struct SortedRuns {
     /// One per key.
     descending: Arc<[bool]>,
     runs: Vec<SpillRun>,
+    /// Bytes of the largest row so far.
+    largest_row: usize,
 }
 
 impl SortedRuns {
-    /// No runs yet; `descending` says for each key of a row which way it is sorted.
+    /// No runs yet; `descending` gives the sort direction per key.
     pub(crate) fn new(op: OpId, descending: impl IntoIterator<Item = bool>, cx: &Cx<'_>) -> Self {
         Self {
             op,
@@ -33,6 +38,7 @@ impl SortedRuns {
             file: None,
             descending: descending.into_iter().collect(),
             runs: Vec::new(),
+            largest_row: 0,
         }
     }
 
@@ -52,8 +58,10 @@ impl SortedRuns {
             folder: &self.folder,
             out: file.writer(),
             row: Vec::new(),
+            largest_row: 0,
         };
         fill(&mut writer, cx)?;
+        self.largest_row = self.largest_row.max(writer.largest_row);
         let run = writer.out.finish().map_err(&failed)?;
         if !run.is_empty() {
             self.runs.push(run);
@@ -63,9 +71,11 @@ impl SortedRuns {
         Ok(())
     }
 
-    /// The rows of all runs in order; `layout` says what is in them beside the keys.
+    /// The rows of all runs in order; `layout` describes the values that follow the keys.
     pub(crate) fn merge(mut self, layout: Layout, cx: &mut Cx<'_>) -> Result<MergedRows> {
-        let most = most_open(cx);
+        // The next row of each run that is open is in memory.
+        let rows = HEAD_BATCHES * cx.run.watch.batch_bytes() / self.largest_row.max(1);
+        let most = most_open(cx).min(rows).max(2);
         while self.runs.len() > most {
             let runs = std::mem::take(&mut self.runs);
             let mut fewer = Self {
@@ -74,11 +84,12 @@ impl SortedRuns {
                 file: None,
                 descending: self.descending.clone(),
                 runs: Vec::new(),
+                largest_row: self.largest_row,
             };
             for some in runs.chunks(most) {
                 let mut merge = Merge::new(&self, some, cx)?;
                 fewer.add(cx, |writer, cx| {
-                    while let Some(row) = merge.next(cx)? {
+                    while let Some((row, _)) = merge.next(cx)? {
                         writer.push(&row)?;
                     }
                     Ok(())
@@ -87,9 +98,15 @@ impl SortedRuns {
             self = fewer;
         }
         let runs = std::mem::take(&mut self.runs);
+        let mut room = Room::new(cx);
+        // Heads of small rows are as little as the buffers of the files. One row is read.
+        if self.largest_row >= BLOCK_BYTES {
+            room.keep((runs.len() + 1) * self.largest_row)?;
+        }
         Ok(MergedRows {
             merge: Merge::new(&self, &runs, cx)?,
             layout,
+            room,
         })
     }
 }
@@ -99,6 +116,7 @@ pub(crate) struct RunWriter<'f> {
     folder: &'f SpillFolder,
     out: isomer_data::SpillWriter<'f>,
     row: Vec<u8>,
+    largest_row: usize,
 }
 
 impl RunWriter<'_> {
@@ -106,7 +124,10 @@ impl RunWriter<'_> {
     pub(crate) fn push(&mut self, row: &[Value]) -> Result<()> {
         self.row.clear();
         put_row(&mut self.row, row.iter())?;
-        std::io::Write::write_all(&mut self.out, &self.row).map_err(failed(self.folder))
+        self.largest_row = self.largest_row.max(self.row.len());
+        std::io::Write::write_all(&mut self.out, &self.row).map_err(failed(self.folder))?;
+        keep_small(&mut self.row);
+        Ok(())
     }
 }
 
@@ -122,6 +143,8 @@ struct Merge {
 /// The next row of a run.
 struct Head {
     row: Vec<Value>,
+    /// Its bytes on disk.
+    bytes: usize,
     run: usize,
     descending: Arc<[bool]>,
 }
@@ -148,21 +171,23 @@ impl Merge {
         if more {
             self.heads.push(Head {
                 row,
+                bytes: self.buffer.len(),
                 run,
                 descending: self.descending.clone(),
             });
         }
+        keep_small(&mut self.buffer);
         Ok(())
     }
 
-    /// The next row, keys first.
-    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>> {
+    /// The next row, keys first, and its bytes on disk.
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<(Vec<Value>, usize)>> {
         cx.tick(1)?;
         let Some(head) = self.heads.pop() else {
             return Ok(None);
         };
         self.advance(head.run, Vec::with_capacity(head.row.len()))?;
-        Ok(Some(head.row))
+        Ok(Some((head.row, head.bytes)))
     }
 }
 
@@ -180,7 +205,7 @@ impl PartialOrd for Head {
     }
 }
 
-/// The greatest comes first: the row that is to be given next.
+/// The greatest comes first: the row that is returned next.
 impl Ord for Head {
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = self.row.iter().zip(&other.row).zip(&*self.descending);
@@ -197,6 +222,7 @@ impl Ord for Head {
 pub(crate) struct MergedRows {
     merge: Merge,
     layout: Layout,
+    room: Room,
 }
 
 impl MergedRows {
@@ -204,10 +230,14 @@ impl MergedRows {
     pub(crate) fn next_chunk(&mut self, most: usize, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let keys = self.merge.descending.len();
         let mut rows = Gathered::new(&self.layout);
-        while rows.len() < most.min(FULL_BATCH)
-            && let Some(row) = self.merge.next(cx)?
+        self.room.begin();
+        let mut has_room = true;
+        while has_room
+            && rows.len() < most.min(FULL_BATCH)
+            && let Some((row, bytes)) = self.merge.next(cx)?
         {
             rows.push(row.into_iter().skip(keys));
+            has_room = self.room.add(bytes)?;
         }
         Ok((rows.len() > 0).then(|| rows.into_chunk(&self.layout)))
     }

@@ -1,4 +1,4 @@
-//! Rows on disk in the order of their arrival.
+//! Rows on disk in the order of arrival.
 
 use std::{io::Write, sync::Arc};
 
@@ -7,9 +7,9 @@ use isomer_plan::physical::OpId;
 use isomer_value::Value;
 
 use super::{
-    codec::{put_row, read_row},
+    codec::{keep_small, put_row, read_row},
     failed, folder, note,
-    rows::{Gathered, Layout},
+    rows::{Gathered, Layout, Room},
 };
 use crate::{chunk::Chunk, context::Cx, error::Result, operator::FULL_BATCH};
 
@@ -39,7 +39,7 @@ impl Spool {
     /// Appends the rows of a chunk without list group.
     pub(crate) fn push(&mut self, chunk: &Chunk, cx: &mut Cx<'_>) -> Result<()> {
         let failed = failed(&self.folder);
-        self.layout.take_in(chunk);
+        self.layout.add_columns(chunk);
         let before = self.file.bytes();
         let mut out = self.file.writer();
         let (mut values, mut bytes) = (Vec::new(), Vec::new());
@@ -49,6 +49,7 @@ impl Spool {
             self.layout.push_row(chunk, row, &mut values);
             put_row(&mut bytes, values.iter())?;
             out.write_all(&bytes).map_err(&failed)?;
+            keep_small(&mut bytes);
         }
         self.runs.push(out.finish().map_err(&failed)?);
         let written = self.file.bytes() - before;
@@ -62,6 +63,7 @@ impl Spool {
             runs: self.runs.clone().into_iter(),
             input: None,
             buffer: Vec::new(),
+            room: None,
         }
     }
 }
@@ -71,6 +73,8 @@ pub(crate) struct SpoolReader {
     runs: std::vec::IntoIter<SpillRun>,
     input: Option<SpillReader>,
     buffer: Vec<u8>,
+    /// None before the first rows.
+    room: Option<Room>,
 }
 
 impl SpoolReader {
@@ -78,7 +82,10 @@ impl SpoolReader {
     pub(crate) fn next_chunk(&mut self, spool: &Spool, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let mut rows = Gathered::new(&spool.layout);
         let mut values: Vec<Value> = Vec::new();
-        while rows.len() < FULL_BATCH {
+        let room = self.room.get_or_insert_with(|| Room::new(cx));
+        room.begin();
+        let mut has_room = true;
+        while has_room && rows.len() < FULL_BATCH {
             if self.input.as_ref().is_none_or(SpillReader::is_at_end) {
                 let Some(run) = self.runs.next() else { break };
                 self.input = Some(run.reader());
@@ -86,6 +93,8 @@ impl SpoolReader {
             let Some(input) = &mut self.input else { break };
             if read_row(input, &mut self.buffer, &mut values).map_err(failed(&spool.folder))? {
                 rows.push(values.drain(..));
+                has_room = room.add(self.buffer.len())?;
+                keep_small(&mut self.buffer);
             }
         }
         cx.tick(rows.len())?;

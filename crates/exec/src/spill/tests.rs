@@ -1,4 +1,4 @@
-//! What goes to disk comes back as it was.
+//! Spilled values come back unchanged.
 
 use std::{io::Write, sync::Arc};
 
@@ -97,13 +97,13 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same, down to the bits of floats and what was read of nodes: as `==` in Rust does not look.
+/// Equality down to the bits of floats and the loaded content of nodes, which `==` does not compare.
 fn spelled(values: &[Value]) -> String {
     format!("{values:?}")
 }
 
 proptest! {
-    /// Rows of any width and any values come back exactly; cut anywhere, they are an error.
+    /// Rows of any width and any values come back exactly; truncated anywhere, they are an error.
     #[test]
     fn rows_come_back(rows in prop::collection::vec(prop::collection::vec(value(), 0..5), 1..8)) {
         let outer = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ proptest! {
     }
 }
 
-/// What is nested deeper than a value may be is refused, not followed.
+/// Values nested deeper than allowed are refused, without recursion.
 #[test]
 fn depth_is_bounded() {
     let mut deep = Value::Null;

@@ -1,4 +1,4 @@
-//! Expressions mean the same whether they are evaluated for a chunk or row by row.
+//! Expressions give the same results whether they are evaluated for a chunk or row by row.
 
 use isomer_plan::{
     expr::{Arithmetic, QuantifierKind, StringTest},
@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// What a generated expression may read.
+/// The slots that a generated expression may read.
 struct Scope {
     slots: Vec<SlotId>,
     node: SlotId,
@@ -121,8 +121,8 @@ fn expression(dice: &mut Dice, scope: &Scope, depth: usize) -> Expr {
     }
 }
 
-/// The values of a random expression over a few rows, or that it fails.
-fn evaluate(store: &Store, seed: u64, row_by_row: bool) -> Option<Vec<Value>> {
+/// The values of a random expression over a few rows, or its error.
+fn evaluate(store: &DataStore, seed: u64, row_by_row: bool) -> Option<Vec<Value>> {
     let mut b = Builder::default();
     let (scan, node) = b.scan("Person");
     let (list, out) = (b.slot(), b.slot());
@@ -161,6 +161,7 @@ fn evaluate(store: &Store, seed: u64, row_by_row: bool) -> Option<Vec<Value>> {
         expr = Expr::Index {
             base: Box::new(wrapped),
             index: Box::new(Expr::Const(0.into())),
+            nested: false,
         };
     }
     let project = b.op(Op::Project {
@@ -187,7 +188,7 @@ fn chunks_and_rows_agree_on_random_expressions() {
             failed += 1
         }
     }
-    // Both kinds occur, or the test shows nothing.
+    // Both outcomes must occur: otherwise the test proves nothing.
     assert!(
         answered > 500 && failed > 200,
         "{answered} answered, {failed} failed"

@@ -7,7 +7,7 @@ use isomer_value::{LabelId, PropId, TypeId};
 use super::*;
 use crate::{Counters, ErrorClass, ExecError, Registry};
 
-/// The planner's view of a transaction.
+/// The planner's catalog, from a transaction.
 struct View<'t>(&'t Transaction, Registry);
 
 impl Catalog for View<'_> {
@@ -65,9 +65,9 @@ impl Catalog for View<'_> {
     }
 }
 
-/// Runs a statement in a transaction of its own.
+/// Runs a statement in its own transaction.
 fn query(
-    store: &Store,
+    store: &DataStore,
     text: &str,
     parameters: &[(&'static str, Value)],
 ) -> Result<(Vec<Vec<Value>>, Counters)> {
@@ -100,20 +100,20 @@ fn query_in(
     }
 }
 
-fn rows(store: &Store, text: &str) -> Vec<Vec<Value>> {
+fn rows(store: &DataStore, text: &str) -> Vec<Vec<Value>> {
     query(store, text, &[])
         .unwrap_or_else(|error| panic!("{text}: {error}"))
         .0
 }
 
-/// The one value of the one row.
-fn one(store: &Store, text: &str) -> Value {
+/// The single value of the single row.
+fn one(store: &DataStore, text: &str) -> Value {
     let mut rows = rows(store, text);
     assert_eq!((rows.len(), rows[0].len()), (1, 1), "{text}: {rows:?}");
     rows.remove(0).remove(0)
 }
 
-fn raised(store: &Store, text: &str) -> (ErrorClass, &'static str) {
+fn raised(store: &DataStore, text: &str) -> (ErrorClass, &'static str) {
     match query(store, text, &[]) {
         Ok(answer) => panic!("{text} gave {answer:?}"),
         Err(error) => error
@@ -399,7 +399,7 @@ fn properties_that_change_are_counted() {
         ("SET x += {a: null, missing: null, d: 5}", 2),
         ("SET x += {missing: null}", 0),
         ("SET x += null", 0),
-        // One is given, three were there.
+        // One is returned; three existed.
         ("SET x = {e: 1, f: null}", 1 + 3),
         ("REMOVE x.e", 1),
     ] {
@@ -463,8 +463,28 @@ fn keys_and_indexes_find_what_scans_find() {
     assert_eq!(rows(&store, "SHOW INDEXES").len(), 2);
 }
 
+/// Indexes and constraints are shown as DDL spells them.
 #[test]
-fn profile_tells_what_each_operator_did() {
+fn schema_is_shown_as_it_is_declared() {
+    let store = open();
+    rows(&store, "CREATE INDEX t FOR (p:P) ON (p.a.b, p.tags[])");
+    for (name, declared) in [
+        ("a", "INTEGER"),
+        ("b", "FLOAT | LIST<ANY>"),
+        ("c", "LOCAL DATETIME"),
+    ] {
+        let text = format!("CREATE CONSTRAINT {name} FOR (p:P) REQUIRE p.{name} IS :: {declared}");
+        rows(&store, &text);
+        let shown = format!("SHOW CONSTRAINTS YIELD name, type WHERE name = '{name}'");
+        let expected = format!("type {declared}");
+        assert_eq!(rows(&store, &shown)[0][1], Value::from(expected.as_str()));
+    }
+    let fields = Value::from(vec![Value::from("a.b"), Value::from("tags[]")]);
+    assert_eq!(rows(&store, "SHOW INDEXES YIELD properties"), [[fields]]);
+}
+
+#[test]
+fn profile_reports_each_operator() {
     let store = open();
     people(&store, 10, &[(0, 1)]);
     let mut tx = store.begin(Access::Read).unwrap();
@@ -507,7 +527,7 @@ fn a_missing_parameter_is_named() {
     );
 }
 
-/// Whatever the parser and the planner let through runs on a thread's default stack (2 MiB, as these tests have).
+/// Everything that the parser and the planner accept runs on a thread's default stack (2 MiB, as these tests have).
 #[test]
 fn deep_expressions_and_long_statements_do_not_overflow_the_stack() {
     let store = open();
@@ -546,7 +566,7 @@ fn deep_expressions_and_long_statements_do_not_overflow_the_stack() {
     }
 }
 
-/// Whole nodes stand where their ids stood: in any order, several times, and more than one thread reads at once.
+/// Ids are replaced by whole nodes: in any order, with repetitions, and with several threads reading.
 #[test]
 fn whole_nodes_come_in_the_order_of_their_rows() {
     let store = open();
@@ -568,7 +588,7 @@ fn whole_nodes_come_in_the_order_of_their_rows() {
     }
 }
 
-/// Equal values are one, whatever column they come in: constants, integers, floats that are whole.
+/// Equal values form one group, in any kind of column: constants, integers, integral floats.
 #[test]
 fn distinct_and_groups_hold_equal_values_together() {
     let store = open();
@@ -612,7 +632,7 @@ fn distinct_and_groups_hold_equal_values_together() {
     );
 }
 
-/// A long list that every row looks into answers as a short one does.
+/// `IN` over a long list that is the same for every row gives the results of a short one.
 #[test]
 fn in_answers_alike_for_long_and_short_lists() {
     let store = open();

@@ -1,4 +1,4 @@
-//! Limits hold inside the operators that could run for ever or hold everything.
+//! Limits hold inside operators that otherwise would run without end or buffer everything.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn endless_walks() -> Arc<Plan> {
     b.produce(aggregate, &[count], StatementClass::Read)
 }
 
-fn complete_graph() -> Store {
+fn complete_graph() -> DataStore {
     let store = open();
     let knows: Vec<(u64, u64)> = (0..30).flat_map(|a| (0..30).map(move |b| (a, b))).collect();
     people(&store, 1000, &knows);
@@ -169,7 +169,7 @@ fn sorts_groups_and_distincts_spill_and_lists_are_refused() {
 }
 
 #[test]
-fn rows_are_limited_and_the_transaction_goes_on() {
+fn a_row_limit_leaves_the_transaction_usable() {
     let store = open();
     people(&store, 100, &[]);
     let mut b = Builder::default();

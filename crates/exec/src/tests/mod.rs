@@ -1,4 +1,4 @@
-//! Operators on the memory engine, through hand-made plans: what each gives, how chunks travel, and where limits hold.
+//! Operators on the memory engine, through hand-made plans: their rows, their chunks, and their limits.
 
 mod drivers;
 mod language;
@@ -9,7 +9,7 @@ mod writes;
 
 use std::sync::Arc;
 
-use isomer_data::{Access, Store, StoreOptions, Transaction};
+use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
 use isomer_plan::{
     Plan,
     expr::{
@@ -186,13 +186,13 @@ fn compare(op: Comparison, left: Expr, right: impl Into<Value>) -> Expr {
     }
 }
 
-fn open() -> Store {
-    Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default())
+fn open() -> DataStore {
+    DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default())
         .expect("an empty memory engine opens")
 }
 
 /// People 0 to `count - 1` with the property `age = i % 10`, and KNOWS from each to the pairs given.
-fn people(store: &Store, count: u64, knows: &[(u64, u64)]) -> Vec<NodeId> {
+fn people(store: &DataStore, count: u64, knows: &[(u64, u64)]) -> Vec<NodeId> {
     let mut tx = store.begin(Access::Write).expect("a transaction begins");
     let label = tx.intern_label("Person").expect("a label is new");
     let knows_id = tx.intern_type("KNOWS").expect("a type is new");
@@ -241,7 +241,7 @@ fn run_in(
     }
 }
 
-fn run(store: &Store, plan: &Arc<Plan>) -> Vec<Vec<Value>> {
+fn run(store: &DataStore, plan: &Arc<Plan>) -> Vec<Vec<Value>> {
     let mut tx = store.begin(Access::Read).expect("a transaction begins");
     run_in(&mut tx, plan, &Map::new(), Limits::default()).expect("the plan runs")
 }

@@ -32,7 +32,7 @@ fn var_expand(
 
 /// (start, end, length) of all walks, sorted; without lengths and duplicates where only ends are asked for.
 fn walks(
-    store: &Store,
+    store: &DataStore,
     direction: Direction,
     min: u64,
     max: Option<u64>,
@@ -128,7 +128,7 @@ fn distinct_ends_are_those_of_all_walks() {
     }
 }
 
-/// Walks back to where they began, too: over self loops, parallel relationships and rounds of all lengths.
+/// Walks back to their start, too: over self loops, parallel relationships and cycles of all lengths.
 #[test]
 fn shortest_rounds_are_those_found_by_length() {
     let mut state = 11_u64;
@@ -171,7 +171,7 @@ fn shortest_rounds_are_those_found_by_length() {
 }
 
 fn shortest(
-    store: &Store,
+    store: &DataStore,
     direction: Direction,
     all: bool,
     min: u64,
@@ -199,7 +199,7 @@ fn shortest(
         path: Some(path),
         relationships: None,
         step_predicate: None,
-        // Holds for every walk, but has them tried by length.
+        // True for every walk, but it forces the search that tries walks by length.
         predicate: predicate.then(|| compare(Comparison::GreaterOrEqual, length.clone(), 0)),
     });
     let op = b.op(op);

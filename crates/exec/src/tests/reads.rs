@@ -21,7 +21,7 @@ fn a_scan_gives_every_node_once_over_many_chunks() {
 }
 
 #[test]
-fn a_filter_keeps_what_is_true_and_evaluates_terms_only_where_they_matter() {
+fn a_filter_keeps_true_rows_and_evaluates_terms_lazily() {
     let store = open();
     people(&store, 30, &[]);
     let mut b = Builder::default();
@@ -142,7 +142,7 @@ fn two_hops_count_without_those_that_use_a_relationship_twice() {
 }
 
 #[test]
-fn top_gives_what_sort_and_limit_give() {
+fn top_equals_sort_and_limit() {
     let store = open();
     people(&store, 20_000, &[]);
     let run_with = |top: bool| {
@@ -188,7 +188,7 @@ fn top_gives_what_sort_and_limit_give() {
     assert_eq!(run_with(false), run_with(true));
 }
 
-/// Sorting in pieces that are merged gives what one stable sort gives.
+/// Merging sorted pieces gives the same order as one stable sort.
 #[test]
 fn long_sorts_are_stable() {
     let store = open();

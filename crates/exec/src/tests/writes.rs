@@ -205,7 +205,7 @@ fn delete_all(detach: bool, then_read: bool) -> Arc<Plan> {
 }
 
 #[test]
-fn delete_refuses_connected_nodes_unless_told_to_detach_and_undoes_the_statement() {
+fn delete_of_connected_nodes_needs_detach_and_rolls_the_statement_back() {
     let store = open();
     people(&store, 10, &[(0, 9), (9, 9)]);
     let mut tx = store.begin(Access::Write).unwrap();

@@ -1,8 +1,8 @@
-//! Where aggregate functions may stand, and what they become.
+//! Where aggregate functions are allowed, and how they are planned.
 //!
-//! In a projection with aggregates the items without one are the grouping keys. An item with aggregates is computed
+//! In a projection with aggregates, the items without one are the grouping keys. An item with aggregates is computed
 //! after the grouping, from aggregates, constants, and grouping keys that are variables or properties of variables;
-//! anything else in it is ambiguous (the value of which row?).
+//! anything else in it is ambiguous, because its value may differ between the rows of a group.
 
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, ExprKind};
@@ -12,10 +12,10 @@ use crate::error::PlanError;
 use crate::expr::{AggregateCall, Expr, Kind, SlotId};
 use crate::function::Aggregation;
 
-/// What aggregate functions mean where the binder is.
+/// How aggregate functions are handled in the current context.
 #[derive(Debug)]
 pub(crate) enum Aggregating<'a> {
-    /// They may not stand here (the text says where).
+    /// They are not allowed here (the text names the place).
     Forbidden(&'static str),
     /// In the argument of one: no nesting.
     Inside,
@@ -26,20 +26,20 @@ pub(crate) enum Aggregating<'a> {
 /// A projection that aggregates.
 #[derive(Debug, Default)]
 pub(crate) struct Grouping<'a> {
-    /// Grouping keys: what was written, and where its value is.
+    /// Grouping keys: source text and slot.
     pub keys: Vec<(&'a ast::Expr, SlotId, Kind)>,
-    /// Aggregates found so far: what was written, where its value is.
+    /// Aggregates found so far: source text and slot.
     pub calls: Vec<(&'a ast::Expr, SlotId, AggregateCall)>,
-    /// Columns by name that `ORDER BY` may use besides the keys.
+    /// Columns by name that `ORDER BY` may use in addition to the keys.
     pub columns: Vec<(std::sync::Arc<str>, SlotId, Kind)>,
-    /// In a comprehension or a subquery, where aggregates may not stand.
+    /// In a comprehension or a subquery, where aggregates are not allowed.
     pub closed: u32,
-    /// In what follows the columns, where only they are variables still.
+    /// After the columns, where only they are still variables.
     pub is_tail: bool,
 }
 
 impl Grouping<'_> {
-    /// Behind the columns: the first variable in a new aggregate that no column bears.
+    /// After the columns: the first variable in a new aggregate that is not a column.
     fn gone_variable(&self, aggregate: &ast::Expr) -> Option<(std::sync::Arc<str>, Span)> {
         let mut gone = None;
         if self.is_tail {
@@ -56,7 +56,7 @@ impl Grouping<'_> {
     }
 }
 
-/// Whether an aggregate function stands in it, not counting those inside subqueries.
+/// Whether it contains an aggregate function, not counting those inside subqueries.
 pub(crate) fn has_aggregate(expr: &ast::Expr) -> bool {
     let mut found = false;
     walk(expr, &mut |one| {
@@ -216,7 +216,7 @@ impl<'a> Binder<'a> {
                 return Err(PlanError::syntax(
                     "NestedAggregation",
                     format!(
-                        "`{}()` stands inside another aggregate function",
+                        "`{}()` is used inside another aggregate function",
                         function.name()
                     ),
                     expr.span,
@@ -240,7 +240,7 @@ impl<'a> Binder<'a> {
                 if let Some((name, span)) = grouping.gone_variable(expr) {
                     return Err(PlanError::syntax(
                         "UndefinedVariable",
-                        format!("`{name}` is not in sight any more after the rows were grouped"),
+                        format!("`{name}` is out of scope after the aggregation"),
                         span,
                     )
                     .with_hint(format!(
@@ -340,7 +340,7 @@ impl<'a> Binder<'a> {
         }
         match &expr.kind {
             ExprKind::Variable(name) => {
-                // What came from around this query is the same for all of its rows.
+                // A variable from outside of this query is constant for all of its rows.
                 let frame = self.frames.last().expect("a statement is bound in a frame");
                 if frame.scope.get(name).is_none() {
                     return Ok(None);
@@ -364,7 +364,7 @@ fn misplaced(function: Aggregation, place: &str, span: Span) -> PlanError {
     let name = function.name().trim_end_matches("(*)");
     PlanError::syntax(
         "InvalidAggregation",
-        format!("the aggregate function `{name}()` may not stand {place}"),
+        format!("the aggregate function `{name}()` is not allowed {place}"),
         span,
     )
     .with_hint("aggregate in a WITH before it")

@@ -11,14 +11,14 @@ use super::{Binder, Result};
 use crate::catalog::{ProcedureField, ProcedureSignature};
 use crate::error::{ErrorKind, PlanError};
 use crate::expr::{Expr, Kind};
-use crate::logical::{Step, conjuncts};
+use crate::logical::{LogicalStep, conjuncts};
 
 impl<'a> Binder<'a> {
     /// A call among other clauses.
     pub(super) fn bind_call(
         &mut self,
         call: &'a ast::ProcedureCall,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
         let procedure = self.find_procedure(call)?;
         let Some(arguments) = &call.arguments else {
@@ -30,7 +30,7 @@ impl<'a> Binder<'a> {
                 ),
                 call.span,
             )
-            .with_hint("only a call that stands alone takes its arguments from the parameters"));
+            .with_hint("only a stand-alone call takes its arguments from the parameters"));
         };
         let arguments = self.bind_arguments(&procedure, arguments, call.span)?;
         let mut yields = Vec::new();
@@ -39,7 +39,7 @@ impl<'a> Binder<'a> {
                 YieldItems::Star => {
                     return Err(PlanError::syntax(
                         "UnexpectedSyntax",
-                        "YIELD * stands in a call that is alone",
+                        "YIELD * is only allowed in a stand-alone call",
                         given.span,
                     )
                     .with_hint("name the columns"));
@@ -53,7 +53,7 @@ impl<'a> Binder<'a> {
                 }
             }
         }
-        steps.push(Step::Call {
+        steps.push(LogicalStep::Call {
             procedure,
             arguments,
             yields,
@@ -66,7 +66,7 @@ impl<'a> Binder<'a> {
             let bound = self.bind_condition(predicate)?;
             let mut terms = Vec::new();
             conjuncts(bound, &mut terms);
-            steps.push(Step::Filter(terms));
+            steps.push(LogicalStep::Filter(terms));
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl<'a> Binder<'a> {
     pub(super) fn bind_standalone_call(
         &mut self,
         call: &'a ast::ProcedureCall,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LogicalStep>,
     ) -> Result<Vec<Column>> {
         let procedure = self.find_procedure(call)?;
         let arguments = match &call.arguments {
@@ -114,7 +114,7 @@ impl<'a> Binder<'a> {
                 }
             }
         }
-        steps.push(Step::Call {
+        steps.push(LogicalStep::Call {
             procedure,
             arguments,
             yields,
@@ -125,7 +125,7 @@ impl<'a> Binder<'a> {
             .and_then(|given| given.predicate.as_ref())
         {
             let bound = self.bind_condition(predicate)?;
-            steps.push(Step::Filter(vec![bound]));
+            steps.push(LogicalStep::Filter(vec![bound]));
         }
         Ok(columns)
     }

@@ -2,20 +2,24 @@
 
 use isomer_cypher::ast::{self, Clause};
 
-use super::create::Making;
+use super::create::PatternClause;
 use super::pattern::NewNames;
-use super::projection::Projecting;
+use super::projection::ProjectionClause;
 use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind};
-use crate::logical::{MergeStep, Step};
+use crate::logical::{LogicalStep, MergeStep};
 use crate::physical::CreateItem;
 use crate::solve::sees_creation;
 
 impl<'a> Binder<'a> {
     /// Binds one clause; `RETURN` is bound by its query.
-    pub(super) fn bind_clause(&mut self, clause: &'a Clause, steps: &mut Vec<Step>) -> Result<()> {
+    pub(super) fn bind_clause(
+        &mut self,
+        clause: &'a Clause,
+        steps: &mut Vec<LogicalStep>,
+    ) -> Result<()> {
         match clause {
             Clause::Match(clause) => self.bind_match(clause, steps),
             Clause::Unwind(clause) => self.bind_unwind(clause, steps),
@@ -28,11 +32,11 @@ impl<'a> Binder<'a> {
             Clause::Create(clause) => self.bind_create(clause, steps),
             Clause::Merge(clause) => self.bind_merge(clause, steps),
             Clause::Set(clause) => {
-                steps.push(Step::Set(self.bind_set_items(&clause.items)?));
+                steps.push(LogicalStep::Set(self.bind_set_items(&clause.items)?));
                 Ok(())
             }
             Clause::Remove(clause) => {
-                steps.push(Step::Set(self.bind_remove_items(&clause.items)?));
+                steps.push(LogicalStep::Set(self.bind_remove_items(&clause.items)?));
                 Ok(())
             }
             Clause::Delete(clause) => {
@@ -46,23 +50,23 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn bind_match(&mut self, clause: &'a ast::Match, steps: &mut Vec<Step>) -> Result<()> {
+    fn bind_match(&mut self, clause: &'a ast::Match, steps: &mut Vec<LogicalStep>) -> Result<()> {
         let pattern = self.bind_pattern(
             clause.pattern.paths.iter(),
             clause.predicate.as_ref(),
             NewNames::Allowed,
         )?;
         if !pattern.casts.is_empty() {
-            steps.push(Step::Project(pattern.casts));
+            steps.push(LogicalStep::Project(pattern.casts));
         }
-        steps.push(Step::Match {
+        steps.push(LogicalStep::Match {
             graph: pattern.graph,
             optional: clause.optional,
         });
         Ok(())
     }
 
-    fn bind_unwind(&mut self, clause: &'a ast::Unwind, steps: &mut Vec<Step>) -> Result<()> {
+    fn bind_unwind(&mut self, clause: &'a ast::Unwind, steps: &mut Vec<LogicalStep>) -> Result<()> {
         let list = self.bind_expr(&clause.list)?;
         let element = match &list.kind {
             Kind::List(element) => (**element).clone(),
@@ -70,44 +74,45 @@ impl<'a> Binder<'a> {
             other => other.clone(),
         };
         let element = self.declare_new(&clause.variable, element)?;
-        steps.push(Step::Unwind {
+        steps.push(LogicalStep::Unwind {
             list: list.expr,
             element,
         });
         Ok(())
     }
 
-    fn bind_with(&mut self, clause: &'a ast::With, steps: &mut Vec<Step>) -> Result<()> {
+    fn bind_with(&mut self, clause: &'a ast::With, steps: &mut Vec<LogicalStep>) -> Result<()> {
         let columns = self.bind_projection(
             &clause.projection,
             clause.predicate.as_ref(),
-            Projecting::With,
+            ProjectionClause::With,
             steps,
         )?;
         self.enter(columns);
         Ok(())
     }
 
-    fn bind_create(&mut self, clause: &'a ast::Create, steps: &mut Vec<Step>) -> Result<()> {
-        let mut made = self.bind_made_pattern(&clause.pattern.paths, Making::Create)?;
+    fn bind_create(&mut self, clause: &'a ast::Create, steps: &mut Vec<LogicalStep>) -> Result<()> {
+        let mut made = self.bind_made_pattern(&clause.pattern.paths, PatternClause::Create)?;
         if !made.casts.is_empty() {
-            steps.push(Step::Project(made.casts));
+            steps.push(LogicalStep::Project(made.casts));
         }
-        // Neighbouring clauses are one operator: a script of a thousand CREATEs is no deep plan. Not where the later one can
-        // tell for how many rows the earlier one has run.
-        if let Some(Step::Create(before)) = steps.last_mut()
+        // Adjacent clauses are merged into one operator: a script of a thousand CREATEs must not be a deep plan. Not if
+        // the later clause can observe for how many rows the earlier one has run.
+        if let Some(LogicalStep::Create(before)) = steps.last_mut()
             && !sees_creation(&made.create, before, &self.arena)
         {
             before.items.append(&mut made.create.items);
             before.paths.append(&mut made.create.paths);
         } else {
-            steps.push(Step::Create(made.create));
+            steps.push(LogicalStep::Create(made.create));
         }
         Ok(())
     }
 
-    fn bind_merge(&mut self, clause: &'a ast::Merge, steps: &mut Vec<Step>) -> Result<()> {
-        let made = self.bind_made_pattern(std::slice::from_ref(&clause.path), Making::Merge)?;
+    fn bind_merge(&mut self, clause: &'a ast::Merge, steps: &mut Vec<LogicalStep>) -> Result<()> {
+        let made =
+            self.bind_made_pattern(std::slice::from_ref(&clause.path), PatternClause::Merge)?;
         let graph = self.graph_to_find(&made);
         let (mut on_create, mut on_match) = (Vec::new(), Vec::new());
         for action in &clause.actions {
@@ -126,14 +131,14 @@ impl<'a> Binder<'a> {
         {
             return Err(PlanError::syntax(
                 "VariableAlreadyBound",
-                "there is nothing to MERGE",
+                "MERGE has no pattern",
                 clause.span,
             ));
         }
         if !made.casts.is_empty() {
-            steps.push(Step::Project(made.casts));
+            steps.push(LogicalStep::Project(made.casts));
         }
-        steps.push(Step::Merge(Box::new(MergeStep {
+        steps.push(LogicalStep::Merge(Box::new(MergeStep {
             graph,
             create: made.create,
             on_create,
@@ -142,7 +147,11 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    fn bind_foreach(&mut self, clause: &'a ast::Foreach, steps: &mut Vec<Step>) -> Result<()> {
+    fn bind_foreach(
+        &mut self,
+        clause: &'a ast::Foreach,
+        steps: &mut Vec<LogicalStep>,
+    ) -> Result<()> {
         let list = self.bind_expr(&clause.list)?;
         let kind = match &list.kind {
             Kind::List(element) => (**element).clone(),
@@ -164,7 +173,7 @@ impl<'a> Binder<'a> {
             self.bind_clause(inner, &mut body)?;
         }
         self.frame().scope = outside;
-        steps.push(Step::ForEach {
+        steps.push(LogicalStep::ForEach {
             list: list.expr,
             element,
             body,
@@ -172,7 +181,11 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    fn bind_load_csv(&mut self, clause: &'a ast::LoadCsv, steps: &mut Vec<Step>) -> Result<()> {
+    fn bind_load_csv(
+        &mut self,
+        clause: &'a ast::LoadCsv,
+        steps: &mut Vec<LogicalStep>,
+    ) -> Result<()> {
         let url: Expr = self.bind_expr(&clause.source)?.expr;
         let field_terminator = match &clause.field_terminator {
             Some(terminator) => Some(self.bind_expr(terminator)?.expr),
@@ -184,7 +197,7 @@ impl<'a> Binder<'a> {
             Kind::List(Box::new(Kind::String))
         };
         let row = self.declare_new(&clause.variable, kind)?;
-        steps.push(Step::LoadCsv {
+        steps.push(LogicalStep::LoadCsv {
             url,
             headers: clause.with_headers,
             field_terminator,

@@ -1,5 +1,5 @@
-//! Conditions of constraints that a database can check record by record: terms that compare one property, or its
-//! size, with constants, all of which must hold.
+//! Conditions of constraints that can be checked record by record: conjunctions of terms that compare one property, or
+//! its size, with constants.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::{
     schema::{FieldRule, PropertyPath, Rule},
 };
 
-/// The terms of `condition` over the record `variable`; `None` where one of them is of another kind.
+/// The terms of `condition` over the record `variable`; `None` if one of them has another form.
 pub(super) fn field_rules(variable: &str, condition: &Expr) -> Option<Vec<FieldRule>> {
     match &condition.kind {
         ExprKind::And(terms) => {
             let mut rules = Vec::new();
             for term in terms {
-                // A conjunction within a conjunction is one in brackets: one level of them is enough for anybody.
+                // A nested conjunction comes from parentheses: one level of nesting is supported.
                 match &term.kind {
                     ExprKind::And(inner) => {
                         for term in inner {
@@ -101,7 +101,7 @@ fn comparison(variable: &str, op: BinaryOp, left: &Expr, right: &Expr) -> Option
     })
 }
 
-/// The comparison with its sides exchanged.
+/// The comparison with swapped sides.
 fn turned(op: Comparison) -> Comparison {
     match op {
         Comparison::Less => Comparison::Greater,

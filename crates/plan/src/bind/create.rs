@@ -1,4 +1,4 @@
-//! `CREATE` and `MERGE` patterns: what is made, and for `MERGE` also what is looked for.
+//! `CREATE` and `MERGE` patterns: what is created, and for `MERGE` also what is matched.
 
 use isomer_cypher::ast::{self, ExprKind, Link};
 
@@ -11,14 +11,14 @@ use crate::physical::{
     CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties,
 };
 
-/// Which clause a pattern is made by.
+/// The clause that contains the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Making {
+pub(super) enum PatternClause {
     Create,
     Merge,
 }
 
-impl Making {
+impl PatternClause {
     fn keyword(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -27,12 +27,12 @@ impl Making {
     }
 }
 
-/// A pattern to make.
+/// A pattern to create.
 pub(super) struct MadePattern {
     pub create: CreatePattern,
-    /// Relationships that `MERGE` takes either way round.
+    /// Relationships that `MERGE` matches in either direction.
     undirected: Vec<SlotId>,
-    /// Variables of unknown kind that stand for nodes.
+    /// Variables of unknown kind that are used as nodes.
     pub casts: Vec<(SlotId, Expr)>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Binder<'a> {
     pub(super) fn bind_made_pattern(
         &mut self,
         paths: &'a [ast::PathPattern],
-        making: Making,
+        making: PatternClause,
     ) -> Result<MadePattern> {
         let mut made = MadePattern {
             create: CreatePattern::default(),
@@ -57,7 +57,7 @@ impl<'a> Binder<'a> {
     fn bind_made_path(
         &mut self,
         path: &'a ast::PathPattern,
-        making: Making,
+        making: PatternClause,
         made: &mut MadePattern,
     ) -> Result<()> {
         if path.selector.is_some() || path.predicate.is_some() {
@@ -111,7 +111,7 @@ impl<'a> Binder<'a> {
         &mut self,
         node: &'a ast::NodePattern,
         alone: bool,
-        making: Making,
+        making: PatternClause,
         made: &mut MadePattern,
     ) -> Result<SlotId> {
         if node.predicate.is_some() {
@@ -131,7 +131,7 @@ impl<'a> Binder<'a> {
             if let Some(slot) = bound {
                 if alone || node.labels.is_some() || node.properties.is_some() {
                     return Err(already_bound(&variable.name, variable.span)
-                        .with_hint("a bound node stands without labels and properties, as the end of a relationship"));
+                        .with_hint("a bound node can only be the end of a relationship, without labels and properties"));
                 }
                 return Ok(slot);
             }
@@ -153,7 +153,11 @@ impl<'a> Binder<'a> {
         Ok(slot)
     }
 
-    fn made_labels(&mut self, labels: &ast::LabelExpr, making: Making) -> Result<Vec<LabelRef>> {
+    fn made_labels(
+        &mut self,
+        labels: &ast::LabelExpr,
+        making: PatternClause,
+    ) -> Result<Vec<LabelRef>> {
         let Some(names) = labels.as_conjunction() else {
             return Err(PlanError::syntax(
                 "UnexpectedSyntax",
@@ -177,7 +181,7 @@ impl<'a> Binder<'a> {
     fn bind_made_properties(
         &mut self,
         properties: Option<&'a ast::Expr>,
-        making: Making,
+        making: PatternClause,
     ) -> Result<Properties> {
         let Some(properties) = properties else {
             return Ok(Properties::Entries(Vec::new()));
@@ -191,7 +195,7 @@ impl<'a> Binder<'a> {
                 }
                 Ok(Properties::Entries(bound))
             }
-            _ if making == Making::Merge => Err(parameter_map(properties.span)),
+            _ if making == PatternClause::Merge => Err(parameter_map(properties.span)),
             _ => Ok(Properties::Map(self.bind_expr(properties)?.expr)),
         }
     }
@@ -200,7 +204,7 @@ impl<'a> Binder<'a> {
         &mut self,
         relationship: &'a ast::RelationshipPattern,
         (from, to): (SlotId, SlotId),
-        making: Making,
+        making: PatternClause,
         made: &mut MadePattern,
     ) -> Result<SlotId> {
         if relationship.predicate.is_some() {
@@ -231,8 +235,8 @@ impl<'a> Binder<'a> {
                 .with_hint("write -[:TYPE]->"));
             }
         };
-        let direction = super::pattern::direction(relationship.direction);
-        if direction == Direction::Both && making == Making::Create {
+        let direction = relationship.direction;
+        if direction == Direction::Both && making == PatternClause::Create {
             return Err(PlanError::syntax(
                 "RequiresDirectedRelationship",
                 "a relationship to CREATE has a direction",
@@ -265,7 +269,7 @@ impl<'a> Binder<'a> {
         Ok(slot)
     }
 
-    /// What a `MERGE` looks for before it makes the pattern.
+    /// The pattern that a `MERGE` matches before it creates.
     pub(super) fn graph_to_find(&mut self, made: &MadePattern) -> QueryGraph {
         self.clause_count += 1;
         let mut graph = QueryGraph::default();

@@ -1,12 +1,13 @@
 //! Expressions: operators, containers, comprehensions.
 //!
-//! The syntax tree's depth is bounded by the parser, so these functions recurse; long `AND` and `OR` chains are flat.
+//! The parser bounds the depth of the syntax tree, so these functions recurse; long `AND` and `OR` chains are flat.
 
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, BinaryOp, ExprKind, LabelExprKind, Literal, UnaryOp};
 use isomer_value::Value;
 
 use super::aggregate::{Aggregating, is_aggregate};
+use super::element_id;
 use super::function::first_known;
 use super::types::{expect_boolean, expect_container, join_all, wrong_kind};
 use super::{Binder, Result, Typed};
@@ -15,10 +16,10 @@ use crate::expr::{Arithmetic, Comparison, Expr, Kind, MapItem, QuantifierKind, S
 use crate::function::Function;
 
 impl<'a> Binder<'a> {
-    /// Binds an expression whose value is wanted.
+    /// Binds an expression whose value is used.
     ///
-    /// Texts may nest a few hundred levels deep: this function and those it calls keep their frames small by leaving
-    /// the work of each case to a function of its own.
+    /// Texts may nest a few hundred levels deep: this function and those it calls keep their stack frames small by
+    /// delegating each case to a separate function.
     pub(super) fn bind_expr(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
         match &expr.kind {
             ExprKind::Literal(_) | ExprKind::Parameter(_) | ExprKind::Variable(_) => {
@@ -35,7 +36,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The kinds of expressions that seldom nest deep.
+    /// Expressions that seldom nest deeply.
     fn bind_rest(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
         match &expr.kind {
             ExprKind::Index { base, index } => self.bind_index(base, index),
@@ -174,7 +175,7 @@ impl<'a> Binder<'a> {
         }))
     }
 
-    /// Binds a condition: also a bare pattern may stand here; a value that cannot be a boolean may not.
+    /// Binds a condition: a bare pattern is allowed here, too; a value that cannot be a boolean is not.
     pub(super) fn bind_condition(&mut self, expr: &'a ast::Expr) -> Result<Expr> {
         if let ExprKind::PatternPredicate(path) = &expr.kind {
             return Ok(self.bind_pattern_predicate(path, expr.span)?.expr);
@@ -218,8 +219,12 @@ impl<'a> Binder<'a> {
         let bound = self.bind_expr(base)?;
         expect_container(&bound.kind, base.span)?;
         let name = self.arena.property(&key.name);
-        let plain = Expr::property(bound.expr, name);
-        // Of a map in a record no more is read than is asked for.
+        let plain = Expr::Property {
+            base: Box::new(bound.expr),
+            name,
+            nested: is_path(base),
+        };
+        // Only the requested entry of a map in a record is read.
         if !matches!(base.kind, ExprKind::Property { .. }) {
             return Ok(Typed::new(plain, Kind::Any));
         }
@@ -237,8 +242,9 @@ impl<'a> Binder<'a> {
         let made = Expr::Index {
             base: Box::new(list.expr),
             index: Box::new(position.expr),
+            nested: is_path(base),
         };
-        // An entity's property, found by a name that is computed, cannot be of the wrong type.
+        // An entity's property with a computed name cannot have a wrong static type.
         let made = match list.kind {
             Kind::Node | Kind::Relationship => made,
             _ => made.at((base.span.start, index.span.end)),
@@ -309,11 +315,12 @@ impl<'a> Binder<'a> {
             return bind_arithmetic(op, left, right, left_span, right_span);
         }
         if let Some(op) = comparison(op) {
-            return Ok(boolean(Expr::Compare {
+            return Ok(boolean(element_id::compare(
                 op,
-                left: Box::new(left.expr),
-                right: Box::new(right.expr),
-            }));
+                left.expr,
+                right.expr,
+                &self.arena,
+            )));
         }
         if let Some(op) = string_test(op) {
             return Ok(boolean(Expr::StringTest {
@@ -331,11 +338,8 @@ impl<'a> Binder<'a> {
             ));
         }
         let look = Function::ConvergentContains;
-        let look = self.bind_look(look, field, Some(left.expr.clone()))?;
-        let plain = Expr::In {
-            item: Box::new(left.expr),
-            list: Box::new(right.expr),
-        };
+        let look = self.bind_field_query(look, field, Some(left.expr.clone()))?;
+        let plain = element_id::contains(left.expr, right.expr, &self.arena);
         Ok(boolean(first_known(look, plain)))
     }
 
@@ -344,14 +348,10 @@ impl<'a> Binder<'a> {
         for operand in operands {
             bound.push(self.bind_expr(operand)?.expr);
         }
-        let pairs = bound
-            .windows(2)
-            .zip(operators)
-            .map(|(pair, operator)| Expr::Compare {
-                op: comparison(*operator).expect("a chain holds comparisons"),
-                left: Box::new(pair[0].clone()),
-                right: Box::new(pair[1].clone()),
-            });
+        let pairs = bound.windows(2).zip(operators).map(|(pair, operator)| {
+            let op = comparison(*operator).expect("a chain holds comparisons");
+            element_id::compare(op, pair[0].clone(), pair[1].clone(), &self.arena)
+        });
         Ok(boolean(Expr::all_of(pairs.collect())))
     }
 
@@ -370,7 +370,7 @@ impl<'a> Binder<'a> {
                 Some((kind, span)) => {
                     let op = arithmetic(operators[at - 1]).expect("a chain holds arithmetic");
                     ops.push(op);
-                    // Only the kinds are looked at here.
+                    // Only the kinds are used here.
                     let left = Typed::new(Expr::null(), kind);
                     let pair = Typed::new(Expr::null(), right.kind);
                     let kind = bind_arithmetic(op, left, pair, span, operand.span)?.kind;
@@ -508,7 +508,7 @@ impl<'a> Binder<'a> {
         ))
     }
 
-    /// Runs `body` where no aggregate may stand.
+    /// Runs `body` in a context without aggregates.
     pub(super) fn without_aggregates<T>(
         &mut self,
         body: impl FnOnce(&mut Self) -> Result<T>,
@@ -665,7 +665,7 @@ impl<'a> Binder<'a> {
         ))
     }
 
-    /// Binds a variable that stands as a name alone, not as an expression.
+    /// Binds a variable that is used as a name, not as an expression.
     fn bind_name(&mut self, name: &ast::Ident) -> Result<Typed> {
         if let Aggregating::After(grouping) = &self.aggregating {
             let key = grouping
@@ -713,7 +713,7 @@ fn bind_literal(literal: &Literal) -> Typed {
     Typed::new(Expr::Const(value), kind)
 }
 
-/// A list of constants is a constant.
+/// A list of constants is folded to a constant.
 fn fold_list(items: Vec<Expr>) -> Expr {
     if !items.iter().all(|item| matches!(item, Expr::Const(_))) {
         return Expr::List(items);
@@ -736,7 +736,7 @@ fn bind_arithmetic(
     for (side, span) in [(&left, left_span), (&right, right_span)] {
         let wrong = match side.kind {
             Kind::String | Kind::List(_) => !joins,
-            // A list takes any element.
+            // A list accepts any element.
             Kind::Boolean | Kind::Map | Kind::Node | Kind::Relationship | Kind::Path => !joins,
             _ => false,
         };
@@ -801,4 +801,16 @@ fn string_test(op: BinaryOp) -> Option<StringTest> {
         BinaryOp::RegexMatch => StringTest::Matches,
         _ => return None,
     })
+}
+
+/// Whether an expression is a path below a property, through maps and lists. `n['name']` is a spelling of `n.name`;
+/// a number in brackets is the place in a list, which alone makes no path.
+fn is_path(expr: &ast::Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Property { .. } => true,
+        ExprKind::Index { base, index } => {
+            matches!(index.kind, ExprKind::Literal(Literal::String(_))) || is_path(base)
+        }
+        _ => false,
+    }
 }

@@ -1,4 +1,4 @@
-//! Calls of functions: found by name, checked by number and kind of arguments.
+//! Function calls: found by name, checked for number and kind of arguments.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl<'a> Binder<'a> {
         if distinct {
             return Err(PlanError::syntax(
                 "UnexpectedSyntax",
-                format!("DISTINCT stands in `{dotted}()`, which is no aggregate function"),
+                format!("DISTINCT is used in `{dotted}()`, which is not an aggregate function"),
                 span,
             ));
         }
@@ -35,7 +35,7 @@ impl<'a> Binder<'a> {
             None if Convergence::by_name(&dotted).is_some() => Err(PlanError::syntax(
                 "UnexpectedSyntax",
                 format!(
-                    "`{dotted}()` changes a convergent field, and stands on the right of SET only"
+                    "`{dotted}()` changes a convergent field, and is only allowed on the right side of SET"
                 ),
                 span,
             )
@@ -85,7 +85,7 @@ impl<'a> Binder<'a> {
         let kind = result_kind(function, &kinds);
         let known = match (function, arguments) {
             (Function::Size, [argument]) => {
-                self.bind_look(Function::ConvergentSize, argument, None)?
+                self.bind_field_query(Function::ConvergentSize, argument, None)?
             }
             _ => None,
         };
@@ -100,9 +100,9 @@ impl<'a> Binder<'a> {
         Ok(Typed::new(first_known(known, made), kind))
     }
 
-    /// A look into the convergent field that `field` may be, which does not load it: the call, where the property is
-    /// convergent anywhere. It gives null where it is not in the record at hand.
-    pub(super) fn bind_look(
+    /// A query on the convergent field that `field` may be, which does not load it: the call, if the property is
+    /// convergent in any record. It returns null if it is not convergent in the current record.
+    pub(super) fn bind_field_query(
         &mut self,
         look: Function,
         field: &'a ast::Expr,
@@ -134,13 +134,13 @@ impl<'a> Binder<'a> {
         }))
     }
 
-    /// As [`Binder::bind_look`], for the value under `last` in the map that `base` may be.
+    /// Like [`Binder::bind_field_query`], for the value under `last` in the map that `base` may be.
     pub(super) fn bind_inner_look(
         &mut self,
         base: &'a ast::Expr,
         last: &Arc<str>,
     ) -> Result<Option<Expr>> {
-        let mut look = self.bind_look(Function::ConvergentValue, base, None)?;
+        let mut look = self.bind_field_query(Function::ConvergentValue, base, None)?;
         if let Some(Expr::Call { arguments, .. }) = &mut look
             && let Some(Expr::Const(Value::List(names))) = arguments.get_mut(1)
         {
@@ -200,7 +200,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// What a look into a convergent field tells, or else what the plain expression gives.
+/// The result of a convergent field query, with the plain expression as fallback.
 pub(super) fn first_known(look: Option<Expr>, plain: Expr) -> Expr {
     match look {
         Some(look) => Expr::Call {
@@ -233,7 +233,7 @@ pub(super) fn wrong_count(
     )
 }
 
-/// Rejects what the function cannot take whatever the value is.
+/// Rejects arguments that the function accepts for no value.
 fn check_argument(function: Function, position: usize, kind: &Kind, span: Span) -> Result<()> {
     if position > 0 || *kind == Kind::Any {
         return Ok(());
@@ -282,7 +282,7 @@ fn result_kind(function: Function, arguments: &[Kind]) -> Kind {
     }
 }
 
-/// Functions that refuse some values of the right type, or of a type that is not known before.
+/// Functions that refuse some values of the right type, or of a type that is not known statically.
 fn may_refuse(function: Function) -> bool {
     use Function::*;
     function.kind() == Kind::Temporal

@@ -1,10 +1,11 @@
-//! The binder: from names to slots, from syntax to a logical plan; finds what the language forbids.
+//! The binder: resolves names to slots and syntax to a logical plan; reports semantic errors.
 
 mod aggregate;
 mod call;
 mod clause;
 mod condition;
 mod create;
+mod element_id;
 mod expression;
 mod function;
 mod pattern;
@@ -29,14 +30,14 @@ use crate::expr::{Expr, Kind, LocalId, SlotId};
 use crate::physical::Notice;
 
 use aggregate::Aggregating;
-use scope::{Frame, Sight, Variable};
+use scope::{Frame, Variable, Visibility};
 
-pub(crate) use query::Standing;
+pub(crate) use query::QueryContext;
 pub(crate) use schema::{drop_constraint, drop_index};
 
 pub(crate) type Result<T> = std::result::Result<T, PlanError>;
 
-/// An expression and what is known of its value.
+/// An expression and its static kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Typed {
     pub expr: Expr,
@@ -51,11 +52,11 @@ impl Typed {
 
 /// The frame of a statement's query.
 pub(crate) fn statement_frame() -> Frame {
-    Frame::new(Sight::Closed)
+    Frame::new(Visibility::Closed)
 }
 
-/// Where a name leads.
-enum Place {
+/// What a name refers to.
+enum Binding {
     Slot(SlotId),
     Local(LocalId),
 }
@@ -67,7 +68,7 @@ pub(crate) struct Binder<'a> {
     pub arena: Arena,
     pub notices: Vec<Notice>,
     frames: Vec<Frame>,
-    /// What aggregate functions mean where the binder is.
+    /// How aggregate functions are handled in the current context.
     aggregating: Aggregating<'a>,
     /// Numbers `MATCH` clauses.
     clause_count: u32,
@@ -80,7 +81,7 @@ impl<'a> Binder<'a> {
             text,
             arena: Arena::default(),
             notices: Vec::new(),
-            frames: vec![Frame::new(Sight::Closed)],
+            frames: vec![Frame::new(Visibility::Closed)],
             aggregating: Aggregating::Forbidden("here"),
             clause_count: 0,
         }
@@ -97,19 +98,19 @@ impl<'a> Binder<'a> {
             .expect("a statement is bound in a frame")
     }
 
-    /// The variable of this name that the clauses of this query, or those around it, bound.
+    /// The variable of this name that the clauses of this query, or of those around it, bound.
     fn lookup(&mut self, name: &str) -> Option<Typed> {
         let depth = self.frames.len() - 1;
         let (place, kind) = self.resolve(depth, name)?;
         let expr = match place {
-            Place::Slot(slot) => Expr::Slot(slot),
-            Place::Local(local) => Expr::Local(local),
+            Binding::Slot(slot) => Expr::Slot(slot),
+            Binding::Local(local) => Expr::Local(local),
         };
         Some(Typed::new(expr, kind))
     }
 
-    /// Finds a name in the frame at `depth`, importing it from the frames around where they are in sight.
-    fn resolve(&mut self, depth: usize, name: &str) -> Option<(Place, Kind)> {
+    /// Resolves a name in the frame at `depth`, importing it from outer frames if they are visible.
+    fn resolve(&mut self, depth: usize, name: &str) -> Option<(Binding, Kind)> {
         let frame = &self.frames[depth];
         if let Some((_, local, kind)) = frame
             .locals
@@ -117,18 +118,18 @@ impl<'a> Binder<'a> {
             .rev()
             .find(|(known, ..)| &**known == name)
         {
-            return Some((Place::Local(*local), kind.clone()));
+            return Some((Binding::Local(*local), kind.clone()));
         }
         if let Some(variable) = frame.scope.get(name).or_else(|| frame.imports.get(name)) {
-            return Some((Place::Slot(variable.slot), variable.kind.clone()));
+            return Some((Binding::Slot(variable.slot), variable.kind.clone()));
         }
-        if depth == 0 || frame.sight == Sight::Closed {
+        if depth == 0 || frame.sight == Visibility::Closed {
             return None;
         }
         let (place, kind) = self.resolve(depth - 1, name)?;
         let (slot, outside) = match place {
-            Place::Slot(slot) => (slot, Expr::Slot(slot)),
-            Place::Local(local) => (self.arena.slot(name, kind.clone()), Expr::Local(local)),
+            Binding::Slot(slot) => (slot, Expr::Slot(slot)),
+            Binding::Local(local) => (self.arena.slot(name, kind.clone()), Expr::Local(local)),
         };
         let frame = &mut self.frames[depth];
         frame.arguments.push((slot, outside));
@@ -139,10 +140,10 @@ impl<'a> Binder<'a> {
                 kind: kind.clone(),
             },
         );
-        Some((Place::Slot(slot), kind))
+        Some((Binding::Slot(slot), kind))
     }
 
-    /// All names in sight, for hints.
+    /// All names in scope, for hints.
     fn names_in_sight(&self) -> Vec<String> {
         let mut names = Vec::new();
         for frame in self.frames.iter().rev() {
@@ -154,7 +155,7 @@ impl<'a> Binder<'a> {
                     .chain(frame.imports.names())
                     .map(str::to_owned),
             );
-            if frame.sight == Sight::Closed {
+            if frame.sight == Visibility::Closed {
                 break;
             }
         }
@@ -193,7 +194,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Runs `body` with a comprehension's variable in sight.
+    /// Runs `body` with a comprehension's variable in scope.
     fn with_local<T>(
         &mut self,
         name: &Arc<str>,

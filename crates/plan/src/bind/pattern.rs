@@ -1,7 +1,7 @@
 //! `MATCH` patterns become a query graph.
 //!
-//! Variables are declared in a first pass over all paths, conditions bound in a second, so that a property map may speak
-//! of any variable of its clause.
+//! Variables are declared in a first pass over all paths and conditions are bound in a second, so that a property map
+//! may refer to any variable of its clause.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LocalId, PathStep, QuantifierKind, SlotId, TypeRef};
 use crate::function::Function;
 use crate::logical::{Length, PatternRelationship, QueryGraph, conjuncts};
-use crate::physical::Direction;
 
 /// Whether a pattern may bind variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,21 +25,21 @@ pub(super) enum NewNames {
     Refused,
 }
 
-/// A clause's pattern being bound.
+/// The state of binding a clause's pattern.
 pub(super) struct BoundPattern {
     pub graph: QueryGraph,
-    /// Variables of unknown kind that the pattern takes for nodes or relationships: to be projected before it.
+    /// Variables of unknown kind that the pattern uses as nodes or relationships: they are projected before it.
     pub casts: Vec<(SlotId, Expr)>,
 }
 
-/// What the second pass needs to know of a relationship.
+/// Data of a relationship for the second pass.
 struct Declared<'a> {
     pattern: &'a ast::RelationshipPattern,
     /// Its index in the graph.
     index: usize,
 }
 
-/// What the first pass leaves to the second.
+/// Work of the second pass.
 #[derive(Default)]
 struct Unfinished<'a> {
     nodes: Vec<(&'a ast::NodePattern, SlotId)>,
@@ -127,7 +126,7 @@ impl<'a> Binder<'a> {
         let start = self.declare_node(&path.start, new_names, pattern)?;
         nodes.push((&path.start, start));
         if path.steps.is_empty() && pattern.graph.nodes.len() == known_nodes {
-            // A node bound before, and nothing that leads on from it: null is no node.
+            // A bound node without relationships in the pattern must still be checked: it may be null.
             let is_null = Expr::IsNull(Box::new(Expr::Slot(start)));
             pattern.graph.predicates.push(Expr::Not(Box::new(is_null)));
         }
@@ -197,7 +196,7 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// Whether only shortest paths are asked for by a single relationship pattern: of these any one (false) or all (true).
+    /// Whether only shortest paths are wanted by a single relationship pattern: any one (false) or all (true).
     fn shortest_selector(&self, path: &ast::PathPattern) -> Result<Option<bool>> {
         let all = match path.selector {
             None => return Ok(None),
@@ -208,7 +207,7 @@ impl<'a> Binder<'a> {
                 | PathSelector::ShortestGroups(1),
             ) => true,
             Some(PathSelector::Any(1)) => false,
-            Some(_) => return Ok(None), // of a single node there is one path
+            Some(_) => return Ok(None), // a single node has one path
         };
         if path.steps.is_empty() {
             return Ok(None);
@@ -258,7 +257,7 @@ impl<'a> Binder<'a> {
         Ok(slot)
     }
 
-    /// The slot of a variable that is bound already, made to hold an entity of this kind.
+    /// The slot of a variable that is already bound, checked to hold an entity of this kind.
     pub(super) fn bound_entity(
         &mut self,
         variable: &ast::Ident,
@@ -288,7 +287,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Gives a name another slot, wherever it is known in this query.
+    /// Maps a name to another slot, in all scopes of this query.
     fn rebind(&mut self, name: &Arc<str>, variable: Variable) {
         let frame = self.frame();
         if frame.scope.get(name).is_some() {
@@ -322,7 +321,7 @@ impl<'a> Binder<'a> {
             bound,
             from,
             to,
-            direction: direction(relationship.direction),
+            direction: relationship.direction,
             types,
             length,
             clause: self.clause_count,
@@ -364,7 +363,7 @@ impl<'a> Binder<'a> {
             return Err(PlanError::syntax(
                 "RelationshipUniquenessViolation",
                 format!(
-                    "relationship `{}` stands twice in one pattern",
+                    "relationship `{}` occurs twice in one pattern",
                     variable.name
                 ),
                 variable.span,
@@ -378,7 +377,7 @@ impl<'a> Binder<'a> {
         if !matches!(known.kind, Kind::Any | Kind::List(_)) {
             return Err(conflict(&variable.name, &kind, &known.kind, variable.span));
         }
-        // A list bound before: the walk must be the same list.
+        // A list that was bound before: the walk must equal it.
         let slot = self.arena.slot("", kind);
         pattern
             .graph
@@ -387,7 +386,7 @@ impl<'a> Binder<'a> {
         Ok((slot, false))
     }
 
-    /// The types, where they are a plain choice of names; otherwise none, and the condition is bound in the second pass.
+    /// The types, if they are a plain choice of names; otherwise none, and the condition is bound in the second pass.
     pub(super) fn plain_types(&mut self, types: &ast::LabelExpr) -> Vec<TypeRef> {
         let names = types.as_disjunction().unwrap_or_default();
         let mut found: Vec<TypeRef> = names.into_iter().map(|name| self.rel_type(name)).collect();
@@ -395,7 +394,7 @@ impl<'a> Binder<'a> {
         found
     }
 
-    /// What a node pattern demands of `entity`.
+    /// The conditions of a node pattern on `entity`.
     pub(super) fn node_conditions(
         &mut self,
         node: &'a ast::NodePattern,
@@ -428,7 +427,7 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// What a relationship pattern demands of `entity`, plain types apart.
+    /// The conditions of a relationship pattern on `entity`, except plain types.
     pub(super) fn relationship_conditions(
         &mut self,
         pattern: &'a ast::RelationshipPattern,
@@ -478,7 +477,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// `{a: 1}` behind an entity: each property must equal its value.
+    /// `{a: 1}` after an entity: each property must equal its value.
     fn bind_property_map(
         &mut self,
         properties: Option<&'a ast::Expr>,
@@ -586,8 +585,8 @@ fn add_step_condition(relationship: &mut PatternRelationship, local: LocalId, co
     });
 }
 
-/// Whether a path has a selector that needs a search by walks: for one of the shortest paths along a single relationship
-/// pattern there is a faster one.
+/// Whether a path has a selector that needs the general walk search: one of the shortest paths along a single
+/// relationship pattern has a faster operator.
 fn is_selected(path: &ast::PathPattern) -> bool {
     let Some(selector) = path.selector else {
         return false;
@@ -620,19 +619,11 @@ fn length_bounds(length: &Length) -> (u64, Option<u64>) {
     }
 }
 
-pub(super) fn direction(direction: ast::Direction) -> Direction {
-    match direction {
-        ast::Direction::Outgoing => Direction::Outgoing,
-        ast::Direction::Incoming => Direction::Incoming,
-        ast::Direction::Both => Direction::Both,
-    }
-}
-
 pub(super) fn conflict(name: &str, expected: &Kind, found: &Kind, span: Span) -> PlanError {
     PlanError::syntax(
         "VariableTypeConflict",
         format!(
-            "variable `{name}` is {} and stands here for {}",
+            "variable `{name}` is {}, but is used as {} here",
             found.describe(),
             expected.describe()
         ),
@@ -640,7 +631,7 @@ pub(super) fn conflict(name: &str, expected: &Kind, found: &Kind, span: Span) ->
     )
 }
 
-/// A parameter may not be the whole property map where properties are looked for.
+/// A parameter must not be the whole property map in a pattern to match.
 pub(super) fn parameter_map(span: Span) -> PlanError {
     PlanError::syntax(
         "InvalidParameterUse",
@@ -650,8 +641,8 @@ pub(super) fn parameter_map(span: Span) -> PlanError {
     .with_hint("write the properties out: {name: $map.name}")
 }
 
-/// The condition on single relationships that `all(r IN relationships(p) WHERE …)` and `none(…)` amount to, of the walk
-/// in `slot` or its path.
+/// The condition on single relationships that `all(r IN relationships(p) WHERE …)` and `none(…)` amount to, for the
+/// walk in `slot` or its path.
 fn step_condition(predicate: &Expr, slot: SlotId, path: Option<SlotId>) -> Option<(LocalId, Expr)> {
     let Expr::Quantifier {
         kind,

@@ -12,24 +12,24 @@ use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, SlotId};
-use crate::logical::{Step, conjuncts};
+use crate::logical::{LogicalStep, conjuncts};
 use crate::physical::SortKey;
 
 /// Which clause projects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Projecting {
+pub(super) enum ProjectionClause {
     With,
     Return,
 }
 
-/// A projection while it is bound.
+/// The state of binding a projection.
 struct Projected<'a> {
     columns: Vec<Column>,
-    /// What was written for each column; absent for those of `*`.
+    /// The source text of each column; absent for those of `*`.
     written: Vec<Option<&'a ast::Expr>>,
 }
 
-/// What follows the columns and is about the rows they make.
+/// `ORDER BY`, `SKIP`, `LIMIT` and `WHERE` after the columns.
 #[derive(Clone, Copy)]
 struct Tail<'a> {
     order_by: &'a [ast::SortItem],
@@ -40,14 +40,14 @@ struct Tail<'a> {
 type Bound = (Vec<SortKey>, Option<Expr>);
 
 impl<'a> Binder<'a> {
-    /// Binds a projection and the `WHERE` after it; the scope stays that before it, for the caller to
-    /// [`enter`](Self::enter) the new.
+    /// Binds a projection and the `WHERE` after it; the scope remains the one before it until the caller
+    /// [`enter`](Self::enter)s the new one.
     pub(super) fn bind_projection(
         &mut self,
         projection: &'a ast::Projection,
         predicate: Option<&'a ast::Expr>,
-        projecting: Projecting,
-        steps: &mut Vec<Step>,
+        projecting: ProjectionClause,
+        steps: &mut Vec<LogicalStep>,
     ) -> Result<Vec<Column>> {
         let mut projected = self.star_columns(projection, projecting)?;
         check_names(projection, projecting, &projected.columns)?;
@@ -67,16 +67,22 @@ impl<'a> Binder<'a> {
         };
         self.aggregating = Aggregating::Forbidden("here");
         if projection.distinct {
-            steps.push(Step::Distinct(
+            steps.push(LogicalStep::Distinct(
                 projected.columns.iter().map(|column| column.slot).collect(),
             ));
         }
         if !keys.is_empty() {
-            steps.push(Step::Sort(keys));
+            steps.push(LogicalStep::Sort(keys));
         }
         for (count, wrap) in [
-            (&projection.skip, Step::Skip as fn(Expr) -> Step),
-            (&projection.limit, Step::Limit as fn(Expr) -> Step),
+            (
+                &projection.skip,
+                LogicalStep::Skip as fn(Expr) -> LogicalStep,
+            ),
+            (
+                &projection.limit,
+                LogicalStep::Limit as fn(Expr) -> LogicalStep,
+            ),
         ] {
             if let Some(count) = count {
                 let bound = self.bind_count(count)?;
@@ -86,12 +92,12 @@ impl<'a> Binder<'a> {
         if let Some(filter) = filter {
             let mut terms = Vec::new();
             conjuncts(filter, &mut terms);
-            steps.push(Step::Filter(terms));
+            steps.push(LogicalStep::Filter(terms));
         }
         Ok(projected.columns)
     }
 
-    /// Makes the columns the only variables in sight.
+    /// Makes the columns the only variables in scope.
     pub(super) fn enter(&mut self, columns: Vec<Column>) {
         let mut scope = Scope::default();
         for column in columns {
@@ -109,14 +115,14 @@ impl<'a> Binder<'a> {
     fn star_columns(
         &mut self,
         projection: &ast::Projection,
-        projecting: Projecting,
+        projecting: ProjectionClause,
     ) -> Result<Projected<'a>> {
         let mut projected = Projected {
             columns: Vec::new(),
             written: Vec::new(),
         };
         if projection.star {
-            if projecting == Projecting::Return && self.frame().scope.is_empty() {
+            if projecting == ProjectionClause::Return && self.frame().scope.is_empty() {
                 return Err(PlanError::syntax(
                     "NoVariablesInScope",
                     "there are no variables for `*`",
@@ -136,7 +142,7 @@ impl<'a> Binder<'a> {
         &mut self,
         projection: &'a ast::Projection,
         projected: &mut Projected<'a>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
         let mut computed = Vec::new();
         for item in &projection.items {
@@ -150,7 +156,7 @@ impl<'a> Binder<'a> {
             projected.written.push(Some(&item.expr));
         }
         if !computed.is_empty() {
-            steps.push(Step::Project(computed));
+            steps.push(LogicalStep::Project(computed));
         }
         Ok(())
     }
@@ -178,7 +184,7 @@ impl<'a> Binder<'a> {
         projection: &'a ast::Projection,
         projected: &mut Projected<'a>,
         tail: Tail<'a>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LogicalStep>,
     ) -> Result<Bound> {
         let mut keys: Vec<(SlotId, Expr)> = Vec::new();
         let mut grouping = Grouping::default();
@@ -188,7 +194,7 @@ impl<'a> Binder<'a> {
                 .columns
                 .push((column.name.clone(), column.slot, column.kind.clone()));
         }
-        // First the keys, wherever they stand, then what is computed from them and from aggregates.
+        // First the keys, in any position, then what is computed from them and from aggregates.
         let mut key_columns: Vec<Option<Column>> = Vec::with_capacity(projection.items.len());
         for item in &projection.items {
             if has_aggregate(&item.expr) {
@@ -240,15 +246,15 @@ impl<'a> Binder<'a> {
             .into_iter()
             .map(|(_, slot, call)| (slot, call))
             .collect();
-        steps.push(Step::Aggregate { keys, aggregates });
+        steps.push(LogicalStep::Aggregate { keys, aggregates });
         if !computed.is_empty() {
-            steps.push(Step::Project(computed));
+            steps.push(LogicalStep::Project(computed));
         }
         Ok(bound)
     }
 
-    /// What follows a projection that does not aggregate. After `DISTINCT` only its columns are left; otherwise columns
-    /// and the variables before them are in sight.
+    /// Binds the rest of a projection without aggregation. After `DISTINCT` only its columns are in scope; otherwise
+    /// columns and the variables before them.
     fn bind_tail(
         &mut self,
         projection: &'a ast::Projection,
@@ -278,7 +284,7 @@ impl<'a> Binder<'a> {
             };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        // Sorting by an aggregate that no column computes has no group to be about.
+        // Sorting by an aggregate that no column computes is ambiguous: there is no group.
         self.aggregating =
             Aggregating::Forbidden("in ORDER BY or WHERE after columns without aggregates");
         let bound = self.bind_tail_items(projected, tail);
@@ -286,7 +292,7 @@ impl<'a> Binder<'a> {
         bound
     }
 
-    /// What follows a projection of which only columns, grouping keys and aggregates are left.
+    /// Binds the rest of a projection after which only columns, grouping keys and aggregates are in scope.
     fn bind_tail_after(&mut self, projected: &Projected<'a>, tail: Tail<'a>) -> Result<Bound> {
         if let Aggregating::After(grouping) = &mut self.aggregating {
             grouping.is_tail = true;
@@ -296,7 +302,7 @@ impl<'a> Binder<'a> {
                     .push((column.name.clone(), column.slot, column.kind.clone()));
             }
         }
-        // Aliases are not in the scope before the projection: make them known, `grouped` finds their slots.
+        // Aliases are not in the scope before the projection: they are added, and `grouped` finds their slots.
         let before = self.frame().scope.clone();
         for column in &projected.columns {
             if before.get(&column.name).is_none() {
@@ -337,7 +343,7 @@ impl<'a> Binder<'a> {
             .written
             .iter()
             .position(|written| written.is_some_and(|written| *written == item.expr));
-        // A column of this name shadows what the expression meant before.
+        // A column of this name shadows the earlier variable.
         let shadowed = item
             .expr
             .as_variable()
@@ -391,7 +397,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Without an aggregate in the expression, a variable that the projection did not keep is simply not there any more.
+/// Without an aggregate in the expression, a variable that the projection dropped is an ordinary undefined variable.
 fn gone(error: PlanError, expr: &ast::Expr) -> PlanError {
     if error.detail == "AmbiguousAggregationExpression" && !has_aggregate(expr) {
         return PlanError {
@@ -402,15 +408,15 @@ fn gone(error: PlanError, expr: &ast::Expr) -> PlanError {
     error
 }
 
-/// Each column has a name of its own; a `WITH` gives one to every expression.
+/// Column names must be unique; in a `WITH` every expression needs a name.
 fn check_names(
     projection: &ast::Projection,
-    projecting: Projecting,
+    projecting: ProjectionClause,
     star: &[Column],
 ) -> Result<()> {
     let mut names: FxHashSet<&Arc<str>> = star.iter().map(|column| &column.name).collect();
     for item in &projection.items {
-        if projecting == Projecting::With
+        if projecting == ProjectionClause::With
             && item.alias.is_none()
             && item.expr.as_variable().is_none()
         {

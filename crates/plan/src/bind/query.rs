@@ -1,16 +1,16 @@
-//! Queries: clauses in order, unions, and which clause may follow which.
+//! Queries: clauses in order, unions, and the permitted order of clauses.
 
 use std::sync::Arc;
 
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, Clause};
 
-use super::projection::Projecting;
+use super::projection::ProjectionClause;
 use super::scope::Frame;
 use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, SlotId};
-use crate::logical::{LogicalQuery, Step};
+use crate::logical::{LogicalQuery, LogicalStep};
 
 /// One column of a projection.
 #[derive(Clone, Debug)]
@@ -20,17 +20,17 @@ pub(crate) struct Column {
     pub kind: Kind,
 }
 
-/// A query bound: what it does and what it returns.
+/// A bound query: its effects and its columns.
 #[derive(Debug)]
 pub(crate) struct BoundQuery {
     pub logical: LogicalQuery,
-    /// Absent if it returns nothing (it ends with an update, or `EXISTS { MATCH … }` left `RETURN` out).
+    /// Absent if it returns nothing (it ends with an update, or is an `EXISTS { MATCH … }` without `RETURN`).
     pub columns: Option<Vec<Column>>,
 }
 
-/// Where a query stands, which says how it may end and what it may do.
+/// The context of a query, which determines how it may end and whether it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum QueryContext {
     /// The statement itself.
     Statement,
     /// `CALL { … }`.
@@ -41,7 +41,7 @@ pub(crate) enum Standing {
     Collect,
 }
 
-/// Prepares the frame of a branch, and says how many of its clauses that took.
+/// Prepares the frame of a branch; returns how many of its clauses that consumed.
 pub(crate) type MakeFrame<'m, 'a> =
     &'m mut dyn FnMut(&mut Binder<'a>, &'a ast::SingleQuery) -> Result<(Frame, usize)>;
 
@@ -50,7 +50,7 @@ impl<'a> Binder<'a> {
     pub(crate) fn bind_query(
         &mut self,
         query: &'a ast::Query,
-        standing: Standing,
+        standing: QueryContext,
         make_frame: MakeFrame<'_, 'a>,
     ) -> Result<(BoundQuery, Vec<(SlotId, Expr)>)> {
         let mut branches = Vec::with_capacity(query.branches.len());
@@ -95,13 +95,13 @@ impl<'a> Binder<'a> {
     fn union_columns(
         &mut self,
         found: Option<Vec<Column>>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LogicalStep>,
     ) -> Option<Vec<Column>> {
         let found = found?;
         let mut outputs = Vec::with_capacity(found.len());
         let mut copies = Vec::with_capacity(found.len());
         for column in found {
-            // Other branches may return anything.
+            // Other branches may return any kind.
             let slot = self.arena.slot(column.name.clone(), Kind::Any);
             copies.push((slot, Expr::Slot(column.slot)));
             outputs.push(Column {
@@ -110,7 +110,7 @@ impl<'a> Binder<'a> {
                 kind: Kind::Any,
             });
         }
-        steps.push(Step::Project(copies));
+        steps.push(LogicalStep::Project(copies));
         Some(outputs)
     }
 
@@ -118,7 +118,7 @@ impl<'a> Binder<'a> {
         &mut self,
         first: &Option<Vec<Column>>,
         found: Option<Vec<Column>>,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LogicalStep>,
         span: Span,
     ) -> Result<()> {
         let (Some(first), Some(found)) = (first, &found) else {
@@ -137,7 +137,7 @@ impl<'a> Binder<'a> {
             };
             copies.push((output.slot, Expr::Slot(column.slot)));
         }
-        steps.push(Step::Project(copies));
+        steps.push(LogicalStep::Project(copies));
         Ok(())
     }
 
@@ -145,8 +145,8 @@ impl<'a> Binder<'a> {
         &mut self,
         branch: &'a ast::SingleQuery,
         skipped: usize,
-        standing: Standing,
-    ) -> Result<(Vec<Step>, Option<Vec<Column>>)> {
+        standing: QueryContext,
+    ) -> Result<(Vec<LogicalStep>, Option<Vec<Column>>)> {
         check_composition(branch, standing)?;
         let mut steps = Vec::new();
         let (last, before) = branch.clauses.split_last().expect("a query has a clause");
@@ -155,11 +155,15 @@ impl<'a> Binder<'a> {
         }
         match last {
             Clause::Return(clause) => {
-                let columns =
-                    self.bind_projection(&clause.projection, None, Projecting::Return, &mut steps)?;
+                let columns = self.bind_projection(
+                    &clause.projection,
+                    None,
+                    ProjectionClause::Return,
+                    &mut steps,
+                )?;
                 Ok((steps, Some(columns)))
             }
-            Clause::Call(call) if before.is_empty() && standing == Standing::Statement => {
+            Clause::Call(call) if before.is_empty() && standing == QueryContext::Statement => {
                 let columns = self.bind_standalone_call(call, &mut steps)?;
                 Ok((steps, Some(columns).filter(|columns| !columns.is_empty())))
             }
@@ -181,8 +185,8 @@ fn different_columns(span: Span) -> PlanError {
     )
 }
 
-/// Which clauses may follow one another, and which may end a query.
-fn check_composition(branch: &ast::SingleQuery, standing: Standing) -> Result<()> {
+/// Checks which clauses may follow one another, and which may end a query.
+fn check_composition(branch: &ast::SingleQuery, standing: QueryContext) -> Result<()> {
     let mut wrote = false;
     for (position, clause) in branch.clauses.iter().enumerate() {
         let last = position + 1 == branch.clauses.len();
@@ -202,7 +206,7 @@ fn check_composition(branch: &ast::SingleQuery, standing: Standing) -> Result<()
                 .with_hint("put a WITH between them"));
             }
             clause if clause.is_update() => {
-                if matches!(standing, Standing::Test | Standing::Collect) {
+                if matches!(standing, QueryContext::Test | QueryContext::Collect) {
                     return Err(composition(
                         "a subquery in an expression cannot write",
                         clause.span(),
@@ -216,11 +220,11 @@ fn check_composition(branch: &ast::SingleQuery, standing: Standing) -> Result<()
     let last = branch.clauses.last().expect("a query has a clause");
     let ends = match last {
         Clause::Return(_) => true,
-        Clause::Call(_) => standing != Standing::Collect,
-        Clause::Subquery(_) => standing != Standing::Collect,
+        Clause::Call(_) => standing != QueryContext::Collect,
+        Clause::Subquery(_) => standing != QueryContext::Collect,
         clause if clause.is_update() => true,
-        Clause::With(_) => standing == Standing::Test,
-        _ => standing == Standing::Test,
+        Clause::With(_) => standing == QueryContext::Test,
+        _ => standing == QueryContext::Test,
     };
     if !ends {
         return Err(composition(

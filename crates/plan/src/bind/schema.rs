@@ -9,7 +9,7 @@ use super::scope::Variable;
 use super::{Binder, Result, condition::field_rules};
 use crate::error::PlanError;
 use crate::expr::Kind;
-use crate::logical::{Step, conjuncts};
+use crate::logical::{LogicalStep, conjuncts};
 use crate::schema::{
     IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget, ShowKind,
 };
@@ -76,7 +76,10 @@ impl Binder<'_> {
 
 impl<'a> Binder<'a> {
     /// `SHOW … [YIELD …] [WHERE …]`: its steps and its columns.
-    pub(crate) fn bind_show(&mut self, show: &'a ast::Show) -> Result<(Vec<Step>, Vec<Column>)> {
+    pub(crate) fn bind_show(
+        &mut self,
+        show: &'a ast::Show,
+    ) -> Result<(Vec<LogicalStep>, Vec<Column>)> {
         let kind = show_kind(show.kind);
         let fields = kind.fields();
         let mut slots = Vec::with_capacity(fields.len());
@@ -108,7 +111,7 @@ impl<'a> Binder<'a> {
             };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        let mut steps = vec![Step::Show { show: kind, slots }];
+        let mut steps = vec![LogicalStep::Show { show: kind, slots }];
         if let Some(condition) = show
             .yields
             .as_ref()
@@ -116,7 +119,7 @@ impl<'a> Binder<'a> {
         {
             let mut terms = Vec::new();
             conjuncts(self.bind_condition(condition)?, &mut terms);
-            steps.push(Step::Filter(terms));
+            steps.push(LogicalStep::Filter(terms));
         }
         Ok((steps, columns))
     }

@@ -1,8 +1,8 @@
-//! Which names mean what, where.
+//! Scopes: which names are visible, and what they refer to.
 //!
-//! A [`Frame`] is one query: the statement itself, a `CALL { … }`, or a sub-plan of an expression. Names are looked up in
-//! the frame's locals (variables of comprehensions, innermost first), its scope (what the clauses bound), what it
-//! imported before, and then in the frame around it, if it may see that.
+//! A [`Frame`] is one query: the statement itself, a `CALL { … }`, or a sub-plan of an expression. Names are looked up
+//! in the frame's locals (variables of comprehensions, innermost first), its scope (variables bound by clauses), its
+//! imports, and then in the outer frame if that is visible.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::expr::{Expr, Kind, LocalId, SlotId};
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     pub slot: SlotId,
@@ -29,7 +29,7 @@ impl Scope {
         self.variables.get(name)
     }
 
-    /// Binds a name, or binds it anew.
+    /// Binds a name, or rebinds it.
     pub fn set(&mut self, name: Arc<str>, variable: Variable) {
         if self.variables.insert(name.clone(), variable).is_none() {
             self.names.push(name);
@@ -56,10 +56,10 @@ impl Scope {
     }
 }
 
-/// Which names of the frame around it a frame sees.
+/// Which names of the outer frame are visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// None: what it needs was imported when it began.
+pub(crate) enum Visibility {
+    /// None: all imports were made when the frame began.
     Closed,
     /// All: an expression's sub-plan.
     Open,
@@ -68,10 +68,10 @@ pub(crate) enum Sight {
 /// One query being bound.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    pub sight: Sight,
-    /// What the clauses so far bound.
+    pub sight: Visibility,
+    /// Variables bound by the clauses so far.
     pub scope: Scope,
-    /// What came from outside; stays visible after a `WITH`.
+    /// Imports from outside; they stay visible after a `WITH`.
     pub imports: Scope,
     /// How imports reach a sub-plan of an expression.
     pub arguments: Vec<(SlotId, Expr)>,
@@ -80,7 +80,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub fn new(sight: Sight) -> Self {
+    pub fn new(sight: Visibility) -> Self {
         Self {
             sight,
             scope: Scope::default(),

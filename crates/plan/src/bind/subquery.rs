@@ -1,7 +1,7 @@
 //! Queries inside queries: `CALL { … }`, `EXISTS`, `COUNT`, `COLLECT`, pattern predicates and comprehensions.
 //!
-//! A sub-plan of an expression is planned at once: its root goes into the expression. What it takes from outside keeps
-//! its slot; only variables of comprehensions around it get a slot of their own inside.
+//! A sub-plan of an expression is planned immediately: its root becomes part of the expression. Variables from outside
+//! keep their slots; only variables of enclosing comprehensions get new slots inside.
 
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, Clause, ProjectionItem, SubqueryImports};
@@ -9,12 +9,12 @@ use isomer_cypher::ast::{self, Clause, ProjectionItem, SubqueryImports};
 use super::aggregate::Aggregating;
 use super::expression::boolean;
 use super::pattern::{BoundPattern, NewNames};
-use super::query::{BoundQuery, Standing};
-use super::scope::{Frame, Sight, Variable};
+use super::query::{BoundQuery, QueryContext};
+use super::scope::{Frame, Variable, Visibility};
 use super::{Binder, Result, Typed, already_bound};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryKind};
-use crate::logical::{LogicalQuery, Step};
+use crate::logical::{LogicalQuery, LogicalStep};
 use crate::solve::plan_subquery;
 
 impl<'a> Binder<'a> {
@@ -27,7 +27,7 @@ impl<'a> Binder<'a> {
             &mut self.aggregating,
             Aggregating::Forbidden("in a subquery"),
         );
-        self.frames.push(Frame::new(Sight::Open));
+        self.frames.push(Frame::new(Visibility::Open));
         let result = body(self);
         let frame = self.frames.pop().expect("pushed above");
         self.aggregating = aggregating;
@@ -92,7 +92,7 @@ impl<'a> Binder<'a> {
             Ok((pattern_steps(pattern), value))
         })?;
         let slot = self.arena.slot("", value.kind.clone());
-        steps.push(Step::Project(vec![(slot, value.expr)]));
+        steps.push(LogicalStep::Project(vec![(slot, value.expr)]));
         let expr = self.subquery(
             SubqueryKind::Collect(slot),
             single(steps, vec![slot]),
@@ -148,15 +148,15 @@ impl<'a> Binder<'a> {
         span: Span,
     ) -> Result<Typed> {
         let standing = match kind {
-            ast::SubqueryKind::Exists | ast::SubqueryKind::Count => Standing::Test,
-            ast::SubqueryKind::Collect => Standing::Collect,
+            ast::SubqueryKind::Exists | ast::SubqueryKind::Count => QueryContext::Test,
+            ast::SubqueryKind::Collect => QueryContext::Collect,
         };
         let aggregating = std::mem::replace(
             &mut self.aggregating,
             Aggregating::Forbidden("in a subquery"),
         );
         let bound = self.bind_query(query, standing, &mut |_, _| {
-            Ok((Frame::new(Sight::Open), 0))
+            Ok((Frame::new(Visibility::Open), 0))
         });
         self.aggregating = aggregating;
         let (bound, arguments) = bound?;
@@ -194,13 +194,13 @@ impl<'a> Binder<'a> {
     pub(super) fn bind_call_subquery(
         &mut self,
         clause: &'a ast::CallSubquery,
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
         let outside = self.frame().scope.clone();
         let outer_imports = self.frame().imports.clone();
         let (bound, _) =
-            self.bind_query(&clause.query, Standing::Call, &mut |binder, branch| {
-                let mut frame = Frame::new(Sight::Closed);
+            self.bind_query(&clause.query, QueryContext::Call, &mut |binder, branch| {
+                let mut frame = Frame::new(Visibility::Closed);
                 let mut skipped = 0;
                 let find = |name: &str| {
                     outside
@@ -254,7 +254,7 @@ impl<'a> Binder<'a> {
             };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        steps.push(Step::Apply {
+        steps.push(LogicalStep::Apply {
             query: bound.logical,
         });
         Ok(())
@@ -286,19 +286,19 @@ fn importing_with(with: &ast::With) -> Option<Vec<(&str, Span)>> {
         .collect()
 }
 
-fn pattern_steps(pattern: BoundPattern) -> Vec<Step> {
+fn pattern_steps(pattern: BoundPattern) -> Vec<LogicalStep> {
     let mut steps = Vec::new();
     if !pattern.casts.is_empty() {
-        steps.push(Step::Project(pattern.casts));
+        steps.push(LogicalStep::Project(pattern.casts));
     }
-    steps.push(Step::Match {
+    steps.push(LogicalStep::Match {
         graph: pattern.graph,
         optional: false,
     });
     steps
 }
 
-fn single(steps: Vec<Step>, outputs: Vec<SlotId>) -> LogicalQuery {
+fn single(steps: Vec<LogicalStep>, outputs: Vec<SlotId>) -> LogicalQuery {
     LogicalQuery {
         branches: vec![steps],
         outputs,

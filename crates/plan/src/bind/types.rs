@@ -1,4 +1,4 @@
-//! What is known of values before running: joins of kinds, and checks that never reject what might be right.
+//! Static types: the join of kinds, and checks that never reject a valid expression.
 
 use isomer_cypher::Span;
 
@@ -27,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// What covers both.
+    /// The least kind that covers both.
     pub fn join(&self, other: &Kind) -> Kind {
         match (self, other) {
             (a, b) if a == b => a.clone(),
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// What the elements of a list of this kind are.
+    /// The kind of the elements of a list of this kind.
     pub fn element(&self) -> Kind {
         match self {
             Self::List(element) => (**element).clone(),
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// What covers all of them: `Any` of none.
+/// The least kind that covers all of them; `Any` if there are none.
 pub(super) fn join_all<'k>(kinds: impl IntoIterator<Item = &'k Kind>) -> Kind {
     let mut joined: Option<Kind> = None;
     for kind in kinds {
@@ -66,7 +66,7 @@ pub(super) fn join_all<'k>(kinds: impl IntoIterator<Item = &'k Kind>) -> Kind {
     joined.unwrap_or(Kind::Any)
 }
 
-/// An error found before running: an operation does not take this kind of value.
+/// A static type error: an operation does not accept this kind of value.
 pub(super) fn wrong_kind(what: &str, expected: &str, found: &Kind, span: Span) -> PlanError {
     PlanError::syntax(
         "InvalidArgumentType",
@@ -83,7 +83,7 @@ pub(super) fn expect_boolean(what: &str, found: &Kind, span: Span) -> Result<()>
     }
 }
 
-/// Checks what stands before `.name` or `[name]`.
+/// Checks the base of `.name` or `[name]`.
 pub(super) fn expect_container(found: &Kind, span: Span) -> Result<()> {
     match found {
         Kind::Boolean

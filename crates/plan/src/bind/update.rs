@@ -10,7 +10,7 @@ use super::{Binder, Result, Typed};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, PropRef};
 use crate::function::Convergence;
-use crate::logical::Step;
+use crate::logical::LogicalStep;
 use crate::physical::SetItem;
 
 impl<'a> Binder<'a> {
@@ -91,7 +91,8 @@ impl<'a> Binder<'a> {
                 target.span,
             ));
         };
-        // What is set must be what is read: any other field would have to be loaded, and would not converge.
+        // The field that is set must be the one that is read: any other would have to be loaded, and would not
+        // converge.
         if field(&arguments[0]).is_none() || field(&arguments[0]) != field(target) {
             return Err(PlanError::syntax(
                 "UnexpectedSyntax",
@@ -140,7 +141,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// What a property is set on: `n.a`, `n.a.b`, `(expression).a`, `n[expression]`.
+    /// The target of a property change: `n.a`, `n.a.b`, `(expression).a`, `n[expression]`.
     fn bind_target(&mut self, target: &'a ast::Expr) -> Result<Target> {
         match &target.kind {
             ExprKind::Index { base, index } => {
@@ -200,7 +201,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    pub(super) fn bind_delete(&mut self, delete: &'a ast::Delete) -> Result<Step> {
+    pub(super) fn bind_delete(&mut self, delete: &'a ast::Delete) -> Result<LogicalStep> {
         let mut targets = Vec::with_capacity(delete.targets.len());
         for target in &delete.targets {
             if matches!(target.kind, ExprKind::HasLabels { .. }) {
@@ -226,14 +227,14 @@ impl<'a> Binder<'a> {
                 }
             }
         }
-        Ok(Step::Delete {
+        Ok(LogicalStep::Delete {
             targets,
             detach: delete.detach,
         })
     }
 }
 
-/// A variable and names of properties from there on: what a field is called.
+/// A variable and property names below it: the name of a field.
 fn field(expr: &ast::Expr) -> Option<Vec<&str>> {
     let mut names = Vec::new();
     let mut at = expr;

@@ -1,14 +1,14 @@
-//! Quantified path patterns, and paths with a selector: what a [`Walk`] is made of.
+//! Quantified path patterns, and paths with a selector: the construction of a [`Walk`].
 //!
-//! The variables of a group are single elements inside it and lists outside. A path with a selector is one search between
-//! its ends, which binds everything between them.
+//! The variables of a group are single elements inside it and lists outside. A path with a selector is one search
+//! between its ends, which binds everything between them.
 
 use std::sync::Arc;
 
 use isomer_cypher::ast::{self, Link, PathSelector};
 use rustc_hash::FxHashMap;
 
-use super::pattern::{BoundPattern, NewNames, conflict, direction};
+use super::pattern::{BoundPattern, NewNames, conflict};
 use super::{Binder, Result, already_bound};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LocalId, SlotId, TypeRef};
@@ -16,9 +16,9 @@ use crate::logical::{Length, PatternRelationship, QueryGraph, Selected, conjunct
 use crate::physical::Direction;
 use crate::walk::{Check, Element, Junction, Selector, Walk, WalkLink, WalkStep};
 
-/// A group whose conditions are still to be bound.
+/// A group whose conditions are not bound yet.
 pub(super) struct Group<'a> {
-    /// Its names, what they stand for inside, and their kinds there.
+    /// Its names, their bindings inside, and their kinds there.
     names: Vec<(Arc<str>, LocalId, Kind)>,
     /// Nodes and relationships as written, by their element.
     nodes: Vec<(usize, &'a ast::NodePattern)>,
@@ -27,15 +27,15 @@ pub(super) struct Group<'a> {
     link: WalkLink,
 }
 
-/// A path with a selector whose conditions are still to be bound.
+/// A path with a selector whose conditions are not bound yet.
 pub(super) struct SelectedPath<'a> {
     path: &'a ast::PathPattern,
-    /// Its place among the relationships of the graph.
+    /// Its index among the relationships of the graph.
     index: usize,
     links: Vec<SelectedLink<'a>>,
     /// Nodes between the links.
     junctions: Vec<(&'a ast::NodePattern, Element)>,
-    /// Conditions on what is bound elsewhere.
+    /// Conditions on variables that are bound elsewhere.
     predicates: Vec<Expr>,
 }
 
@@ -45,7 +45,7 @@ enum SelectedLink<'a> {
     Step(&'a ast::RelationshipPattern, Box<WalkLink>),
 }
 
-/// Which paths a selector keeps, where it is one that a search by walks answers.
+/// Which paths a selector keeps, if it needs the walk search.
 pub(super) fn selector_of(selector: PathSelector) -> Option<Selector> {
     match selector {
         PathSelector::Any(count) | PathSelector::Shortest(count) => Some(Selector::Paths(count)),
@@ -105,7 +105,7 @@ impl<'a> Binder<'a> {
                 self.group_relationship(&mut group, 2 * at + 1, relationship, new_names)?;
             let node = self.group_node(&mut group, 2 * at + 2, &step.node, new_names)?;
             group.link.steps.push(WalkStep {
-                direction: direction(relationship.direction),
+                direction: relationship.direction,
                 types: self.step_types(relationship),
                 relationship: element,
                 node,
@@ -158,13 +158,13 @@ impl<'a> Binder<'a> {
                 return Err(PlanError::syntax(
                     "RelationshipUniquenessViolation",
                     format!(
-                        "relationship `{}` stands twice in one pattern",
+                        "relationship `{}` occurs twice in one pattern",
                         variable.name
                     ),
                     variable.span,
                 ));
             }
-            // One node in two places of the group.
+            // The same node at two positions of the group.
             group.link.checks.push(Check {
                 first: 0,
                 last: at,
@@ -189,7 +189,7 @@ impl<'a> Binder<'a> {
         })
     }
 
-    /// The types of a step, where they are a plain choice.
+    /// The types of a step, if they are a plain choice.
     fn step_types(&mut self, relationship: &'a ast::RelationshipPattern) -> Vec<TypeRef> {
         relationship
             .types
@@ -197,7 +197,7 @@ impl<'a> Binder<'a> {
             .map_or(Vec::new(), |types| self.plain_types(types))
     }
 
-    /// Binds what a group demands, in each repetition.
+    /// Binds the conditions of a group, checked in each repetition.
     pub(super) fn bind_group(&mut self, mut group: Group<'a>) -> Result<WalkLink> {
         let names = std::mem::take(&mut group.names);
         let hidden = self.frame().locals.len();
@@ -225,7 +225,7 @@ impl<'a> Binder<'a> {
         Ok(group.link)
     }
 
-    /// The conditions of a group, those of one element with its number.
+    /// The conditions of a group; those on one element with its number.
     fn group_terms(&mut self, group: &Group<'a>) -> Result<Vec<(Option<usize>, Expr)>> {
         let locals: Vec<LocalId> = group.link.elements().map(|element| element.local).collect();
         let mut terms = Vec::new();
@@ -286,7 +286,8 @@ impl<'a> Binder<'a> {
         graph.relationships.len() - 1
     }
 
-    /// Declares a path with a selector: its ends as nodes of the graph, all between them as what its search binds.
+    /// Declares a path with a selector: its ends as nodes of the graph, everything between them as bindings of its
+    /// search.
     pub(super) fn declare_selected(
         &mut self,
         path: &'a ast::PathPattern,
@@ -343,7 +344,7 @@ impl<'a> Binder<'a> {
         })
     }
 
-    /// A node between two links. One that is known already must be that node.
+    /// A node between two links. If it is already bound, it must be that node.
     fn junction(
         &mut self,
         node: &'a ast::NodePattern,
@@ -408,7 +409,7 @@ impl<'a> Binder<'a> {
             repeat: relationship.length.map(|length| (length.min, length.max)),
             start,
             steps: vec![WalkStep {
-                direction: direction(relationship.direction),
+                direction: relationship.direction,
                 types: self.step_types(relationship),
                 relationship: element,
                 node,
@@ -417,14 +418,14 @@ impl<'a> Binder<'a> {
         })
     }
 
-    /// Binds what a path with a selector demands, and puts its walk into the graph.
+    /// Binds the conditions of a path with a selector, and adds its walk to the graph.
     pub(super) fn bind_selected(
         &mut self,
         selected: SelectedPath<'a>,
         graph: &mut QueryGraph,
     ) -> Result<()> {
         let mut terms = selected.predicates;
-        // Single elements, and where a condition on one of them alone is tested.
+        // Single elements, and where a condition that reads only one of them is checked.
         let mut places: FxHashMap<SlotId, (LocalId, Option<usize>, usize)> = FxHashMap::default();
         let mut links = Vec::with_capacity(selected.links.len());
         for (at, link) in selected.links.into_iter().enumerate() {
@@ -526,7 +527,7 @@ fn nested_quantifier(path: &ast::PathPattern) -> PlanError {
         .with_hint("repeat the inner part by writing it out, or take it out of the parentheses")
 }
 
-/// The first and the last element of a link that a condition reads; of none, the start.
+/// The first and the last element of a link that a condition reads; the start if it reads none.
 fn elements_read(link: &WalkLink, condition: &Expr) -> (usize, usize) {
     let locals: Vec<LocalId> = link.elements().map(|element| element.local).collect();
     let mut read: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! Bound expressions as text, close to what was written.
+//! Bound expressions as text, close to the source.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::expr::{
 };
 use crate::physical::Plan;
 
-/// Longer texts are cut: a plan is read by people.
+/// Longer texts are truncated for readability.
 const MAX_CHARS: usize = 160;
 
 /// Prints expressions of one plan.
@@ -46,7 +46,7 @@ impl<'p> Printer<'p> {
         }
     }
 
-    /// An expression, cut to a readable length.
+    /// An expression, truncated to a readable length.
     pub fn expr(&self, expr: &Expr) -> String {
         let mut out = String::new();
         self.write(expr, &mut out);
@@ -160,12 +160,12 @@ impl<'p> Printer<'p> {
             }
             Expr::Slot(slot) => out.push_str(&self.slot(*slot)),
             Expr::Local(local) => out.push_str(&local_name(*local)),
-            Expr::Property { base, name } => {
+            Expr::Property { base, name, .. } => {
                 self.operand(base, out);
                 out.push('.');
                 out.push_str(self.plan.property_name(*name));
             }
-            Expr::Index { base, index } => {
+            Expr::Index { base, index, .. } => {
                 self.operand(base, out);
                 out.push('[');
                 self.write(index, out);

@@ -62,7 +62,7 @@ pub(super) fn name(op: &Op) -> &'static str {
     }
 }
 
-/// What the operators beside the input are for.
+/// Roles of an operator's inputs other than the first.
 pub(super) fn right_role(op: &Op) -> &'static str {
     match op {
         Op::Merge(_) => "match",
@@ -72,7 +72,7 @@ pub(super) fn right_role(op: &Op) -> &'static str {
     }
 }
 
-/// What the operator does, in one line.
+/// Details of the operator, in one line.
 pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
     match op {
         Op::Argument

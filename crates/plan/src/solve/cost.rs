@@ -1,5 +1,5 @@
-//! Estimates: how many rows, how much work. All are guesses, from counts and statistics where the catalog has them; none
-//! may change an answer.
+//! Estimates of cardinality and cost, from counts and statistics if the catalog has them. They must never change a
+//! result.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use isomer_value::{LabelId, Value};
 use rustc_hash::FxHashMap;
 
-use super::spread::Side;
+use super::selectivity::RangeBound;
 use crate::arena::Arena;
 use crate::catalog::{Catalog, ValueFacts};
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest, TypeRef};
 use crate::logical::{Length, PatternRelationship};
 use crate::physical::Direction;
 
-/// In a database with more types than this a relationship of any type is taken to be between any labels.
+/// In a database with more types than this, a relationship of any type is assumed to connect any labels.
 const MOST_TYPES: usize = 32;
 
-/// A value that so many times more nodes have than have one on average, or fewer, may want a plan of its own.
+/// A value with this many times more or fewer nodes than the average may need a different plan.
 const SKEWED: f64 = 4.0;
 
-/// Estimates by a catalog.
+/// Estimates from a catalog.
 pub(crate) struct Costs<'c> {
     pub catalog: &'c dyn Catalog,
     /// The labels that nodes are known to have.
@@ -35,7 +35,7 @@ impl<'c> Costs<'c> {
         }
     }
 
-    /// Remembers that a node has these labels, for estimates about its properties.
+    /// Records that a node has these labels, for estimates of its properties.
     pub fn note_labels(&self, node: SlotId, labels: &[LabelRef]) {
         let mut known = self.labels.borrow_mut();
         let of_node = known.entry(node).or_default();
@@ -62,7 +62,7 @@ impl<'c> Costs<'c> {
         (count as f64).max(1.0)
     }
 
-    /// Nodes with all of the labels: of the rarest those that have each other one too. At least a part of one.
+    /// Nodes with all of the labels: the rarest label's nodes, times the fraction that has each other label; at least 0.1.
     pub fn labelled(&self, labels: &[LabelRef], arena: &Arena) -> f64 {
         let Some((rarest, nodes)) = self.rarest(labels, arena) else {
             return self.nodes(None, arena);
@@ -83,7 +83,7 @@ impl<'c> Costs<'c> {
         (nodes * share).max(0.1)
     }
 
-    /// The label that the fewest nodes have, and how many.
+    /// The label with the fewest nodes, and their number.
     fn rarest(&self, labels: &[LabelRef], arena: &Arena) -> Option<(LabelRef, f64)> {
         labels
             .iter()
@@ -104,9 +104,9 @@ impl<'c> Costs<'c> {
         count as f64
     }
 
-    /// Relationships of any of the types from nodes that have the first labels to nodes that have the second ones. Where
-    /// no more is known than how many relationships there are, all are taken to be between such nodes: who names labels
-    /// mostly names those that the type goes with.
+    /// Relationships of any of the types from nodes with the first labels to nodes with the second ones. If only the
+    /// total number of relationships is known, all are assumed to connect such nodes: queries mostly name the labels
+    /// that occur with the type.
     pub fn between(
         &self,
         types: &[TypeRef],
@@ -136,7 +136,7 @@ impl<'c> Costs<'c> {
             Some(self.id(label, arena))
         };
         let (from, to) = match (rarest(from), rarest(to)) {
-            // A label that no node ever had.
+            // A label that was never used.
             (Some(None), _) | (_, Some(None)) => return 0.0,
             (from, to) => (from.flatten(), to.flatten()),
         };
@@ -167,7 +167,7 @@ impl<'c> Costs<'c> {
             .sum()
     }
 
-    /// Relationships at a node that has these labels (none known: any node).
+    /// The average degree of a node with these labels (any node if none is known).
     pub fn degree(
         &self,
         labels: &[LabelRef],
@@ -182,7 +182,7 @@ impl<'c> Costs<'c> {
         self.between(types, labels, &[], direction, arena) / nodes
     }
 
-    /// Rows out per row in of following a relationship pattern from a node that has these labels.
+    /// Rows out per row in when a relationship pattern is followed from a node with these labels.
     pub fn fan_out(
         &self,
         relationship: &PatternRelationship,
@@ -196,7 +196,7 @@ impl<'c> Costs<'c> {
             Length::Shortest { .. } | Length::Selected(_) => 1.0,
             Length::Repeat(walk) => repeated(walk, degree),
             Length::Walk { min, max } => {
-                // Beyond the first step it is not known where the walk is.
+                // After the first step, the labels of the current node are unknown.
                 let onward = self.degree(&[], &relationship.types, direction, arena);
                 let steps = max
                     .unwrap_or(min.saturating_add(4))
@@ -220,7 +220,7 @@ impl<'c> Costs<'c> {
         }
     }
 
-    /// The share of rows that a predicate keeps.
+    /// The selectivity of a predicate.
     pub fn selectivity(&self, predicate: &Expr, arena: &Arena) -> f64 {
         match predicate {
             Expr::Const(Value::Bool(true)) => 1.0,
@@ -292,16 +292,18 @@ impl<'c> Costs<'c> {
 
     fn compared(&self, op: Comparison, with: &Expr, facts: &ValueFacts, arena: &Arena) -> f64 {
         let value = self.value(with);
-        let side = value.map_or(Side::Unknown, Side::At);
+        let side = value.map_or(RangeBound::Unknown, RangeBound::At);
         match op {
             Comparison::Equal => self.equal_share(with, facts, arena),
             Comparison::NotEqual => (facts.present_share() - facts.equal_share(value)).max(0.01),
-            Comparison::Less | Comparison::LessOrEqual => facts.range_share(Side::Open, side),
-            Comparison::Greater | Comparison::GreaterOrEqual => facts.range_share(side, Side::Open),
+            Comparison::Less | Comparison::LessOrEqual => facts.range_share(RangeBound::Open, side),
+            Comparison::Greater | Comparison::GreaterOrEqual => {
+                facts.range_share(side, RangeBound::Open)
+            }
         }
     }
 
-    /// The share of a label's nodes whose property equals `with`.
+    /// The fraction of a label's nodes whose property equals `with`.
     pub fn equal_share(&self, with: &Expr, facts: &ValueFacts, arena: &Arena) -> f64 {
         if let Expr::Param(parameter) = with {
             let average = facts.equal_share(None);
@@ -335,7 +337,7 @@ impl<'c> Costs<'c> {
         found.unwrap_or(0.2).min(1.0)
     }
 
-    /// What a value is going to be, where that is known.
+    /// The value of an expression, if it is known when planning.
     pub fn value<'e>(&self, expr: &'e Expr) -> Option<&'e Value> {
         match expr {
             Expr::Const(value) => Some(value),
@@ -343,7 +345,7 @@ impl<'c> Costs<'c> {
         }
     }
 
-    /// What is known of the property of a node that an expression reads: the least of what its labels say.
+    /// The statistics of the property of a node that an expression reads: the most selective of its labels' statistics.
     fn about(&self, expr: &Expr, arena: &Arena, share: impl Fn(&ValueFacts) -> f64) -> Option<f64> {
         let (node, path) = property_of(expr)?;
         let labels = self.labels.borrow();
@@ -355,7 +357,8 @@ impl<'c> Costs<'c> {
             .min_by(f64::total_cmp)
     }
 
-    /// How many distinct values an expression has: of a property of a node whose labels are known, or of a node itself.
+    /// Estimated number of distinct values of an expression: of a property of a node with known labels, or of a node
+    /// itself.
     pub fn distinct(&self, expr: &Expr, arena: &Arena) -> Option<f64> {
         if let Expr::Slot(slot) = expr {
             let labels = self.labels.borrow();
@@ -372,7 +375,7 @@ impl<'c> Costs<'c> {
             .min_by(f64::total_cmp)
     }
 
-    /// How the values of a property are spread over a label's nodes.
+    /// The statistics of a property over a label's nodes.
     pub fn values(
         &self,
         label: LabelRef,
@@ -384,11 +387,11 @@ impl<'c> Costs<'c> {
     }
 }
 
-/// The node and the path of a property that an expression is.
+/// The node and the path of a property that an expression reads.
 pub(super) fn property_of(expr: &Expr) -> Option<(SlotId, Vec<PropRef>)> {
     let mut path = Vec::new();
     let mut at = expr;
-    while let Expr::Property { base, name } = at {
+    while let Expr::Property { base, name, .. } = at {
         path.push(*name);
         at = base;
     }
@@ -399,7 +402,7 @@ pub(super) fn property_of(expr: &Expr) -> Option<(SlotId, Vec<PropRef>)> {
     }
 }
 
-/// How long a list is, if that can be seen.
+/// The length of a list, if it is known when planning.
 pub(crate) fn list_length(list: &Expr) -> f64 {
     match list {
         Expr::Const(Value::List(values)) => values.len() as f64,
@@ -408,7 +411,7 @@ pub(crate) fn list_length(list: &Expr) -> f64 {
     }
 }
 
-/// How dear a predicate is to test: property reads over plain comparisons, sub-plans last.
+/// The cost of testing a predicate: comparisons, then property reads, sub-plans last.
 fn weight(predicate: &Expr) -> u32 {
     let own = match predicate {
         Expr::Subquery(_) => 1_000,
@@ -431,7 +434,7 @@ pub(crate) fn cheapest_first(mut predicates: Vec<Expr>) -> Vec<Expr> {
     predicates
 }
 
-/// Rows out per row in of a repeated group, each of whose steps leads to `degree` nodes.
+/// Rows out per row in of a repeated group with an average degree of `degree` per step.
 fn repeated(walk: &crate::walk::Walk, degree: f64) -> f64 {
     let mut total = 1.0_f64;
     for link in &walk.links {

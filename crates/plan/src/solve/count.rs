@@ -1,11 +1,11 @@
-//! Counting a whole label, a whole type or all there is: the numbers are kept, nothing need be scanned.
+//! Counts of a whole label, a whole type or of everything are stored: no scan is needed.
 
 use crate::arena::Arena;
 use crate::expr::{Expr, SlotId};
 use crate::function::Aggregation;
 use crate::physical::{Aggregate, Count, CountOf, Direction, Op};
 
-/// The operator that answers an aggregation which only counts the rows of a whole scan.
+/// Replaces an aggregation that only counts the rows of a whole scan by the stored count.
 pub(super) fn kept_count(arena: &Arena, aggregate: &Aggregate) -> Option<Op> {
     if !aggregate.keys.is_empty()
         || !aggregate.factors.is_empty()
@@ -23,7 +23,7 @@ pub(super) fn kept_count(arena: &Arena, aggregate: &Aggregate) -> Option<Op> {
             CountOf::Nodes(Some(*label)),
             [Some(*node), None, None],
         ),
-        // Either way round each is found twice, but for self loops.
+        // In either direction each is found twice, except self loops.
         Op::RelationshipScan(scan) if scan.direction != Direction::Both => {
             let mut types = scan.types.clone();
             types.sort_unstable();
@@ -36,6 +36,7 @@ pub(super) fn kept_count(arena: &Arena, aggregate: &Aggregate) -> Option<Op> {
         }
         _ => return None,
     };
+    // Above another input the scan would run once per row.
     if !matches!(arena.operators[input.index()].op, Op::Argument) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Counting instead of enumerating: an expand whose rows are only counted becomes a factor of the aggregation above.
+//! Factorised counting: an expand whose rows are only counted becomes a factor of the aggregation above.
 
 use isomer_value::Value;
 
@@ -7,8 +7,8 @@ use crate::expr::{Expr, Kind, SlotId};
 use crate::function::Aggregation;
 use crate::physical::{Aggregate, Degree, Expand, Op};
 
-/// If the last operator below `aggregate` is an expand of which nothing is read but how many rows it gives, counts
-/// these instead ([`Op::Degree`]). If not, but the expand may stay a list group, marks it so.
+/// If the last operator below `aggregate` is an expand of which only the number of rows is needed, replaces it by
+/// [`Op::Degree`]. Otherwise, if the expand may stay a list group, marks it so.
 pub(super) fn count_instead_of_expanding(arena: &mut Arena, aggregate: &mut Aggregate) {
     let below = aggregate.input;
     let Op::Expand(expand) = &arena.operators[below.index()].op else {

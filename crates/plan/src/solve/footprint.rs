@@ -1,7 +1,7 @@
-//! What steps read and write, as far as is needed to keep one clause from seeing another's writes.
+//! Read and write sets of steps, as precise as needed to keep one clause from observing another's writes.
 //!
-//! A query means that each clause is done for all rows before the next begins. Rows stream all the same where no read
-//! above or below a write could tell the difference; elsewhere the planner puts a barrier.
+//! The semantics of a query is that each clause is completed for all rows before the next begins. Rows stream anyway if
+//! no read above or below a write could observe the difference; otherwise the planner adds a barrier (Eager).
 
 use rustc_hash::FxHashSet;
 
@@ -9,7 +9,7 @@ use crate::arena::Arena;
 use crate::catalog::ProcedureMode;
 use crate::expr::{Expr, Kind, LabelRef, MapItem, PropRef, TypeRef};
 use crate::function::{Function, Purity};
-use crate::logical::{LogicalQuery, QueryGraph, Step, labels_of};
+use crate::logical::{LogicalQuery, LogicalStep, QueryGraph, labels_of};
 use crate::physical::{CreateItem, CreatePattern, Properties, SetItem};
 
 /// Some names, or all of them.
@@ -45,20 +45,20 @@ impl<T: Copy + Eq + std::hash::Hash> Names<T> {
     }
 }
 
-/// What a step reads, or what it writes.
+/// The read set or the write set of a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Footprint {
-    /// Nodes found whatever their labels; or nodes created.
+    /// Nodes found regardless of their labels; or nodes created.
     nodes: bool,
     /// Labels by which nodes are found, or that are tested; labels created, set or removed.
     labels: Names<LabelRef>,
     /// Types of relationships followed; of relationships created.
     types: Names<TypeRef>,
-    /// Properties read of entities that other rows may know too; properties changed.
+    /// Properties read of entities that other rows may share; properties changed.
     properties: Names<PropRef>,
-    /// Entities are deleted; entities are looked at in any way.
+    /// Entities are deleted; entities are read in any way.
     entities: bool,
-    /// Anything at all: procedures, key-values.
+    /// Anything: procedures, key-values.
     everything: bool,
 }
 
@@ -81,7 +81,7 @@ impl Footprint {
         self.everything |= other.everything;
     }
 
-    /// Whether these reads could tell that `writes` happened.
+    /// Whether these reads could observe `writes`.
     pub fn disturbed_by(&self, writes: &Footprint) -> bool {
         if self.is_empty() || writes.is_empty() {
             return false;
@@ -98,7 +98,7 @@ impl Footprint {
     fn read_graph(&mut self, graph: &QueryGraph, arena: &Arena) {
         self.entities |= !graph.nodes.is_empty() || !graph.relationships.is_empty();
         for node in &graph.nodes {
-            // One label is enough to stay clear of nodes without it.
+            // One label suffices: the pattern cannot observe nodes without it.
             match labels_of(&graph.predicates, *node).next() {
                 Some(label) => {
                     self.labels.some.insert(label);
@@ -120,7 +120,7 @@ impl Footprint {
 
     fn read_expr(&mut self, expr: &Expr, arena: &Arena) {
         match expr {
-            Expr::Property { base, name } if reads_entity(base, arena) => {
+            Expr::Property { base, name, .. } if reads_entity(base, arena) => {
                 self.properties.some.insert(*name);
                 self.entities = true;
             }
@@ -206,31 +206,34 @@ fn reads_entity(base: &Expr, arena: &Arena) -> bool {
     }
 }
 
-/// What a step reads and what it writes.
-pub(crate) fn of_step(step: &Step, arena: &Arena) -> (Footprint, Footprint) {
+/// The read set and the write set of a step.
+pub(crate) fn of_step(step: &LogicalStep, arena: &Arena) -> (Footprint, Footprint) {
     let (mut reads, mut writes) = (Footprint::default(), Footprint::default());
     match step {
-        Step::Match { graph, .. } => reads.read_graph(graph, arena),
-        Step::Filter(predicates) => predicates
+        LogicalStep::Match { graph, .. } => reads.read_graph(graph, arena),
+        LogicalStep::Filter(predicates) => predicates
             .iter()
             .for_each(|one| reads.read_expr(one, arena)),
-        Step::Project(columns) => columns
+        LogicalStep::Project(columns) => columns
             .iter()
             .for_each(|(_, one)| reads.read_expr(one, arena)),
-        Step::Aggregate { keys, aggregates } => {
+        LogicalStep::Aggregate { keys, aggregates } => {
             keys.iter().for_each(|(_, one)| reads.read_expr(one, arena));
             aggregates
                 .iter()
                 .flat_map(|(_, call)| &call.arguments)
                 .for_each(|one| reads.read_expr(one, arena));
         }
-        Step::Sort(keys) => keys
+        LogicalStep::Sort(keys) => keys
             .iter()
             .for_each(|key| reads.read_expr(&key.expr, arena)),
-        Step::Distinct(_) | Step::Skip(_) | Step::Limit(_) | Step::Show { .. } => {}
-        Step::Unwind { list, .. } => reads.read_expr(list, arena),
-        Step::LoadCsv { url, .. } => reads.read_expr(url, arena),
-        Step::Call {
+        LogicalStep::Distinct(_)
+        | LogicalStep::Skip(_)
+        | LogicalStep::Limit(_)
+        | LogicalStep::Show { .. } => {}
+        LogicalStep::Unwind { list, .. } => reads.read_expr(list, arena),
+        LogicalStep::LoadCsv { url, .. } => reads.read_expr(url, arena),
+        LogicalStep::Call {
             procedure,
             arguments,
             ..
@@ -239,12 +242,12 @@ pub(crate) fn of_step(step: &Step, arena: &Arena) -> (Footprint, Footprint) {
             reads.everything = true;
             writes.everything = procedure.mode != ProcedureMode::Read;
         }
-        Step::Apply { query } => of_query(query, arena, &mut reads, &mut writes),
-        Step::Create(pattern) => {
+        LogicalStep::Apply { query } => of_query(query, arena, &mut reads, &mut writes),
+        LogicalStep::Create(pattern) => {
             read_pattern(pattern, arena, &mut reads);
             writes.write_pattern(pattern);
         }
-        Step::Merge(merge) => {
+        LogicalStep::Merge(merge) => {
             reads.read_graph(&merge.graph, arena);
             writes.write_pattern(&merge.create);
             for item in merge.on_create.iter().chain(&merge.on_match) {
@@ -252,18 +255,18 @@ pub(crate) fn of_step(step: &Step, arena: &Arena) -> (Footprint, Footprint) {
                 writes.write_item(item);
             }
         }
-        Step::Set(items) => {
+        LogicalStep::Set(items) => {
             for item in items {
                 read_item(item, arena, &mut reads);
                 writes.write_item(item);
             }
         }
-        Step::Delete { targets, .. } => {
+        LogicalStep::Delete { targets, .. } => {
             targets.iter().for_each(|one| reads.read_expr(one, arena));
             writes.entities = true;
             writes.types.all = true;
         }
-        Step::ForEach { list, body, .. } => {
+        LogicalStep::ForEach { list, body, .. } => {
             reads.read_expr(list, arena);
             for inner in body {
                 let (inner_reads, inner_writes) = of_step(inner, arena);
@@ -275,7 +278,7 @@ pub(crate) fn of_step(step: &Step, arena: &Arena) -> (Footprint, Footprint) {
     (reads, writes)
 }
 
-/// Whether what a pattern computes could tell that another one was created.
+/// Whether an expression in a pattern could observe the creation of another pattern.
 pub(crate) fn sees_creation(later: &CreatePattern, earlier: &CreatePattern, arena: &Arena) -> bool {
     let (mut reads, mut writes) = (Footprint::default(), Footprint::default());
     read_pattern(later, arena, &mut reads);

@@ -1,23 +1,23 @@
 //! The planner: from logical steps to operators.
 //!
-//! Steps are planned in order, each on top of the operators before it. A pattern is ordered by cost ([`pattern`]); writes
-//! are fenced off by what they could disturb ([`footprint`]); at the end the slots that nobody reads are dropped
-//! ([`live`]).
+//! Steps are planned in order, each on top of the operators before it. A pattern is ordered by cost ([`pattern`]);
+//! writes are separated by barriers from the reads that could observe them ([`footprint`]); finally, slots that are not
+//! read are dropped ([`live_slots`]).
 
-mod beside;
 mod cost;
 mod count;
-mod ends;
+mod count_subqueries;
+mod distinct_ends;
+mod eager_aggregation;
+mod exists_subqueries;
 mod factor;
 mod footprint;
-mod group;
-mod live;
-mod ordered;
+mod index_order;
+mod live_slots;
 mod pattern;
 mod rules;
 mod seek;
-mod semi;
-mod spread;
+mod selectivity;
 
 use rustc_hash::FxHashSet;
 
@@ -25,20 +25,20 @@ use crate::arena::Arena;
 use crate::catalog::Catalog;
 use crate::error::{ErrorKind, PlanError};
 use crate::expr::{AggregateCall, Arithmetic, Expr, SlotId};
-use crate::logical::{LogicalQuery, MergeStep, QueryGraph, Step};
+use crate::logical::{LogicalQuery, LogicalStep, MergeStep, QueryGraph};
 use crate::physical::{self, Merge, Op, OpId, ProcedureCall, SortKey, constant_count};
 
 use cost::Costs;
 use footprint::Footprint;
 
-pub(crate) use ends::mark_distinct_ends;
+pub(crate) use distinct_ends::mark_distinct_ends;
 pub(crate) use footprint::sees_creation;
-pub(crate) use live::{for_each_expr, mark_live};
+pub(crate) use live_slots::{for_each_expr, mark_live};
 
-/// More operators than this are no query that anybody means; executors may recurse over inputs.
+/// A practical limit: executors may recurse over inputs.
 const MAX_OPERATORS: usize = 4_000;
 
-/// A pattern larger than this takes longer to plan than it is worth.
+/// A larger pattern takes too long to plan.
 const MAX_PATTERN: usize = 2_000;
 
 fn too_large(message: String) -> PlanError {
@@ -53,24 +53,24 @@ fn too_large(message: String) -> PlanError {
 
 pub(crate) type Result<T> = std::result::Result<T, PlanError>;
 
-/// Rows as they flow out of an operator.
+/// The rows at a point of the plan: the operator that returns them, and its properties.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub op: OpId,
     /// Slots that are bound.
     pub bound: FxHashSet<SlotId>,
-    /// What was read since all rows were last taken.
+    /// What was read since the last barrier.
     reads: Footprint,
-    /// What was written since all rows were last taken.
+    /// What was written since the last barrier.
     writes: Footprint,
 }
 
-/// Where a chain of steps starts.
+/// The start of a chain of steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start<'s> {
     /// One row without slots.
     Statement,
-    /// A row handed over by an expression.
+    /// A row passed by an expression.
     Subplan(&'s [SlotId]),
     /// The rows of this operator, one at a time.
     Outer(OpId, &'s FxHashSet<SlotId>),
@@ -80,9 +80,9 @@ pub(crate) enum Start<'s> {
 pub(crate) struct Planner<'p> {
     pub arena: &'p mut Arena,
     pub costs: Costs<'p>,
-    /// The operator whose rows the leaves of the chain being planned repeat.
+    /// The operator whose rows the leaves of the current chain return.
     outer: Option<OpId>,
-    /// Slots of the row that the leaves repeat.
+    /// Slots of the row that the leaves return.
     context: FxHashSet<SlotId>,
     /// Whether every clause ends with a barrier.
     barriers_everywhere: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Planning {
     pub barriers_everywhere: bool,
 }
 
-/// Plans the query that is the statement, up to the result.
+/// Plans the query of the statement, up to the result.
 pub(crate) fn plan_statement(
     arena: &mut Arena,
     catalog: &dyn Catalog,
@@ -111,7 +111,7 @@ pub(crate) fn plan_statement(
     if !planning.returns {
         return Ok(flow.op);
     }
-    // All is written before the first row goes out: a reader that stops early changes nothing.
+    // All writes happen before the first row is returned: a client that stops reading early changes nothing.
     if !flow.writes.is_empty() {
         planner.eager(&mut flow);
     }
@@ -204,8 +204,8 @@ impl<'p> Planner<'p> {
         Ok(flow)
     }
 
-    /// Plans a chain of steps in a context of its own.
-    fn chain(&mut self, steps: Vec<Step>, start: Start<'_>) -> Result<Flow> {
+    /// Plans a chain of steps in a separate context.
+    fn chain(&mut self, steps: Vec<LogicalStep>, start: Start<'_>) -> Result<Flow> {
         let (outer, context) = match start {
             Start::Statement => (None, FxHashSet::default()),
             Start::Subplan(slots) => (None, slots.iter().copied().collect()),
@@ -225,15 +225,15 @@ impl<'p> Planner<'p> {
         flow
     }
 
-    fn chain_in_context(&mut self, steps: Vec<Step>) -> Result<Flow> {
-        // An aggregation forgets the row around the chain; where one follows, the chain up to it is the right side of an
-        // apply whose left side is that row again.
+    fn chain_in_context(&mut self, steps: Vec<LogicalStep>) -> Result<Flow> {
+        // An aggregation drops the slots of the outer row; if one follows, the chain up to it becomes the right side of
+        // an apply whose left side is that row again.
         let mut kept = Vec::new();
         let outside = self.outer;
         if !self.context.is_empty() {
             for _ in steps
                 .iter()
-                .filter(|step| matches!(step, Step::Aggregate { .. }))
+                .filter(|step| matches!(step, LogicalStep::Aggregate { .. }))
             {
                 let leaf = self.argument();
                 kept.push(leaf);
@@ -250,26 +250,28 @@ impl<'p> Planner<'p> {
         let mut steps = steps.into_iter().peekable();
         while let Some(step) = steps.next() {
             let step = match step {
-                Step::Sort(keys) => {
-                    if !matches!(steps.peek(), Some(Step::Skip(_))) {
+                LogicalStep::Sort(keys) => {
+                    if !matches!(steps.peek(), Some(LogicalStep::Skip(_))) {
                         self.sort(&mut flow, keys, steps.peek(), None);
                         continue;
                     }
-                    let Some(Step::Skip(skip)) = steps.next() else {
+                    let Some(LogicalStep::Skip(skip)) = steps.next() else {
                         unreachable!("looked at above")
                     };
                     // The sort may stop at skip + limit rows.
                     let both = match steps.peek() {
-                        Some(Step::Limit(limit)) if !self.arena.plain => Some(sum(&skip, limit)),
+                        Some(LogicalStep::Limit(limit)) if !self.arena.plain => {
+                            Some(sum(&skip, limit))
+                        }
                         _ => None,
                     };
                     self.sort(&mut flow, keys, None, both);
-                    Step::Skip(skip)
+                    LogicalStep::Skip(skip)
                 }
                 step => step,
             };
-            let aggregates = matches!(step, Step::Aggregate { .. });
-            self.step(&mut flow, step)?;
+            let aggregates = matches!(step, LogicalStep::Aggregate { .. });
+            self.plan_step(&mut flow, step)?;
             if aggregates && let Some(left) = kept.pop() {
                 let rows = self.rows(&flow);
                 flow.op = self.arena.push(
@@ -297,10 +299,10 @@ impl<'p> Planner<'p> {
         Ok(flow)
     }
 
-    fn step(&mut self, flow: &mut Flow, step: Step) -> Result<()> {
-        self.fence(flow, &step);
+    fn plan_step(&mut self, flow: &mut Flow, step: LogicalStep) -> Result<()> {
+        self.add_barriers(flow, &step);
         match step {
-            Step::Match {
+            LogicalStep::Match {
                 graph,
                 optional: false,
             } => {
@@ -311,21 +313,21 @@ impl<'p> Planner<'p> {
                 }
                 self.pattern(flow, graph);
             }
-            Step::Match {
+            LogicalStep::Match {
                 graph,
                 optional: true,
             } => self.optional(flow, graph)?,
-            Step::Filter(predicates) => self.filter(flow, predicates),
-            Step::Project(mut columns) => {
+            LogicalStep::Filter(predicates) => self.filter(flow, predicates),
+            LogicalStep::Project(mut columns) => {
                 for (_, column) in &mut columns {
-                    self.count_beside(flow, column);
+                    self.decorrelate_counts(flow, column);
                 }
                 let rows = self.rows(flow);
                 flow.bound.extend(columns.iter().map(|(slot, _)| *slot));
                 self.push(flow, |input| Op::Project { input, columns }, rows);
             }
-            Step::Aggregate { keys, aggregates } => self.aggregate(flow, keys, aggregates),
-            Step::Distinct(slots) => {
+            LogicalStep::Aggregate { keys, aggregates } => self.aggregate(flow, keys, aggregates),
+            LogicalStep::Distinct(slots) => {
                 let rows = self.rows(flow);
                 self.push(
                     flow,
@@ -333,16 +335,16 @@ impl<'p> Planner<'p> {
                     (rows * 0.9).max(rows.min(1.0)),
                 );
             }
-            Step::Sort(keys) => self.sort(flow, keys, None, None),
-            Step::Skip(count) => {
+            LogicalStep::Sort(keys) => self.sort(flow, keys, None, None),
+            LogicalStep::Skip(count) => {
                 let rows = (self.rows(flow) - constant_count(&count).unwrap_or(0.0)).max(0.0);
                 self.push(flow, |input| Op::Skip { input, count }, rows);
             }
-            Step::Limit(count) => {
+            LogicalStep::Limit(count) => {
                 let rows = self.rows(flow).min(constant_count(&count).unwrap_or(100.0));
                 self.push(flow, |input| Op::Limit { input, count }, rows);
             }
-            Step::Unwind { list, element } => {
+            LogicalStep::Unwind { list, element } => {
                 let rows = self.rows(flow) * cost::list_length(&list);
                 flow.bound.insert(element);
                 self.push(
@@ -355,7 +357,7 @@ impl<'p> Planner<'p> {
                     rows,
                 );
             }
-            Step::LoadCsv {
+            LogicalStep::LoadCsv {
                 url,
                 headers,
                 field_terminator,
@@ -375,7 +377,7 @@ impl<'p> Planner<'p> {
                     rows,
                 );
             }
-            Step::Call {
+            LogicalStep::Call {
                 procedure,
                 arguments,
                 yields,
@@ -394,18 +396,18 @@ impl<'p> Planner<'p> {
                 };
                 self.push(flow, call, rows);
             }
-            Step::Apply { query } => self.apply(flow, query)?,
-            Step::Create(pattern) => {
+            LogicalStep::Apply { query } => self.apply(flow, query)?,
+            LogicalStep::Create(pattern) => {
                 let rows = self.rows(flow);
                 flow.bound.extend(created_slots(&pattern));
                 self.push(flow, |input| Op::Create { input, pattern }, rows);
             }
-            Step::Merge(merge) => self.merge(flow, *merge)?,
-            Step::Set(items) => {
+            LogicalStep::Merge(merge) => self.merge(flow, *merge)?,
+            LogicalStep::Set(items) => {
                 let rows = self.rows(flow);
                 self.push(flow, |input| Op::Set { input, items }, rows);
             }
-            Step::Delete { targets, detach } => {
+            LogicalStep::Delete { targets, detach } => {
                 let rows = self.rows(flow);
                 self.push(
                     flow,
@@ -417,12 +419,12 @@ impl<'p> Planner<'p> {
                     rows,
                 );
             }
-            Step::ForEach {
+            LogicalStep::ForEach {
                 list,
                 element,
                 body,
             } => self.for_each(flow, list, element, body)?,
-            Step::Show { show, slots } => {
+            LogicalStep::Show { show, slots } => {
                 flow.bound.extend(&slots);
                 self.push(flow, |input| Op::Show { input, show, slots }, 10.0);
             }
@@ -430,14 +432,16 @@ impl<'p> Planner<'p> {
         Ok(())
     }
 
-    /// Puts a barrier where this step, or the ones before it, could otherwise see what they should not.
-    fn fence(&mut self, flow: &mut Flow, step: &Step) {
+    /// Adds a barrier if this step, or the ones before it, could otherwise observe writes that they must not see.
+    fn add_barriers(&mut self, flow: &mut Flow, step: &LogicalStep) {
         let (reads, writes) = footprint::of_step(step, self.arena);
-        let stops_early = matches!(step, Step::Limit(_)) && !flow.writes.is_empty();
+        // A limit pulls no more rows than it passes: writes below it would not run for the others.
+        let stops_early = matches!(step, LogicalStep::Limit(_)) && !flow.writes.is_empty();
         if stops_early || flow.reads.disturbed_by(&writes) || reads.disturbed_by(&flow.writes) {
             self.eager(flow);
         }
-        if matches!(step, Step::Aggregate { .. } | Step::Sort(_)) {
+        // Both read all their input before they return a row, which is a barrier by itself.
+        if matches!(step, LogicalStep::Aggregate { .. } | LogicalStep::Sort(_)) {
             flow.reads = Footprint::default();
             flow.writes = Footprint::default();
         } else {
@@ -454,25 +458,26 @@ impl<'p> Planner<'p> {
     }
 
     fn filter(&mut self, flow: &mut Flow, predicates: Vec<Expr>) {
-        let (beside, inside): (Vec<Expr>, Vec<Expr>) =
+        let (exists, plain): (Vec<Expr>, Vec<Expr>) =
             predicates.into_iter().partition(|predicate| {
-                !self.arena.plain && semi::existence(predicate, self.arena).is_some()
+                !self.arena.plain && exists_subqueries::existence(predicate, self.arena).is_some()
             });
-        let (mut counting, inside): (Vec<Expr>, Vec<Expr>) = inside
+        let (mut counting, plain): (Vec<Expr>, Vec<Expr>) = plain
             .into_iter()
-            .partition(|predicate| beside::counts(predicate, self.arena));
-        if !inside.is_empty() {
-            let selectivity: f64 = inside
+            .partition(|predicate| count_subqueries::counts(predicate, self.arena));
+        // Plain predicates first: sub-plans only run for the rows that they leave.
+        if !plain.is_empty() {
+            let selectivity: f64 = plain
                 .iter()
                 .map(|predicate| self.costs.selectivity(predicate, self.arena))
                 .product();
             let rows = self.rows(flow) * selectivity;
-            let predicates = cost::cheapest_first(inside);
+            let predicates = cost::cheapest_first(plain);
             self.push(flow, |input| Op::Filter { input, predicates }, rows);
         }
         if !counting.is_empty() {
             for predicate in &mut counting {
-                self.count_beside(flow, predicate);
+                self.decorrelate_counts(flow, predicate);
             }
             let rows = self.rows(flow) * 0.3f64.powi(counting.len().min(8) as i32);
             self.push(
@@ -484,11 +489,11 @@ impl<'p> Planner<'p> {
                 rows,
             );
         }
-        for predicate in cost::cheapest_first(beside) {
-            let Some((root, anti)) = semi::existence(&predicate, self.arena) else {
+        for predicate in cost::cheapest_first(exists) {
+            let Some((root, anti)) = exists_subqueries::existence(&predicate, self.arena) else {
                 continue;
             };
-            let right = semi::graft(self.arena, root, flow.op);
+            let right = exists_subqueries::graft(self.arena, root, flow.op);
             let rows = self.rows(flow) * 0.5;
             self.push(flow, |input| Op::SemiApply { input, right, anti }, rows);
         }
@@ -501,7 +506,7 @@ impl<'p> Planner<'p> {
         aggregates: Vec<(SlotId, AggregateCall)>,
     ) {
         let rows = self.rows(flow);
-        let groups = ordered::groups(&self.costs, self.arena, &keys, rows);
+        let groups = index_order::groups(&self.costs, self.arena, &keys, rows);
         if !self.arena.plain && keys.is_empty() {
             self.end_of_index(flow, &aggregates);
         }
@@ -517,42 +522,44 @@ impl<'p> Planner<'p> {
             factors: Vec::new(),
         };
         if !self.arena.plain {
+            // From the cheapest replacement to the most general: a stored count needs no rows at all, a degree replaces
+            // the last expand, and eager aggregation merges rows below the expands that remain.
             if let Some(count) = count::kept_count(self.arena, &aggregate) {
                 flow.op = self.arena.push(count, 1.0);
                 return;
             }
             factor::count_instead_of_expanding(self.arena, &mut aggregate);
-            group::group_early(self.arena, &self.costs, &mut aggregate);
-            group::keep_grouped(self.arena, aggregate.input);
+            eager_aggregation::group_early(self.arena, &self.costs, &mut aggregate);
+            eager_aggregation::keep_grouped(self.arena, aggregate.input);
         }
         flow.op = self.arena.push(Op::Aggregate(aggregate), groups);
     }
 
-    /// A sort, or the top of one where a limit follows at once.
+    /// A sort, or a top if a limit follows directly.
     fn sort(
         &mut self,
         flow: &mut Flow,
         keys: Vec<SortKey>,
-        next: Option<&Step>,
+        next: Option<&LogicalStep>,
         limit: Option<Expr>,
     ) {
         let limit = limit.or_else(|| match next {
-            Some(Step::Limit(limit)) if !self.arena.plain => Some(limit.clone()),
+            Some(LogicalStep::Limit(limit)) if !self.arena.plain => Some(limit.clone()),
             _ => None,
         });
         if !self.arena.plain
             && !self.barriers_everywhere
             && self.in_order(flow, &keys, limit.as_ref())
         {
-            // Nothing takes all rows here: what is read below goes on being read.
-            let (reads, _) = footprint::of_step(&Step::Sort(keys), self.arena);
+            // No operator here reads all its input first: reads below continue while rows are returned.
+            let (reads, _) = footprint::of_step(&LogicalStep::Sort(keys), self.arena);
             flow.reads.absorb(&reads);
             return;
         }
         let rows = self.rows(flow);
-        let step = Step::Sort(keys);
-        self.fence(flow, &step);
-        let Step::Sort(keys) = step else {
+        let step = LogicalStep::Sort(keys);
+        self.add_barriers(flow, &step);
+        let LogicalStep::Sort(keys) = step else {
             unreachable!("made above")
         };
         match limit {
@@ -567,13 +574,13 @@ impl<'p> Planner<'p> {
     fn optional(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
         let nulls: Vec<SlotId> = graph.bound_slots().collect();
         let right = self.chain(
-            vec![Step::Match {
+            vec![LogicalStep::Match {
                 graph,
                 optional: false,
             }],
             Start::Outer(flow.op, &flow.bound),
         )?;
-        let row_wise = !self.arena.plain && semi::is_row_wise(self.arena, right.op);
+        let row_wise = !self.arena.plain && exists_subqueries::is_row_wise(self.arena, right.op);
         let rows = self.rows(flow) * self.rows(&right).max(1.0);
         flow.bound.extend(&nulls);
         self.push(
@@ -593,7 +600,7 @@ impl<'p> Planner<'p> {
         let outputs = query.outputs.clone();
         let right = self.query(query, Start::Outer(flow.op, &flow.bound))?;
         if outputs.is_empty() {
-            // A subquery without a result runs for what it does: the row passes once.
+            // A subquery without a result runs for its side effects: the row passes once.
             let element = self.arena.slot("", crate::expr::Kind::Any);
             let list = Expr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![
                 isomer_value::Value::Null,
@@ -632,7 +639,7 @@ impl<'p> Planner<'p> {
             on_match,
         } = merge;
         let right = self.chain(
-            vec![Step::Match {
+            vec![LogicalStep::Match {
                 graph,
                 optional: false,
             }],
@@ -658,11 +665,11 @@ impl<'p> Planner<'p> {
         flow: &mut Flow,
         list: Expr,
         element: SlotId,
-        body: Vec<Step>,
+        body: Vec<LogicalStep>,
     ) -> Result<()> {
-        let mut inside = flow.bound.clone();
-        inside.insert(element);
-        let body = self.chain(body, Start::Outer(flow.op, &inside))?;
+        let mut plain = flow.bound.clone();
+        plain.insert(element);
+        let body = self.chain(body, Start::Outer(flow.op, &plain))?;
         let rows = self.rows(flow);
         self.push(
             flow,
@@ -678,7 +685,7 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// How many rows come before the end of `skip` and `limit` together.
+/// The number of rows up to the end of `skip` and `limit` together.
 fn sum(skip: &Expr, limit: &Expr) -> Expr {
     match (constant_count(skip), constant_count(limit)) {
         (Some(skip), Some(limit)) if skip + limit < 1e15 => {

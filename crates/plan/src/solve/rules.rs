@@ -1,4 +1,4 @@
-//! Rules on the logical steps: what can be said better before anything is ordered.
+//! Rewrite rules on the logical steps, applied before patterns are ordered.
 
 use std::sync::Arc;
 
@@ -7,31 +7,32 @@ use rustc_hash::FxHashSet;
 
 use super::cost::property_of;
 use crate::expr::{Comparison, Expr, PropRef, SlotId};
-use crate::logical::{Length, QueryGraph, Step, conjuncts};
+use crate::logical::{Length, LogicalStep, QueryGraph, conjuncts};
 
-/// Larger patterns stay the clauses they were written as: ordering them together would take long.
+/// Larger patterns are not merged: ordering them together would take long.
 const MERGED_NODES: usize = 100;
 
 /// Rewrites a chain of steps:
-/// - neighbouring `MATCH`es are found together;
-/// - a filter joins the `MATCH` before it, also through projections that leave its variables alone;
-/// - a property that equals one of several values is looked for in their list.
-pub(crate) fn rewrite(steps: Vec<Step>) -> Vec<Step> {
-    let mut done: Vec<Step> = Vec::with_capacity(steps.len());
+/// - adjacent `MATCH`es are merged into one pattern;
+/// - predicate pushdown: a filter joins the `MATCH` before it, also through projections that keep its variables;
+/// - a property that equals one of several values is looked up in their list.
+pub(crate) fn rewrite(steps: Vec<LogicalStep>) -> Vec<LogicalStep> {
+    let mut done: Vec<LogicalStep> = Vec::with_capacity(steps.len());
     for step in steps {
         match step {
-            Step::Filter(predicates) => push_filter(&mut done, predicates),
-            Step::Match {
+            LogicalStep::Filter(predicates) => push_filter(&mut done, predicates),
+            LogicalStep::Match {
                 graph,
                 optional: false,
             } => match done.last_mut() {
-                Some(Step::Match {
+                Some(LogicalStep::Match {
                     graph: before,
                     optional: false,
                 }) if before.nodes.len() + graph.nodes.len() <= MERGED_NODES => {
+                    // Ordered together; relationships stay unique per clause, because each of them records its clause.
                     before.absorb(graph)
                 }
-                _ => done.push(Step::Match {
+                _ => done.push(LogicalStep::Match {
                     graph,
                     optional: false,
                 }),
@@ -40,7 +41,7 @@ pub(crate) fn rewrite(steps: Vec<Step>) -> Vec<Step> {
         }
     }
     for step in &mut done {
-        if let Step::Match { graph, .. } = step {
+        if let LogicalStep::Match { graph, .. } = step {
             graph.predicates.iter_mut().for_each(one_of);
         }
     }
@@ -91,7 +92,7 @@ fn one_of(predicate: &mut Expr) {
     };
 }
 
-fn push_filter(done: &mut Vec<Step>, predicates: Vec<Expr>) {
+fn push_filter(done: &mut Vec<LogicalStep>, predicates: Vec<Expr>) {
     let mut terms = Vec::new();
     for predicate in predicates {
         conjuncts(predicate, &mut terms);
@@ -100,7 +101,7 @@ fn push_filter(done: &mut Vec<Step>, predicates: Vec<Expr>) {
     for term in terms {
         match place_for(done, &term) {
             Some(at) => {
-                if let Step::Match { graph, .. } = &mut done[at] {
+                if let LogicalStep::Match { graph, .. } = &mut done[at] {
                     graph.predicates.push(term);
                 }
             }
@@ -108,34 +109,35 @@ fn push_filter(done: &mut Vec<Step>, predicates: Vec<Expr>) {
         }
     }
     if !left.is_empty() {
-        done.push(Step::Filter(left));
+        done.push(LogicalStep::Filter(left));
     }
 }
 
-/// The `MATCH` that a predicate may become part of: reached over steps that neither compute what it reads nor drop rows
-/// by their number, nor can fail: an error in a row that the predicate would have dropped is an error all the same.
-fn place_for(done: &[Step], term: &Expr) -> Option<usize> {
+/// The `MATCH` that a predicate can be pushed into: over steps that neither compute what it reads, nor drop rows by
+/// their number, nor can fail (an error in a row that the predicate would have dropped must still be reported).
+fn place_for(done: &[LogicalStep], term: &Expr) -> Option<usize> {
     let mut reads: FxHashSet<SlotId> = FxHashSet::default();
     term.for_each_slot(&mut |slot| {
         reads.insert(slot);
     });
     for (at, step) in done.iter().enumerate().rev() {
         match step {
-            Step::Match {
+            LogicalStep::Match {
                 optional: false,
                 graph,
             } => return cannot_fail_after(graph, &done[at + 1..]).then_some(at),
-            Step::Project(columns) if columns.iter().all(|(slot, _)| !reads.contains(slot)) => {}
-            Step::Distinct(slots) if reads.iter().all(|slot| slots.contains(slot)) => {}
-            Step::Sort(_) | Step::Filter(_) => {}
+            LogicalStep::Project(columns)
+                if columns.iter().all(|(slot, _)| !reads.contains(slot)) => {}
+            LogicalStep::Distinct(slots) if reads.iter().all(|slot| slots.contains(slot)) => {}
+            LogicalStep::Sort(_) | LogicalStep::Filter(_) => {}
             _ => return None,
         }
     }
     None
 }
 
-/// Whether none of the projections behind a `MATCH` can fail.
-fn cannot_fail_after(graph: &QueryGraph, steps: &[Step]) -> bool {
+/// Whether none of the projections after a `MATCH` can fail.
+fn cannot_fail_after(graph: &QueryGraph, steps: &[LogicalStep]) -> bool {
     let mut entities: FxHashSet<SlotId> = graph.nodes.iter().copied().collect();
     for relationship in &graph.relationships {
         entities.extend([relationship.from, relationship.to]);
@@ -144,7 +146,7 @@ fn cannot_fail_after(graph: &QueryGraph, steps: &[Step]) -> bool {
         }
     }
     for step in steps {
-        let Step::Project(columns) = step else {
+        let LogicalStep::Project(columns) = step else {
             continue;
         };
         for (slot, expr) in columns {

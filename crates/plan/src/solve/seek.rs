@@ -1,10 +1,11 @@
-//! How to find a node that nothing leads to yet: by key, by id, through an index, by label, or among all.
+//! Access paths for a node that no bound relationship leads to: by key, by id, through an index, by label, or a scan of
+//! all nodes.
 
 use isomer_value::{IndexId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cost::{Costs, list_length};
-use super::spread::Side;
+use super::selectivity::RangeBound;
 use crate::arena::Arena;
 use crate::catalog::{IndexInfo, ValueFacts};
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
@@ -12,17 +13,17 @@ use crate::function::Function;
 use crate::physical::{IndexRange, IndexSeek, Op, OpId, SeekBound, SeekKeys};
 use crate::schema::PropertyPath;
 
-/// One way to find a node.
+/// An access path.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub kind: AccessKind,
     /// Rows out per row in.
     pub rows: f64,
-    /// Predicates (by position) that it makes true by itself.
+    /// Predicates (by index) that it satisfies by itself.
     pub covers: Vec<usize>,
 }
 
-/// The ways.
+/// The kinds of access paths.
 #[derive(Clone, Debug)]
 pub(crate) enum AccessKind {
     Key {
@@ -74,13 +75,13 @@ impl Access {
         }
     }
 
-    /// Whether it finds a handful at once rather than scanning.
+    /// Whether it finds a few nodes directly instead of scanning.
     pub fn is_seek(&self) -> bool {
         !matches!(self.kind, AccessKind::Label { .. } | AccessKind::All)
     }
 }
 
-/// A predicate that says something about a property of the node (or its id).
+/// A sargable predicate: a condition on a property of the node (or its id) that an access path can use.
 struct Sargable<'e> {
     position: usize,
     subject: Subject,
@@ -99,20 +100,20 @@ enum Test<'e> {
     Less(&'e Expr, bool),
     Greater(&'e Expr, bool),
     StartsWith(&'e Expr),
-    /// A list holds this element.
+    /// A list contains this element.
     Holds(&'e Expr),
-    /// There is a value.
+    /// A value exists.
     Any,
 }
 
-/// Stands for the value of a test that has none.
+/// Placeholder for the value of a test without one.
 static ANYTHING: Expr = Expr::Const(Value::Null);
 
-/// What is said about a node.
+/// The predicates on a node.
 pub(crate) struct Facts<'f> {
     /// All predicates of the pattern.
     pub predicates: &'f [Expr],
-    /// Which of them are still to be tested.
+    /// Which of them are not tested yet.
     pub open: &'f [bool],
     /// Which of them read the node.
     pub about: &'f [usize],
@@ -120,7 +121,7 @@ pub(crate) struct Facts<'f> {
     pub labels: &'f [LabelRef],
 }
 
-/// The best way to find the node in `node` when the slots in `bound` are known.
+/// The cheapest access path to the node in `node` when the slots in `bound` are known.
 pub(crate) fn best_access(
     costs: &Costs<'_>,
     arena: &Arena,
@@ -190,7 +191,7 @@ fn is_key(path: &[PropRef], arena: &Arena) -> bool {
     matches!(path, [name] if arena.property_name(*name) == "_key")
 }
 
-/// For each label the predicates that say no more than that the node has it.
+/// For each label, the predicates that only require that the node has it.
 fn label_predicates(facts: &Facts<'_>, node: SlotId) -> FxHashMap<LabelRef, Vec<usize>> {
     let mut said: FxHashMap<LabelRef, Vec<usize>> = FxHashMap::default();
     for at in facts.about.iter().copied().filter(|at| facts.open[*at]) {
@@ -241,7 +242,7 @@ fn index_accesses(
     found
 }
 
-/// A lookup of equalities on the first components of an index, and of a range on the one after them.
+/// A seek with equalities on the first components of an index, and a range on the next one.
 fn index_access(
     costs: &Costs<'_>,
     arena: &Arena,
@@ -278,7 +279,8 @@ fn index_access(
             };
             prefix.push(value.clone());
             share *= alone;
-            // Several fields together are rarer than the product says only where they are independent.
+            // The product of the selectivities is only right for independent fields: statistics on their combinations
+            // replace it.
             if let Some(distinct) = facts
                 .as_ref()
                 .and_then(|facts| facts.distinct.get(prefix.len() - 1))
@@ -304,14 +306,14 @@ fn index_access(
     }
     let whole = prefix.len() == index.paths.len();
     if prefix.is_empty() && matches!(range, IndexRange::All) {
-        // All entries: worth it where most nodes have none.
+        // A full index scan: it pays if most nodes have no entry.
         let sparse = facts.filter(|facts| facts.entries < count * 0.5)?;
         let first = of(index.paths.first()?);
         let any = first.iter().find(|test| matches!(test.test, Test::Any))?;
         share = sparse.entries / count.max(1.0);
         covers.push(any.position);
     }
-    // A node without a value for one of the fields is not in the index: it must not be asked for.
+    // A node without a value for one of the fields is not in the index: the index can only be used if it is not needed.
     let used = prefix.len() + usize::from(!matches!(range, IndexRange::All));
     let has_value = |path: &PropertyPath| !of(path).is_empty();
     if !index.paths[used.min(index.paths.len())..]
@@ -325,7 +327,7 @@ fn index_access(
     } else {
         (count * share).max(1.0)
     };
-    // A seek by fewer rows than the label has is worth it even where the guess is coarse.
+    // A seek with fewer rows than the label is worth it even if the estimate is coarse.
     let rows = rows.min(count * 0.95);
     Some(Access {
         kind: AccessKind::Index {
@@ -339,8 +341,8 @@ fn index_access(
     })
 }
 
-/// A lookup of `value IN node.path` in an index with an entry per element. The predicate is tested again: the index knows
-/// elements, not whether the value is a list.
+/// A seek of `value IN node.path` in an index with an entry per element. The predicate is tested again: the index
+/// contains elements, but not whether the value is a list.
 fn element_access(
     costs: &Costs<'_>,
     arena: &Arena,
@@ -386,8 +388,8 @@ fn same_path(names: &[PropRef], path: &PropertyPath, arena: &Arena) -> bool {
             .all(|(name, part)| arena.property_name(*name) == &**part)
 }
 
-/// What the tests of one component look for, as a range, the share of nodes that have it, and the tests that it covers.
-/// `each` is the share of nodes with one value, where that is known exactly.
+/// The range that the tests on one component amount to, its selectivity, and the tests that it covers. `each` is the
+/// fraction of nodes per distinct value, if known exactly.
 fn range_of(
     tests: &[&Sargable<'_>],
     costs: &Costs<'_>,
@@ -425,7 +427,7 @@ fn range_of(
         }
     }
     let (mut low, mut high) = (SeekBound::Unbounded, SeekBound::Unbounded);
-    let (mut from, mut to) = (Side::Open, Side::Open);
+    let (mut from, mut to) = (RangeBound::Open, RangeBound::Open);
     let mut covers = Vec::new();
     for test in tests {
         let (side, known, value, included) = match test.test {
@@ -439,7 +441,9 @@ fn range_of(
             } else {
                 SeekBound::Excluded(value.clone())
             };
-            *known = costs.value(value).map_or(Side::Unknown, Side::At);
+            *known = costs
+                .value(value)
+                .map_or(RangeBound::Unknown, RangeBound::At);
             covers.push(test.position);
         }
     }
@@ -452,7 +456,7 @@ fn range_of(
     Some((IndexRange::Between(low, high), share, covers))
 }
 
-/// The open predicates of the form `node.path <test> value` where the value is known.
+/// The untested predicates of the form `node.path <test> value` whose value is known.
 fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> Vec<Sargable<'e>> {
     let known = |value: &Expr| {
         let mut known = !matches!(value, Expr::Subquery(_));
@@ -501,13 +505,13 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
                 right,
             } => add(left, Test::StartsWith(right), right),
             Expr::IsNotNull(operand) => add(operand, Test::Any, &ANYTHING),
-            // A look into a convergent set comes before the plain list that the property may be.
+            // A query on a convergent set precedes the plain list that the property may be.
             Expr::Call {
                 function: Function::Coalesce,
                 arguments,
             } => {
                 if let [look, Expr::In { item, list }] = &arguments[..]
-                    && is_look(look, Function::ConvergentContains)
+                    && is_field_query(look, Function::ConvergentContains)
                 {
                     add(list, Test::Holds(item), item);
                 }
@@ -518,11 +522,11 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
     found
 }
 
-fn is_look(expr: &Expr, look: Function) -> bool {
+fn is_field_query(expr: &Expr, look: Function) -> bool {
     matches!(expr, Expr::Call { function, .. } if *function == look)
 }
 
-/// What a side of a comparison says about the node: its id, or one of its properties.
+/// The id or the property of the node that a side of a comparison reads.
 fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
     if let Expr::Call {
         function: Function::Id,
@@ -538,17 +542,17 @@ fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
     let mut at = expr;
     loop {
         match at {
-            Expr::Property { base, name } => {
+            Expr::Property { base, name, .. } => {
                 path.push(*name);
                 at = base;
             }
-            // What is in a convergent map is looked up in it first: it is the same path.
+            // A convergent map is queried for the entry first: it is the same path.
             Expr::Call {
                 function: Function::Coalesce,
                 arguments,
             } => match &arguments[..] {
                 [look, plain @ Expr::Property { .. }]
-                    if is_look(look, Function::ConvergentValue) =>
+                    if is_field_query(look, Function::ConvergentValue) =>
                 {
                     at = plain;
                 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_db::{Builder, Database, EngineKind, MemoryKind, RestoreOptions, Restored};
+use isomer_db::{Builder, Database, EngineKind, Memory, MemoryKind, RestoreOptions, Restored};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{Result, ServerError, feed::Feed};
@@ -21,79 +21,80 @@ pub struct Served {
     pub(super) name: Arc<str>,
     pub(super) db: Database,
     pub(super) feed: Arc<Feed>,
-    place: Option<Place>,
+    location: Option<Location>,
 }
 
-/// Where a database is.
+/// Location of a database.
 #[derive(Clone, Debug)]
-struct Place {
+struct Location {
     path: PathBuf,
-    /// Whether it is in the folder of databases, and may be dropped over the network.
+    /// Whether it is in `databases_folder`, so that it may be dropped over the network.
     is_ours: bool,
 }
 
-/// A database that does not open. It keeps its name: nobody who asks for it may land in another one.
+/// A database that cannot be opened. Its name stays reserved, so that a client that names it never reaches another
+/// database.
 #[derive(Clone, Debug)]
 struct Failed {
-    place: Place,
+    location: Location,
     why: String,
 }
 
-/// All that have a name. One name is in one of both.
+/// All named databases. A name is in exactly one of the two maps.
 #[derive(Default)]
-struct Known {
+struct Table {
     open: BTreeMap<Arc<str>, Arc<Served>>,
     failed: BTreeMap<Arc<str>, Failed>,
 }
 
-impl Known {
+impl Table {
     fn has(&self, name: &str) -> bool {
         self.open.contains_key(name) || self.failed.contains_key(name)
     }
 }
 
-/// All of them, by name.
+/// All databases, by name.
 pub struct Databases {
     builder: Builder,
     folder: Option<PathBuf>,
-    known: RwLock<Known>,
-    /// Held while databases are made, named or dropped.
+    table: RwLock<Table>,
+    /// Locked while databases are created, named or dropped.
     changing: Mutex<()>,
-    /// Whether all were closed.
+    /// Whether all databases were closed.
     has_closed: AtomicBool,
-    /// Keeps other servers out of the folder.
+    /// Locks the folder against other servers.
     lock: Mutex<Option<File>>,
 }
 
-/// The file in the folder of databases that is locked by the server that serves them.
+/// File in `databases_folder` that the serving process locks.
 const LOCK: &str = "databases.lock";
 /// Longest wait of a stop for a database that is being made or dropped.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// What the names of buckets begin with that only the server writes.
+/// Prefix of the names of buckets that only the server writes.
 const OWN_BUCKETS: &str = "isomer.";
 
-/// What folders of databases that are put together, or were dropped, are called until they have a name, or are gone.
+/// Prefixes of folders that hold an incomplete restore, or a dropped database until it is removed.
 const UNNAMED: [&str; 2] = [".restored-", ".dropped-"];
 
-/// Refuses names that are no plain words: they stand in paths.
+/// Validates a name: it becomes part of paths.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) {
         return Err(ServerError::Invalid(
-            "the name of a database has 1 to 64 letters, digits, `_` or `-`".into(),
+            "the name of a database must be 1 to 64 letters, digits, `_` or `-`".into(),
         ));
     }
     Ok(())
 }
 
 impl Databases {
-    /// No database yet; `folder` is where further ones are made.
+    /// Creates an empty table; `folder` is where further databases are created.
     pub fn new(builder: Builder, folder: Option<PathBuf>) -> Self {
         Self {
             builder,
             folder,
-            known: RwLock::default(),
+            table: RwLock::default(),
             changing: Mutex::new(()),
             has_closed: AtomicBool::new(false),
             lock: Mutex::new(None),
@@ -105,20 +106,22 @@ impl Databases {
         self.insert(name, db, None)
     }
 
-    /// Opens a database that was given by its folder, and serves it.
+    /// Opens a database given by its path, and serves it.
     pub fn add_at(&self, name: &str, path: &Path, create: bool) -> Result<()> {
         let db = self.builder.clone().create(create).open(path)?;
-        let place = Place {
+        let location = Location {
             path: path.to_owned(),
             is_ours: false,
         };
-        self.insert(name, db, Some(place))
+        self.insert(name, db, Some(location))
     }
 
-    /// Opens all databases in the folder where they are made. Other folders there, those of users and tokens or of backups, are left
-    /// alone; what a restore or a drop that was cut short left behind is removed. One database that does not open holds up none of
-    /// the others: it keeps its name, and says why it does not open. A folder, or a database in it, that another process has open is refused: what
-    /// is put together there may be that one's.
+    /// Opens all databases in `databases_folder`. Other folders there (users and tokens, backups) are not touched;
+    /// the remains of an interrupted restore or drop are removed. A database that cannot be opened does not prevent
+    /// the others from being served: it keeps its name and reports its error.
+    ///
+    /// Fails if another process has the folder or a database in it open: an incomplete restore there may belong to
+    /// that process.
     pub fn open_folder(&self) -> Result<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
@@ -141,86 +144,86 @@ impl Databases {
             if UNNAMED.iter().any(|begin| name.starts_with(begin)) {
                 left.push(path);
             } else if check_name(name).is_ok() && EngineKind::at(&path).is_some() {
-                self.refuse_twice(&self.known.read(), name)?;
-                let place = Place {
+                self.refuse_twice(&self.table.read(), name)?;
+                let location = Location {
                     path: path.clone(),
                     is_ours: true,
                 };
-                match self.open_at(name, &place) {
+                match self.open_at(name, &location) {
                     Err(error) if is_in_use(&error) => return Err(error),
-                    Err(error) => self.fail(name, place, &error),
+                    Err(error) => self.fail(name, location, &error),
                     Ok(()) => {}
                 }
             }
         }
-        // Nobody else is at work in the folder.
+        // The lock is held, so no other process works in the folder.
         for path in left {
             if let Err(error) = std::fs::remove_dir_all(&path) {
-                tracing::warn!(folder = %path.display(), %error, "what is left of a database was not removed");
+                tracing::warn!(folder = %path.display(), %error, "the remains of a database could not be removed");
             }
         }
         Ok(())
     }
 
     /// Opens a database where it is and serves it.
-    fn open_at(&self, name: &str, place: &Place) -> Result<()> {
-        let db = self.builder.clone().create(false).open(&place.path)?;
-        let served = self.insert(name, db.clone(), Some(place.clone()));
+    fn open_at(&self, name: &str, location: &Location) -> Result<()> {
+        let db = self.builder.clone().create(false).open(&location.path)?;
+        let served = self.insert(name, db.clone(), Some(location.clone()));
         if served.is_err() {
             db.close()?;
         }
         served
     }
 
-    /// Notes that a database does not open.
-    fn fail(&self, name: &str, place: Place, error: &ServerError) {
-        tracing::error!(database = name, %error, "a database does not open");
+    /// Records that a database cannot be opened.
+    fn fail(&self, name: &str, location: Location, error: &ServerError) {
+        tracing::error!(database = name, %error, "a database cannot be opened");
         let why = format!("{}: {error}", error.kind());
-        let mut known = self.known.write();
-        known.open.remove(name);
-        known.failed.insert(name.into(), Failed { place, why });
+        let mut table = self.table.write();
+        table.open.remove(name);
+        table.failed.insert(name.into(), Failed { location, why });
     }
 
-    /// Opens a database anew that did not open, or does not answer any more; false where it answers.
+    /// Reopens a database that could not be opened or has failed; returns false if it is healthy.
     pub(super) fn open_again(&self, name: &str) -> Result<bool> {
         let _changing = self.change()?;
-        let place = match self.get(name) {
+        let location = match self.get(name) {
             Ok(served) => {
                 let Some(error) = trouble_of(&served.db) else {
                     return Ok(false);
                 };
-                let Some(place) = served.place.clone() else {
+                let Some(location) = served.location.clone() else {
                     return Err(ServerError::Invalid(format!(
-                        "`{name}` was not opened by the server: it is opened again by whoever did"
+                        "`{name}` was opened by the embedding program, which has to reopen it"
                     )));
                 };
-                self.fail(name, place.clone(), &error);
+                self.fail(name, location.clone(), &error);
                 served.feed.close();
-                // What it still has to say was said: it is closed as far as it goes.
+                // Its error was reported already; close as much of it as possible.
                 let _ = served.db.close();
-                place
+                location
             }
-            Err(error) => match self.known.read().failed.get(name) {
-                Some(failed) => failed.place.clone(),
+            Err(error) => match self.table.read().failed.get(name) {
+                Some(failed) => failed.location.clone(),
                 None => return Err(error),
             },
         };
-        match self.open_at(name, &place) {
+        match self.open_at(name, &location) {
             Ok(()) => {
-                tracing::info!(database = name, "a database was opened again");
+                tracing::info!(database = name, "a database was reopened");
                 Ok(true)
             }
             Err(error) => {
-                self.fail(name, place, &error);
+                self.fail(name, location, &error);
                 Err(ServerError::Unavailable(format!(
-                    "`{name}` does not open ({}): {error}",
+                    "`{name}` cannot be opened ({}): {error}",
                     error.kind()
                 )))
             }
         }
     }
 
-    /// Keeps other servers out of the folder, until all databases are closed.
+    /// Locks the folder against other servers until all databases are closed.
     fn lock_folder(&self, folder: &Path) -> Result<()> {
         let path = folder.join(LOCK);
         let unlucky = |error: std::io::Error| {
@@ -243,16 +246,17 @@ impl Databases {
         Ok(())
     }
 
-    /// Makes a database.
+    /// Creates a database.
     pub(super) fn create(&self, name: &str) -> Result<()> {
         let _changing = self.change()?;
         let path = self.free_path(name)?;
         let db = self.builder.clone().create(true).open(&path)?;
         let is_ours = true;
-        self.insert(name, db, Some(Place { path, is_ours }))
+        self.insert(name, db, Some(Location { path, is_ours }))
     }
 
-    /// Makes a database out of a backup. It is put together under a name that is none, and has its own when it is whole.
+    /// Creates a database from a backup. It is restored under a temporary name that is not a valid database name, and
+    /// renamed when complete.
     pub(super) fn restore(
         &self,
         name: &str,
@@ -268,17 +272,20 @@ impl Databases {
                 let _changing = self.change()?;
                 let path = self.free_path(name)?;
                 std::fs::rename(&target, &path).map_err(|error| {
-                    ServerError::Unavailable(format!("{} cannot be made: {error}", path.display()))
+                    ServerError::Unavailable(format!(
+                        "{} cannot be created: {error}",
+                        path.display()
+                    ))
                 })?;
                 if let Err(error) = self.serve_restored(name, &path) {
-                    // Nobody was told of it: its name is free again.
+                    // The client gets an error, so its name must be free again.
                     let _ = std::fs::rename(&path, &target);
                     return Err(error);
                 }
                 Ok(restored)
             });
         if outcome.is_err() {
-            // What is left over is no database's name: it is removed now, or when the server starts again.
+            // The temporary name is not a valid database name: what is left is removed now, or at the next start.
             let _ = std::fs::remove_dir_all(&target);
         }
         outcome
@@ -286,14 +293,14 @@ impl Databases {
 
     fn serve_restored(&self, name: &str, path: &Path) -> Result<()> {
         self.keep_names()?;
-        let place = Place {
+        let location = Location {
             path: path.to_owned(),
             is_ours: true,
         };
-        self.open_at(name, &place)
+        self.open_at(name, &location)
     }
 
-    /// The right to make, name or drop databases; refused once all were closed.
+    /// The right to create, name or drop databases; fails once all were closed.
     fn change(&self) -> Result<MutexGuard<'_, ()>> {
         let changing = self.changing.lock();
         self.refuse_late()?;
@@ -304,51 +311,51 @@ impl Databases {
         match self.has_closed.load(Ordering::SeqCst) {
             false => Ok(()),
             true => Err(ServerError::Unavailable(
-                "the server is about to stop".into(),
+                "the server is shutting down".into(),
             )),
         }
     }
 
-    /// Where a database of this name would be made; refused where there is one.
+    /// The path at which a database of this name would be created; fails if the name is taken.
     fn free_path(&self, name: &str) -> Result<PathBuf> {
         check_name(name)?;
         let Some(folder) = &self.folder else {
             return Err(ServerError::Invalid(
-                "databases cannot be made over the network here: start the server with `databases_folder`".into(),
+                "databases cannot be created over the network: start the server with `databases_folder`".into(),
             ));
         };
         let path = folder.join(name);
-        if self.known.read().has(name) || path.exists() {
+        if self.table.read().has(name) || path.exists() {
             return Err(ServerError::Exists(format!(
-                "there is a database `{name}` already"
+                "the database `{name}` already exists"
             )));
         }
         Ok(path)
     }
 
-    /// Drops a database that was made over the network.
+    /// Drops a database that was created over the network.
     pub(super) fn remove(&self, name: &str) -> Result<()> {
         let gone = self.take_name(name)?;
-        // It may take long: nobody waits for it.
+        // Removing the files may take long, so no lock is held here.
         std::fs::remove_dir_all(&gone).map_err(|error| {
             ServerError::Unavailable(format!(
-                "`{name}` is dropped, but {} cannot be removed before the server starts again: {error}",
+                "`{name}` is dropped, but {} cannot be removed until the server restarts: {error}",
                 gone.display()
             ))
         })
     }
 
-    /// Closes a database and takes the name from its folder; says where the rest of it is.
+    /// Closes a database and moves it out of its name; returns the path of what remains.
     fn take_name(&self, name: &str) -> Result<PathBuf> {
         let _changing = self.change()?;
-        let served = self.known.read().open.get(name).cloned();
-        let place = match &served {
-            Some(served) => served.place.clone(),
-            None => Some(self.failed_place(name)?),
+        let served = self.table.read().open.get(name).cloned();
+        let location = match &served {
+            Some(served) => served.location.clone(),
+            None => Some(self.failed_location(name)?),
         };
-        let Some(place) = place.filter(|place| place.is_ours) else {
+        let Some(location) = location.filter(|location| location.is_ours) else {
             return Err(ServerError::Invalid(format!(
-                "`{name}` was given when the server was started: it cannot be dropped over the network"
+                "`{name}` was specified when the server was started: it cannot be dropped over the network"
             )));
         };
         match &served {
@@ -356,8 +363,8 @@ impl Databases {
                 served.feed.close();
                 served.db.close()?;
             }
-            // Somebody may be about to mend it.
-            None => match self.builder.clone().create(false).open(&place.path) {
+            // A concurrent request may be repairing it: open it here to make sure that it is still broken.
+            None => match self.builder.clone().create(false).open(&location.path) {
                 Ok(db) => db.close()?,
                 Err(error) => {
                     let error = ServerError::from(error);
@@ -367,48 +374,48 @@ impl Databases {
                 }
             },
         }
-        // Its name is free at once; what is left in the folder is no database's name.
-        let gone = place
-            .path
-            .with_file_name(format!("{}{name}-{}", UNNAMED[1], super::now_ms()));
-        let renamed = std::fs::rename(&place.path, &gone).map_err(|error| {
+        // The name is free at once; the new name of the remains is not a valid database name.
+        let gone =
+            location
+                .path
+                .with_file_name(format!("{}{name}-{}", UNNAMED[1], super::now_ms()));
+        let renamed = std::fs::rename(&location.path, &gone).map_err(|error| {
             ServerError::Unavailable(format!(
                 "{} cannot be removed: {error}",
-                place.path.display()
+                location.path.display()
             ))
         });
         let dropped = renamed.and_then(|()| {
             self.keep_names()
-                .inspect_err(|_| drop(std::fs::rename(&gone, &place.path)))
+                .inspect_err(|_| drop(std::fs::rename(&gone, &location.path)))
         });
         match dropped {
             Ok(()) => {
-                let mut known = self.known.write();
-                known.open.remove(name);
-                known.failed.remove(name);
+                let mut table = self.table.write();
+                table.open.remove(name);
+                table.failed.remove(name);
                 Ok(gone)
             }
             Err(error) => {
-                // It is closed, and it is there: it can be opened again.
-                self.fail(name, place, &error);
+                // It is closed, but its files are intact: it can be reopened.
+                self.fail(name, location, &error);
                 Err(error)
             }
         }
     }
 
-    fn failed_place(&self, name: &str) -> Result<Place> {
-        let known = self.known.read();
-        let failed = known.failed.get(name).ok_or_else(|| unknown(name))?;
-        Ok(failed.place.clone())
+    fn failed_location(&self, name: &str) -> Result<Location> {
+        let table = self.table.read();
+        let failed = table.failed.get(name).ok_or_else(|| unknown(name))?;
+        Ok(failed.location.clone())
     }
 
-    /// Makes the names in the folder of databases durable: what was answered must be true after a loss of power.
+    /// Syncs the names in `databases_folder`: an acknowledged creation or drop must survive a power failure.
     fn keep_names(&self) -> Result<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
-        let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| {
+        isomer_vfs::sync_folder(folder).map_err(|error| {
             ServerError::Unavailable(format!(
                 "names in {} may not be on disk: {error}",
                 folder.display()
@@ -416,56 +423,56 @@ impl Databases {
         })
     }
 
-    /// A database. One that does not open is not there now, whatever its name.
+    /// Returns a database; fails if it is not open, even if its name exists.
     pub(super) fn get(&self, name: &str) -> Result<Arc<Served>> {
-        let known = self.known.read();
-        match known.open.get(name) {
+        let table = self.table.read();
+        match table.open.get(name) {
             Some(served) => Ok(served.clone()),
-            None if known.failed.contains_key(name) => Err(ServerError::Unavailable(format!(
-                "the database `{name}` does not open: the list of databases tells administrators why"
+            None if table.failed.contains_key(name) => Err(ServerError::Unavailable(format!(
+                "the database `{name}` cannot be opened: administrators find the reason in the list of databases"
             ))),
             None => Err(unknown(name)),
         }
     }
 
-    /// All names, in order, also of those that do not open.
+    /// All names in order, including those of databases that cannot be opened.
     pub fn names(&self) -> Vec<Arc<str>> {
-        let known = self.known.read();
-        let mut names: Vec<_> = known
+        let table = self.table.read();
+        let mut names: Vec<_> = table
             .open
             .keys()
-            .chain(known.failed.keys())
+            .chain(table.failed.keys())
             .cloned()
             .collect();
         names.sort_unstable();
         names
     }
 
-    /// How many are open, and how many did not open.
+    /// Numbers of open databases and of databases that cannot be opened.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let known = self.known.read();
-        (known.open.len(), known.failed.len())
+        let table = self.table.read();
+        (table.open.len(), table.failed.len())
     }
 
-    /// Why a database does not open, or does not answer any more.
+    /// The error of a database that cannot be opened or has failed.
     pub(super) fn trouble(&self, name: &str) -> Option<String> {
         let served = {
-            let known = self.known.read();
-            if let Some(failed) = known.failed.get(name) {
+            let table = self.table.read();
+            if let Some(failed) = table.failed.get(name) {
                 return Some(failed.why.clone());
             }
-            known.open.get(name)?.clone()
+            table.open.get(name)?.clone()
         };
         trouble_of(&served.db).map(|error| format!("{}: {error}", error.kind()))
     }
 
-    /// Those that are open.
+    /// Databases that are open.
     fn open(&self) -> Vec<Arc<Served>> {
-        self.known.read().open.values().cloned().collect()
+        self.table.read().open.values().cloned().collect()
     }
 
     /// Databases that are replicas, by name.
-    pub(crate) fn replicated(&self) -> Vec<(Arc<str>, isomer_db::data::Store)> {
+    pub(crate) fn replicated(&self) -> Vec<(Arc<str>, isomer_db::data::DataStore)> {
         let served = self.open();
         let stores = served
             .iter()
@@ -473,12 +480,17 @@ impl Databases {
         stores.filter(|(_, store)| store.is_replicated()).collect()
     }
 
-    /// Figures of each database for `/metrics`.
-    pub fn figures(&self) -> Vec<Figure> {
-        let mut figures = Vec::new();
+    /// The memory budget that all databases share; `None` while no database is open.
+    pub fn memory(&self) -> Option<Memory> {
+        self.open().iter().find_map(|one| one.db.memory().ok())
+    }
+
+    /// Metrics of each database for `/metrics`.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = Vec::new();
         for one in self.open() {
             let mut add = |name, help, value| {
-                figures.push(Figure {
+                metrics.push(Metric {
                     database: one.name.clone(),
                     name,
                     help,
@@ -495,164 +507,160 @@ impl Databases {
             let changes: u64 = views.iter().map(|view| view.delta_count).sum();
             add(
                 "views_standing",
-                "Read views that are in memory",
+                "Read views in memory",
                 standing.count() as f64,
             );
             add("views_bytes", "Bytes of these read views", bytes as f64);
             add(
                 "views_changes",
-                "Changes that read views have not merged into their bases yet",
+                "Changes in the deltas of read views, not yet merged into their bases",
                 changes as f64,
             );
         }
-        figures
+        metrics
     }
 
-    /// How many databases do not answer, of how many.
+    /// Number of databases that do not respond, and of all.
     pub(crate) fn check(&self) -> (usize, usize) {
         let (open, failed) = (self.open(), self.counts().1);
         let silent = open.iter().filter(|one| trouble_of(&one.db).is_some());
         (failed + silent.count(), failed + open.len())
     }
 
-    /// Closes all of them. What is still being put together afterwards gets no name; it is not waited for long.
+    /// Closes all databases. A restore in progress is abandoned after a short wait, without getting a name.
     pub fn close(&self) -> Result<()> {
         self.has_closed.store(true, Ordering::SeqCst);
         let changing = self.changing.try_lock_for(CLOSE_WAIT);
-        let known = std::mem::take(&mut *self.known.write());
+        let table = std::mem::take(&mut *self.table.write());
         let mut outcome = Ok(());
-        for one in known.open.values() {
+        for one in table.open.values() {
             one.feed.close();
             outcome = outcome.and(one.db.close());
         }
         if changing.is_some() {
-            // Otherwise somebody is still at work there, until the process ends.
+            // Otherwise a restore is still in progress, and the lock is held until the process ends.
             *self.lock.lock() = None;
         }
         Ok(outcome?)
     }
 
-    fn insert(&self, name: &str, db: Database, place: Option<Place>) -> Result<()> {
+    fn insert(&self, name: &str, db: Database, location: Option<Location>) -> Result<()> {
         check_name(name)?;
         let feed = Feed::follow(&db)?;
         let served = Served {
             name: name.into(),
             db: db.reserving(OWN_BUCKETS),
             feed,
-            place,
+            location,
         };
-        let mut known = self.known.write();
-        // Whoever closes them takes all that are there.
+        let mut table = self.table.write();
+        // A concurrent close closes all databases that are in the table.
         self.refuse_late()?;
-        self.refuse_twice(&known, name)?;
-        known.failed.remove(name);
-        known.open.insert(served.name.clone(), Arc::new(served));
+        self.refuse_twice(&table, name)?;
+        table.failed.remove(name);
+        table.open.insert(served.name.clone(), Arc::new(served));
         Ok(())
     }
 
-    fn refuse_twice(&self, known: &Known, name: &str) -> Result<()> {
-        match known.open.contains_key(name) {
+    fn refuse_twice(&self, table: &Table, name: &str) -> Result<()> {
+        match table.open.contains_key(name) {
             false => Ok(()),
             true => Err(ServerError::Exists(format!(
-                "two databases would have the name `{name}`: write NAME=PATH"
+                "two databases have the name `{name}`: specify NAME=PATH"
             ))),
         }
     }
 }
 
-/// A figure of a database.
-pub struct Figure {
-    /// Of this one.
+/// A metric of a database.
+pub struct Metric {
+    /// The database.
     pub database: Arc<str>,
-    /// What it is called behind `isomer_database_`.
+    /// Name of the metric without the prefix `isomer_database_`.
     pub name: &'static str,
-    /// What it is, in words.
+    /// Help text.
     pub help: &'static str,
-    /// What it is now.
+    /// Current value.
     pub value: f64,
 }
 
-/// Figures that an engine tells under a name of its own, with the name and the words that they have here.
-const ENGINE_FIGURES: [(&str, &str, &str); 15] = [
-    (
-        "cache_hits",
-        "cache_hits_total",
-        "Blocks of tables that were found in the cache",
-    ),
+/// Metrics that an engine reports under its own name, with their name and help text here.
+const ENGINE_METRICS: [(&str, &str, &str); 15] = [
+    ("cache_hits", "cache_hits_total", "Hits of the block cache"),
     (
         "cache_misses",
         "cache_misses_total",
-        "Blocks of tables that were read from files",
+        "Misses of the block cache",
     ),
     (
         "cache_bytes",
         "cache_bytes",
-        "Bytes that the cache of blocks holds, or may hold where the engine does not tell",
+        "Bytes in the block cache, or its capacity if the engine does not report them",
     ),
     (
         "pinned_bytes",
         "cache_pinned_bytes",
-        "Bytes of filters and indexes of tables, which stay in memory",
+        "Bytes of filters and indexes of tables (kept in memory)",
     ),
     (
         "runs",
         "compaction_runs",
-        "Sorted runs of tables: a read may look into each of them",
+        "Sorted runs; a read may search each of them",
     ),
     (
         "merge_backlog_bytes",
         "compaction_backlog_bytes",
-        "Bytes of runs that wait for a merge or are in one",
+        "Bytes of runs that wait for a compaction or are in one",
     ),
     (
         "merged_bytes",
         "compaction_written_bytes_total",
-        "Bytes of tables that merges have written",
+        "Bytes of tables written by compactions",
     ),
     (
         "flushed_bytes",
         "flush_written_bytes_total",
-        "Bytes of tables that were written from memory",
+        "Bytes of tables written by flushes",
     ),
     (
         "sealed_memtables",
         "sealed_memtables",
-        "Full memtables that wait to be written to tables",
+        "Sealed memtables that wait to be flushed",
     ),
     ("memtable_bytes", "memtable_bytes", "Bytes of memtables"),
     (
         "slowed_ms",
         "writers_slowed_ms_total",
-        "Milliseconds in which writers were held back because flush or merges were behind",
+        "Milliseconds for which writers were stalled because flushes or compactions lagged",
     ),
-    ("log_bytes", "log_bytes", "Bytes of the log on disk"),
+    (
+        "log_bytes",
+        "log_bytes",
+        "Bytes of the write-ahead log on disk",
+    ),
     ("table_bytes", "table_bytes", "Bytes of tables on disk"),
     (
         "value_bytes",
         "value_bytes",
-        "Bytes of large values, which stand apart from tables",
+        "Bytes of blob files (large values)",
     ),
-    (
-        "commit_groups",
-        "commit_groups_total",
-        "Groups of commits that were written together",
-    ),
+    ("commit_groups", "commit_groups_total", "Commit groups"),
 ];
 
-/// What an engine holds and has done.
+/// Metrics of an engine.
 fn of_engine(
-    store: &isomer_db::data::Store,
+    store: &isomer_db::data::DataStore,
     add: &mut impl FnMut(&'static str, &'static str, f64),
 ) {
     add(
         "version",
-        "Number of the last commit",
+        "Version of the last commit",
         store.engine().version() as f64,
     );
     for (name, help, kind) in [
         (
             "memory_engine_cache_bytes",
-            "Bytes of the memory budget that are reserved for the engine's cache and memtables, used or not",
+            "Bytes of the memory budget that are reserved for the engine's cache, used or not",
             MemoryKind::EngineCache,
         ),
         (
@@ -670,54 +678,65 @@ fn of_engine(
             "Bytes of the memory budget that imports hold",
             MemoryKind::Import,
         ),
+        (
+            "memory_write_sets_bytes",
+            "Bytes of the memory budget that write sets of transactions hold",
+            MemoryKind::Writes,
+        ),
+        (
+            "memory_memtables_bytes",
+            "Bytes of the memory budget that are reserved for commits that are not in tables yet",
+            MemoryKind::Memtables,
+        ),
     ] {
         let usage = store.memory().usage(kind);
         add(name, help, usage.used_bytes as f64);
     }
-    let Ok(told) = store.engine().statistics() else {
+    let Ok(statistics) = store.engine().statistics() else {
         return;
     };
     for (name, help, value) in [
         (
             "keys",
             "Pairs that are stored, an estimate where there are many",
-            told.key_count,
+            statistics.key_count,
         ),
         (
             "stored_bytes",
-            "Bytes on disk, or in memory where there is no disk",
-            told.stored_bytes,
+            "Bytes on disk, or in memory without a disk",
+            statistics.stored_bytes,
         ),
-        ("commits_total", "Commits", told.commits),
+        ("commits_total", "Commits", statistics.commits),
         (
             "syncs_total",
-            "Times that the disk was waited for; commits share them",
-            told.syncs,
+            "Syncs of the write-ahead log (shared by group commits)",
+            statistics.syncs,
         ),
         (
             "conflicts_total",
-            "Transactions that lost a race",
-            told.conflicts,
+            "Transactions that failed with a conflict",
+            statistics.conflicts,
         ),
         (
             "change_stream_entries",
-            "Commits whose changes are kept",
-            told.stream_entries,
+            "Commits in the change stream",
+            statistics.stream_entries,
         ),
     ] {
         add(name, help, value as f64);
     }
-    for (own, name, help) in ENGINE_FIGURES {
-        let found = told.details.iter().find(|(detail, _)| detail == own);
+    for (own, name, help) in ENGINE_METRICS {
+        let found = statistics.details.iter().find(|(detail, _)| detail == own);
         if let Some(value) = found.and_then(|(_, value)| value.parse::<f64>().ok()) {
             add(name, help, value);
         }
     }
 }
 
-/// Whom a replica exchanges with, and what others lack as far as is known here; nothing of what is no replica.
+/// Peers of a replica, and how far the others lag as far as this one knows; nothing for a database that is not a
+/// replica.
 fn of_replication(
-    store: &isomer_db::data::Store,
+    store: &isomer_db::data::DataStore,
     add: &mut impl FnMut(&'static str, &'static str, f64),
 ) {
     if !store.is_replicated() {
@@ -727,26 +746,22 @@ fn of_replication(
         let failing = peers.iter().filter(|peer| peer.state.error.is_some());
         let quarantined = peers.iter().filter(|peer| peer.state.is_quarantined);
         let exchanged = peers.iter().map(|peer| peer.state.exchanged_ms).min();
-        add(
-            "replication_peers",
-            "Peers that this one exchanges with",
-            peers.len() as f64,
-        );
+        add("replication_peers", "Replication peers", peers.len() as f64);
         add(
             "replication_peers_failing",
-            "Peers with which the last exchange went wrong",
+            "Peers whose last exchange failed",
             failing.count() as f64,
         );
         add(
             "replication_peers_quarantined",
-            "Peers that are left alone until somebody has looked",
+            "Quarantined peers, which an operator must clear",
             quarantined.count() as f64,
         );
         if let Some(ms) = exchanged.filter(|ms| *ms > 0) {
             let since = super::now_ms().saturating_sub(ms);
             add(
                 "replication_oldest_exchange_seconds",
-                "Time since the last exchange with the peer that was not heard of for the longest; noted once a minute",
+                "Longest time since the last exchange with any peer; updated once a minute",
                 since as f64 / 1e3,
             );
         }
@@ -757,39 +772,39 @@ fn of_replication(
         let away = others.clone().filter(|member| member.is_away);
         add(
             "replication_members",
-            "Other replicas that were heard of",
+            "Other known replicas",
             others.clone().count() as f64,
         );
         add(
             "replication_members_away",
-            "Replicas that were not heard of for so long that they come back by a snapshot",
+            "Replicas that were out of contact for so long that they need a state transfer",
             away.count() as f64,
         );
         add(
             "replication_behind_transactions",
-            "Most transactions that one of the others had not seen when it was heard of last",
+            "Highest number of transactions that another replica lacked at the last contact",
             lacks.unwrap_or_default() as f64,
         );
     }
 }
 
 fn unknown(name: &str) -> ServerError {
-    ServerError::NotFound(format!("there is no database `{name}`"))
+    ServerError::NotFound(format!("no database `{name}`"))
 }
 
-/// What stands against reading an open database.
+/// The error that prevents reading an open database.
 fn trouble_of(db: &Database) -> Option<ServerError> {
     db.begin_read().err().map(ServerError::from)
 }
 
-/// Whether a database did not open because somebody else has it open.
+/// Whether a database could not be opened because another process has it open.
 fn is_in_use(error: &ServerError) -> bool {
     let text = error.to_string();
     error.kind() == "Unavailable"
         && (text.contains("is in use by") || text.contains("is already open in this process"))
 }
 
-/// The name under which the database in a folder is served unless said otherwise: `people` for `/data/people.isomer`.
+/// Default name of the database in a folder: `people` for `/data/people.isomer`.
 pub fn name_of(path: &Path) -> String {
     let stem = path
         .file_stem()
@@ -807,14 +822,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_are_no_databases_are_left_alone() {
+    fn folders_that_hold_no_database_are_not_touched() {
         let folder = tempfile::tempdir().unwrap();
         let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
         let first = databases();
         first.open_folder().unwrap();
         first.create("people").unwrap();
         first.close().unwrap();
-        // Where users and tokens are kept unless something else was set.
+        // Default folder of users and tokens.
         let system = folder.path().join("isomer-system");
         Database::open(system.join("db")).unwrap().close().unwrap();
         std::fs::create_dir(folder.path().join("backups")).unwrap();
@@ -827,7 +842,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_somebody_else_serves_is_refused_and_left_alone() {
+    fn a_folder_that_another_server_serves_is_refused_and_not_touched() {
         let folder = tempfile::tempdir().unwrap();
         let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
         let first = databases();
@@ -840,7 +855,7 @@ mod tests {
         assert!(error.to_string().contains("another process"), "{error}");
         assert!(restored.is_dir());
         first.close().unwrap();
-        // A database that somebody has open, without a server, too.
+        // Nor may another process have a database in it open.
         let own = Database::open(folder.path().join("people")).unwrap();
         let error = databases().open_folder().unwrap_err();
         assert_eq!(error.kind(), "Unavailable", "{error}");
@@ -853,7 +868,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_does_not_wait_for_what_is_being_changed() {
+    fn close_does_not_wait_for_a_change_in_progress() {
         let folder = tempfile::tempdir().unwrap();
         let databases = Databases::new(Database::builder(), Some(folder.path().to_owned()));
         databases.open_folder().unwrap();
@@ -869,7 +884,7 @@ mod tests {
         assert!(databases.remove("people").is_err());
     }
 
-    /// Whatever stood in its files, it is no database any more that opens; gives what stood there.
+    /// Damages the database's files so that it cannot be opened; returns their previous contents.
     fn damage(database: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let files = std::fs::read_dir(database).unwrap();
         let paths = files.map(|file| file.unwrap().path());
@@ -884,7 +899,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_does_not_open_can_be_dropped_unless_somebody_mends_it() {
+    fn a_database_that_cannot_be_opened_can_be_dropped_unless_it_was_repaired() {
         let folder = tempfile::tempdir().unwrap();
         let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
         let first = databases();
@@ -911,12 +926,12 @@ mod tests {
         second.close().unwrap();
     }
 
-    /// The server is told to stop while a backup is restored: the copy gets no name, and nothing is left of it.
+    /// The server stops during a restore: the restored database gets no name, and nothing of it remains.
     #[test]
-    fn a_restore_that_a_stop_overtakes_leaves_nothing() {
+    fn a_restore_interrupted_by_a_stop_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let backup = folder.path().join("nightly");
-        let builder = Database::builder().engine(EngineKind::Store);
+        let builder = Database::builder().engine(EngineKind::Lsm);
         let home = folder.path().join("databases");
         let databases = || Databases::new(builder.clone(), Some(home.clone()));
         let first = databases();
@@ -956,7 +971,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_short_is_removed_and_what_does_not_open_holds_up_nothing() {
+    fn interrupted_restores_are_removed_and_a_broken_database_does_not_block_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let databases = || Databases::new(Database::builder(), Some(folder.path().to_owned()));
         let first = databases();
@@ -979,7 +994,7 @@ mod tests {
         assert_eq!(second.get("broken").err().unwrap().kind(), "Unavailable");
         assert_eq!(second.get("people").unwrap().name, "people".into());
         assert!(second.trouble("broken").is_some() && second.trouble("people").is_none());
-        // It opens when it is whole again, and once.
+        // After the repair it is reopened, once.
         let error = second.open_again("broken").unwrap_err();
         assert_eq!(error.kind(), "Unavailable", "{error}");
         for (path, bytes) in damaged {

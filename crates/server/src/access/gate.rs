@@ -1,5 +1,5 @@
-//! What one user may have at work at once: requests, and the memory of their queries, of what these have found and of what open
-//! transactions have written; and how many results between pieces, which work on nothing and hold little.
+//! Admission control: limits per user on concurrent requests, on open results, and on the memory of their queries,
+//! kept rows, request bodies and open transactions.
 
 use std::sync::{
     Arc,
@@ -11,48 +11,49 @@ use rustc_hash::FxHashMap;
 
 use crate::{Result, ServerError};
 
-/// All users that have something at work.
+/// All users with requests or memory in use.
 #[derive(Debug)]
 pub struct Gates {
     most_requests: usize,
     most_bytes: usize,
     query_bytes: usize,
-    users: Mutex<FxHashMap<Arc<str>, Held>>,
+    users: Mutex<FxHashMap<Arc<str>, Usage>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct Usage {
     requests: usize,
     bytes: usize,
-    /// What of that queries may hold, whether they do or not.
+    /// Memory that their queries may use, whether they use it or not.
     shares: usize,
-    /// What of that transactions have written, and may write now.
+    /// Memory that their transactions have written or may write in the statement that runs.
     written: usize,
     results: usize,
 }
 
-impl Held {
-    fn is_nothing(self) -> bool {
+impl Usage {
+    fn is_zero(self) -> bool {
         self.requests == 0 && self.bytes == 0 && self.results == 0
     }
 }
 
-/// A request of one user; it counts until this is dropped, as a request only while it does not rest.
+/// An admitted request of one user. It holds its memory until it is dropped, and counts as a request except while it
+/// is idle.
 #[derive(Debug)]
-pub struct Entry {
+pub struct Admission {
     gates: Arc<Gates>,
     user: Arc<str>,
-    rests: bool,
+    is_idle: bool,
     is_result: bool,
-    /// What its query may hold, and what of that counts now.
+    /// Memory that its query may use, and the part of it that is counted now.
     share: usize,
     counted: usize,
-    /// What was found and is kept.
+    /// Memory of rows that were produced and are kept.
     kept: usize,
     body: Arc<Body>,
 }
 
-/// What was sent with a request of one user, and was made of it: it counts until this is dropped.
+/// Memory of a request's body and of what was parsed from it; released when dropped.
 #[derive(Debug)]
 pub struct Body {
     gates: Arc<Gates>,
@@ -60,13 +61,13 @@ pub struct Body {
     bytes: AtomicUsize,
 }
 
-/// Every query gets so much: all of a user's queries together hold at most this for each request beyond their limit.
+/// Minimum for each query. All queries of a user together hold at most this per request beyond their limit.
 const LEAST_BYTES: usize = 1 << 20;
-/// For each request that a user may have at work, so many results may be open.
+/// Open results that a user may have, per request of the limit on requests.
 const RESULTS_A_REQUEST: usize = 16;
 
 impl Gates {
-    /// So many requests and bytes for each user, so many bytes for each query.
+    /// Limits per user (requests, bytes) and per query (bytes).
     pub fn new(most_requests: usize, most_bytes: usize, query_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             most_requests,
@@ -76,16 +77,16 @@ impl Gates {
         })
     }
 
-    /// Lets a request of `user` in, or refuses it.
-    pub fn enter(self: &Arc<Self>, user: &Arc<str>) -> Result<Entry> {
+    /// Admits a request of `user`, or refuses it.
+    pub fn admit(self: &Arc<Self>, user: &Arc<str>) -> Result<Admission> {
         let mut users = self.users.lock();
-        let held = users.entry(user.clone()).or_default();
-        self.count_request(user, held)?;
+        let usage = users.entry(user.clone()).or_default();
+        self.count_request(user, usage)?;
         drop(users);
-        Ok(Entry {
+        Ok(Admission {
             gates: self.clone(),
             user: user.clone(),
-            rests: false,
+            is_idle: false,
             is_result: false,
             share: 0,
             counted: 0,
@@ -98,7 +99,7 @@ impl Gates {
         })
     }
 
-    /// Counts what a transaction of `user` writes that is open between requests.
+    /// Tracks what a transaction of `user` has written that stays open between requests.
     pub fn written(self: &Arc<Self>, user: &Arc<str>) -> Written {
         Written {
             gates: self.clone(),
@@ -107,133 +108,134 @@ impl Gates {
         }
     }
 
-    fn count_request(&self, user: &str, held: &mut Held) -> Result<()> {
-        if held.requests >= self.most_requests {
+    fn count_request(&self, user: &str, usage: &mut Usage) -> Result<()> {
+        if usage.requests >= self.most_requests {
             return Err(ServerError::TooMany {
                 message: format!(
-                    "`{user}` has {} requests at work, the limit is {}: wait for one of them",
-                    held.requests, self.most_requests
+                    "`{user}` has {} requests in progress, the limit is {}: wait for one of them",
+                    usage.requests, self.most_requests
                 ),
                 retry_after_s: 1,
             });
         }
-        held.requests += 1;
+        usage.requests += 1;
         Ok(())
     }
 
-    /// How many requests are at work.
-    pub fn at_work(&self) -> usize {
-        self.users.lock().values().map(|held| held.requests).sum()
+    /// Number of requests in progress.
+    pub fn in_progress(&self) -> usize {
+        self.users.lock().values().map(|usage| usage.requests).sum()
     }
 }
 
-impl Entry {
-    /// What a query of this request may hold: the limit of a query, but no more than a quarter of what the user's others
-    /// leave of his, so that many at once get less each and none gets nothing.
+impl Admission {
+    /// Memory limit of this request's query: the query limit, but at most a quarter of what the user's other requests
+    /// leave, so that concurrent queries share the rest and each gets some.
     pub fn query_bytes(&mut self) -> usize {
         if self.share == 0 {
             let mut users = self.gates.users.lock();
-            let held = users.entry(self.user.clone()).or_default();
-            let free = self.gates.most_bytes.saturating_sub(held.bytes);
+            let usage = users.entry(self.user.clone()).or_default();
+            let free = self.gates.most_bytes.saturating_sub(usage.bytes);
             self.share = self.gates.query_bytes.min(LEAST_BYTES.max(free / 4));
             self.counted = self.share;
-            held.bytes += self.share;
-            held.shares += self.share;
+            usage.bytes += self.share;
+            usage.shares += self.share;
         }
         self.share
     }
 
-    /// Its result is open from now on, unless the user has too many.
+    /// Counts its result as open, unless the user has too many.
     pub fn open_result(&mut self) -> Result<()> {
         let most = self.gates.most_requests.saturating_mul(RESULTS_A_REQUEST);
         let mut users = self.gates.users.lock();
-        let held = users.entry(self.user.clone()).or_default();
+        let usage = users.entry(self.user.clone()).or_default();
         if !self.is_result {
-            if held.results >= most {
+            if usage.results >= most {
                 return Err(ServerError::TooMany {
                     message: format!(
-                        "`{}` has {} results open, the limit is {most}: read or discard some",
-                        self.user, held.results
+                        "`{}` has {} results open, the limit is {most}: consume or discard some",
+                        self.user, usage.results
                     ),
                     retry_after_s: 1,
                 });
             }
-            held.results += 1;
+            usage.results += 1;
             self.is_result = true;
         }
         Ok(())
     }
 
-    /// Nothing is at work for it until it goes on: of its query so many bytes count, what that holds meanwhile.
-    pub fn rest(&mut self, query_holds: usize) {
-        if self.rests {
+    /// Stops counting it as a request until [`Admission::resume`]; of its query's memory only `query_holds` bytes
+    /// count.
+    pub fn pause(&mut self, query_holds: usize) {
+        if self.is_idle {
             return;
         }
         let mut users = self.gates.users.lock();
-        if let Some(held) = users.get_mut(&self.user) {
+        if let Some(usage) = users.get_mut(&self.user) {
             let counted = query_holds.min(self.counted);
-            held.requests -= 1;
-            held.bytes -= self.counted - counted;
-            held.shares -= self.counted - counted;
+            usage.requests -= 1;
+            usage.bytes -= self.counted - counted;
+            usage.shares -= self.counted - counted;
             self.counted = counted;
-            self.rests = true;
-            if held.is_nothing() {
+            self.is_idle = true;
+            if usage.is_zero() {
                 users.remove(&self.user);
             }
         }
     }
 
-    /// It is at work again, unless the user has too much at work.
-    pub fn go_on(&mut self) -> Result<()> {
-        if !self.rests {
+    /// Counts it as a request again, unless the user has too many.
+    pub fn resume(&mut self) -> Result<()> {
+        if !self.is_idle {
             return Ok(());
         }
         let mut users = self.gates.users.lock();
-        let held = users.entry(self.user.clone()).or_default();
-        self.gates.count_request(&self.user, held)?;
-        held.bytes += self.share - self.counted;
-        held.shares += self.share - self.counted;
+        let usage = users.entry(self.user.clone()).or_default();
+        self.gates.count_request(&self.user, usage)?;
+        usage.bytes += self.share - self.counted;
+        usage.shares += self.share - self.counted;
         self.counted = self.share;
-        self.rests = false;
+        self.is_idle = false;
         Ok(())
     }
 
-    /// So many bytes more of what was found are kept.
+    /// Reserves memory for rows that are kept.
     pub fn keep(&mut self, bytes: usize) -> Result<()> {
         let mut users = self.gates.users.lock();
-        let held = users.entry(self.user.clone()).or_default();
-        if held.bytes.saturating_add(bytes) > self.gates.most_bytes {
+        let usage = users.entry(self.user.clone()).or_default();
+        if usage.bytes.saturating_add(bytes) > self.gates.most_bytes {
             return Err(ServerError::TooLarge(format!(
-                "what `{}` has at work holds more than {} bytes with the rows that would be kept here: read results before others are asked for (limits.user_memory)",
+                "the requests of `{}` would hold more than {} bytes with the rows that this one keeps: consume results before requesting more (limits.user_memory)",
                 self.user, self.gates.most_bytes
             )));
         }
-        held.bytes += bytes;
+        usage.bytes += bytes;
         self.kept += bytes;
         Ok(())
     }
 
-    /// What was sent with it.
+    /// The request's body.
     pub fn body(&self) -> &Arc<Body> {
         &self.body
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of kept rows.
     pub fn kept(&self) -> usize {
         self.kept
     }
 }
 
 impl Body {
-    /// So many bytes more, unless its user has too much at work. What queries might hold stands in nobody's way: they get less where
-    /// others have much.
+    /// Reserves `bytes` for the body, unless its user has too much in use. The potential memory of queries is not
+    /// counted here: it shrinks when others need memory.
     pub fn add(&self, bytes: usize) -> Result<()> {
         let most = self.gates.most_bytes;
         let mut users = self.gates.users.lock();
-        let held = users.entry(self.user.clone()).or_default();
-        if (held.bytes - held.shares).saturating_add(bytes) > most {
+        let usage = users.entry(self.user.clone()).or_default();
+        if (usage.bytes - usage.shares).saturating_add(bytes) > most {
             let message = format!(
-                "what `{}` has at work would hold more than {most} bytes with this body (limits.user_memory)",
+                "the requests of `{}` would hold more than {most} bytes with this body (limits.user_memory)",
                 self.user
             );
             let own = self.bytes.load(Ordering::Relaxed);
@@ -245,7 +247,7 @@ impl Body {
                 },
             });
         }
-        held.bytes += bytes;
+        usage.bytes += bytes;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -254,16 +256,16 @@ impl Body {
 impl Drop for Body {
     fn drop(&mut self) {
         let mut users = self.gates.users.lock();
-        if let Some(held) = users.get_mut(&self.user) {
-            held.bytes -= *self.bytes.get_mut();
-            if held.is_nothing() {
+        if let Some(usage) = users.get_mut(&self.user) {
+            usage.bytes -= *self.bytes.get_mut();
+            if usage.is_zero() {
                 users.remove(&self.user);
             }
         }
     }
 }
 
-/// What an open transaction has written: it counts until this is dropped.
+/// Memory that an open transaction has written; released when dropped.
 #[derive(Debug)]
 pub struct Written {
     gates: Arc<Gates>,
@@ -272,26 +274,26 @@ pub struct Written {
 }
 
 impl Written {
-    /// How many bytes it may have written after its next statement: half of what the user's others leave of his beyond what it has,
-    /// so that several at once find room. All of that counts until it is told how many there are.
+    /// Limit on what it may have written after its next statement: half of what the user's other requests leave
+    /// beyond what it has, so that several concurrent ones fit. All of that is reserved until [`Written::set`].
     pub fn most(&mut self) -> usize {
         let written = {
             let users = self.gates.users.lock();
-            users.get(&self.user).map_or(0, |held| held.written)
+            users.get(&self.user).map_or(0, |usage| usage.written)
         };
         let free = self.gates.most_bytes.saturating_sub(written);
         self.set((self.bytes + free / 2).max(LEAST_BYTES));
         self.bytes
     }
 
-    /// It has written so many bytes.
+    /// Sets the bytes that it has written.
     pub fn set(&mut self, bytes: usize) {
         let mut users = self.gates.users.lock();
-        let held = users.entry(self.user.clone()).or_default();
-        held.bytes = held.bytes - self.bytes + bytes;
-        held.written = held.written - self.bytes + bytes;
+        let usage = users.entry(self.user.clone()).or_default();
+        usage.bytes = usage.bytes - self.bytes + bytes;
+        usage.written = usage.written - self.bytes + bytes;
         self.bytes = bytes;
-        if held.is_nothing() {
+        if usage.is_zero() {
             users.remove(&self.user);
         }
     }
@@ -303,15 +305,15 @@ impl Drop for Written {
     }
 }
 
-impl Drop for Entry {
+impl Drop for Admission {
     fn drop(&mut self) {
         let mut users = self.gates.users.lock();
-        if let Some(held) = users.get_mut(&self.user) {
-            held.requests -= usize::from(!self.rests);
-            held.results -= usize::from(self.is_result);
-            held.bytes -= self.counted + self.kept;
-            held.shares -= self.counted;
-            if held.is_nothing() {
+        if let Some(usage) = users.get_mut(&self.user) {
+            usage.requests -= usize::from(!self.is_idle);
+            usage.results -= usize::from(self.is_result);
+            usage.bytes -= self.counted + self.kept;
+            usage.shares -= self.counted;
+            if usage.is_zero() {
                 users.remove(&self.user);
             }
         }
@@ -323,69 +325,66 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_rests_is_in_nobodys_way() {
+    fn an_idle_request_does_not_block_others() {
         let gates = Gates::new(1, 100 << 20, 100 << 20);
         let ada: Arc<str> = "ada".into();
-        let mut resting: Vec<Entry> = (0..RESULTS_A_REQUEST)
+        let mut idle: Vec<Admission> = (0..RESULTS_A_REQUEST)
             .map(|_| {
-                let mut entry = gates.enter(&ada).unwrap();
+                let mut entry = gates.admit(&ada).unwrap();
                 entry.open_result().unwrap();
-                assert!(
-                    entry.query_bytes() > 20 << 20,
-                    "those that rest have given it back"
-                );
-                entry.rest(1_000);
-                entry.rest(1_000);
+                assert!(entry.query_bytes() > 20 << 20, "idle requests released it");
+                entry.pause(1_000);
+                entry.pause(1_000);
                 entry
             })
             .collect();
-        assert_eq!(gates.at_work(), 0);
+        assert_eq!(gates.in_progress(), 0);
         assert_eq!(gates.users.lock()[&ada].bytes, 1_000 * RESULTS_A_REQUEST);
-        let mut one_more = gates.enter(&ada).unwrap();
+        let mut one_more = gates.admit(&ada).unwrap();
         assert!(one_more.open_result().is_err());
-        assert!(resting[0].go_on().is_err(), "one is at work");
+        assert!(idle[0].resume().is_err(), "one is in progress");
         drop(one_more);
-        resting[0].go_on().unwrap();
-        resting[0].go_on().unwrap();
-        assert_eq!(gates.at_work(), 1);
-        resting[0].keep(60 << 20).unwrap();
-        assert!(resting[0].keep(60 << 20).is_err());
-        assert_eq!(resting[0].kept(), 60 << 20);
-        resting.clear();
+        idle[0].resume().unwrap();
+        idle[0].resume().unwrap();
+        assert_eq!(gates.in_progress(), 1);
+        idle[0].keep(60 << 20).unwrap();
+        assert!(idle[0].keep(60 << 20).is_err());
+        assert_eq!(idle[0].kept(), 60 << 20);
+        idle.clear();
         assert!(gates.users.lock().is_empty());
     }
 
     #[test]
-    fn what_queries_may_hold_leaves_bodies_their_room() {
+    fn potential_memory_of_queries_leaves_bodies_their_room() {
         let gates = Gates::new(64, 1 << 30, 256 << 20);
         let ada: Arc<str> = "ada".into();
-        let mut entries = Vec::new();
+        let mut admissions = Vec::new();
         for _ in 0..64 {
-            let mut entry = gates.enter(&ada).unwrap();
+            let mut entry = gates.admit(&ada).unwrap();
             entry.body().add(200).unwrap();
             assert!(entry.query_bytes() >= LEAST_BYTES);
-            entries.push(entry);
+            admissions.push(entry);
         }
-        entries[0].rest(1_000);
-        entries[0].go_on().unwrap();
-        drop(entries);
+        admissions[0].pause(1_000);
+        admissions[0].resume().unwrap();
+        drop(admissions);
         assert!(gates.users.lock().is_empty());
     }
 
     #[test]
-    fn bodies_count_until_nobody_has_them() {
+    fn a_body_counts_until_its_last_owner_drops_it() {
         let gates = Gates::new(2, 1_000, 100);
         let ada: Arc<str> = "ada".into();
-        let entry = gates.enter(&ada).unwrap();
+        let entry = gates.admit(&ada).unwrap();
         let body = entry.body().clone();
         body.add(600).unwrap();
-        let other = gates.enter(&ada).unwrap();
+        let other = gates.admit(&ada).unwrap();
         let error = other.body().add(600).unwrap_err();
         assert!(matches!(error, ServerError::TooMany { .. }), "{error}");
         let error = body.add(600).unwrap_err();
         assert!(matches!(error, ServerError::TooLarge(_)), "{error}");
         drop(entry);
-        assert!(other.body().add(600).is_err(), "somebody still has it");
+        assert!(other.body().add(600).is_err(), "another owner still has it");
         drop(body);
         other.body().add(600).unwrap();
         drop(other);
@@ -393,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_transactions_have_written_is_one_users_together() {
+    fn written_bytes_of_all_transactions_of_a_user_add_up() {
         let gates = Gates::new(20, 100 << 20, 100 << 20);
         let ada: Arc<str> = "ada".into();
         let (mut one, mut other) = (gates.written(&ada), gates.written(&ada));
@@ -403,32 +402,40 @@ mod tests {
         assert_eq!(other.most(), 5 << 20);
         other.set(10 << 20);
         let mut third = gates.written(&ada);
-        assert_eq!(third.most(), LEAST_BYTES, "nobody gets nothing");
+        assert_eq!(third.most(), LEAST_BYTES, "each one gets some");
         assert_eq!(one.most(), 90 << 20);
-        let mut entry = gates.enter(&ada).unwrap();
-        assert_eq!(entry.query_bytes(), LEAST_BYTES, "queries leave them room");
+        let mut entry = gates.admit(&ada).unwrap();
+        assert_eq!(
+            entry.query_bytes(),
+            LEAST_BYTES,
+            "queries leave room for them"
+        );
         drop((one, other, third, entry));
         assert!(gates.users.lock().is_empty());
     }
 
     #[test]
-    fn one_user_cannot_take_what_is_for_all() {
+    fn one_user_cannot_use_up_the_memory_of_all() {
         let gates = Gates::new(20, 1 << 30, 256 << 20);
         let (ada, bob): (Arc<str>, Arc<str>) = ("ada".into(), "bob".into());
-        let mut all: Vec<_> = (0..20).map(|_| gates.enter(&ada).unwrap()).collect();
+        let mut all: Vec<_> = (0..20).map(|_| gates.admit(&ada).unwrap()).collect();
         assert!(matches!(
-            gates.enter(&ada),
+            gates.admit(&ada),
             Err(ServerError::TooMany { .. })
         ));
-        assert!(gates.enter(&bob).is_ok());
-        let bytes: Vec<usize> = all.iter_mut().map(Entry::query_bytes).collect();
+        assert!(gates.admit(&bob).is_ok());
+        let bytes: Vec<usize> = all.iter_mut().map(Admission::query_bytes).collect();
         assert_eq!(bytes[0], 256 << 20);
         assert!(bytes.is_sorted_by(|one, two| one >= two) && bytes[19] >= LEAST_BYTES);
         assert!(bytes.iter().sum::<usize>() <= (1 << 30) + 20 * LEAST_BYTES);
-        assert_eq!(all[0].query_bytes(), 256 << 20, "asked twice, given once");
+        assert_eq!(
+            all[0].query_bytes(),
+            256 << 20,
+            "requested twice, reserved once"
+        );
         all.clear();
-        assert_eq!(gates.enter(&ada).unwrap().query_bytes(), 256 << 20);
-        assert_eq!(gates.at_work(), 0);
+        assert_eq!(gates.admit(&ada).unwrap().query_bytes(), 256 << 20);
+        assert_eq!(gates.in_progress(), 0);
         assert!(gates.users.lock().is_empty());
     }
 }

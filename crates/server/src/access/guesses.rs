@@ -1,5 +1,6 @@
-//! Failed logins: so many a minute from one address (of IPv6, from one /64), one after the other. Tokens that nobody has count as well, each of them
-//! once: a page whose login has ended asks several times with the one it had, and guesses nothing.
+//! Limits failed logins per minute and address (of IPv6, per /64); logins from one address are checked one at a time.
+//! Unknown tokens count as failures as well, each of them once: a page whose login has expired sends the same token
+//! several times, which is not guessing.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -14,14 +15,14 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::{Result, ServerError};
 
-/// The time in which failures are counted.
+/// The window in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Sources that are remembered; those whose window is over go first, then all.
+/// Most sources that are tracked; expired ones are removed first, then all.
 const MOST_SOURCES: usize = 10_000;
-/// How long a login waits for others from its address.
+/// Longest wait of a login for others from its address.
 const TURN_TIME: Duration = Duration::from_secs(5);
 
-/// Who is counted as one: an address, or 2^64 of them where each customer has so many (RFC 6177).
+/// What counts as one source: an IPv4 address, or the /64 network that one customer gets (RFC 6177).
 fn net_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -32,21 +33,21 @@ fn net_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Counts failures by where they come from. Memory: bounded, about a hundred bytes and 8 for each token that
-/// counts (at most the limit) for each of [`MOST_SOURCES`], and as much for each address from which somebody logs in right now.
+/// Counts failures by source. Memory: bounded; about a hundred bytes, and 8 for each counted token (at most the
+/// limit), for each of [`MOST_SOURCES`], and as much for each address with a login in progress.
 #[derive(Debug)]
 pub struct Guesses {
     limit: u32,
     sources: Mutex<FxHashMap<IpAddr, Source>>,
-    /// Tokens are told apart by their hashes under this key.
+    /// Key under which tokens are hashed.
     hasher: RandomState,
-    /// Held by the login of a source that is looked at.
+    /// One lock per source, held while its login is checked.
     turns: Mutex<FxHashMap<IpAddr, Lock>>,
 }
 
 type Lock = Arc<tokio::sync::Mutex<()>>;
 
-/// What failed from one address since its window began.
+/// Failures from one source since its window began.
 #[derive(Debug)]
 struct Source {
     since: Instant,
@@ -56,7 +57,7 @@ struct Source {
 }
 
 impl Guesses {
-    /// Allows `limit` failures a minute; the next ones are refused unseen.
+    /// Allows `limit` failures per minute; further attempts are refused without checking them.
     pub fn new(limit: u32) -> Self {
         Self {
             limit,
@@ -66,8 +67,8 @@ impl Guesses {
         }
     }
 
-    /// Waits until no other login of a source is looked at, and refuses one that has failed too often. Were they looked at side by
-    /// side, as many could fail as fit between the look at the limit and the outcome.
+    /// Waits until no other login of the source is in progress, and refuses it if too many have failed. Concurrent
+    /// checks would let as many attempts fail as fit between the check of the limit and the outcome.
     pub async fn turn(&self, source: IpAddr) -> Result<Turn<'_>> {
         let net = net_of(source);
         let lock = {
@@ -84,7 +85,7 @@ impl Guesses {
             Ok(held) => turn.held = Some(held),
             Err(_) => {
                 return Err(ServerError::TooMany {
-                    message: "too many logins at once from this address: try again".into(),
+                    message: "too many logins at once from this address: retry later".into(),
                     retry_after_s: 5,
                 });
             }
@@ -93,7 +94,7 @@ impl Guesses {
         Ok(turn)
     }
 
-    /// Refuses a source that has failed too often.
+    /// Refuses a source with too many failures.
     pub fn check(&self, source: IpAddr) -> Result<()> {
         match self.sources.lock().get(&net_of(source)) {
             Some(known) => self.check_known(known),
@@ -117,7 +118,7 @@ impl Guesses {
         self.with(source, |known| known.failures += 1);
     }
 
-    /// Counts a token that nobody has, unless it was counted before; refuses a new one from a source that has failed too often.
+    /// Counts an unknown token, unless it was counted before; refuses a new one from a source with too many failures.
     pub fn wrong_token(&self, source: IpAddr, token: &str) -> Result<()> {
         let token = self.hasher.hash_one(token);
         self.with(source, |known| {
@@ -153,7 +154,7 @@ impl Guesses {
     }
 }
 
-/// The login of a source that is looked at; others from there wait until this is dropped.
+/// The exclusive turn of a source's login; others from there wait until it is dropped.
 #[derive(Debug)]
 pub struct Turn<'g> {
     guesses: &'g Guesses,
@@ -173,7 +174,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.held = None;
         let mut turns = self.guesses.turns.lock();
-        // One is the map's and one is this one's; more are made under the lock of the map only.
+        // Two references are the map's and this one; more are created only under the lock of the map.
         if Arc::strong_count(&self.lock) == 2 {
             turns.remove(&self.source);
         }
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn logins_of_one_address_are_looked_at_one_after_the_other() {
+    fn logins_of_one_address_are_checked_one_at_a_time() {
         let guesses = Arc::new(Guesses::new(3));
         let seen = Arc::new(Mutex::new((0, 0, 0)));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tenth_failure_is_the_last_that_is_looked_at() {
+    fn the_tenth_failure_is_the_last_one_checked() {
         let guesses = Guesses::new(10);
         for _ in 0..10 {
             assert!(guesses.check(address("10.0.0.1")).is_ok());
@@ -249,12 +250,12 @@ mod tests {
         ));
         assert!(
             guesses.check(address("10.0.0.2")).is_ok(),
-            "another address is not touched"
+            "another address is not affected"
         );
     }
 
     #[test]
-    fn a_token_that_has_ended_is_counted_once() {
+    fn an_expired_token_is_counted_once() {
         let guesses = Guesses::new(3);
         for _ in 0..100 {
             guesses
@@ -273,7 +274,7 @@ mod tests {
         );
         assert!(
             guesses.check(address("10.0.0.1")).is_err(),
-            "guessed tokens hold up passwords, too"
+            "guessed tokens block passwords, too"
         );
         guesses
             .wrong_token(address("10.0.0.1"), "an old login")

@@ -1,9 +1,9 @@
-//! Who may do what.
+//! Authorisation.
 //!
-//! There is one way to a database: a [`Session`] says who asks, [`Session::database`] answers an [`Access`] to one
-//! database or refuses, and only an `Access` runs commands. No front end holds a database itself, so that a command
-//! without a principal cannot be written. What is not allowed explicitly is denied; there is no ambient identity: a
-//! session is a value that is handed on.
+//! There is one way to a database: a [`Session`] holds an authenticated principal, [`Session::database`] returns an
+//! [`Access`] to one database or refuses, and only an `Access` runs commands. No front end holds a database itself,
+//! so that a command without a principal cannot be written. What is not allowed explicitly is denied; there is no
+//! ambient identity: a session is a value that is passed on.
 
 mod databases;
 mod gate;
@@ -14,8 +14,8 @@ mod session;
 mod system;
 
 pub(crate) use databases::check_name;
-pub use databases::{Databases, Figure, name_of};
-pub use gate::{Body, Entry, Gates, Written};
+pub use databases::{Databases, Metric, name_of};
+pub use gate::{Admission, Body, Gates, Written};
 pub use guesses::{Guesses, Turn};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub(crate) use session::Outlines;

@@ -8,7 +8,7 @@ use ring::{
 
 use crate::{Result, ServerError};
 
-/// What OWASP recommends: 19 MiB, two passes, one lane.
+/// Parameters recommended by OWASP: 19 MiB, two passes, one lane.
 fn argon2() -> Argon2<'static> {
     let params = Params::new(19_456, 2, 1, None).expect("constants within the algorithm's bounds");
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
@@ -16,14 +16,15 @@ fn argon2() -> Argon2<'static> {
 
 /// Shortest password.
 const LEAST_CHARACTERS: usize = 8;
-/// Longest password in bytes: more is no safer and costs time before anybody is known.
+/// Longest password in bytes: a longer one is no safer, and hashing it costs time before the client has
+/// authenticated.
 const MOST_BYTES: usize = 1024;
 
-/// The hash of a password, with its parameters and a salt of its own. Takes tens of milliseconds and 19 MiB.
+/// Hashes a password with a new salt; the result holds its parameters. Takes tens of milliseconds and 19 MiB.
 pub(super) fn hash(password: &str) -> Result<String> {
     if password.chars().count() < LEAST_CHARACTERS || password.len() > MOST_BYTES {
         return Err(ServerError::Invalid(format!(
-            "a password has {LEAST_CHARACTERS} characters or more, and at most {MOST_BYTES} bytes"
+            "a password must have at least {LEAST_CHARACTERS} characters and at most {MOST_BYTES} bytes"
         )));
     }
     let hashed = argon2().hash_password_with_salt(password.as_bytes(), &random::<16>()?);
@@ -35,7 +36,7 @@ pub(super) fn hash(password: &str) -> Result<String> {
     }
 }
 
-/// Whether `password` is the one of `hash`. Only an explicit success is one.
+/// Whether `password` matches `hash`. Any error counts as a mismatch.
 pub(super) fn verify(password: &str, hash: &str) -> bool {
     password.len() <= MOST_BYTES && argon2().verify_password(password.as_bytes(), hash).is_ok()
 }
@@ -46,19 +47,19 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     match SystemRandom::new().fill(&mut bytes) {
         Ok(()) => Ok(bytes),
         Err(_) => Err(ServerError::Unavailable(
-            "the system has no random numbers now".into(),
+            "the system provides no random numbers now".into(),
         )),
     }
 }
 
-/// What is kept of a secret.
+/// The digest that is stored of a secret.
 pub(crate) fn digest_of(secret: &str) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
     bytes
 }
 
-/// Whether two digests are equal, in a time that does not depend on where they differ.
+/// Whether two digests are equal, in constant time.
 pub(crate) fn equal(one: &[u8; 32], two: &[u8; 32]) -> bool {
     one.iter()
         .zip(two)
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_kept_as_an_argon2id_hash_of_its_own() {
+    fn a_password_is_stored_as_a_salted_argon2id_hash() {
         let (one, two) = (
             hash("correct horse").unwrap(),
             hash("correct horse").unwrap(),
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_endless_passwords_are_refused() {
+    fn passwords_that_are_too_short_or_too_long_are_refused() {
         assert!(hash("seven77").is_err());
         assert!(hash(&"x".repeat(2000)).is_err());
     }

@@ -1,4 +1,4 @@
-//! Roles, and on which databases somebody has them.
+//! Roles, and the databases on which a user has them.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use isomer_db::{Map, StatementClass, Value};
 
 use crate::{Result, ServerError};
 
-/// What somebody may do in a database; each role includes those before it.
+/// What a user may do in a database; each role includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Reads.
+    /// Reads data.
     Reader,
     /// Changes records, keys and documents.
     Editor,
-    /// Makes and drops indexes, constraints and buckets.
+    /// Creates and drops indexes, constraints and buckets.
     Schema,
     /// Exchanges transactions with other databases.
     Replica,
-    /// Sees and stops queries, makes backups; for all databases: users, roles, tokens, databases.
+    /// Lists and cancels queries, makes backups; on all databases: users, roles, tokens, databases.
     Admin,
 }
 
 impl Role {
-    /// All roles, the least first.
+    /// All roles, the lowest first.
     pub const ALL: [Self; 5] = [
         Self::Reader,
         Self::Editor,
@@ -47,7 +47,7 @@ impl Role {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
 
-    /// The most that its statements may do.
+    /// The highest class of statements that it may run.
     pub fn class(self) -> StatementClass {
         match self {
             Self::Reader => StatementClass::Read,
@@ -58,7 +58,7 @@ impl Role {
     }
 }
 
-/// Stands for all databases, those to come included.
+/// Names all databases, including future ones.
 pub const ALL_DATABASES: &str = "*";
 
 /// Roles by database; no entry means no right.
@@ -82,7 +82,7 @@ impl Rights {
         self
     }
 
-    /// The role on a database, the one on all databases included; nothing means deny.
+    /// The role on a database, including the one on all databases; `None` means denied.
     pub fn on(&self, database: &str) -> Option<Role> {
         let own = self.0.get(database).copied();
         own.max(self.0.get(ALL_DATABASES).copied())
@@ -110,21 +110,21 @@ impl Rights {
         })
     }
 
-    /// As a value: `{"people": "reader"}`.
+    /// Converts to a map: `{"people": "reader"}`.
     pub fn to_map(&self) -> Map {
         self.iter()
             .map(|(name, role)| (name, Value::from(role.name())))
             .collect()
     }
 
-    /// What a map of names of databases to names of roles says.
+    /// Parses a map of database names to role names.
     pub fn from_map(map: &Map) -> Result<Self> {
         let mut rights = Self::none();
         for (database, role) in map.iter() {
             let known = role.as_str().and_then(Role::of_name);
             let Some(role) = known else {
                 return Err(ServerError::Invalid(format!(
-                    "the role on `{database}` is not known: write reader, editor, schema, replica or admin"
+                    "the role on `{database}` is unknown: use reader, editor, schema, replica or admin"
                 )));
             };
             if &**database != ALL_DATABASES {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_allowed_unless_it_is_said() {
+    fn access_is_denied_unless_granted() {
         assert_eq!(Rights::none().on("people"), None);
         let rights = Rights::none().with("people", Role::Editor);
         assert_eq!(rights.on("people"), Some(Role::Editor));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_never_reaches_beyond_the_rights_it_comes_from() {
+    fn a_scope_never_exceeds_the_rights_of_its_user() {
         let own = Rights::none()
             .with("a", Role::Editor)
             .with("b", Role::Reader);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_come_back_from_their_names() {
+    fn roles_round_trip_through_their_names() {
         let rights = Rights::none()
             .with("a", Role::Schema)
             .with(ALL_DATABASES, Role::Reader);

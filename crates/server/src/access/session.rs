@@ -1,35 +1,41 @@
-//! Sessions, and what they give access to.
+//! Sessions, and the access that they give.
 
 use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use isomer_db::{
     Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, QueryOptions,
     QueryResult, RestoreOptions, Restored, Row, RowCursor, RowStream, StatementClass, Transaction,
-    data::{BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, DataError, Version},
+    bulk::{
+        BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, load_nodes,
+        load_relationships,
+    },
+    data::{DataError, Version},
 };
+use isomer_value::DatabaseId;
 
-use super::{Body, Gates, Rights, Role, databases::Databases, gate::Entry};
+use super::{Body, Gates, Rights, Role, databases::Databases, gate::Admission};
 use crate::{
     Result, ServerError,
     feed::Feed,
-    open::{Open, OpenTransactions, no_transaction},
+    open::{OpenTransaction, OpenTransactions, no_transaction},
+    sending::Reserved,
     weight,
 };
 
-/// Who asks, and what he may do.
+/// An authenticated user and their rights.
 #[derive(Clone, Debug)]
 pub struct Principal {
     /// The name of the user.
     pub name: Arc<str>,
-    /// What this one may do: the user's roles, as far as the token's scope lets them through.
+    /// Effective rights: the user's roles, limited by the token's scope.
     pub rights: Effective,
-    /// The public half of the token that was shown.
+    /// Public part of the token that was presented.
     pub token: Option<Arc<str>>,
-    /// Whether the token comes from a login with a password: only such a one makes further tokens.
+    /// Whether the token comes from a password login: only such a token may create further tokens.
     pub login: bool,
 }
 
-/// Rights under a scope.
+/// Rights limited by a scope.
 #[derive(Clone, Debug)]
 pub struct Effective {
     user: Rights,
@@ -37,7 +43,7 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// The role on a database; nothing means deny.
+    /// The role on a database; `None` means denied.
     pub fn on(&self, database: &str) -> Option<Role> {
         let own = self.user.on(database)?;
         match &self.scope {
@@ -55,12 +61,12 @@ impl Effective {
         }
     }
 
-    /// Whether all of `asked` is held.
+    /// Whether it includes all of `asked`.
     pub fn contain(&self, asked: &Rights) -> bool {
         asked.within(&self.user) && self.scope.as_ref().is_none_or(|scope| asked.within(scope))
     }
 
-    /// The scope, where there is one.
+    /// The scope, if any.
     pub fn scope(&self) -> Option<&Rights> {
         self.scope.as_ref()
     }
@@ -91,7 +97,7 @@ impl Principal {
         }
     }
 
-    /// Everybody, where the server runs without authentication.
+    /// The principal of all clients of a server without authentication.
     pub(crate) fn anybody() -> Self {
         Self {
             name: "anybody".into(),
@@ -105,17 +111,17 @@ impl Principal {
     }
 }
 
-/// A principal at the door: the only way to databases and to the server itself.
+/// An admitted principal: the only way to databases and to the server's own functions.
 pub struct Session {
     principal: Arc<Principal>,
     from: IpAddr,
     databases: Arc<Databases>,
-    entry: Entry,
+    admission: Admission,
     limits: Limits,
 }
 
 impl Session {
-    /// Lets a principal in, unless it has too much at work.
+    /// Admits a principal, unless it has too many requests in progress.
     pub(crate) fn new(
         principal: Arc<Principal>,
         from: IpAddr,
@@ -123,34 +129,39 @@ impl Session {
         gates: &Arc<Gates>,
         limits: Limits,
     ) -> Result<Self> {
-        let entry = gates.enter(&principal.name)?;
+        let entry = gates.admit(&principal.name)?;
         Ok(Self {
             principal,
             from,
             databases,
-            entry,
+            admission: entry,
             limits,
         })
     }
 
-    /// Who it is.
+    /// The principal.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.principal
     }
 
-    /// What was sent with the request.
+    /// The request's body.
     pub(crate) fn body(&self) -> &Arc<Body> {
-        self.entry.body()
+        self.admission.body()
     }
 
-    /// Where the request comes from.
+    /// Address that the request comes from.
     pub fn from(&self) -> IpAddr {
         self.from
     }
 
-    /// Access to a database for those who have `need` there. Whoever has no right on it learns nothing of it, not even
-    /// whether it exists.
-    pub fn database(self, name: &str, need: Role, open: Option<Arc<Open>>) -> Result<Access> {
+    /// Grants access to a database if the principal has the role `need` there. A principal without any right on it
+    /// cannot tell whether it exists.
+    pub fn database(
+        self,
+        name: &str,
+        need: Role,
+        open: Option<Arc<OpenTransaction>>,
+    ) -> Result<Access> {
         let role = self.principal.rights.on(name);
         let Some(role) = role.filter(|role| *role >= need) else {
             return Err(ServerError::Denied(format!(
@@ -173,7 +184,8 @@ impl Session {
         })
     }
 
-    /// Access to the server itself: to all who are known (`need` absent), or to those who have a role on all databases.
+    /// Grants access to the server itself: to every authenticated principal (`need` absent), or to those with a role
+    /// on all databases.
     pub fn server(self, need: Option<Role>) -> Result<ServerAccess> {
         if let Some(need) = need
             && self.principal.rights.on_all() < Some(need)
@@ -194,17 +206,17 @@ pub struct ServerAccess {
 }
 
 impl ServerAccess {
-    /// Who has it.
+    /// The principal.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.session.principal
     }
 
-    /// Whether it is an administrator's.
+    /// Whether the principal is an administrator.
     pub fn is_admin(&self) -> bool {
         self.session.principal.rights.on_all() == Some(Role::Admin)
     }
 
-    /// Refuses all who are not administrators of the server.
+    /// Fails unless the principal is an administrator of the server.
     pub fn require_admin(&self) -> Result<()> {
         if self.is_admin() {
             return Ok(());
@@ -215,7 +227,7 @@ impl ServerAccess {
         )))
     }
 
-    /// The databases that its principal has any right on, with the role.
+    /// The databases that the principal has any right on, with its role.
     pub fn databases(&self) -> Vec<(Arc<str>, Role)> {
         let all = self.session.databases.names();
         let role = |name: &Arc<str>| self.session.principal.rights.on(name);
@@ -224,24 +236,24 @@ impl ServerAccess {
             .collect()
     }
 
-    /// Why a database does not open, or does not answer any more: told to its administrators.
+    /// The error of a database that cannot be opened or has failed; only for its administrators.
     pub(crate) fn trouble(&self, name: &str) -> Option<String> {
         self.session.databases.trouble(name)
     }
 
-    /// Opens a database anew that does not open, or does not answer any more; false where it answers.
+    /// Reopens a database that could not be opened or has failed; returns false if it is healthy.
     pub fn open_database(&self, name: &str) -> Result<bool> {
         self.require_admin()?;
         self.session.databases.open_again(name)
     }
 
-    /// Makes a database.
+    /// Creates a database.
     pub fn create_database(&self, name: &str) -> Result<()> {
         self.require_admin()?;
         self.session.databases.create(name)
     }
 
-    /// Makes a database out of a backup.
+    /// Creates a database from a backup.
     pub(crate) fn restore_database(
         &self,
         name: &str,
@@ -261,7 +273,7 @@ impl ServerAccess {
     }
 }
 
-/// Plans queries of one database as whoever had access to it, and runs none.
+/// Plans queries of one database with an access's rights, without running them.
 pub(crate) struct Outlines {
     db: Database,
     pub database: Arc<str>,
@@ -269,7 +281,7 @@ pub(crate) struct Outlines {
 }
 
 impl Outlines {
-    /// The plan of a query as text, without the literals in it.
+    /// The plan of a query as text, with literals removed.
     pub fn of(&self, text: &str) -> Option<String> {
         let prepared = self.db.prepare(text).ok()?;
         Some(prepared.outline())
@@ -282,32 +294,32 @@ pub struct Access {
     db: Database,
     feed: Arc<Feed>,
     role: Role,
-    open: Option<Arc<Open>>,
+    open: Option<Arc<OpenTransaction>>,
     session: Session,
 }
 
 impl Access {
-    /// The database's name.
+    /// Name of the database.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Who has it.
+    /// The principal.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.session.principal
     }
 
-    /// Its role.
+    /// The role.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The transaction between requests that its commands run in.
-    pub fn open(&self) -> Option<&Arc<Open>> {
+    /// The open transaction that its commands run in.
+    pub fn open(&self) -> Option<&Arc<OpenTransaction>> {
         self.open.as_ref()
     }
 
-    /// What is told of commits.
+    /// Notifications of commits.
     pub(crate) fn feed(&self) -> &Arc<Feed> {
         &self.feed
     }
@@ -324,39 +336,39 @@ impl Access {
         )))
     }
 
-    /// How a query of this principal runs: no more than its role allows, within the limits.
+    /// Options of this principal's queries: the statements that the role allows, within the limits.
     pub fn query_options(&mut self) -> Result<QueryOptions> {
         let mut limits = self.session.limits.clone();
-        limits.memory_bytes = self.session.entry.query_bytes();
+        limits.memory_bytes = self.session.admission.query_bytes();
         Ok(QueryOptions::new().limits(limits).allow(self.role.class()))
     }
 
-    /// The result of its query is open until this is dropped, unless its principal has too many.
+    /// Counts its query's result as open until this is dropped, unless the principal has too many.
     pub(crate) fn open_result(&mut self) -> Result<()> {
-        self.session.entry.open_result()
+        self.session.admission.open_result()
     }
 
-    /// Nothing is at work under it until it goes on; so many bytes of its query count meanwhile.
-    pub(crate) fn rest(&mut self, query_holds: usize) {
-        self.session.entry.rest(query_holds);
+    /// Stops counting it as a request until [`Access::resume`]; of its query's memory only `query_holds` bytes count.
+    pub(crate) fn pause(&mut self, query_holds: usize) {
+        self.session.admission.pause(query_holds);
     }
 
-    /// It is used again, unless its principal has too much at work.
-    pub(crate) fn go_on(&mut self) -> Result<()> {
-        self.session.entry.go_on()
+    /// Counts it as a request again, unless the principal has too many.
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.session.admission.resume()
     }
 
-    /// So many bytes more of what was found are kept, unless its principal has too much.
+    /// Reserves memory for kept rows, unless the principal has too much in use.
     pub(crate) fn keep(&mut self, bytes: usize) -> Result<()> {
-        self.session.entry.keep(bytes)
+        self.session.admission.keep(bytes)
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of kept rows.
     pub(crate) fn kept(&self) -> usize {
-        self.session.entry.kept()
+        self.session.admission.kept()
     }
 
-    /// Runs `work` on one version of the database, or in the open transaction.
+    /// Runs `work` on a snapshot of the database, or in the open transaction.
     pub fn read<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         match &self.open {
             Some(open) => open.with(work),
@@ -381,7 +393,7 @@ impl Access {
         }
     }
 
-    /// Runs a query and gathers its result.
+    /// Runs a query and collects its result.
     pub fn query(
         &self,
         text: &str,
@@ -398,24 +410,24 @@ impl Access {
         }
     }
 
-    /// What a query may do; nothing where it has no plan.
+    /// The class of a statement; `None` if it cannot be planned.
     pub(crate) fn class_of(&self, text: &str) -> Option<StatementClass> {
         self.read(|tx| Ok(tx.class_of(text)?)).ok()
     }
 
-    /// Commits the open transaction, for those who still have the right to all that was done in it.
+    /// Commits the open transaction, if the principal still has the right to every statement that ran in it.
     pub(crate) fn commit(&self, all: &OpenTransactions) -> Result<Version> {
         let open = self.open.as_ref().ok_or_else(no_transaction)?;
         if self.role.class() < open.class() {
             return Err(ServerError::Denied(format!(
-                "`{}` does not have the right on the database `{}` any more with which this was written: roll it back",
+                "`{}` no longer has the right on the database `{}` to what this transaction wrote: roll it back",
                 self.session.principal.name, self.name
             )));
         }
         all.commit(open)
     }
 
-    /// Runs a query and gives its rows as they are found; not in an open transaction.
+    /// Runs a query and returns its rows as a stream; not in an open transaction.
     pub fn stream(
         &self,
         text: &str,
@@ -430,7 +442,7 @@ impl Access {
         Ok(self.db.stream_with(text, parameters, options)?)
     }
 
-    /// Opens a query in the open transaction: its rows are taken with [`Open::with`].
+    /// Opens a query in the open transaction: its rows are read with [`OpenTransaction::with`].
     pub fn open_query(
         &self,
         text: &str,
@@ -438,21 +450,22 @@ impl Access {
         options: &QueryOptions,
     ) -> Result<RowCursor> {
         let open = self.open.as_ref().ok_or_else(|| {
-            ServerError::Internal("a query is opened where no transaction is open".into())
+            ServerError::Internal("a query was opened without an open transaction".into())
         })?;
         open.with(|tx| Ok(tx.open_query(text, parameters, options)?))
     }
 
-    /// Takes rows of a statement that writes, in a transaction of its own, until it has ended and is committed, or has given
-    /// `most` of them or about `most_bytes`; says whether it has ended. Where it loses a race until then, it is run again, as another stream.
-    pub fn settle(
+    /// Reads rows of a writing statement in its own transaction until it has ended and is committed, or has produced
+    /// `most` rows or about `most_bytes` bytes; returns whether it has ended. A statement that conflicts before that
+    /// is retried as a new stream.
+    pub(crate) fn run_buffered(
         &self,
         stream: &mut RowStream<'static>,
         text: &str,
         parameters: &Map,
         options: &QueryOptions,
-        most: usize,
-        most_bytes: usize,
+        (most, most_bytes): (usize, usize),
+        reserved: &mut Reserved,
     ) -> Result<(bool, VecDeque<Row>)> {
         let mut is_fresh = true;
         Ok(self.db.retrying(|| {
@@ -466,6 +479,9 @@ impl Access {
                     Some(row) => {
                         bytes += weight::of_row(&row);
                         rows.push_back(row);
+                        if reserved.resize(bytes).is_err() {
+                            break;
+                        }
                     }
                     None => return Ok((true, rows)),
                 }
@@ -474,12 +490,17 @@ impl Access {
         })?)
     }
 
-    /// The last version that is committed.
+    /// The last committed version.
     pub fn version(&self) -> Result<u64> {
         Ok(self.db.version()?)
     }
 
-    /// The plans of its queries, for when it may be gone.
+    /// The identity of the database, which element ids contain.
+    pub(crate) fn identity(&self) -> Result<DatabaseId> {
+        Ok(self.db.store()?.identity())
+    }
+
+    /// Planner of its queries, for use after the access was dropped.
     pub(crate) fn outlines(&self) -> Outlines {
         Outlines {
             db: self.db.clone(),
@@ -496,7 +517,7 @@ impl Access {
         Ok(self.db.begin()?)
     }
 
-    /// Makes a bucket.
+    /// Creates a bucket.
     pub fn create_bucket(&self, name: &str, options: BucketOptions) -> Result<()> {
         self.write(Role::Schema, |tx| Ok(tx.bucket(name).create(options)?))
     }
@@ -509,7 +530,13 @@ impl Access {
     ) -> Result<BulkOutcome> {
         self.require(Role::Editor)?;
         let store = self.db.store()?;
-        Ok(store.bulk_nodes(label, &BulkOptions::default(), rows, &mut ())?)
+        Ok(load_nodes(
+            &store,
+            label,
+            &BulkOptions::default(),
+            rows,
+            &mut (),
+        )?)
     }
 
     /// Loads relationships, all or none.
@@ -520,27 +547,33 @@ impl Access {
     ) -> Result<BulkOutcome> {
         self.require(Role::Editor)?;
         let store = self.db.store()?;
-        Ok(store.bulk_relationships(ends, &BulkOptions::default(), rows, &mut ())?)
+        Ok(load_relationships(
+            &store,
+            ends,
+            &BulkOptions::default(),
+            rows,
+            &mut (),
+        )?)
     }
 
-    /// Opens a file as it was last committed.
+    /// Opens the last committed version of a file.
     pub fn open_file(&self, path: &str) -> Result<FileReader> {
         Ok(self.db.open_file(path)?)
     }
 
-    /// Makes a file, or writes one anew, in transactions of its own: it has its name when it is complete.
+    /// Creates or replaces a file, in its own transactions; it becomes visible when complete.
     pub fn create_file(&self, path: &str) -> Result<FileWriter> {
         self.require(Role::Editor)?;
         Ok(self.db.create_file(path)?)
     }
 
-    /// Stops a running query; false where there is none of this number.
+    /// Cancels a running query; false if no query has this id.
     pub fn cancel_query(&self, id: u64) -> Result<bool> {
         self.require(Role::Admin)?;
         Ok(self.db.cancel_query(id))
     }
 
-    /// Puts a backup beside the earlier ones in a folder; `progress` is told how many bytes of how many are done.
+    /// Adds a backup to the earlier ones in a folder; calls `progress` with the bytes done and the bytes in total.
     pub fn backup(
         &self,
         target: &std::path::Path,
@@ -556,7 +589,7 @@ impl Access {
         Ok(self.db.checkpoint(target)?)
     }
 
-    /// The read views that stand, in words.
+    /// Descriptions of the read views in memory.
     pub fn views(&self) -> Vec<String> {
         let Ok(store) = self.db.store() else {
             return Vec::new();
@@ -571,7 +604,7 @@ impl Access {
         standing.map(|view| view.kind.describe(&catalog)).collect()
     }
 
-    /// Refuses whoever may not replicate.
+    /// Fails unless the principal may replicate.
     pub(crate) fn check_replica(&self) -> Result<()> {
         self.require(Role::Replica)
     }
@@ -580,12 +613,11 @@ impl Access {
     pub(crate) fn replicate(&self, frame: &[u8]) -> Result<Vec<u8>> {
         self.check_replica()?;
         let store = self.db.store()?;
-        store.begin_replication().map_err(isomer_db::Error::from)?;
         Ok(isomer_sync::answer(&store, frame))
     }
 
-    /// The layer below, to read what has no other way: the change stream.
-    pub(crate) fn store(&self) -> Result<isomer_db::data::Store> {
+    /// The store, for reading the change stream.
+    pub(crate) fn store(&self) -> Result<isomer_db::data::DataStore> {
         Ok(self.db.store()?)
     }
 }

@@ -1,11 +1,12 @@
-//! Users and tokens: kept in a database of their own, answered from memory.
+//! Users and tokens: stored in the *system database*, cached in memory.
 //!
-//! The system database holds documents of two labels. `User`: `_key` the name, `password` an Argon2id hash, `roles` by
-//! database, `created`. `Token`: `_key` its public half, `hash` the SHA-256 of its secret half, `user`, `name`, `scope`
-//! (roles by database; absent: all of the user's), `expires`, `created`, `login`. Times are milliseconds since 1970.
+//! The system database holds documents of two labels. `User`: `_key` the name, `password` an Argon2id hash, `roles`
+//! by database, `created`. `Token`: `_key` its public part, `hash` the SHA-256 of its secret part, `user`, `name`,
+//! `scope` (roles by database; absent: all of the user's), `expires`, `created`, `login`. Times are milliseconds
+//! since 1970.
 //!
-//! A change is committed first and then shown to those who ask, under one lock: a token that was revoked works for
-//! nobody who asks afterwards.
+//! A change is committed first and then published to the cache, under one lock: no request that begins after a token
+//! was revoked is authenticated by it.
 
 use std::{
     path::Path,
@@ -20,68 +21,68 @@ use rustc_hash::FxHashMap;
 use super::{Principal, Rights, now_ms, password};
 use crate::{Result, ServerError};
 
-/// A token begins with this, so that those who search for leaked secrets find it.
+/// Prefix of tokens, by which secret scanners recognise leaked ones.
 const TOKEN_START: &str = "isomer";
-/// Most users, and most tokens of one user: all of them are kept in memory.
+/// Most users, and most tokens of one user: all of them are cached in memory.
 const MOST_USERS: usize = 100_000;
 const MOST_TOKENS: usize = 1_000;
-/// Logins of one user that are kept; the oldest end first.
+/// Most logins kept per user; those that expire first are removed first.
 const MOST_LOGINS: usize = 100;
-/// For so long a password that was right is known without hashing it again.
+/// How long a correct password is accepted without hashing it again.
 const RECENT_TIME: Duration = Duration::from_secs(300);
-/// Most characters of a name.
+/// Longest name, in characters.
 const MOST_NAME: usize = 64;
 
-/// A user, as others see one.
+/// Public data of a user.
 #[derive(Clone, Debug)]
 pub struct UserInfo {
     /// The name.
     pub name: Arc<str>,
     /// Roles by database.
     pub roles: Rights,
-    /// When it was made.
+    /// Creation time.
     pub created_ms: u64,
 }
 
-/// A token, as others see one: without its secret, which nobody keeps.
+/// Public data of a token: without its secret, which is not stored.
 #[derive(Clone, Debug)]
 pub struct TokenInfo {
-    /// The public half.
+    /// The public part.
     pub id: Arc<str>,
-    /// Whose it is.
+    /// The user it belongs to.
     pub user: Arc<str>,
-    /// What it is for.
+    /// Its purpose, for people.
     pub name: String,
-    /// What it may do at most; all that the user may, where absent.
+    /// Limit on its rights; absent: all rights of the user.
     pub scope: Option<Rights>,
-    /// When it ends.
+    /// Expiry time.
     pub expires_ms: Option<u64>,
-    /// When it was made.
+    /// Creation time.
     pub created_ms: u64,
-    /// Whether it comes from a login with a password.
+    /// Whether it comes from a password login.
     pub login: bool,
 }
 
-/// A token that was just made: the only time that its secret is told.
+/// A token that was just created. Its secret is available only here.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     /// The token.
     pub token: String,
-    /// What is known of it.
+    /// Its public data.
     pub info: TokenInfo,
 }
 
-/// What a login answers.
+/// Result of a login.
 pub type Login = NewToken;
 
-/// What a connection that stays open shows with each of its commands. Not to be printed: secrets are in it.
+/// What a long-lived connection authenticates each command with. Must not be logged: it contains secrets.
 #[derive(Clone)]
 pub enum Credential {
     /// Nothing: the server runs without authentication.
     Anybody,
     /// A token.
     Token(String),
-    /// A name, with the hash that its password had at the login.
+    /// A name, with the password's hash at the time of the login.
     Password {
         /// The name.
         name: Arc<str>,
@@ -110,7 +111,7 @@ struct Token {
 }
 
 #[derive(Default)]
-struct Known {
+struct Cache {
     users: FxHashMap<Arc<str>, User>,
     tokens: FxHashMap<Arc<str>, Token>,
 }
@@ -118,27 +119,27 @@ struct Known {
 /// Users and tokens.
 pub struct System {
     db: Database,
-    known: RwLock<Known>,
-    /// Held while something is changed.
+    cache: RwLock<Cache>,
+    /// Locked during a change.
     changing: Mutex<()>,
-    /// The digest of the one-time token with which the first administrator is made.
+    /// Digest of the one-time token for creating the first administrator.
     first: Mutex<Option<[u8; 32]>>,
-    /// The hash of a password that nobody has: verified for names that are not there, so that these take as long.
-    nobody: String,
-    /// Passwords that were right: see [`Recent`].
+    /// Hash of a random password: verified for unknown names, so that they take as long as known ones.
+    decoy_hash: String,
+    /// Recently verified passwords: see [`Recent`].
     recent: Recent,
 }
 
-/// Passwords that were found to be right within [`RECENT_TIME`], so that the connections of a pool need not wait for a slow hash
-/// each. Kept as a digest under a key that ends with the process, over the password and the stored hash: another password
-/// makes it void. Wrong ones are always hashed slowly. Memory: about 100 bytes a user.
+/// Passwords that were verified within [`RECENT_TIME`], so that the connections of a pool do not pay for a slow hash
+/// each. Stored as a digest of the password and its stored hash, under a key that lives as long as the process:
+/// changing the password invalidates it. Wrong passwords always take the slow path. Memory: about 100 bytes a user.
 struct Recent {
     key: ring::hmac::Key,
-    known: Mutex<FxHashMap<Arc<str>, Shown>>,
+    known: Mutex<FxHashMap<Arc<str>, Verified>>,
 }
 
-/// A digest, and since when it is known.
-type Shown = ([u8; 32], Instant);
+/// A digest, and when it was verified.
+type Verified = ([u8; 32], Instant);
 
 impl Recent {
     fn new() -> Result<Self> {
@@ -159,7 +160,7 @@ impl Recent {
         digest
     }
 
-    fn knows(&self, name: &str, password: &str, hash: &str) -> bool {
+    fn matches(&self, name: &str, password: &str, hash: &str) -> bool {
         let digest = self.digest(password, hash);
         let mut known = self.known.lock();
         match known.get(name) {
@@ -180,9 +181,9 @@ impl Recent {
 }
 
 impl System {
-    /// Opens the system database, or makes it.
+    /// Opens or creates the system database.
     ///
-    /// With a key it is encrypted, if it is made now; one that was made without stays as it is, and says so in the log.
+    /// With a key, a new database is encrypted; an existing unencrypted one stays so, and a warning is logged.
     pub fn open(folder: &Path, key: Option<&MasterKey>) -> Result<Self> {
         let mut builder = Database::builder().memory(32 << 20);
         if let Some(key) = key {
@@ -192,7 +193,7 @@ impl System {
             if is_made && !Database::is_encrypted(folder)? {
                 tracing::warn!(
                     folder = %folder.display(),
-                    "users and tokens were stored before there was a key, and are not encrypted: to change that, stop the server, move the folder away, and make the users anew"
+                    "users and tokens were stored without a key, and are not encrypted: to encrypt them, stop the server, move the folder away, and create the users again"
                 );
             } else {
                 builder = builder.key(key.clone());
@@ -201,13 +202,13 @@ impl System {
         Self::with(builder.open(folder)?)
     }
 
-    /// A system database in memory, for tests.
+    /// An in-memory system database, for tests.
     pub fn in_memory() -> Result<Self> {
         Self::with(Database::builder().memory(32 << 20).open_in_memory()?)
     }
 
     fn with(db: Database) -> Result<Self> {
-        let mut known = Known::default();
+        let mut known = Cache::default();
         for row in &db.query("MATCH (u:User) RETURN u._key AS name, u.password AS password, u.roles AS roles, u.created AS created", ())? {
             let user = User::read(row)?;
             known.users.insert(user.info.name.clone(), user);
@@ -222,20 +223,20 @@ impl System {
         }
         Ok(Self {
             db,
-            known: RwLock::new(known),
+            cache: RwLock::new(known),
             changing: Mutex::new(()),
             first: Mutex::new(None),
-            nobody: password::hash(&password::hex(&password::random::<16>()?))?,
+            decoy_hash: password::hash(&password::hex(&password::random::<16>()?))?,
             recent: Recent::new()?,
         })
     }
 
-    /// Whether there is a user.
+    /// Whether any user exists.
     pub fn has_users(&self) -> bool {
-        !self.known.read().users.is_empty()
+        !self.cache.read().users.is_empty()
     }
 
-    /// A new one-time token with which the first administrator can be made. The one before is void.
+    /// Creates a one-time token for creating the first administrator; invalidates the previous one.
     pub fn begin_setup(&self) -> Result<String> {
         let token = format!(
             "{TOKEN_START}_setup_{}",
@@ -245,14 +246,14 @@ impl System {
         Ok(token)
     }
 
-    /// Makes the first administrator, once.
+    /// Creates the first administrator, once.
     pub fn setup(&self, token: &str, name: &str, password: &str) -> Result<()> {
         let mut first = self.first.lock();
         let known =
             first.is_some_and(|digest| password::equal(&digest, &password::digest_of(token)));
         if !known || self.has_users() {
             return Err(ServerError::Unauthenticated(
-                "the token for the first login is wrong, or was used already".into(),
+                "the token for the first login is wrong, or was already used".into(),
             ));
         }
         self.add_user(name, password, &Rights::all())?;
@@ -260,16 +261,16 @@ impl System {
         Ok(())
     }
 
-    /// Who has this name and password. Takes as long for names that are not there. Slow on purpose: call it on a thread
-    /// that may wait.
+    /// Logs in with a name and a password. Takes as long for unknown names. Slow on purpose: call it on a blocking
+    /// thread.
     pub fn log_in(&self, name: &str, password: &str, lasts_ms: u64) -> Result<Login> {
         let hash = self
-            .known
+            .cache
             .read()
             .users
             .get(name)
             .map(|user| user.hash.clone());
-        let right = password::verify(password, hash.as_deref().unwrap_or(&self.nobody));
+        let right = password::verify(password, hash.as_deref().unwrap_or(&self.decoy_hash));
         if !right || hash.is_none() {
             return Err(ServerError::Unauthenticated(
                 "the name or the password is wrong".into(),
@@ -279,36 +280,38 @@ impl System {
         self.add_token(name, "login", None, Some(expires), true)
     }
 
-    /// What a connection shows from now on in place of a name and a password, where they were right a few minutes ago: answers at
-    /// once. Nothing otherwise: see [`System::credential`]. It can be asked fast: only whoever may log in now may ask.
+    /// The credential that replaces a name and a password on a connection, if they were verified within
+    /// [`RECENT_TIME`]; does not block. Otherwise `None`: see [`System::credential`]. It answers fast, so it must
+    /// only be called after the check for too many failed logins.
     pub fn recent_credential(&self, name: &str, password: &str) -> Option<Credential> {
-        let known = self.known.read();
+        let known = self.cache.read();
         let user = known.users.get(name)?;
-        let right = self.recent.knows(name, password, &user.hash);
+        let right = self.recent.matches(name, password, &user.hash);
         right.then(|| Credential::of(user))
     }
 
-    /// What a connection shows from now on in place of a name and a password. As slow as [`System::log_in`].
+    /// The credential that replaces a name and a password on a connection. As slow as [`System::log_in`].
     pub fn credential(&self, name: &str, password: &str) -> Result<Credential> {
         if !self.knows_password(name, password) {
             return Err(ServerError::Unauthenticated(
                 "the name or the password is wrong".into(),
             ));
         }
-        let known = self.known.read();
+        let known = self.cache.read();
         let user = known.users.get(name).ok_or_else(|| no_user(name))?;
         self.recent.remember(&user.info.name, password, &user.hash);
         Ok(Credential::of(user))
     }
 
-    /// Who shows this, with the rights of now: a password that was changed and a user who was removed are refused.
+    /// The principal of a credential, with its current rights; fails if the password was changed or the user was
+    /// removed.
     pub fn principal_of(&self, credential: &Credential) -> Result<Principal> {
         let (name, hash) = match credential {
             Credential::Anybody => return Ok(Principal::anybody()),
             Credential::Token(token) => return self.principal(token),
             Credential::Password { name, hash } => (name, hash),
         };
-        let known = self.known.read();
+        let known = self.cache.read();
         match known.users.get(name) {
             Some(user) if user.hash == *hash => Ok(Principal::of_user(
                 user.info.name.clone(),
@@ -320,24 +323,22 @@ impl System {
         }
     }
 
-    /// Whether this is the password of a user.
+    /// Whether this is the user's password.
     pub fn knows_password(&self, name: &str, password: &str) -> bool {
         let hash = self
-            .known
+            .cache
             .read()
             .users
             .get(name)
             .map(|user| user.hash.clone());
-        let right = password::verify(password, hash.as_deref().unwrap_or(&self.nobody));
+        let right = password::verify(password, hash.as_deref().unwrap_or(&self.decoy_hash));
         right && hash.is_some()
     }
 
-    /// Whom a token belongs to.
+    /// The principal of a token.
     pub fn principal(&self, token: &str) -> Result<Principal> {
         let refused = || {
-            ServerError::Unauthenticated(
-                "the token is not known, or it has ended: log in again".into(),
-            )
+            ServerError::Unauthenticated("the token is unknown or has expired: log in again".into())
         };
         let (id, secret) = token
             .strip_prefix(TOKEN_START)
@@ -345,7 +346,7 @@ impl System {
             .and_then(|rest| rest.split_once('_'))
             .ok_or_else(refused)?;
         let digest = password::digest_of(secret);
-        let known = self.known.read();
+        let known = self.cache.read();
         let token = known.tokens.get(id).ok_or_else(refused)?;
         let ended = token.info.expires_ms.is_some_and(|end| end <= now_ms());
         if !password::equal(&token.digest, &digest) || ended {
@@ -364,7 +365,7 @@ impl System {
     /// All users, by name.
     pub fn users(&self) -> Vec<UserInfo> {
         let mut users: Vec<_> = self
-            .known
+            .cache
             .read()
             .users
             .values()
@@ -376,7 +377,7 @@ impl System {
 
     /// A user.
     pub fn user(&self, name: &str) -> Result<UserInfo> {
-        let known = self.known.read();
+        let known = self.cache.read();
         known
             .users
             .get(name)
@@ -384,19 +385,19 @@ impl System {
             .ok_or_else(|| no_user(name))
     }
 
-    /// Makes a user.
+    /// Creates a user.
     pub fn add_user(&self, name: &str, password: &str, roles: &Rights) -> Result<UserInfo> {
         check_name(name)?;
         let hash = password::hash(password)?;
         let _changing = self.changing.lock();
-        if self.known.read().users.contains_key(name) {
+        if self.cache.read().users.contains_key(name) {
             return Err(ServerError::Exists(format!(
-                "there is a user `{name}` already"
+                "the user `{name}` already exists"
             )));
         }
-        if self.known.read().users.len() >= MOST_USERS {
+        if self.cache.read().users.len() >= MOST_USERS {
             return Err(ServerError::TooLarge(format!(
-                "there are {MOST_USERS} users, which is the limit"
+                "the limit of {MOST_USERS} users is reached"
             )));
         }
         let user = User {
@@ -409,16 +410,16 @@ impl System {
         };
         self.store_user(&user)?;
         let info = user.info.clone();
-        self.known.write().users.insert(info.name.clone(), user);
+        self.cache.write().users.insert(info.name.clone(), user);
         Ok(info)
     }
 
-    /// Gives a user these roles in place of those before.
+    /// Replaces the roles of a user.
     pub fn set_roles(&self, name: &str, roles: &Rights) -> Result<UserInfo> {
         let _changing = self.changing.lock();
         self.keep_an_administrator(name, Some(roles))?;
         let changed = {
-            let known = self.known.read();
+            let known = self.cache.read();
             let user = known.users.get(name).ok_or_else(|| no_user(name))?;
             User {
                 info: UserInfo {
@@ -430,34 +431,36 @@ impl System {
         };
         self.store_user(&changed)?;
         let info = changed.info.clone();
-        self.known.write().users.insert(info.name.clone(), changed);
+        self.cache.write().users.insert(info.name.clone(), changed);
         Ok(info)
     }
 
-    /// Gives a user another password and ends the logins with the one before.
-    pub fn set_password(&self, name: &str, password: &str) -> Result<()> {
+    /// Changes a user's password and ends the user's logins; with `end_tokens`, revokes the user's other tokens as
+    /// well.
+    pub fn set_password(&self, name: &str, password: &str, end_tokens: bool) -> Result<()> {
         let hash = password::hash(password)?;
         let _changing = self.changing.lock();
         let changed = User {
             info: self.user(name)?,
             hash,
         };
-        let logins: Vec<Arc<str>> = self.tokens_where(|info| &*info.user == name && info.login);
+        let ended: Vec<Arc<str>> =
+            self.tokens_where(|info| &*info.user == name && (info.login || end_tokens));
         self.db.transact(|tx| {
             tx.collection("User")
                 .patch(name, &params! { "password" => changed.hash.as_str() })?;
-            for id in &logins {
+            for id in &ended {
                 tx.collection("Token").remove(&**id)?;
             }
             Ok::<_, isomer_db::Error>(())
         })?;
-        let mut known = self.known.write();
-        known.tokens.retain(|id, _| !logins.contains(id));
+        let mut known = self.cache.write();
+        known.tokens.retain(|id, _| !ended.contains(id));
         known.users.insert(changed.info.name.clone(), changed);
         Ok(())
     }
 
-    /// Removes a user, its tokens and its logins.
+    /// Removes a user with its tokens and logins.
     pub fn remove_user(&self, name: &str) -> Result<()> {
         let _changing = self.changing.lock();
         self.user(name)?;
@@ -470,15 +473,15 @@ impl System {
             }
             Ok::<_, isomer_db::Error>(())
         })?;
-        let mut known = self.known.write();
+        let mut known = self.cache.write();
         known.users.remove(name);
         known.tokens.retain(|id, _| !tokens.contains(id));
         Ok(())
     }
 
-    /// Tokens and logins of a user, or of all, the oldest first.
+    /// Tokens and logins of a user, or of all users, oldest first.
     pub fn tokens(&self, user: Option<&str>) -> Vec<TokenInfo> {
-        let known = self.known.read();
+        let known = self.cache.read();
         let of_user = |info: &&TokenInfo| user.is_none_or(|user| &*info.user == user);
         let mut tokens: Vec<_> = known
             .tokens
@@ -492,7 +495,7 @@ impl System {
         tokens
     }
 
-    /// Makes a token of a user.
+    /// Creates a token of a user.
     pub fn add_token(
         &self,
         user: &str,
@@ -524,7 +527,7 @@ impl System {
             },
             digest: password::digest_of(&secret),
         };
-        // Ended ones go when others come; of logins only so many are kept.
+        // Expired tokens are removed when new ones are created; the number of logins per user is limited.
         let now = now_ms();
         let mut gone = self.tokens_where(|info| {
             info.user == user && info.expires_ms.is_some_and(|end| end <= now)
@@ -556,7 +559,7 @@ impl System {
             tokens.insert(&token.document())
         })?;
         let info = token.info.clone();
-        let mut known = self.known.write();
+        let mut known = self.cache.write();
         known.tokens.retain(|id, _| !gone.contains(id));
         known.tokens.insert(info.id.clone(), token);
         Ok(NewToken {
@@ -565,17 +568,17 @@ impl System {
         })
     }
 
-    /// Ends a token; false where it is not there, or not of the user given.
+    /// Revokes a token; false if it does not exist or does not belong to the given user.
     pub fn remove_token(&self, id: &str, of: Option<&str>) -> Result<bool> {
         let _changing = self.changing.lock();
         let there = {
-            let known = self.known.read();
+            let known = self.cache.read();
             let token = known.tokens.get(id);
             token.is_some_and(|token| of.is_none_or(|user| &*token.info.user == user))
         };
         if there {
             self.db.transact(|tx| tx.collection("Token").remove(id))?;
-            self.known.write().tokens.remove(id);
+            self.cache.write().tokens.remove(id);
         }
         Ok(there)
     }
@@ -585,13 +588,13 @@ impl System {
         Ok(self.db.close()?)
     }
 
-    /// Refuses what would leave nobody who may administer the server.
+    /// Fails if no administrator of the server would remain.
     fn keep_an_administrator(&self, name: &str, roles: Option<&Rights>) -> Result<()> {
         let admin = |rights: &Rights| rights.on_all() == Some(super::Role::Admin);
         if roles.is_some_and(admin) {
             return Ok(());
         }
-        let known = self.known.read();
+        let known = self.cache.read();
         let others = known
             .users
             .values()
@@ -600,12 +603,12 @@ impl System {
             return Ok(());
         }
         Err(ServerError::Invalid(format!(
-            "`{name}` is the last administrator: make another one first"
+            "`{name}` is the last administrator: create another one first"
         )))
     }
 
     fn tokens_where(&self, keep: impl Fn(&TokenInfo) -> bool) -> Vec<Arc<str>> {
-        let known = self.known.read();
+        let known = self.cache.read();
         let found = known.tokens.values().filter(|token| keep(&token.info));
         found.map(|token| token.info.id.clone()).collect()
     }
@@ -624,8 +627,7 @@ impl System {
     }
 }
 
-/// Names of users: what can be written in a log and a path without quotes.
-/// Whether a user may have this name.
+/// Whether `name` is a valid user name: it can be written to a log and a path without quotes.
 pub(crate) fn is_user_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
     (1..=MOST_NAME).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.')
@@ -634,14 +636,14 @@ pub(crate) fn is_user_name(name: &str) -> bool {
 fn check_name(name: &str) -> Result<()> {
     if !is_user_name(name) {
         return Err(ServerError::Invalid(format!(
-            "the name of a user has 1 to {MOST_NAME} letters, digits, `_`, `-`, `.` or `@`, and begins with no dot"
+            "the name of a user must be 1 to {MOST_NAME} letters, digits, `_`, `-`, `.` or `@`, and must not begin with a dot"
         )));
     }
     Ok(())
 }
 
 fn no_user(name: &str) -> ServerError {
-    ServerError::NotFound(format!("there is no user `{name}`"))
+    ServerError::NotFound(format!("no user `{name}`"))
 }
 
 fn millis(value: Option<i64>) -> Option<u64> {
@@ -729,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_tokens_outlive_the_process_and_secrets_are_not_stored() {
+    fn users_and_tokens_survive_a_restart_and_secrets_are_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("system");
         let system = System::open(&path, None).unwrap();
@@ -761,7 +763,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_ended_was_revoked_or_belongs_to_nobody_is_refused_at_once() {
+    fn expired_revoked_and_foreign_tokens_are_refused_at_once() {
         let system = System::in_memory().unwrap();
         system
             .add_user("ada", "analytical engine", &Rights::all())
@@ -795,7 +797,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_password_ends_the_logins_with_the_old_one() {
+    fn a_password_change_ends_the_logins_with_the_old_one() {
         let system = System::in_memory().unwrap();
         system
             .add_user("ada", "analytical engine", &Rights::all())
@@ -804,18 +806,32 @@ mod tests {
         let token = system
             .add_token("ada", "script", None, None, false)
             .unwrap();
-        system.set_password("ada", "difference engine").unwrap();
+        system
+            .set_password("ada", "difference engine", false)
+            .unwrap();
         assert!(system.principal(&login.token).is_err());
         assert!(
             system.principal(&token.token).is_ok(),
             "tokens are revoked one by one"
         );
         assert!(system.log_in("ada", "analytical engine", 1000).is_err());
-        assert!(system.log_in("ada", "difference engine", 1000).is_ok());
+        let login = system.log_in("ada", "difference engine", 60_000).unwrap();
+        system
+            .add_user("eve", "analytical engine", &Rights::all())
+            .unwrap();
+        let of_eve = system
+            .add_token("eve", "script", None, None, false)
+            .unwrap();
+        system.set_password("ada", "third engine", true).unwrap();
+        for ended in [&login.token, &token.token] {
+            assert!(system.principal(ended).is_err(), "all of them end at once");
+        }
+        assert!(system.principal(&of_eve.token).is_ok());
+        assert!(system.tokens(Some("ada")).is_empty());
     }
 
     #[test]
-    fn a_password_that_was_right_is_known_for_a_while() {
+    fn a_verified_password_is_remembered_for_a_while() {
         let system = System::in_memory().unwrap();
         system
             .add_user("ada", "analytical engine", &Rights::all())
@@ -832,7 +848,9 @@ mod tests {
         assert!(!recent("analytical engine"), "it is hashed again");
         system.credential("ada", "analytical engine").unwrap();
         assert!(recent("analytical engine"));
-        system.set_password("ada", "difference engine").unwrap();
+        system
+            .set_password("ada", "difference engine", false)
+            .unwrap();
         assert!(!recent("analytical engine") && !recent("difference engine"));
     }
 
@@ -850,7 +868,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_administrator_stays() {
+    fn the_last_administrator_cannot_be_removed() {
         let system = System::in_memory().unwrap();
         system
             .add_user("ada", "analytical engine", &Rights::all())
@@ -862,7 +880,7 @@ mod tests {
             .unwrap();
         system.set_roles("ada", &reader()).unwrap();
         assert!(system.remove_user("bob").is_err());
-        assert!(system.remove_user("nobody").is_err());
+        assert!(system.remove_user("missing").is_err());
     }
 
     #[test]
@@ -902,13 +920,13 @@ mod tests {
         assert!(System::open(&keyed, Some(&MasterKey::generate().unwrap())).is_err());
         let again = System::open(&keyed, Some(&key)).unwrap();
         assert!(again.knows_password("grace-hopper", "nanoseconds"));
-        // One that was there before the key stays usable.
+        // A database from before the key stays usable.
         let again = System::open(&plain, Some(&key)).unwrap();
         assert!(again.knows_password("grace-hopper", "nanoseconds"));
     }
 
     #[test]
-    fn names_are_plain() {
+    fn user_names_are_plain_words() {
         let system = System::in_memory().unwrap();
         for name in ["", "a b", "../x", "a\nb", "ä", ".hidden", &"x".repeat(65)] {
             assert!(

@@ -1,4 +1,4 @@
-//! Values as the buffers of a column.
+//! The buffers of a column.
 
 use isomer_db::{Value, json};
 
@@ -7,13 +7,13 @@ use super::{
     kind::{Kind, amount_of, days_since_1970, nanos_of_day, since_1970, zone_of},
 };
 
-/// Values of one kind, in the buffers of Arrow's layout. Memory: what the values take there.
+/// Values of one kind, in the buffers of Arrow's layout. Memory: that of the values.
 #[derive(Debug)]
 pub struct Column {
     kind: Kind,
     rows: usize,
     nulls: usize,
-    /// A bit for each value that is there.
+    /// Validity bitmap: a bit per value, 0 for null.
     there: Vec<u8>,
     content: Content,
 }
@@ -22,9 +22,9 @@ pub struct Column {
 enum Content {
     Nothing,
     Bits(Vec<u8>),
-    /// Numbers of one width.
+    /// Values of one width.
     Fixed(Vec<u8>),
-    /// `offsets[n]..offsets[n + 1]` of the bytes is value n.
+    /// Value `n` is `offsets[n]..offsets[n + 1]` of the bytes.
     Varying(Vec<i32>, Vec<u8>),
     Lists(Vec<i32>, Box<Column>),
 }
@@ -39,7 +39,7 @@ fn set_bit(bits: &mut Vec<u8>, at: usize, set: bool) {
 }
 
 impl Column {
-    /// Without values yet.
+    /// Creates an empty column.
     pub fn new(kind: &Kind) -> Self {
         let content = match kind {
             Kind::Null => Content::Nothing,
@@ -62,7 +62,7 @@ impl Column {
         }
     }
 
-    /// Bytes that it takes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         let content = match &self.content {
             Content::Nothing => 0,
@@ -73,7 +73,7 @@ impl Column {
         self.there.len() + content
     }
 
-    /// Adds a value. Where it does not fit, the column is of no use any more.
+    /// Appends a value. After an error, the column must not be used any further.
     pub fn push(&mut self, value: &Value) -> Result<(), DoesNotFit> {
         let fits = match value {
             Value::Null => {
@@ -112,7 +112,7 @@ impl Column {
         }
     }
 
-    /// Puts a value that is no null; says whether it fits.
+    /// Appends a value that is not null; returns whether it fits.
     fn put(&mut self, value: &Value) -> Result<bool, DoesNotFit> {
         match (&self.kind, &mut self.content) {
             (Kind::Bool, Content::Bits(bits)) => match value {
@@ -152,7 +152,8 @@ impl Column {
         Ok(true)
     }
 
-    /// Adds its rows and nulls to the nodes of a batch, and its buffers to the body, each from a multiple of 8 on.
+    /// Appends the column's rows and null counts to the nodes of a batch, and its buffers to the body, each aligned
+    /// to 8 bytes.
     pub(super) fn write(
         &self,
         nodes: &mut Vec<(i64, i64)>,
@@ -166,7 +167,7 @@ impl Column {
             body.resize(body.len().next_multiple_of(8), 0);
         };
         if !matches!(self.content, Content::Nothing) {
-            // Where there is no null, no bits say so.
+            // The bitmap may be left out if no value is null.
             add(if self.nulls > 0 { &self.there } else { &[] }, body);
         }
         let of_offsets = |offsets: &[i32]| -> Vec<u8> {
@@ -219,11 +220,11 @@ fn put_fixed(kind: &Kind, value: &Value, bytes: &mut Vec<u8>) -> bool {
         ) => {
             let (seconds, nanos) = match (value, zone) {
                 (Value::LocalDateTime(time), None) => since_1970(*time),
-                // One that was asked for in UTC takes instants told in any zone.
-                (Value::ZonedDateTime(zoned), Some(_)) if *any_zone || zone_of(zoned) == *zone => {
-                    let instant = zoned.timestamp();
-                    (instant.as_second(), instant.subsec_nanosecond())
-                }
+                // A column requested in UTC accepts instants of any zone.
+                (Value::ZonedDateTime(zoned), Some(_)) if *any_zone || zone_of(zoned) == *zone => (
+                    zoned.epoch_seconds(),
+                    zoned.subsec_nanosecond().cast_signed(),
+                ),
                 _ => return false,
             };
             let (per_second, part) = match micros {
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_laid_out_as_arrow_has_them() {
+    fn buffers_have_arrows_layout() {
         let mut texts = Column::new(&Kind::Text);
         for value in ["a".into(), Value::Null, "bcd".into()] {
             texts.push(&value).unwrap();
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_not_bent() {
+    fn a_value_that_does_not_fit_is_refused_and_not_converted() {
         let refused = |kind: &str, value: Value| {
             Column::new(&Kind::of_name(kind).unwrap())
                 .push(&value)

@@ -1,14 +1,14 @@
-//! FlatBuffers, as far as Arrow's metadata need them: tables, texts, vectors of tables and of plain structs.
+//! The part of FlatBuffers that Arrow's metadata needs: tables, strings, vectors of tables and of plain structs.
 //!
-//! A buffer is written from front to back: an offset points forward, to what is written after the table that holds it. A table is the
-//! distance back to its *vtable* (4 bytes), then its fields; the vtable holds its own size, the table's, and where each field stands
-//! in it (2 bytes each, 0 for one that is left out).
+//! A buffer is written from front to back: an offset points forward, to what is written after the table that contains
+//! it. A table is the distance back to its *vtable* (4 bytes), then its fields; the vtable holds its own size, the
+//! table's, and the position of each field in it (2 bytes each, 0 for an absent field).
 
-/// What a field of a table is.
+/// The value of a table's field.
 pub enum Slot {
-    /// Left out: it has its default.
+    /// Absent: the default.
     Absent,
-    /// A byte: booleans, and which type a union has.
+    /// 8 bits: booleans, and the type of a union.
     Byte(u8),
     /// 16 bits: enumerations.
     Short(i16),
@@ -16,15 +16,15 @@ pub enum Slot {
     Int(i32),
     /// 64 bits.
     Long(i64),
-    /// Something that stands elsewhere.
+    /// An offset to a node.
     At(Node),
 }
 
-/// What stands by itself.
+/// A value that offsets point to.
 pub enum Node {
     /// A table of these fields, in the order of its schema.
     Table(Vec<Slot>),
-    /// A text.
+    /// A string.
     Text(String),
     /// A vector of tables.
     Tables(Vec<Node>),
@@ -55,19 +55,19 @@ pub fn buffer(root: Node) -> Vec<u8> {
 fn offset(from: usize, to: usize) -> [u8; 4] {
     u32::try_from(to - from)
         .expect(
-            "metadata have far less than 4 GiB: names of columns are bounded by the query's text",
+            "metadata takes far less than 4 GiB: names of columns are bounded by the query's text",
         )
         .to_le_bytes()
 }
 
-/// Adds zeros until `place` more bytes would end at a multiple of `size`.
+/// Pads with zeros until `place` more bytes would end at a multiple of `size`.
 fn align(out: &mut Vec<u8>, place: usize, size: usize) {
     while !(out.len() + place).is_multiple_of(size) {
         out.push(0);
     }
 }
 
-/// Writes something and says where it stands. Recursion is as deep as the columns' types.
+/// Writes a node and returns its position. Recursion is as deep as the columns' types.
 fn put(node: Node, out: &mut Vec<u8>) -> usize {
     match node {
         Node::Table(slots) => put_table(slots, out),
@@ -106,7 +106,8 @@ fn put(node: Node, out: &mut Vec<u8>) -> usize {
 }
 
 fn put_table(slots: Vec<Slot>, out: &mut Vec<u8>) -> usize {
-    // The largest first, behind the 4 bytes of the distance, which end at a multiple of 8: so each stands as it must.
+    // Largest fields first, after the 4 bytes of the distance, which end at a multiple of 8: so each field is
+    // aligned.
     let mut order: Vec<usize> = (0..slots.len())
         .filter(|at| slots[*at].size() > 0)
         .collect();
@@ -153,7 +154,7 @@ mod tests {
         bytes[at..at + N].try_into().unwrap()
     }
 
-    /// Where a field of a table stands.
+    /// Position of a field of a table.
     fn field(bytes: &[u8], table: usize, slot: usize) -> usize {
         let vtable = table - i32::from_le_bytes(read(bytes, table)) as usize;
         table + usize::from(u16::from_le_bytes(read(bytes, vtable + 4 + 2 * slot)))
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_found_where_it_must_stand() {
+    fn fields_are_found_at_aligned_positions() {
         let bytes = buffer(Node::Table(vec![
             Slot::Short(4),
             Slot::Byte(9),

@@ -1,4 +1,4 @@
-//! What a column holds.
+//! The types of columns.
 
 use std::sync::Arc;
 
@@ -6,27 +6,28 @@ use isomer_db::{Value, jiff};
 
 /// Integers up to here are exact as doubles.
 const EXACT: u64 = 1 << 53;
-/// Lists nested deeper are told as JSON.
+/// Lists nested deeper than this are sent as JSON.
 const MOST_LEVELS: usize = 8;
-/// Microseconds and nanoseconds of 64 bits reach so many seconds from 1970.
+/// Range of 64-bit microseconds and nanoseconds since 1970, in seconds.
 const MICROS_REACH: i64 = i64::MAX / 1_000_000;
 const NANOS_REACH: i64 = i64::MAX / 1_000_000_000;
 
-/// What a column holds, beside nulls. Kinds form a lattice with [`Kind::Null`] at the bottom and [`Kind::Json`] at the top.
+/// Type of a column, apart from nulls. Kinds form a lattice with [`Kind::Null`] at the bottom and [`Kind::Json`] at
+/// the top.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Nothing but nulls.
+    /// Only nulls.
     Null,
-    /// Truths.
+    /// Booleans.
     Bool,
-    /// Integers; `exact`: all of them are exact as doubles.
+    /// Integers; `exact`: all of them can be represented exactly as doubles.
     Int {
-        /// Whether they are.
+        /// Whether all can be represented exactly as doubles.
         exact: bool,
     },
     /// Doubles.
     Float,
-    /// Texts.
+    /// Strings.
     Text,
     /// Bytes.
     Bytes,
@@ -36,16 +37,16 @@ pub enum Kind {
     Time,
     /// Instants, or days and times without a zone.
     Instant {
-        /// Whether microseconds tell all of them exactly.
+        /// Whether microseconds represent all of them exactly.
         micros: bool,
-        /// Whether nanoseconds reach all of them.
+        /// Whether all are within the range of nanoseconds.
         nanos: bool,
-        /// The zone that all are told in.
+        /// The time zone of all of them.
         zone: Option<Arc<str>>,
-        /// Whether it was asked for by name: then instants of any zone are told in UTC.
+        /// Whether the client requested it by name: then instants of any zone are converted to UTC.
         any_zone: bool,
     },
-    /// Amounts of months, days and nanoseconds.
+    /// Durations in months, days and nanoseconds.
     Amount,
     /// Lists of one kind.
     List(Box<Kind>),
@@ -76,10 +77,9 @@ impl Kind {
                 Self::instant(seconds, nanos, None)
             }
             Value::ZonedDateTime(zoned) => {
-                let instant = zoned.timestamp();
-                let (seconds, nanos) = (instant.as_second(), instant.subsec_nanosecond());
+                let nanos = zoned.subsec_nanosecond().cast_signed();
                 match zone_of(zoned) {
-                    Some(zone) => Self::instant(seconds, nanos, Some(zone)),
+                    Some(zone) => Self::instant(zoned.epoch_seconds(), nanos, Some(zone)),
                     None => Self::Json,
                 }
             }
@@ -95,7 +95,7 @@ impl Kind {
                 }
                 Self::List(Box::new(kind))
             }
-            // A zone without a day, points, records and what is made of them: Arrow has nothing of the kind.
+            // Arrow has no type for times with a zone, points, records, or what contains them.
             _ => Self::Json,
         }
     }
@@ -117,7 +117,7 @@ impl Kind {
         }
     }
 
-    /// The least kind that holds what both hold.
+    /// The least upper bound of both.
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Null, kind) | (kind, Self::Null) => kind,
@@ -156,7 +156,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a name that clients give: `int`, `[string]`, …
+    /// Parses the name that clients use: `int`, `[string]`, …
     pub fn of_name(name: &str) -> Option<Self> {
         let inner = name
             .strip_prefix('[')
@@ -193,7 +193,7 @@ impl Kind {
         })
     }
 
-    /// Its name, for messages.
+    /// Its name in messages.
     pub fn name(&self) -> String {
         match self {
             Self::Null => "null".into(),
@@ -213,9 +213,9 @@ impl Kind {
     }
 }
 
-/// The zone of an instant, by its name, or its offset; nothing for an offset that is no whole number of minutes, which Arrow has no name
-/// for.
-pub(super) fn zone_of(zoned: &jiff::Zoned) -> Option<Arc<str>> {
+/// The zone of an instant, by its name or its offset; `None` for an offset that is not a whole number of minutes,
+/// which Arrow cannot name.
+pub(super) fn zone_of(zoned: &isomer_value::ZonedDateTime) -> Option<Arc<str>> {
     if let Some(name) = zoned.time_zone().iana_name() {
         return Some(name.into());
     }
@@ -252,7 +252,7 @@ pub(super) fn since_1970(time: jiff::civil::DateTime) -> (i64, i32) {
     (seconds, time.subsec_nanosecond())
 }
 
-/// Months, days and nanoseconds, where Arrow has room for them.
+/// Months, days and nanoseconds, if they are in Arrow's range.
 pub(super) fn amount_of(amount: &isomer_db::temporal::Duration) -> Option<(i32, i32, i64)> {
     let nanos = amount
         .seconds
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_that_meet_become_one_that_holds_both() {
+    fn different_kinds_are_joined_to_their_least_upper_bound() {
         let list = |items: Vec<Value>| Value::from(items);
         let kind = |values: &[Value]| {
             let kinds = values.iter().map(Kind::of);
@@ -309,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn instants_of_one_zone_are_a_column_and_those_of_several_are_not() {
+    fn instants_of_one_zone_form_a_column_and_those_of_several_do_not() {
         let at = |zone: &str| {
             let text = format!("2026-11-22T12:00:00{zone}");
-            Value::ZonedDateTime(Arc::new(text.parse().unwrap()))
+            Value::from(text.parse::<jiff::Zoned>().unwrap())
         };
         let kind = |zones: &[&str]| {
             let kinds = zones.iter().map(|zone| Kind::of(&at(zone)));
@@ -323,8 +323,8 @@ mod tests {
         assert_eq!(kind(&["+01:00[+01:00]"]), "datetime");
         let offset = jiff::tz::Offset::from_seconds(3_630).unwrap();
         let odd = jiff::Timestamp::UNIX_EPOCH.to_zoned(offset.to_time_zone());
-        assert_eq!(Kind::of(&Value::ZonedDateTime(Arc::new(odd))), Kind::Json);
-        // A column that was found in UTC takes no other zone later on; one that was asked for takes all.
+        assert_eq!(Kind::of(&Value::from(odd)), Kind::Json);
+        // A column whose first rows were in UTC accepts no other zone later; one requested by name accepts all.
         let (utc, paris) = (at("+00:00[UTC]"), at("+01:00[Europe/Paris]"));
         let mut found = super::super::column::Column::new(&Kind::of(&utc));
         assert!(found.push(&utc).is_ok() && found.push(&paris).is_err());
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn days_are_counted_by_the_calendar() {
         for (year, month, day) in [
             (1970, 1, 1),
             (1969, 12, 31),

@@ -8,7 +8,7 @@ use super::{
     kind::Kind,
 };
 
-/// Ends a stream.
+/// End of the stream.
 pub const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Metadata version 5, since Arrow 1.0.
@@ -16,7 +16,8 @@ const VERSION: i16 = 4;
 const SCHEMA: u8 = 1;
 const RECORD_BATCH: u8 = 3;
 
-/// The columns of a stream, by name. Columns of JSON texts say so in their metadata: `isomer.type` is `json`.
+/// The schema message: the columns of a stream with their names. Columns of JSON texts have the metadata
+/// `isomer.type` = `json`.
 pub fn schema<'c>(columns: impl IntoIterator<Item = (&'c str, &'c Kind)>) -> Vec<u8> {
     let fields = columns
         .into_iter()
@@ -26,7 +27,7 @@ pub fn schema<'c>(columns: impl IntoIterator<Item = (&'c str, &'c Kind)>) -> Vec
     message(SCHEMA, schema, &[])
 }
 
-/// Rows of all columns, in the order of the schema.
+/// A record batch: rows of all columns, in the order of the schema.
 pub fn batch(rows: usize, columns: &[Column]) -> Vec<u8> {
     let (mut nodes, mut buffers, mut body) = (Vec::new(), Vec::new(), Vec::new());
     for column in columns {
@@ -57,7 +58,7 @@ fn message(kind: u8, header: Node, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field of a schema: name, whether nulls may be in it, type, (no dictionary,) the fields within, metadata.
+/// A field of a schema: name, nullable, type, (no dictionary,) child fields, metadata.
 fn field(name: &str, kind: &Kind) -> Node {
     let (number, about) = type_of(kind);
     let within = match kind {
@@ -82,7 +83,7 @@ fn field(name: &str, kind: &Kind) -> Node {
     ])
 }
 
-/// The number of a type in the union of all types, and its parameters.
+/// The index of a type in the union of all types, and its parameters.
 fn type_of(kind: &Kind) -> (u8, Vec<Slot>) {
     const MICRO: i16 = 2;
     const NANO: i16 = 3;

@@ -1,11 +1,12 @@
-//! Results as an Arrow IPC stream: columns with types, in batches, for programs that compute with them.
+//! Results as an Arrow IPC stream: typed columns in batches, for analytical clients.
 //!
-//! The format is written here and not by the crates `arrow-*`: all that is needed of it is a schema and batches of ten kinds of
-//! columns, some hundred lines, where those crates bring thirty others and two minutes of one core to each build. What is
-//! written follows the columnar format 1.5 (metadata version 5) of <https://arrow.apache.org/docs/format/Columnar.html>, little-endian.
+//! The format is implemented here instead of using the crates `arrow-*`: only a schema and batches of ten kinds of
+//! columns are needed, a few hundred lines, while those crates add thirty others and two minutes of one core to each
+//! build. The output follows the columnar format 1.5 (metadata version 5) of
+//! <https://arrow.apache.org/docs/format/Columnar.html>, little-endian.
 //!
-//! [`Kind`] says what a column is, and how kinds that meet in one become one; [`Column`] gathers values; [`schema`], [`batch`] and
-//! [`END`] are the messages of a stream.
+//! [`Kind`] is the type of a column, and how different types in one column are joined; [`Column`] collects values;
+//! [`schema`], [`batch`] and [`END`] are the messages of a stream.
 
 mod column;
 mod flat;
@@ -16,11 +17,11 @@ pub use column::Column;
 pub use kind::Kind;
 pub use message::{END, batch, schema};
 
-/// Why a value does not stand in a column.
+/// A value does not fit the type of its column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoesNotFit {
-    /// What the value is.
+    /// Type of the value.
     pub value: &'static str,
-    /// What the column holds.
+    /// Type of the column.
     pub column: String,
 }

@@ -1,8 +1,8 @@
-//! A connection: bytes in, messages to the machine, bytes out, and how slow a client may be.
+//! A connection: reads bytes, passes messages to the state machine, writes bytes; enforces time limits.
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,33 +27,38 @@ use super::{
 use crate::{
     ServerError,
     access::Credential,
+    connections::Slot,
     core::{Core, stop_asked},
+    listen::Client,
+    sending::Reserved,
 };
 
-/// Bytes that are read at once.
+/// Size of a read.
 const READ_BYTES: usize = 8 << 10;
-/// How often somebody looks whether a query works for longer than it may.
+/// Interval of checks for queries that exceed their time limit.
 const TICK: Duration = Duration::from_millis(50);
 const HELLO: u8 = 0x01;
 const GOODBYE: u8 = 0x02;
 const RESET: u8 = 0x0f;
 const LOGON: u8 = 0x6a;
 
-/// Speaks Bolt with a client until one of the two ends it.
-pub async fn serve<S>(core: &Arc<Core>, mut stream: S, peer: SocketAddr)
+/// Speaks Bolt with a client until either side closes.
+pub async fn serve<S>(core: &Arc<Core>, mut stream: S, client: Client)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let limits = &core.config.limits;
-    let version = match tokio::time::timeout(limits.head_time, handshake::shake(&mut stream)).await
-    {
+    let peer = client.peer;
+    // Handshake and login share one time limit, which begins with the accept.
+    let login_end = client.accepted + limits.head_time;
+    let version = match tokio::time::timeout_at(login_end, handshake::shake(&mut stream)).await {
         Ok(Ok(Some(version))) => version,
         Ok(outcome) => {
-            tracing::debug!(%peer, ?outcome, "no Bolt that is spoken here");
+            tracing::debug!(%peer, ?outcome, "no supported Bolt version");
             return;
         }
-        Err(_) => return slow(core),
+        Err(_) => return core.connections.note_slow(),
     };
     let signal = Arc::new(Signal::default());
     let (reading, writing) = tokio::io::split(stream);
@@ -67,25 +72,26 @@ where
             version,
             signal.clone(),
         ))),
-        signal: GoneOnDrop(signal),
+        signal: CancelOnDrop(signal),
         inbox: Inbox::new(limits.head_bytes),
-        out: Outbox::default(),
+        out: Outbox::new(Reserved::new(core)),
         reading,
         writing,
         buffer: vec![0; READ_BYTES],
         has_ended: false,
         too_long: None,
-        login_end: Instant::now() + limits.head_time,
+        login_end: login_end.into_std(),
+        slot: client.slot,
         last: Instant::now(),
         was_known: false,
     };
     if let Err(error) = connection.serve().await {
         if error.kind() == io::ErrorKind::TimedOut {
-            slow(core);
+            core.connections.note_slow();
         }
         tracing::debug!(%peer, %error, "a connection of a driver ended");
     }
-    // What it leaves may take a while to be dropped.
+    // Dropping the machine may block: it may have to roll back.
     if let Some(machine) = connection
         .machine
         .take()
@@ -95,20 +101,14 @@ where
     }
 }
 
-fn slow(core: &Core) {
-    core.metrics
-        .connections_slow
-        .fetch_add(1, Ordering::Relaxed);
-}
-
 fn timed_out(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
-/// Whoever drops the connection stops its query.
-struct GoneOnDrop(Arc<Signal>);
+/// Stops the query when the connection's future is dropped.
+struct CancelOnDrop(Arc<Signal>);
 
-impl Drop for GoneOnDrop {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -118,28 +118,29 @@ struct Connection<S> {
     core: Arc<Core>,
     from: IpAddr,
     number: u64,
-    /// Away while it works on another thread.
+    /// `None` while it runs on another thread.
     machine: Option<Box<Machine>>,
-    signal: GoneOnDrop,
+    signal: CancelOnDrop,
     inbox: Inbox,
     out: Outbox,
     reading: ReadHalf<S>,
     writing: WriteHalf<S>,
     buffer: Vec<u8>,
-    /// Whether the client sends nothing any more.
+    /// Whether the client has closed its sending side.
     has_ended: bool,
     too_long: Option<TooLong>,
-    /// When a login must have come.
+    /// Deadline of the login.
     login_end: Instant,
-    /// When the last message was answered; while nothing is open, when something came last.
+    slot: Arc<Slot>,
+    /// When the last message was answered; while nothing is open, when bytes last arrived.
     last: Instant,
-    /// Whether somebody was known when the last message was answered.
+    /// Whether the client was authenticated when the last message was answered.
     was_known: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     async fn serve(&mut self) -> io::Result<()> {
-        let mut waits = Waits::default();
+        let mut back_off = BackOff::default();
         loop {
             let step = match self.inbox.next_tag() {
                 Some(HELLO) => self.hello().await,
@@ -155,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                             "the message is longer than {most} bytes: send less at once (limits.body)"
                         )));
                         let mut out = std::mem::take(&mut self.out);
-                        self.machine()?.give_up(&failure, &mut out);
+                        self.machine()?.close_with(&failure, &mut out);
                         self.out = out;
                         return self.flush().await;
                     }
@@ -171,19 +172,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.last = Instant::now();
             match step {
                 Step::Close => return Ok(()),
-                Step::Busy => tokio::time::sleep(waits.next()).await,
-                Step::Done | Step::More => waits = Waits::default(),
+                Step::Busy => tokio::time::sleep(back_off.next()).await,
+                Step::Done | Step::More => back_off = BackOff::default(),
             }
         }
     }
 
-    /// After a `LOGOFF` it is as it was before the login: a little is taken, for a little while.
+    /// After a `LOGOFF`, the limits of an unauthenticated connection apply again: small messages, a short time.
     fn note_logoff(&mut self) -> io::Result<()> {
         let is_known = self.machine()?.is_known();
         if self.was_known && !is_known {
             let limits = &self.core.config.limits;
             self.login_end = Instant::now() + limits.head_time;
             self.inbox.set_most(limits.head_bytes);
+            self.slot.set_known(false);
+            self.slot.set_idle(true);
         }
         self.was_known = is_known;
         Ok(())
@@ -192,12 +195,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     fn machine(&mut self) -> io::Result<&mut Machine> {
         self.machine
             .as_deref_mut()
-            .ok_or_else(|| io::Error::other("the connection met a bug in the server"))
+            .ok_or_else(|| io::Error::other("the connection hit a bug in the server"))
     }
 
     // ---- work ---------------------------------------------------------------------------------------------------------------
 
-    /// Answers the messages that wait, on a thread that may wait, and goes on reading meanwhile.
+    /// Answers the queued messages on a blocking thread, and keeps reading in the meantime.
     async fn work(&mut self, tag: u8) -> io::Result<Step> {
         let mut out = std::mem::take(&mut self.out);
         if self.machine()?.is_light(tag)
@@ -207,13 +210,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.out = out;
             return Ok(step);
         }
-        // What ends something is answered however much the server is at work on, and so is what stands before it.
+        // Messages that end something are answered even at the limit of concurrent requests, and so are those queued
+        // before them.
         let ends = self.signal.0.is_interrupted()
             || matches!(tag, RESET | GOODBYE) && !self.machine()?.is_taking();
-        let place = match self.core.place_unless(ends).await {
+        let place = match self.core.slot_unless(ends).await {
             Ok(place) => place,
             Err(error) => {
-                // Rows that are being taken: theirs is the message that fails, and the next one waits for its turn.
+                // While rows are being sent, it is that message which fails; the next one stays queued.
                 let message = match self.machine()?.is_taking() {
                     true => None,
                     false => self.inbox.next(),
@@ -232,7 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Ok(Step::Close);
         };
         let mut job = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _slot = place;
             let step = machine.run(&mut queue, &mut out);
             (machine, queue, out, step)
         });
@@ -242,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             tokio::select! {
                 biased;
                 done = &mut job => break done,
-                // In front of the bytes: whoever sends without a pause must not put it off.
+                // Polled before the bytes, so that a client that sends without a pause cannot postpone it.
                 _ = ticks.tick() => {
                     self.signal.0.check_time();
                     let ready = self.signal.0.take_ready();
@@ -252,8 +256,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
         };
         let (machine, queue, out, step) = done.map_err(|error| {
-            tracing::error!(%error, "a message of a driver ended in a bug");
-            io::Error::other("the connection met a bug in the server")
+            tracing::error!(%error, "a message of a driver hit a bug");
+            io::Error::other("the connection hit a bug in the server")
         })?;
         self.machine = Some(machine);
         self.out = out;
@@ -280,11 +284,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let extra = match machine.hello(message) {
             Ok(extra) => extra,
             Err(failure) => {
-                machine.turn_away(&failure, None, out, began.elapsed());
+                machine.refuse_login(&failure, None, out, began.elapsed());
                 return Step::Close;
             }
         };
-        // Before 5.1 there was one message for both.
+        // Before 5.1, `HELLO` contains the credentials.
         if !machine.has_logon() && !self.let_in(&extra, began, out).await {
             return Step::Close;
         }
@@ -310,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let shown = match machine.shown(message) {
             Ok(shown) => shown,
             Err(failure) => {
-                machine.turn_away(&failure, None, out, began.elapsed());
+                machine.refuse_login(&failure, None, out, began.elapsed());
                 return Step::Close;
             }
         };
@@ -318,13 +322,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Step::Close;
         }
         if let Some(machine) = self.machine.as_deref_mut() {
-            machine.welcome(out, began.elapsed());
+            machine.answer_login(out, began.elapsed());
         }
         Step::Done
     }
 
-    /// Lets in who shows this; false where it is not enough, which is then answered.
+    /// Authenticates the client; returns false if that failed, after answering.
     async fn let_in(&mut self, shown: &Map, began: Instant, out: &mut Outbox) -> bool {
+        self.slot.set_idle(false);
         let outcome = authenticate(&self.core, self.from, shown).await;
         let Some(machine) = self.machine.as_deref_mut() else {
             return false;
@@ -343,10 +348,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         match outcome {
             Ok(()) => {
                 self.inbox.set_most(self.core.config.limits.body_bytes);
+                self.slot.set_known(true);
                 true
             }
             Err(failure) => {
-                machine.turn_away(&failure, Some(shown), out, began.elapsed());
+                machine.refuse_login(&failure, Some(shown), out, began.elapsed());
                 false
             }
         }
@@ -358,7 +364,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         !self.has_ended && self.too_long.is_none() && self.inbox.has_room()
     }
 
-    /// Takes what was read.
+    /// Handles received bytes.
     fn received(&mut self, count: io::Result<usize>) {
         match count {
             Ok(count @ 1..) => match self.inbox.take(&self.buffer[..count]) {
@@ -372,7 +378,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Waits for bytes, for as long as the client may be silent.
+    /// BackOff for bytes, within the client's time limit.
     async fn wait(&mut self) -> io::Result<()> {
         let limits = &self.core.config.limits;
         let known = self
@@ -400,24 +406,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let count = tokio::select! {
             count = self.reading.read(&mut self.buffer) => count,
             () = tokio::time::sleep_until(result_end.unwrap_or(end).into()), if result_end.is_some() => {
-                if let Some(result) = self.machine()?.lapse() {
-                    // It may take a while to be dropped.
-                    tokio::task::spawn_blocking(move || drop(result));
-                }
+                self.expire_if_due();
                 return Ok(());
             }
             () = tokio::time::sleep_until(end.into()) => return Err(timed_out(what)),
             () = stop_asked(&mut stopping), if is_idle => return Ok(()),
         };
         self.received(count);
-        // Bytes that are no message keep a connection that waits for work, not one that holds something.
+        // Bytes that are not a message keep an idle connection open, but not one that holds a result or a
+        // transaction.
         if is_idle {
             self.last = Instant::now();
         }
         Ok(())
     }
 
-    /// Sends what is written, and goes on reading meanwhile.
+    /// Abandons results whose time limit has passed.
+    fn expire_if_due(&mut self) {
+        let machine = self.machine.as_mut();
+        let results = machine.map_or_else(Vec::new, |machine| machine.expire_if_due());
+        if !results.is_empty() {
+            // Dropping them may block: they may have to roll back.
+            tokio::task::spawn_blocking(move || drop(results));
+        }
+    }
+
+    /// Sends the output, and keeps reading in the meantime.
     async fn flush(&mut self) -> io::Result<()> {
         let mut bytes = self.signal.0.take_ready();
         let mut rest = self.out.drain();
@@ -425,8 +439,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             bytes = rest;
         } else {
             bytes.append(&mut rest);
+            drop(rest);
         }
-        self.send(&bytes).await
+        self.send(&bytes).await?;
+        self.out.sent();
+        Ok(())
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -436,7 +453,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut rest = bytes;
         let time = self.core.config.limits.write_time;
         let mut ticks = ticks();
-        // Only what it takes gives it more time, not what it sends.
+        // Progress of sending extends the deadline; received bytes do not.
         let mut end = Instant::now() + time;
         while !rest.is_empty() {
             let may_read = self.may_read();
@@ -450,10 +467,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                 },
                 _ = ticks.tick() => {
-                    // A query may be at work meanwhile.
+                    // A query may be running at the same time.
                     self.signal.0.check_time();
+                    self.expire_if_due();
                     if end <= Instant::now() {
-                        return Err(timed_out("the client takes nothing"));
+                        return Err(timed_out("the client does not read"));
                     }
                 }
                 count = self.reading.read(&mut self.buffer), if may_read => self.received(count),
@@ -466,7 +484,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 _ = ticks.tick() => {
                     self.signal.0.check_time();
                     if end <= Instant::now() {
-                        return Err(timed_out("the client takes nothing"));
+                        return Err(timed_out("the client does not read"));
                     }
                 }
             }
@@ -474,7 +492,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
-/// Who shows these entries of a message.
+/// Authenticates with the entries of a message.
 async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Result<Credential> {
     if core.system.is_none() {
         return Ok(Credential::Anybody);
@@ -484,10 +502,11 @@ async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Res
         Some("basic") => {
             let (Some(name), Some(password)) = (entry("principal"), entry("credentials")) else {
                 return Err(ServerError::Unauthenticated(
-                    "the scheme `basic` takes a name and a password".into(),
+                    "the scheme `basic` requires a name and a password".into(),
                 ));
             };
-            // One after the other: those of a pool find that the first was right, and those who guess are counted.
+            // One login at a time per address: connections of a pool then find the password among the recent ones,
+            // and guesses are counted.
             let turn = core.login_turn(from).await?;
             if let Some(credential) = core.system()?.recent_credential(&name, &password) {
                 return Ok(credential);
@@ -503,7 +522,7 @@ async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Res
         }
         Some("bearer") => {
             let token = entry("credentials").unwrap_or_default();
-            // It is looked at as every token is, and those who guess are held up.
+            // Checked like every other token, so that guesses are counted.
             core.session(Some(&token), from)?;
             Ok(Credential::Token(token))
         }
@@ -513,23 +532,23 @@ async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Res
     }
 }
 
-/// When to look whether a query works for longer than it may.
+/// Timer of checks for queries that exceed their time limit.
 fn ticks() -> Interval {
     let mut ticks = interval_at(tokio::time::Instant::now() + TICK, TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
 
-/// Pauses of a message that waits for others.
-struct Waits(Duration);
+/// Back-off of a message that back_off for other requests of its user.
+struct BackOff(Duration);
 
-impl Default for Waits {
+impl Default for BackOff {
     fn default() -> Self {
         Self(Duration::from_millis(1))
     }
 }
 
-impl Waits {
+impl BackOff {
     fn next(&mut self) -> Duration {
         let now = self.0;
         self.0 = (now * 2).min(Duration::from_millis(20));

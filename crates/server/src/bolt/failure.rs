@@ -1,31 +1,31 @@
-//! Errors as drivers know them: Neo4j's codes, by which drivers tell what to do (only `Neo.TransientError…` is run again), and from
-//! 5.7 on GQL's status.
+//! Errors as drivers expect them: Neo4j's status codes, from which drivers decide what to do (they retry only
+//! `Neo.TransientError…`), and from 5.7 on GQL status codes.
 
-use isomer_db::ErrorKind;
+use isomer_db::{ErrorKind, SchemaClash, SchemaError};
 
 use super::{handshake::Version, packstream::Writer};
 use crate::ServerError;
 
-/// What a client is told of an error.
+/// A failure, as sent to clients.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Neo4j's code.
+    /// Neo4j status code.
     pub code: &'static str,
-    /// What happened, and what to do.
+    /// What happened, and what to do about it.
     pub message: String,
     /// The kind of the error, for the audit log.
     pub kind: &'static str,
-    /// The status that HTTP would answer with.
+    /// The equivalent HTTP status.
     pub status: u16,
 }
 
 impl Failure {
-    /// A message that the protocol does not allow here: the connection ends with it.
+    /// A message that violates the protocol: the connection is closed.
     pub fn protocol(message: impl Into<String>) -> Self {
         Self::of_code("Neo.ClientError.Request.Invalid", message)
     }
 
-    /// A failure of the client's with this code.
+    /// A client error with this code.
     pub fn of_code(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -35,7 +35,7 @@ impl Failure {
         }
     }
 
-    /// An error of the server, in the words for drivers.
+    /// Converts an error of the server.
     pub fn of(error: &ServerError) -> Self {
         Self {
             code: code(error),
@@ -45,12 +45,12 @@ impl Failure {
         }
     }
 
-    /// The same with another code.
+    /// Replaces the code.
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code, ..self }
     }
 
-    /// Writes the `FAILURE`.
+    /// Writes a `FAILURE` message.
     pub fn write(&self, writer: &mut Writer<'_>, version: Version) {
         writer.structure(0x7f, 1);
         if version < Version::new(5, 7) {
@@ -77,7 +77,7 @@ impl Failure {
     }
 }
 
-/// What stands beside every status: where it happened, in the terms of the standard, and its class.
+/// The diagnostic record of a status: operation and classification, as in the standard.
 fn diagnostic_record(writer: &mut Writer<'_>, classification: &str) {
     writer.dictionary(4);
     for (name, text) in [
@@ -126,12 +126,15 @@ fn gql_status(code: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Neo4j's name for an error. What it has no name for gets one in its style.
+/// The Neo4j status code of an error, or a code in that style if Neo4j does not define one.
 fn code(error: &ServerError) -> &'static str {
     match error {
         ServerError::Database(error) => {
+            if let Some(schema) = error.schema_error() {
+                return code_of_schema(schema);
+            }
             if let Some(query) = error.query_error()
-                && let Some(code) = code_of_class(query.class)
+                && let Some(code) = code_of_class(query.class, query.detail)
             {
                 return code;
             }
@@ -172,8 +175,25 @@ fn code(error: &ServerError) -> &'static str {
     }
 }
 
-/// The classes of openCypher's specification.
-fn code_of_class(class: &str) -> Option<&'static str> {
+/// Codes of schema errors.
+fn code_of_schema(error: SchemaError) -> &'static str {
+    match error {
+        SchemaError::Violated => "Neo.ClientError.Schema.ConstraintValidationFailed",
+        SchemaError::Unmet => "Neo.ClientError.Schema.ConstraintCreationFailed",
+        SchemaError::Exists(clash) => match clash {
+            SchemaClash::Equivalent => "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists",
+            SchemaClash::Index => "Neo.ClientError.Schema.IndexAlreadyExists",
+            SchemaClash::Constraint | SchemaClash::Overlap => {
+                "Neo.ClientError.Schema.ConstraintAlreadyExists"
+            }
+            SchemaClash::IndexName => "Neo.ClientError.Schema.IndexWithNameAlreadyExists",
+            SchemaClash::ConstraintName => "Neo.ClientError.Schema.ConstraintWithNameAlreadyExists",
+        },
+    }
+}
+
+/// Codes of openCypher's error classes.
+fn code_of_class(class: &str, detail: &str) -> Option<&'static str> {
     Some(match class {
         "SyntaxError" => "Neo.ClientError.Statement.SyntaxError",
         "SemanticError" => "Neo.ClientError.Statement.SemanticError",
@@ -185,6 +205,9 @@ fn code_of_class(class: &str) -> Option<&'static str> {
         "ConstraintVerificationFailed" | "ConstraintValidationFailed" => {
             "Neo.ClientError.Schema.ConstraintValidationFailed"
         }
+        "ProcedureError" if detail == "ProcedureNotFound" => {
+            "Neo.ClientError.Procedure.ProcedureNotFound"
+        }
         "ProcedureError" => "Neo.ClientError.Procedure.ProcedureCallFailed",
         _ => return None,
     })
@@ -195,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_succeed_the_next_time_is_transient() {
+    fn only_errors_that_a_retry_may_resolve_are_transient() {
         let db = isomer_db::Database::open_in_memory().unwrap();
         let code = |query: &str| Failure::of(&db.query(query, ()).unwrap_err().into()).code;
         for (query, expected) in [
@@ -215,6 +238,97 @@ mod tests {
             code("CREATE (:A {_key: 1})"),
             "Neo.ClientError.Schema.ConstraintValidationFailed"
         );
+        let make = |query: &str| drop(db.query(query, ()).unwrap());
+        make("CREATE INDEX i FOR (n:I) ON (n.x)");
+        make("CREATE CONSTRAINT u FOR (n:U) REQUIRE n.x IS UNIQUE");
+        make("CREATE CONSTRAINT r FOR (n:R) REQUIRE n.x IS NOT NULL");
+        make("CREATE (:U {x: 1}), (:D {x: 1}), (:D {x: 1})");
+        for (query, expected) in [
+            ("CALL no.such()", "Procedure.ProcedureNotFound"),
+            (
+                "CREATE INDEX i FOR (n:I) ON (n.x)",
+                "Schema.EquivalentSchemaRuleAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT u FOR (n:U) REQUIRE n.x IS UNIQUE",
+                "Schema.EquivalentSchemaRuleAlreadyExists",
+            ),
+            (
+                "CREATE INDEX i2 FOR (n:I) ON (n.x)",
+                "Schema.IndexAlreadyExists",
+            ),
+            (
+                "CREATE INDEX i FOR (n:I) ON (n.y)",
+                "Schema.IndexWithNameAlreadyExists",
+            ),
+            (
+                "CREATE INDEX u FOR (n:I) ON (n.y)",
+                "Schema.ConstraintWithNameAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT i FOR (n:I) REQUIRE n.y IS UNIQUE",
+                "Schema.IndexWithNameAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT u FOR (n:I) REQUIRE n.y IS UNIQUE",
+                "Schema.ConstraintWithNameAlreadyExists",
+            ),
+            (
+                "CREATE INDEX FOR (n:U) ON (n.x)",
+                "Schema.ConstraintAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT u2 FOR (n:U) REQUIRE n.x IS UNIQUE",
+                "Schema.ConstraintAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT k FOR (n:U) REQUIRE n.x IS NODE KEY",
+                "Schema.ConstraintAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT c FOR (n:I) REQUIRE n.x IS UNIQUE",
+                "Schema.IndexAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT IF NOT EXISTS FOR (n:I) REQUIRE n.x IS NODE KEY",
+                "Schema.IndexAlreadyExists",
+            ),
+            (
+                "CREATE CONSTRAINT d FOR (n:D) REQUIRE n.x IS UNIQUE",
+                "Schema.ConstraintCreationFailed",
+            ),
+            (
+                "CREATE CONSTRAINT d FOR (n:D) REQUIRE n.y IS NOT NULL",
+                "Schema.ConstraintCreationFailed",
+            ),
+            ("CREATE (:R)", "Schema.ConstraintValidationFailed"),
+            ("CREATE (:U {x: 1})", "Schema.ConstraintValidationFailed"),
+        ] {
+            assert_eq!(
+                code(query),
+                format!("Neo.ClientError.{expected}"),
+                "{query}"
+            );
+        }
+        for query in [
+            "CREATE INDEX i IF NOT EXISTS FOR (n:I) ON (n.x)",
+            "CREATE INDEX i2 IF NOT EXISTS FOR (n:I) ON (n.x)",
+            "CREATE INDEX i IF NOT EXISTS FOR (n:I) ON (n.y)",
+            "CREATE CONSTRAINT u IF NOT EXISTS FOR (n:U) REQUIRE n.x IS UNIQUE",
+            "CREATE CONSTRAINT u2 IF NOT EXISTS FOR (n:U) REQUIRE n.x IS UNIQUE",
+            "CREATE CONSTRAINT u IF NOT EXISTS FOR (n:I) REQUIRE n.y IS UNIQUE",
+        ] {
+            let done = db.query(query, ()).unwrap();
+            assert_eq!(done.counters().indexes_added, 0, "{query}");
+            assert_eq!(done.counters().constraints_added, 0, "{query}");
+        }
+        // An index over other properties, in another order or of another label does not conflict.
+        make("CREATE INDEX FOR (n:O) ON (n.x, n.y)");
+        make("CREATE CONSTRAINT FOR (n:O) REQUIRE (n.y, n.x) IS UNIQUE");
+        make("CREATE CONSTRAINT FOR (n:O) REQUIRE n.x IS UNIQUE");
+        make("CREATE CONSTRAINT FOR (n:P) REQUIRE (n.x, n.y) IS NODE KEY");
+        make("DROP INDEX i");
+        make("CREATE CONSTRAINT c FOR (n:I) REQUIRE n.x IS UNIQUE");
         let mut first = db.begin().unwrap();
         let add = "MATCH (a:A) SET a.n = coalesce(a.n, 0) + 1";
         first.query(add, ()).unwrap();

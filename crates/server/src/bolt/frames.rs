@@ -1,33 +1,37 @@
-//! Messages in chunks: two bytes of size, so many bytes, and again, until a size of 0 ends the message. Sizes of 0 between
-//! messages mean nothing (they keep a connection alive).
+//! Chunked messages: a chunk is two bytes of size and its data; a chunk of size 0 ends the message. Further chunks of
+//! size 0 between messages are keep-alives and are ignored.
 
 use std::{collections::VecDeque, time::Instant};
 
-/// Longest chunk.
+use isomer_db::data::Reservation;
+
+use crate::{ServerError, sending::Reserved};
+
+/// Maximum size of a chunk.
 const MOST_CHUNK: usize = 0xffff;
-/// Messages that may wait before more is read.
+/// Messages that may be queued before reading pauses.
 const MOST_WAITING: usize = 1_000;
-/// The tag of `RESET`, which is seen before its turn.
+/// The tag of `RESET`, which takes effect out of order.
 const RESET: u8 = 0x0f;
 
-/// A message is longer than it may be.
+/// A message exceeds the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
-    /// Bytes that it may have.
+    /// The limit in bytes.
     pub most: usize,
 }
 
-/// What has arrived and was not answered yet. Memory: twice the longest message, as [`Inbox::has_room`] is asked before more
-/// is read; what is lent to those who answer it counts until they give the rest back.
+/// Received bytes and messages that were not answered yet. Memory: twice the longest message, as [`Inbox::has_room`]
+/// is checked before each read; messages lent for answering count until they are returned.
 #[derive(Debug)]
 pub struct Inbox {
     most: usize,
-    /// Bytes of the head of a chunk that came without the rest.
+    /// First byte of a chunk header whose second byte has not arrived.
     head: Option<u8>,
-    /// Bytes of the chunk that are still to come.
+    /// Bytes of the chunk that have not arrived.
     chunk: usize,
     message: Vec<u8>,
-    /// When the message that is not complete began to come.
+    /// When the first byte of the incomplete message arrived.
     began: Option<Instant>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
@@ -36,7 +40,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Takes messages of `most` bytes at most.
+    /// Accepts messages of at most `most` bytes.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -51,12 +55,12 @@ impl Inbox {
         }
     }
 
-    /// Takes longer messages from now on, or shorter ones.
+    /// Changes the size limit.
     pub fn set_most(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// Takes bytes as they come; how many messages `RESET` came with them.
+    /// Appends received bytes; returns how many `RESET` messages were among them.
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<usize, TooLong> {
         let mut resets = 0;
         while let Some((&first, rest)) = bytes.split_first() {
@@ -89,7 +93,7 @@ impl Inbox {
         Ok(resets)
     }
 
-    /// Since when a message is on its way.
+    /// When the incomplete message began to arrive.
     pub fn began(&self) -> Option<Instant> {
         self.began
     }
@@ -114,7 +118,7 @@ impl Inbox {
         Some(message)
     }
 
-    /// Lends the messages before the first with a tag that `ends` holds of, that one included where it says so.
+    /// Lends the messages up to the first one whose tag `ends` matches, including it for [`End::Behind`].
     pub fn lend(&mut self, ends: impl Fn(u8) -> Option<End>) -> VecDeque<Vec<u8>> {
         let end = self.waiting.iter().enumerate().find_map(|(at, message)| {
             let end = ends(message.get(1).copied().unwrap_or_default())?;
@@ -129,7 +133,7 @@ impl Inbox {
         lent
     }
 
-    /// Takes back what is left of what was lent: the next messages again.
+    /// Takes back lent messages that were not answered: they are next again.
     pub fn take_back(&mut self, mut rest: VecDeque<Vec<u8>>) {
         (self.lent, self.lent_bytes) = (0, 0);
         self.waiting_bytes += rest.iter().map(Vec::len).sum::<usize>();
@@ -138,23 +142,43 @@ impl Inbox {
     }
 }
 
-/// Where messages that are lent end.
+/// Where lending stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// In front of this one.
+    /// Before the matching message.
     Before,
-    /// Behind this one.
+    /// After the matching message.
     Behind,
 }
 
-/// Messages to be sent.
+/// Messages to send. Memory: large ones are reserved until they are sent.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
+    reserved: Reserved,
+    /// What is reserved for bytes that were drained and are not sent yet.
+    drained: Vec<Reservation>,
 }
 
 impl Outbox {
-    /// Adds the message that `write` appends.
+    /// An empty one, whose messages count in what is reserved so.
+    pub(crate) fn new(reserved: Reserved) -> Self {
+        Self {
+            reserved,
+            ..Self::default()
+        }
+    }
+
+    /// Makes room for a message of `more` bytes at most.
+    ///
+    /// # Errors
+    /// `Limit` where the memory budget has no room for it.
+    pub(crate) fn make_room(&mut self, more: usize) -> Result<(), ServerError> {
+        let heads = 2 * (more / MOST_CHUNK + 3);
+        self.reserved.make_room_in(&mut self.bytes, more + heads)
+    }
+
+    /// Appends the message that `write` produces.
     pub fn message(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0, 0]);
@@ -163,30 +187,39 @@ impl Outbox {
         if let Ok(size) = u16::try_from(size) {
             self.bytes[start..start + 2].copy_from_slice(&size.to_be_bytes());
         } else {
-            let message = self.bytes.split_off(start + 2);
-            self.bytes.truncate(start);
-            for chunk in message.chunks(MOST_CHUNK) {
-                self.bytes
-                    .extend_from_slice(&(chunk.len() as u16).to_be_bytes());
-                self.bytes.extend_from_slice(chunk);
+            // From the last chunk on, each is moved to behind the sizes of those before it and its own.
+            let chunks = size.div_ceil(MOST_CHUNK);
+            self.bytes.resize(start + size + 2 * chunks, 0);
+            for chunk in (0..chunks).rev() {
+                let from = start + 2 + chunk * MOST_CHUNK;
+                let len = (size - chunk * MOST_CHUNK).min(MOST_CHUNK);
+                let to = from + 2 * chunk;
+                self.bytes.copy_within(from..from + len, to);
+                self.bytes[to - 2..to].copy_from_slice(&(len as u16).to_be_bytes());
             }
         }
         self.bytes.extend_from_slice(&[0, 0]);
     }
 
-    /// How much is to be sent.
+    /// Bytes to send.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Throws away what was added after there were so many bytes.
+    /// Truncates to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
 
-    /// All bytes; none are left.
+    /// Removes and returns all bytes. Their reservation stays until [`Outbox::sent`].
     pub fn drain(&mut self) -> Vec<u8> {
+        self.drained.extend(self.reserved.take());
         std::mem::take(&mut self.bytes)
+    }
+
+    /// All bytes that were drained are sent.
+    pub fn sent(&mut self) {
+        self.drained.clear();
     }
 }
 
@@ -203,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_however_they_are_cut() {
+    fn messages_round_trip_however_they_are_chunked() {
         let long = vec![7; 200_000];
         let messages: [&[u8]; 4] = [&[1], &long, &[0xb0, RESET], &vec![9; MOST_CHUNK]];
         let mut bytes = vec![0, 0, 0, 0];
@@ -224,7 +257,22 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_refused_before_it_has_come() {
+    fn a_message_is_reserved_until_it_is_sent() {
+        let memory = isomer_db::Memory::new(4 << 20);
+        let mut out = Outbox::new(Reserved::of(&memory));
+        out.make_room(1 << 20).unwrap();
+        out.message(|bytes| bytes.resize(1 << 20, 1));
+        let held = memory.used_bytes();
+        assert!(held >= 1 << 20, "{held}");
+        let sent = out.drain();
+        assert_eq!(memory.used_bytes(), held);
+        drop(sent);
+        out.sent();
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_long_message_is_refused_before_it_has_arrived() {
         let mut inbox = Inbox::new(10);
         assert_eq!(inbox.take(&[0, 11]), Err(TooLong { most: 10 }));
         let mut inbox = Inbox::new(10);
@@ -254,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_has_a_limit() {
+    fn the_queue_is_limited() {
         let mut inbox = Inbox::new(10);
         inbox
             .take(&sent(&[&[1, 2, 3, 4, 5, 6], &[1, 2, 3, 4, 5, 6]]))
@@ -262,7 +310,7 @@ mod tests {
         assert!(!inbox.has_room());
         let mut lent = inbox.lend(|_| None);
         assert_eq!((lent.len(), inbox.next_tag()), (2, None));
-        assert!(!inbox.has_room(), "what is lent counts");
+        assert!(!inbox.has_room(), "lent messages count");
         lent.pop_front();
         inbox.take_back(lent);
         assert!(inbox.has_room());

@@ -1,9 +1,10 @@
-//! Which version is spoken.
+//! Negotiation of the protocol version.
 //!
-//! A client sends `60 60 B0 17` and four proposals of 4 bytes, the best first: `00 RANGE MINOR MAJOR` stands for MINOR and RANGE
-//! versions below it. The answer is `00 00 MINOR MAJOR`, or zeros, and the end. The proposal `00 00 01 FF` asks for a *manifest*
-//! instead: `00 00 01 FF`, the number of ranges offered, the ranges in the same form, and a mask of capabilities (none), both
-//! numbers with seven bits a byte, the lowest first; the client answers `00 00 MINOR MAJOR` and the capabilities that it takes.
+//! A client sends `60 60 B0 17` and four proposals of 4 bytes, the best first: `00 RANGE MINOR MAJOR` means MINOR and
+//! RANGE versions below it. The server answers `00 00 MINOR MAJOR`, or zeros, and closes. The proposal `00 00 01 FF`
+//! requests a *manifest* instead: `00 00 01 FF`, the number of ranges offered, the ranges in the same form, and a
+//! capability mask (none), both numbers as varints of seven bits a byte, lowest first; the client answers `00 00
+//! MINOR MAJOR` and the capabilities that it accepts.
 
 use std::io;
 
@@ -13,7 +14,7 @@ use super::structure::Forms;
 
 const IDENTIFICATION: [u8; 4] = [0x60, 0x60, 0xb0, 0x17];
 const MANIFEST: [u8; 4] = [0, 0, 1, 0xff];
-/// What is offered, the best first: 5.8 to 5.6, 5.4 to 5.0, and 4.4. (No server speaks 5.5.)
+/// Supported versions, the best first: 5.8 to 5.6, 5.4 to 5.0, and 4.4. (No server implements 5.5.)
 const OFFERED: [[u8; 4]; 3] = [[0, 2, 8, 5], [0, 4, 4, 5], [0, 0, 4, 4]];
 
 /// A version of the protocol.
@@ -31,7 +32,7 @@ impl Version {
         Self { major, minor }
     }
 
-    /// Whether this server speaks it.
+    /// Whether this server supports it.
     fn is_offered(self) -> bool {
         OFFERED.iter().any(|range| {
             let [_, below, minor, major] = *range;
@@ -39,12 +40,12 @@ impl Version {
         })
     }
 
-    /// Whether `LOGON` is a message of its own.
+    /// Whether `LOGON` is a separate message.
     pub fn has_logon(self) -> bool {
         self >= Self::new(5, 1)
     }
 
-    /// How values are written, until something else is agreed on.
+    /// Encoding of structures, unless the client negotiates another one.
     pub fn forms(self) -> Forms {
         Forms {
             element_ids: self.major >= 5,
@@ -53,7 +54,7 @@ impl Version {
     }
 }
 
-/// What a client that opens with `first` is answered: a version, the manifest, or nothing.
+/// Reply to a client whose first proposals are `first`: a version, the manifest, or none.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Version(Version),
@@ -78,7 +79,7 @@ fn answer(proposals: &[u8; 16]) -> Answer {
     Answer::None
 }
 
-/// Agrees on a version; nothing where there is none, or where the client does not speak Bolt.
+/// Negotiates a version; `None` if there is no common one, or the client does not speak Bolt.
 pub async fn shake(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) -> io::Result<Option<Version>> {
@@ -106,7 +107,7 @@ pub async fn shake(
             stream.flush().await?;
             let mut chosen = [0; 4];
             stream.read_exact(&mut chosen).await?;
-            // Capabilities: a number of at most ten bytes, of which none is offered.
+            // The client's capabilities: a varint of at most ten bytes. None is supported.
             for _ in 0..10 {
                 let byte = stream.read_u8().await?;
                 if byte & 0x7f != 0 {
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_proposal_that_is_spoken_wins() {
+    fn the_first_supported_proposal_wins() {
         let of = |proposals: [[u8; 4]; 4]| {
             let mut bytes = [0; 16];
             for (to, from) in bytes.chunks_exact_mut(4).zip(proposals) {

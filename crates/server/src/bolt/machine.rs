@@ -1,8 +1,9 @@
-//! What messages mean: the states of a connection, and what each message does in them.
+//! The state machine of a connection: its states, and what each message does in them.
 //!
-//! A connection is *ready*, has a result open (*streaming*), has a transaction open, with or without results in it, or has
-//! *failed*: then all that comes is ignored until `RESET`. A message that has no place in a state ends the connection, but for
-//! a late one about a result that a `RESET` ended: a client may send it before it reads that there is no such result any more.
+//! A connection is *ready*, has an open result (*streaming*), has an open transaction, with or without open results
+//! in it, or has *failed*: then all messages are ignored until `RESET`. A message that is not allowed in a state
+//! closes the connection, except a late one about a result that a `RESET` ended: the client may have sent it before
+//! it could know.
 
 mod answers;
 mod logins;
@@ -23,10 +24,13 @@ use super::{
     failure::Failure,
     frames::Outbox,
     handshake::Version,
-    message::{MESSAGES, On, Request, Take, Wanted, number_of, text},
+    message::{
+        MESSAGES, NotificationFilter, PullParameters, Request, TransactionParameters, number_of,
+        text,
+    },
     packstream::{Unreadable, Writer},
     signal::Signal,
-    statement::{PIECE_BYTES, PIECE_TIME, Statement, Taken, Terms},
+    statement::{Consumed, PIECE_BYTES, PIECE_TIME, RunParameters, Statement},
     structure::Forms,
     summary,
 };
@@ -35,83 +39,83 @@ use crate::{
     access::{Access, Credential, Principal, Role, is_user_name},
     audit::Event,
     core::Core,
-    open::Open,
+    open::OpenTransaction,
 };
 
-/// Results that a transaction may have open at once.
+/// Most open results of a transaction.
 const MOST_RESULTS: usize = 100;
-/// The code for rights that are not there any more.
+/// The code for rights that were revoked.
 const EXPIRED: &str = "Neo.ClientError.Security.AuthorizationExpired";
-/// A routing table is good for so long.
+/// Time to live of a routing table.
 const ROUTES_LAST_S: i64 = 300;
 
-/// What comes after some messages were answered.
+/// What the connection does after some messages were answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// All of them are answered.
+    /// All are answered.
     Done,
-    /// What is written is to be sent; then it goes on.
+    /// Send the output, then continue.
     More,
     /// The next message has to wait for other requests of its user.
     Busy,
-    /// What is written is to be sent; then the connection ends.
+    /// Send the output, then close the connection.
     Close,
 }
 
 /// Why a message is not answered with success.
-enum Stop {
+enum MessageError {
     Busy,
     Failed(Failure),
-    /// It has no place here: the connection ends.
+    /// A protocol violation: the connection is closed.
     Protocol(String),
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for MessageError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<ServerError> for Stop {
+impl From<ServerError> for MessageError {
     fn from(error: ServerError) -> Self {
         Self::Failed(Failure::of(&error))
     }
 }
 
-type Answered<T = ()> = Result<T, Stop>;
+type Answered<T = ()> = Result<T, MessageError>;
 
-/// Who is at the other end.
-struct Who {
+/// The authenticated client.
+struct Client {
     credential: Credential,
     principal: Arc<Principal>,
 }
 
-/// A transaction of several statements.
-struct Explicit {
-    open: Arc<Open>,
+/// An explicit transaction (of several statements).
+struct ExplicitTransaction {
+    open: Arc<OpenTransaction>,
     database: Arc<str>,
     reads_only: bool,
-    /// When it must end.
+    /// Deadline that the client has set.
     end: Option<Instant>,
-    wanted: Wanted,
-    /// The most that its statements may have done.
+    wanted: NotificationFilter,
+    /// The highest class of the statements that have run.
     class: StatementClass,
-    /// Results that were not taken to their end, by number.
+    /// Open results, by number.
     results: Vec<(u64, Statement)>,
     next: u64,
 }
 
-/// Rows that are being taken.
-struct Taking {
+/// A `PULL` or `DISCARD` in progress.
+struct Pull {
     message: usize,
     left: Option<u64>,
     keep: bool,
-    /// The number of the result, in a transaction of several statements.
+    /// Number of the result in an explicit transaction.
     result: Option<u64>,
     worked: Duration,
 }
 
-/// One connection's state.
+/// State of a connection.
 pub struct Machine {
     core: Arc<Core>,
     from: IpAddr,
@@ -119,32 +123,32 @@ pub struct Machine {
     forms: Forms,
     signal: Arc<Signal>,
     greeted: bool,
-    who: Option<Who>,
-    wanted: Wanted,
+    client: Option<Client>,
+    wanted: NotificationFilter,
     failed: bool,
-    transaction: Option<Explicit>,
+    transaction: Option<ExplicitTransaction>,
     result: Option<Statement>,
-    taking: Option<Taking>,
-    /// Whether the result was open for too long, and is not there any more.
-    lapsed: bool,
-    /// Results that the last message, a `RESET`, ended, and about which nothing came since.
+    taking: Option<Pull>,
+    /// Why the open results were abandoned, if they were open for too long.
+    expired: Option<ServerError>,
+    /// Number of results that the last message, a `RESET`, ended; cleared by the next message.
     reset_results: usize,
     /// Since when a message waits for other requests of its user.
     busy_since: Option<Instant>,
-    /// What the audit log is told of the message at work.
-    told: Told,
+    /// What the audit log records of the current message.
+    audit_details: AuditDetails,
 }
 
 #[derive(Default)]
-struct Told {
-    /// Who wanted to log in.
+struct AuditDetails {
+    /// The user that tried to log in.
     user: Option<String>,
     database: Option<Arc<str>>,
     class: Option<&'static str>,
 }
 
 impl Machine {
-    /// A connection over which nothing was said yet.
+    /// A new connection.
     pub fn new(core: Arc<Core>, from: IpAddr, version: Version, signal: Arc<Signal>) -> Self {
         Self {
             core,
@@ -153,64 +157,104 @@ impl Machine {
             forms: version.forms(),
             signal,
             greeted: false,
-            who: None,
-            wanted: Wanted::default(),
+            client: None,
+            wanted: NotificationFilter::default(),
             failed: false,
             transaction: None,
             result: None,
             taking: None,
-            lapsed: false,
+            expired: None,
             reset_results: 0,
             busy_since: None,
-            told: Told::default(),
+            audit_details: AuditDetails::default(),
         }
     }
 
-    /// Whether somebody is known.
+    /// Whether the client is authenticated.
     pub fn is_known(&self) -> bool {
-        self.who.is_some()
+        self.client.is_some()
     }
 
-    /// Whether `LOGON` is a message of its own.
+    /// Whether `LOGON` is a separate message.
     pub fn has_logon(&self) -> bool {
         self.version.has_logon()
     }
 
-    /// Whether nothing is open.
+    /// Whether neither a result nor a transaction is open.
     pub fn is_idle(&self) -> bool {
-        self.transaction.is_none() && self.result.is_none() && !self.lapsed
+        self.transaction.is_none() && self.result.is_none() && self.expired.is_none()
     }
 
-    /// When a result must have been taken that has a transaction of its own: a version of the database is kept for it.
+    /// Deadline for consuming the open results that are not complete: they hold a snapshot, and the client may have set
+    /// a timeout.
     pub fn result_end(&self) -> Option<Instant> {
-        let began = self.result.as_ref()?.began();
-        began.checked_add(self.core.config.limits.transaction_time)
+        let time = self.core.config.limits.transaction_time;
+        let longest = |result: &Statement| result.began().checked_add(time);
+        if let Some(result) = &self.result {
+            return longest(result).into_iter().chain(result.end_time()).min();
+        }
+        let results = self.transaction.iter().flat_map(|one| &one.results);
+        let incomplete = results.filter(|(_, result)| !result.has_ended());
+        incomplete
+            .flat_map(|(_, result)| longest(result).into_iter().chain(result.end_time()))
+            .min()
     }
 
-    /// Gives up that result: whoever asks for its rows is told so.
-    pub(super) fn lapse(&mut self) -> Option<Statement> {
-        self.lapsed = self.result.is_some();
-        let mut result = self.result.take()?;
-        result.stopped_by("Limit");
-        Some(result)
+    /// Abandons the open results: the next message for them fails.
+    pub(super) fn expire(&mut self) -> Vec<Statement> {
+        let of_transaction = self.transaction.iter_mut().flat_map(|one| {
+            let results = one.results.drain(..);
+            results.map(|(_, result)| result)
+        });
+        let mut results: Vec<_> = self
+            .result
+            .take()
+            .into_iter()
+            .chain(of_transaction)
+            .collect();
+        if results.is_empty() {
+            return results;
+        }
+        for result in &mut results {
+            result.stopped_by("Limit");
+        }
+        let now = Instant::now();
+        let is_over = |result: &Statement| result.end_time().is_some_and(|end| end <= now);
+        self.expired = Some(match results.iter().any(is_over) {
+            true => ServerError::query_too_slow(),
+            false => ServerError::TooSlow(
+                "the result was open for longer than the limit on transactions: run the query again and read faster (limits.transaction_time)"
+                    .into(),
+            ),
+        });
+        results
     }
 
-    /// Whether a message with this tag is answered at once: nothing is read or written for it.
+    /// Abandons the open results if their deadline has passed.
+    pub(super) fn expire_if_due(&mut self) -> Vec<Statement> {
+        match self.result_end() {
+            Some(end) if end <= Instant::now() => self.expire(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a message with this tag is answered without reading or writing data.
     pub fn is_light(&self, tag: u8) -> bool {
         self.failed || self.is_idle() && matches!(tag, 0x0f | 0x02 | 0x54 | 0x6b)
     }
 
-    /// Whether rows are still to be taken.
+    /// Whether a `PULL` or `DISCARD` is in progress.
     pub fn is_taking(&self) -> bool {
         self.taking.is_some()
     }
 
-    /// Answers messages until there is none, a piece is full, or one must wait: that one is the first of `queue` again.
+    /// Answers messages until none is left, the output buffer is full, or one must wait: that one is put back to the
+    /// front of `queue`.
     pub fn run(&mut self, queue: &mut VecDeque<Vec<u8>>, out: &mut Outbox) -> Step {
         let began = Instant::now();
         loop {
             if self.taking.is_some() {
-                if let end @ (Step::Busy | Step::Close) = self.go_on(out) {
+                if let end @ (Step::Busy | Step::Close) = self.resume(out) {
                     return end;
                 }
             } else {
@@ -243,36 +287,36 @@ impl Machine {
             return self.ignore(out);
         }
         let most = self.core.config.limits.body_bytes;
-        self.told = Told::default();
+        self.audit_details = AuditDetails::default();
         let outcome = match Request::read(message, self.version, self.is_known(), most) {
             Ok(request) => self.carry_out(request, out),
-            Err(Unreadable::Refused(what)) => Err(Stop::Failed(Failure::of_code(
+            Err(Unreadable::Refused(what)) => Err(MessageError::Failed(Failure::of_code(
                 "Neo.ClientError.Statement.ArgumentError",
                 what,
             ))),
-            Err(Unreadable::Malformed(what)) => Err(Stop::Protocol(what)),
+            Err(Unreadable::Malformed(what)) => Err(MessageError::Protocol(what)),
         };
         let step = match outcome {
             Ok(step) => step,
-            Err(Stop::Busy) => {
+            Err(MessageError::Busy) => {
                 self.busy_since.get_or_insert_with(Instant::now);
                 return Step::Busy;
             }
-            Err(Stop::Failed(failure)) => self.fail(number, began.elapsed(), &failure, out),
-            Err(Stop::Protocol(what)) => {
+            Err(MessageError::Failed(failure)) => self.fail(number, began.elapsed(), &failure, out),
+            Err(MessageError::Protocol(what)) => {
                 self.fail(number, began.elapsed(), &Failure::protocol(what), out);
                 return Step::Close;
             }
         };
         self.busy_since = None;
-        // What takes rows is counted when it has taken them.
+        // A `PULL` or `DISCARD` is counted when it has ended.
         if step == Step::Done && !self.failed && !matches!(tag, 0x3f | 0x2f) {
             self.succeeded(number, began.elapsed());
         }
         step
     }
 
-    /// Refuses a message, or the rest of the one whose rows are being taken: the server is at work on too much.
+    /// Fails a message, or the `PULL` in progress: the server is at its concurrency limit.
     pub fn refuse(
         &mut self,
         message: Option<&[u8]>,
@@ -280,20 +324,20 @@ impl Machine {
         out: &mut Outbox,
     ) -> Step {
         if let (None, Some(taking)) = (message, self.taking.take()) {
-            return self.stop_taking(&taking, Stop::Failed(Failure::of(error)), out);
+            return self.stop_taking(&taking, MessageError::Failed(Failure::of(error)), out);
         }
         let number = message.and_then(|message| number_of(*message.get(1)?));
         self.fail(number, Duration::ZERO, &Failure::of(error), out)
     }
 
-    /// Ends the connection with a failure: a message could not be taken in.
-    pub fn give_up(&mut self, failure: &Failure, out: &mut Outbox) {
+    /// Closes the connection with a failure: a message could not be received.
+    pub fn close_with(&mut self, failure: &Failure, out: &mut Outbox) {
         self.fail(None, Duration::ZERO, failure, out);
     }
 
     fn carry_out(&mut self, request: Request, out: &mut Outbox) -> Answered<Step> {
         if !self.is_known() && !matches!(request, Request::Goodbye) {
-            return Err(Stop::Protocol("log in first".into()));
+            return Err(MessageError::Protocol("log in first".into()));
         }
         let ready = self.is_idle();
         let in_transaction = self.transaction.is_some();
@@ -308,7 +352,7 @@ impl Machine {
                 self.success(out, &[]);
             }
             Request::Logoff if ready => {
-                self.who = None;
+                self.client = None;
                 self.success(out, &[]);
             }
             Request::Telemetry if ready => self.success(out, &[]),
@@ -319,12 +363,12 @@ impl Machine {
                 parameters,
                 on,
             } if ready || in_transaction => self.open_result(text, parameters, &on, out)?,
-            // There is nothing to discard any more, and that is done: a driver that reads IGNORED here gives the connection up.
+            // Nothing is left to discard, so this succeeds: a driver that reads IGNORED here closes the connection.
             Request::Discard(_) if late > 0 => {
                 self.reset_results = late - 1;
                 self.success(out, &[]);
             }
-            // An end of the rows would be a lie.
+            // Reporting the end of the rows would be wrong.
             Request::Pull(_) if late > 0 => {
                 self.reset_results = late - 1;
                 return Ok(self.ignore(out));
@@ -339,28 +383,28 @@ impl Machine {
                 self.success(out, &[]);
             }
             _ => {
-                return Err(Stop::Protocol(
-                    "the message has no place in the state of the connection".into(),
+                return Err(MessageError::Protocol(
+                    "the message is not allowed in this state of the connection".into(),
                 ));
             }
         }
         Ok(Step::Done)
     }
 
-    /// Results that rows may be asked of.
+    /// Number of results that rows may be requested of.
     fn open_results(&self) -> usize {
-        let alone = usize::from(self.lapsed || self.result.is_some());
+        let alone = usize::from(self.expired.is_some() || self.result.is_some());
         alone + self.transaction.as_ref().map_or(0, |one| one.results.len())
     }
 
-    /// Rolls back and forgets what is open.
+    /// Rolls back and closes what is open.
     fn abandon(&mut self) {
         self.taking = None;
         self.result = None;
-        self.lapsed = false;
+        self.expired = None;
         if let Some(mut transaction) = self.transaction.take() {
             transaction.results.clear();
-            // Its time may be over, in which case it was rolled back already.
+            // The sweep may have rolled it back already.
             let _ = self.core.open.rollback(&transaction.open);
         }
     }

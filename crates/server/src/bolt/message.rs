@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Messages of clients.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::{
     packstream::{Read, Reader, malformed, refused},
 };
 
-/// A kind of message of clients.
+/// A type of client message.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// The tag of its structure.
+    /// Tag of its structure.
     pub tag: u8,
-    /// What must have been said before.
+    /// What it requires.
     pub needs: Needs,
 }
 
-/// What somebody needs to send a message.
+/// What a message requires of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: it is how one becomes known.
-    Nobody,
-    /// To be known.
+    /// Nothing: it authenticates the client.
+    Public,
+    /// Authentication.
     Known,
-    /// To be known, and a right on the database that it names.
+    /// Authentication, and a right on the database that it names.
     Database,
-    /// An open result or transaction, which only those with a right have.
+    /// An open result or transaction, which requires a right.
     Opened,
 }
 
@@ -37,11 +37,11 @@ const fn kind(name: &'static str, tag: u8, needs: Needs) -> Kind {
     Kind { name, tag, needs }
 }
 
-/// All messages of clients. Figures and the tests of rights come from this table.
+/// All client messages. Metrics and the tests of rights use this table.
 pub const MESSAGES: &[Kind] = &[
-    kind("HELLO", 0x01, Needs::Nobody),
-    kind("LOGON", 0x6a, Needs::Nobody),
-    kind("GOODBYE", 0x02, Needs::Nobody),
+    kind("HELLO", 0x01, Needs::Public),
+    kind("LOGON", 0x6a, Needs::Public),
+    kind("GOODBYE", 0x02, Needs::Public),
     kind("LOGOFF", 0x6b, Needs::Known),
     kind("RESET", 0x0f, Needs::Known),
     kind("TELEMETRY", 0x54, Needs::Known),
@@ -54,7 +54,7 @@ pub const MESSAGES: &[Kind] = &[
     kind("ROLLBACK", 0x13, Needs::Opened),
 ];
 
-/// The number of the message with this tag in [`MESSAGES`].
+/// Index of the message with this tag in [`MESSAGES`].
 pub(super) fn number_of(tag: u8) -> Option<usize> {
     MESSAGES.iter().position(|kind| kind.tag == tag)
 }
@@ -70,52 +70,52 @@ pub(super) enum Request {
     Telemetry,
     Route {
         routing: Map,
-        on: On,
+        on: TransactionParameters,
     },
-    Begin(On),
+    Begin(TransactionParameters),
     Run {
         text: String,
         parameters: Map,
-        on: On,
+        on: TransactionParameters,
     },
-    Pull(Take),
-    Discard(Take),
+    Pull(PullParameters),
+    Discard(PullParameters),
     Commit,
     Rollback,
 }
 
-/// What a transaction is to be like.
+/// Parameters of a transaction.
 #[derive(Debug, Default)]
-pub(super) struct On {
+pub(super) struct TransactionParameters {
     pub database: Option<String>,
     pub bookmarks: Vec<String>,
     pub time: Option<Duration>,
     pub reads_only: bool,
     pub impersonated: Option<String>,
-    /// Which notifications are wanted, where that is said.
-    pub notifications: Option<Wanted>,
+    /// Which notifications the client wants, if it says so.
+    pub notifications: Option<NotificationFilter>,
 }
 
 /// How many rows, and of which result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Take {
-    /// All where absent.
+pub(super) struct PullParameters {
+    /// `None`: all.
     pub count: Option<u64>,
-    /// The last one where absent.
+    /// `None`: the last one.
     pub result: Option<u64>,
 }
 
-/// Which notifications a client wants.
+/// The client's notification filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
-    /// `OFF`, `WARNING` or `INFORMATION`, in capitals; all where absent.
+pub(super) struct NotificationFilter {
+    /// Minimum severity: `OFF`, `WARNING` or `INFORMATION`; `None`: all.
     pub least: Option<String>,
-    /// Categories that it does not want.
+    /// Disabled categories.
     pub without: Vec<String>,
 }
 
-impl Wanted {
-    /// What the entries of a message say; nothing where they say nothing.
+impl NotificationFilter {
+    /// Parses the filter from a message; `None` if absent.
     pub(super) fn of(extra: &Map) -> Read<Option<Self>> {
         let least = text(extra, "notifications_minimum_severity")?;
         let mut said = least.is_some();
@@ -136,15 +136,15 @@ impl Wanted {
     }
 }
 
-/// Before somebody is known: what a login takes, and no more.
+/// Nesting limit before authentication: as much as a login needs.
 const DEPTH_BEFORE_LOGIN: usize = 4;
 const BUDGET_BEFORE_LOGIN: usize = 64 << 10;
 
 impl Request {
-    /// Reads a message; `known` is whether its sender is known, `most` how long messages may be.
+    /// Parses a message; `known`: whether its sender is authenticated, `most`: the size limit of messages.
     pub(super) fn read(bytes: &[u8], version: Version, known: bool, most: usize) -> Read<Self> {
         let (depth, budget) = if known {
-            // A parameter may be as deep as values are.
+            // Parameters may be nested as deep as values.
             (usize::MAX, most.saturating_mul(8))
         } else {
             (DEPTH_BEFORE_LOGIN, BUDGET_BEFORE_LOGIN)
@@ -168,28 +168,28 @@ impl Request {
                 extra.insert("bookmarks", bookmarks);
                 Self::Route {
                     routing,
-                    on: On::of(&extra)?,
+                    on: TransactionParameters::of(&extra)?,
                 }
             }
             (0x10, 3) => {
                 let Value::String(text) = reader.value()? else {
-                    return malformed("the text of a query is a string");
+                    return malformed("the text of a query must be a string");
                 };
                 let parameters = reader.dictionary()?;
                 Self::Run {
                     text: text.to_string(),
                     parameters,
-                    on: On::of(&reader.dictionary()?)?,
+                    on: TransactionParameters::of(&reader.dictionary()?)?,
                 }
             }
-            (0x11, 1) => Self::Begin(On::of(&reader.dictionary()?)?),
-            (0x3f, 1) => Self::Pull(Take::of(&reader.dictionary()?)?),
-            (0x2f, 1) => Self::Discard(Take::of(&reader.dictionary()?)?),
+            (0x11, 1) => Self::Begin(TransactionParameters::of(&reader.dictionary()?)?),
+            (0x3f, 1) => Self::Pull(PullParameters::of(&reader.dictionary()?)?),
+            (0x2f, 1) => Self::Discard(PullParameters::of(&reader.dictionary()?)?),
             (0x12, 0) => Self::Commit,
             (0x13, 0) => Self::Rollback,
             _ => {
                 return malformed(format!(
-                    "Bolt {}.{} has no message {tag:02X} with {fields} fields",
+                    "Bolt {}.{} does not define a message {tag:02X} with {fields} fields",
                     version.major, version.minor
                 ));
             }
@@ -199,14 +199,14 @@ impl Request {
     }
 }
 
-impl On {
+impl TransactionParameters {
     fn of(extra: &Map) -> Read<Self> {
         let time = match extra.get("tx_timeout") {
             None | Some(Value::Null | Value::Int(0)) => None,
             Some(Value::Int(ms @ 1..)) => Some(Duration::from_millis(ms.unsigned_abs())),
             Some(other) => {
                 return refused(format!(
-                    "`tx_timeout` is {}: milliseconds from 0 are expected",
+                    "invalid `tx_timeout` {}: expected milliseconds, at least 0",
                     other.type_name()
                 ));
             }
@@ -216,7 +216,7 @@ impl On {
             Some("r") => true,
             Some(other) => {
                 return refused(format!(
-                    "`mode` is `{}`: r or w is expected",
+                    "invalid `mode` `{}`: expected r or w",
                     other.chars().take(20).collect::<String>()
                 ));
             }
@@ -227,20 +227,20 @@ impl On {
             time,
             reads_only,
             impersonated: text(extra, "imp_user")?,
-            notifications: Wanted::of(extra)?,
+            notifications: NotificationFilter::of(extra)?,
         })
     }
 }
 
-impl Take {
+impl PullParameters {
     fn of(extra: &Map) -> Read<Self> {
         let number = |name: &str| match extra.get(name) {
             None | Some(Value::Null | Value::Int(-1)) => Ok(None),
             Some(Value::Int(number @ 0..)) => Ok(Some(number.unsigned_abs())),
-            Some(_) => malformed(format!("`{name}` is a number from 0, or -1")),
+            Some(_) => malformed(format!("`{name}` must be at least 0, or -1")),
         };
         if number("n")? == Some(0) {
-            return malformed("`n` is a number from 1, or -1");
+            return malformed("`n` must be at least 1, or -1");
         }
         Ok(Self {
             count: number("n")?,
@@ -249,13 +249,13 @@ impl Take {
     }
 }
 
-/// A text among the entries of a message; null is none.
+/// A string entry of a message; null counts as absent.
 pub(super) fn text(extra: &Map, name: &str) -> Read<Option<String>> {
     match extra.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.to_string())),
         Some(other) => refused(format!(
-            "`{name}` is a {}: a string is expected",
+            "invalid `{name}`: expected a string, not a {}",
             other.type_name()
         )),
     }
@@ -274,6 +274,6 @@ fn texts(extra: &Map, name: &str) -> Read<Vec<String>> {
     });
     match texts {
         Some(texts) => Ok(texts),
-        None => refused(format!("`{name}` is a list of strings")),
+        None => refused(format!("`{name}` must be a list of strings")),
     }
 }

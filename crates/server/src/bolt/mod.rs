@@ -1,16 +1,16 @@
-//! Bolt 4.4 and 5.0 to 5.8 (without 5.5, which nobody speaks): what the drivers of Neo4j speak.
+//! Bolt 4.4 and 5.0 to 5.8 (without 5.5, which no server implements): the protocol of Neo4j's drivers.
 //!
-//! A connection is a task that reads, writes and waits ([`connection`]); what a message means is said by a state machine that
-//! runs on a thread which may wait, for as long as it has something to do, and lies still in between ([`machine`]): a reader that
-//! is slow holds its snapshot and a piece of 64 KiB, no thread. A `RESET` is seen before its turn: it stops the query at work, and
-//! what stands before it is ignored.
+//! A connection is an asynchronous task for I/O and timers ([`connection`]); messages are handled by a state machine
+//! that runs on a blocking thread while it has work ([`machine`]) and holds no thread otherwise: a slow reader holds
+//! its snapshot and a buffer of 64 KiB. A `RESET` takes effect out of order: it cancels the running query, and the
+//! messages before it are ignored.
 //!
-//! Rights are those of HTTP: each message that reaches a database passes through a [`Session`](crate::access::Session) of its own, so that
-//! a right that was taken away is gone with the next message.
+//! Rights are those of HTTP: each message that reaches a database passes through its own
+//! [`Session`](crate::access::Session), so that a revoked right is gone with the next message.
 //!
-//! The codec is our own, in about 900 lines with tests. The crate `boltr` (0.2) was looked at: it stops at 5.4, knows neither 4.4 nor
-//! the manifest, reads into values of its own that would be copied into ours and back, and bounds neither what a size may allocate
-//! nor what is said before a login; these are the parts that matter here.
+//! The codec is implemented here, in about 900 lines with tests. The crate `boltr` (0.2) was evaluated: it stops at
+//! 5.4, supports neither 4.4 nor the manifest, parses into its own value types, which would have to be copied to ours
+//! and back, and limits neither what a size may allocate nor what is accepted before authentication.
 
 mod connection;
 mod failure;

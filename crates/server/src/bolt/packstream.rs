@@ -1,4 +1,4 @@
-//! PackStream: values as bytes, big-endian, each behind a marker that tells its type and its size.
+//! PackStream: values as bytes, big-endian, each after a marker with its type and its size.
 //!
 //! | marker | value |
 //! |---|---|
@@ -6,35 +6,35 @@
 //! | `C8` `C9` `CA` `CB` | integer of 1, 2, 4, 8 bytes |
 //! | `C1` | float of 8 bytes |
 //! | `C0` `C2` `C3` | null, false, true |
-//! | `80`-`8F`, `D0` `D1` `D2` | string of so many bytes of UTF-8: in the marker, in 1, 2, 4 bytes |
+//! | `80`-`8F`, `D0` `D1` `D2` | string: size in the marker, or in 1, 2, 4 bytes; then UTF-8 |
 //! | `CC` `CD` `CE` | bytes |
-//! | `90`-`9F`, `D4` `D5` `D6` | list of so many values |
-//! | `A0`-`AF`, `D8` `D9` `DA` | dictionary of so many pairs of a string and a value |
-//! | `B0`-`BF` | structure of so many fields: one byte of tag, then the fields |
+//! | `90`-`9F`, `D4` `D5` `D6` | list: count as for strings; then the values |
+//! | `A0`-`AF`, `D8` `D9` `DA` | dictionary: count as for strings; then pairs of a string and a value |
+//! | `B0`-`BF` | structure: number of fields; one byte of tag, then the fields |
 //!
-//! Reading allocates nothing for what a size only promises: as every value takes a byte at least, a size beyond the rest of
-//! the message is refused where it stands, and all values of a message together may take so many bytes.
+//! Parsing never allocates memory for an announced size alone: as every value takes at least a byte, a size beyond
+//! the rest of the message is refused, and the values of a message share one memory budget.
 
 use std::sync::Arc;
 
 use isomer_db::{Map, Value};
-use isomer_value::limits::MAX_NESTING;
+use isomer_value::{DatabaseId, limits::MAX_NESTING};
 
 use super::structure;
 
-/// Values that room is made for before they have come: what is announced may be a lie.
+/// Elements for which memory is reserved before they were read: the announced count may be wrong.
 const MOST_AHEAD: usize = 1_024;
 
-/// Why bytes are no message.
+/// Why bytes could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// They break the protocol: the connection is of no use any more.
+    /// A protocol violation: the connection cannot be used any further.
     Malformed(String),
-    /// They say something that cannot be taken here; the next message may be fine.
+    /// A valid message with unsupported content; the next message can be handled.
     Refused(String),
 }
 
-/// Short for what reading answers.
+/// Result of parsing.
 pub type Read<T> = Result<T, Unreadable>;
 
 pub(super) fn malformed<T>(what: impl Into<String>) -> Read<T> {
@@ -45,17 +45,17 @@ pub(super) fn refused<T>(what: impl Into<String>) -> Read<T> {
     Err(Unreadable::Refused(what.into()))
 }
 
-/// Reads values from a message.
+/// Parses values from a message.
 pub struct Reader<'m> {
     rest: &'m [u8],
-    /// How deep lists and dictionaries may be nested.
+    /// Nesting limit of lists and dictionaries.
     depth: usize,
-    /// Bytes of memory that the values may still take.
+    /// Remaining memory budget of the values, in bytes.
     budget: usize,
 }
 
 impl<'m> Reader<'m> {
-    /// Reads `message`: values nested `depth` deep at most, which take `budget` bytes of memory at most.
+    /// Reads `message`: values nested at most `depth` deep, which take at most `budget` bytes of memory.
     pub fn new(message: &'m [u8], depth: usize, budget: usize) -> Self {
         Self {
             rest: message,
@@ -64,22 +64,22 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// The tag of the structure that a message is, and how many fields it has.
+    /// The tag and the number of fields of the message's structure.
     pub fn head(&mut self) -> Read<(u8, usize)> {
         let marker = self.byte()?;
         if marker & 0xf0 != 0xb0 {
-            return malformed("a message is a structure");
+            return malformed("a message must be a structure");
         }
         Ok((self.byte()?, usize::from(marker & 0x0f)))
     }
 
-    /// Refuses bytes behind the end.
+    /// Fails if bytes are left after the message.
     pub fn end(&self) -> Read<()> {
         if self.rest.is_empty() {
             return Ok(());
         }
         malformed(format!(
-            "the message has {} bytes behind its end",
+            "the message has {} bytes after its end",
             self.rest.len()
         ))
     }
@@ -89,13 +89,13 @@ impl<'m> Reader<'m> {
         self.value_at(0)
     }
 
-    /// The next value, which is a dictionary or null.
+    /// The next value, which must be a dictionary or null.
     pub fn dictionary(&mut self) -> Read<Map> {
         match self.value()? {
             Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
             Value::Null => Ok(Map::new()),
             other => malformed(format!(
-                "a dictionary is expected, not a {}",
+                "expected a dictionary, not a {}",
                 other.type_name()
             )),
         }
@@ -142,7 +142,7 @@ impl<'m> Reader<'m> {
                 }
                 structure::read(tag, &fields)?
             }
-            _ => return malformed(format!("no value begins with {marker:02X}")),
+            _ => return malformed(format!("invalid marker {marker:02X} of a value")),
         })
     }
 
@@ -167,7 +167,7 @@ impl<'m> Reader<'m> {
         Ok(entries.into_iter().collect::<Map>().into())
     }
 
-    /// Checks a size and a depth before anything is allocated for them.
+    /// Checks a count and the depth before anything is allocated for them.
     fn deeper(&self, count: usize, depth: usize) -> Read<()> {
         if count > self.rest.len() {
             return malformed(format!(
@@ -178,7 +178,7 @@ impl<'m> Reader<'m> {
         if depth >= self.depth {
             return refused(format!(
                 "lists and dictionaries are nested more than {} levels deep: flatten the value",
-                // The dictionary of all parameters is none of theirs.
+                // The dictionary of all parameters does not count as a level.
                 self.depth.min(MAX_NESTING)
             ));
         }
@@ -199,20 +199,20 @@ impl<'m> Reader<'m> {
     }
 
     fn too_many<T>(&self) -> Read<T> {
-        refused("the message holds more values than a message may: send them in several")
+        refused("the values of the message exceed the memory limit: split it")
     }
 
     fn text(&mut self, marker: u8) -> Read<Arc<str>> {
         let size = match marker {
             0x80..=0x8f => usize::from(marker & 0x0f),
             0xd0..=0xd2 => self.size(marker - 0xd0)?,
-            _ => return malformed(format!("no text begins with {marker:02X}")),
+            _ => return malformed(format!("invalid marker {marker:02X} of a string")),
         };
         let bytes = self.take(size)?;
         self.charge(size)?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(text.into()),
-            Err(_) => malformed("a text is no UTF-8"),
+            Err(_) => malformed("a string is not valid UTF-8"),
         }
     }
 
@@ -256,44 +256,55 @@ impl<'m> Reader<'m> {
 
 /// Writes values.
 ///
-/// A value that nests too deep makes [`Writer::is_too_deep`] true: what was written then is to be thrown away.
+/// After a value that is nested too deep, [`Writer::is_too_deep`] is true and the output must be discarded.
 pub struct Writer<'b> {
     bytes: &'b mut Vec<u8>,
     forms: structure::Forms,
+    database: DatabaseId,
     too_deep: bool,
 }
 
 impl<'b> Writer<'b> {
-    /// Appends to `bytes`, structures in these forms.
+    /// Appends to `bytes`, encoding structures in these forms.
     pub fn new(bytes: &'b mut Vec<u8>, forms: structure::Forms) -> Self {
         Self {
             bytes,
             forms,
+            database: DatabaseId::default(),
             too_deep: false,
         }
     }
 
-    /// How structures are written.
+    /// How structures are encoded. Sets the database of the nodes and relationships.
+    pub fn of_database(self, database: DatabaseId) -> Self {
+        Self { database, ..self }
+    }
+
+    /// The database in element ids.
+    pub(super) fn database(&self) -> DatabaseId {
+        self.database
+    }
+
     pub(super) fn forms(&self) -> structure::Forms {
         self.forms
     }
 
-    /// Whether a value nested deeper than values may.
+    /// Whether a value exceeded the nesting limit.
     pub fn is_too_deep(&self) -> bool {
         self.too_deep
     }
 
-    /// The head of a structure; its fields follow.
+    /// The header of a structure; its fields follow.
     pub fn structure(&mut self, tag: u8, fields: u8) {
         self.bytes.extend_from_slice(&[0xb0 | fields, tag]);
     }
 
-    /// The head of a list; its items follow.
+    /// The header of a list; its items follow.
     pub fn list(&mut self, count: usize) {
         self.head(count, 0x90, [0xd4, 0xd5, 0xd6]);
     }
 
-    /// The head of a dictionary; its names and values follow.
+    /// The header of a dictionary; its keys and values follow.
     pub fn dictionary(&mut self, count: usize) {
         self.head(count, 0xa0, [0xd8, 0xd9, 0xda]);
     }
@@ -304,7 +315,7 @@ impl<'b> Writer<'b> {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// An integer, as short as it goes.
+    /// An integer, in the shortest encoding.
     pub fn integer(&mut self, number: i64) {
         if let Ok(tiny @ -16..) = i8::try_from(number) {
             self.bytes.push(tiny.cast_unsigned());
@@ -388,7 +399,7 @@ impl<'b> Writer<'b> {
                 self.bytes.extend_from_slice(&count.to_be_bytes());
             }
             Err(_) => {
-                // Values of 4 GiB do not fit into any limit on memory.
+                // A value of 4 GiB exceeds every memory limit.
                 let count = u32::try_from(count).unwrap_or(u32::MAX);
                 self.bytes.push(long);
                 self.bytes.extend_from_slice(&count.to_be_bytes());
@@ -399,7 +410,7 @@ impl<'b> Writer<'b> {
 
 #[cfg(test)]
 mod tests {
-    use isomer_value::{Crs, Duration, Point, ZonedTime, jiff};
+    use isomer_value::{Crs, Duration, Point, ZonedDateTime, ZonedTime, jiff};
     use structure::Forms;
 
     use super::*;
@@ -429,7 +440,7 @@ mod tests {
     };
 
     #[test]
-    fn integers_take_the_shortest_form_and_come_back() {
+    fn integers_take_the_shortest_form_and_round_trip() {
         for (number, bytes) in [
             (0, vec![0x00]),
             (127, vec![0x7f]),
@@ -448,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_type_come_back_in_either_form() {
+    fn values_of_every_type_round_trip_in_either_form() {
         let zone = |name| jiff::tz::TimeZone::get(name).unwrap();
         let instant = |seconds| jiff::Timestamp::new(seconds, 42).unwrap();
         let offset = |seconds| jiff::tz::Offset::from_seconds(seconds).unwrap();
@@ -461,6 +472,7 @@ mod tests {
                 z,
             })
         };
+        let ends = |text: &str| Value::from(text.parse::<ZonedDateTime>().unwrap());
         let mut values = vec![
             Value::Null,
             true.into(),
@@ -488,6 +500,10 @@ mod tests {
                 .to_zoned(jiff::tz::TimeZone::fixed(offset(5_400)))
                 .into(),
             instant(1_700_000_000).to_zoned(zone("Europe/Rome")).into(),
+            ends("9999-12-31T23:59:59.999999999Z"),
+            ends("9999-12-31T23:59:59-18:00"),
+            ends("-9999-01-01T00:00+18:00"),
+            ends("9999-12-31T23:59:59[America/New_York]"),
             Duration::new(-14, 3, -5, 500_000_000).unwrap().into(),
             point(Crs::Wgs84, 0.0),
             point(Crs::Cartesian3d, 3.5),
@@ -508,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_lie_allocate_nothing() {
+    fn wrong_sizes_allocate_nothing() {
         for marker in [0xce, 0xd2, 0xd6, 0xda] {
             let bytes = [marker, 0x7f, 0xff, 0xff, 0xff, 0x00];
             assert!(
@@ -523,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded_on_both_sides() {
+    fn nesting_is_limited_on_both_sides() {
         let nested = |depth: usize| {
             let mut bytes = vec![0x91; depth];
             bytes.push(0xc0);
@@ -549,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_is_read_or_refused() {
+    fn arbitrary_bytes_are_parsed_or_refused() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = move || {
             state ^= state << 13;

@@ -1,4 +1,4 @@
-//! What a connection tells its query while that is at work on another thread.
+//! Signals from a connection to its query, which runs on another thread.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -8,21 +8,21 @@ use std::{
 use isomer_db::CancelHandle;
 use parking_lot::Mutex;
 
-/// Between the task of a connection and the thread that works for it.
+/// Shared by the task of a connection and the thread that runs its messages.
 #[derive(Default)]
 pub struct Signal {
-    /// Messages `RESET` that have come and were not answered yet.
+    /// Received `RESET` messages that were not answered yet.
     resets: AtomicUsize,
-    /// Whether the client has gone away.
+    /// Whether the client has disconnected.
     gone: AtomicBool,
-    /// What stops the query at work, and when it must end.
-    at_work: Mutex<Option<(CancelHandle, Option<Instant>)>>,
-    /// Answers that can be sent while the query is at work.
+    /// Handle and deadline of the running query.
+    running: Mutex<Option<(CancelHandle, Option<Instant>)>>,
+    /// Answers that can be sent while the query runs.
     ready: Mutex<Vec<u8>>,
 }
 
 impl Signal {
-    /// These answers can be sent.
+    /// Makes answers available for sending.
     pub fn hand_over(&self, mut bytes: Vec<u8>) {
         let mut ready = self.ready.lock();
         if ready.is_empty() {
@@ -32,12 +32,12 @@ impl Signal {
         }
     }
 
-    /// The answers that can be sent.
+    /// Takes the answers that can be sent.
     pub fn take_ready(&self) -> Vec<u8> {
         std::mem::take(&mut *self.ready.lock())
     }
 
-    /// So many messages `RESET` have come: what is at work stops, and what stands before them is ignored.
+    /// Records that `resets` messages `RESET` arrived: cancels the running query; messages before them are ignored.
     pub fn interrupt(&self, resets: usize) {
         if resets > 0 {
             self.resets.fetch_add(resets, Ordering::SeqCst);
@@ -45,25 +45,25 @@ impl Signal {
         }
     }
 
-    /// The client has gone away.
+    /// Records that the client has disconnected.
     pub fn end(&self) {
         self.gone.store(true, Ordering::SeqCst);
         self.stop();
     }
 
-    /// Whether a message is to be ignored because a `RESET` stands behind it, or nobody waits for an answer.
+    /// Whether a message is to be ignored because a `RESET` follows it, or the client has disconnected.
     pub fn is_interrupted(&self) -> bool {
         self.resets.load(Ordering::SeqCst) > 0 || self.is_gone()
     }
 
-    /// Whether the client has gone away.
+    /// Whether the client has disconnected.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// A `RESET` is answered.
+    /// Records that a `RESET` was answered.
     pub fn reset(&self) {
-        // What was not counted (a message that is none) is not taken away.
+        // Saturates at 0: a malformed `RESET` was not counted.
         let _ = self
             .resets
             .try_update(Ordering::SeqCst, Ordering::SeqCst, |resets| {
@@ -71,38 +71,38 @@ impl Signal {
             });
     }
 
-    /// Stops what works for longer than it may.
+    /// Cancels a query that exceeds its time limit.
     pub fn check_time(&self) {
-        if let Some((cancel, Some(end))) = &*self.at_work.lock()
+        if let Some((cancel, Some(end))) = &*self.running.lock()
             && *end <= Instant::now()
         {
             cancel.cancel();
         }
     }
 
-    /// A query is at work until what comes back is dropped.
-    pub fn work(&self, cancel: &CancelHandle, end: Option<Instant>) -> AtWork<'_> {
-        *self.at_work.lock() = Some((cancel.clone(), end));
-        // It may have come just before.
+    /// Registers a running query until the result is dropped.
+    pub fn work(&self, cancel: &CancelHandle, end: Option<Instant>) -> Running<'_> {
+        *self.running.lock() = Some((cancel.clone(), end));
+        // The `RESET` may have arrived just before.
         if self.is_interrupted() {
             cancel.cancel();
         }
-        AtWork(self)
+        Running(self)
     }
 
     fn stop(&self) {
-        if let Some((cancel, _)) = &*self.at_work.lock() {
+        if let Some((cancel, _)) = &*self.running.lock() {
             cancel.cancel();
         }
     }
 }
 
-/// A query at work.
-pub struct AtWork<'s>(&'s Signal);
+/// A running query.
+pub struct Running<'s>(&'s Signal);
 
-impl Drop for AtWork<'_> {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        *self.0.at_work.lock() = None;
+        *self.0.running.lock() = None;
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reset_stops_what_is_at_work_and_what_begins_before_it_is_answered() {
+    fn a_reset_cancels_the_running_query_and_those_that_begin_before_it_is_answered() {
         let signal = Signal::default();
         let first = CancelHandle::new();
         let working = signal.work(&first, None);

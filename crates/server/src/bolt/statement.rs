@@ -1,9 +1,9 @@
 //! A statement from `RUN` to its last row.
 //!
-//! One that reads gives its rows as they are found. One that writes, in a transaction of its own, runs when its rows are first
-//! asked for: if it ends within [`SETTLED_ROWS`] rows it is committed before the first is sent, and run again where it lost a race;
-//! a longer result is sent as it is found and committed at its end. In a transaction of several statements one that writes has
-//! written when `RUN` is answered.
+//! A reading statement streams its rows. A writing one with its own transaction runs when its rows are first
+//! requested: if it ends within [`BUFFERED_ROWS`] rows, it is committed before the first row is sent, and retried on
+//! a conflict; a longer result is streamed and committed at its end. A writing statement in an explicit transaction
+//! has written when `RUN` is answered.
 
 use std::{
     collections::VecDeque,
@@ -15,68 +15,77 @@ use isomer_db::{
     CancelHandle, Counters, ErrorKind, Map, Notice, QueryOptions, Row, RowCursor, RowStream,
     StatementClass, Value,
 };
+use isomer_value::DatabaseId;
 
 use super::{
-    failure::Failure, frames::Outbox, message::Wanted, packstream::Writer, signal::Signal,
-    structure::Forms,
+    failure::Failure, frames::Outbox, message::NotificationFilter, packstream::Writer,
+    signal::Signal, structure::Forms,
 };
 use crate::{
     Result, ServerError,
     access::{Access, Role},
     core::Core,
+    sending::{Reserved, most_text_bytes},
     slow,
     traces::Span,
     weight,
 };
 
-/// Rows that a statement that writes may find before they are sent.
-const SETTLED_ROWS: usize = 1_000;
-/// Bytes of them, about.
-const SETTLED_BYTES: usize = 8 << 20;
-/// Bytes of rows that are found before they are counted.
+/// Rows that a writing statement may produce before they are sent.
+const BUFFERED_ROWS: usize = 1_000;
+/// Approximate bytes of them.
+const BUFFERED_BYTES: usize = 8 << 20;
+/// Bytes of rows that are produced between two reservations of memory.
 const KEPT_AT_ONCE: usize = 256 << 10;
-/// Bytes of a piece, about: then the connection sends it.
+/// Approximate size of the output after which the connection sends it.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// A piece is sent after so long, however small it is.
+/// Time after which the output is sent, however small it is.
 pub(super) const PIECE_TIME: Duration = Duration::from_millis(100);
 
 /// How a statement is to run.
-pub(super) struct Terms {
+pub(super) struct RunParameters {
     pub reads_only: bool,
-    pub time: Option<Duration>,
-    pub wanted: Wanted,
+    /// Deadline by the clock: it includes the time in which the client reads.
+    pub end: Option<Instant>,
+    pub wanted: NotificationFilter,
 }
 
-/// A statement at work.
+/// A running statement.
 ///
-/// If it worked for long, the log is told, whatever it ended with: at its end, or when it is dropped.
+/// If it took long, it is written to the slow-query log, whatever its result: at its end, or when it is dropped.
 pub(super) struct Statement {
     core: Arc<Core>,
     signal: Arc<Signal>,
     access: Access,
+    /// The database in its element ids.
+    database: DatabaseId,
     source: Source,
     text: String,
     parameters: Map,
     options: QueryOptions,
-    wanted: Wanted,
+    wanted: NotificationFilter,
     cancel: CancelHandle,
-    /// How long it may still work.
+    /// Remaining running time.
     left: Option<Duration>,
+    /// Deadline for its last row.
+    end: Option<Instant>,
     began: Instant,
-    /// How long it has worked.
+    /// How long it has run.
     took: Duration,
-    /// Rows that were found and not taken.
+    /// Produced rows that were not consumed.
     ahead: VecDeque<Row>,
+    /// What those that are kept have of the memory budget.
+    reserved: Reserved,
     ended: bool,
-    /// It is told when this is dropped.
+    /// Ended when the statement is dropped.
     _span: Span,
-    /// Whether what it writes was written, where it has a transaction of its own.
-    settled: bool,
+    /// Whether its writes were made, for a statement with its own transaction.
+    has_written: bool,
     rows: u64,
-    /// The kind of what its last piece of work ended with, or of what stops it.
+    /// The kind of its last error, or of what cancels it.
     error: Option<&'static str>,
-    /// Whether the log need not be told of it any more.
-    told: bool,
+    /// Whether the slow-query log has been written, or must not be.
+    logged: bool,
 }
 
 enum Source {
@@ -84,26 +93,26 @@ enum Source {
     Shared(RowCursor),
 }
 
-/// How far rows were taken.
+/// Result of consuming rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// There is no further one.
+pub(super) enum Consumed {
+    /// No row is left.
     All,
-    /// As many as were asked for, and there are more.
+    /// The requested number; there are more.
     Enough,
-    /// A piece is full.
+    /// The output is full.
     Piece,
 }
 
 impl Statement {
-    /// Plans a statement, in the open transaction of `access` or in one of its own.
+    /// Plans a statement, in the open transaction of `access` or in its own.
     pub(super) fn open(
         core: &Arc<Core>,
         signal: &Arc<Signal>,
         mut access: Access,
         text: String,
         parameters: Map,
-        terms: Terms,
+        terms: RunParameters,
     ) -> std::result::Result<Self, Failure> {
         let cancel = CancelHandle::new();
         let mut options = access
@@ -114,15 +123,12 @@ impl Statement {
         if terms.reads_only {
             options = options.allow(StatementClass::Read);
         }
-        // What it may work is counted here: a client may take longer to read than the query may take to find.
-        let most = options
+        // The server's limit is on running time and enforced here: the client may read for longer than the query may
+        // run.
+        let left = options
             .limits
             .as_mut()
             .and_then(|limits| limits.time.take());
-        let left = match (most, terms.time) {
-            (Some(most), Some(wanted)) => Some(most.min(wanted)),
-            (most, wanted) => most.or(wanted),
-        };
         let traces = &core.traces;
         let span = traces.query(&Span::none(), access.name());
         let opened = if access.open().is_some() {
@@ -147,30 +153,33 @@ impl Statement {
         };
         span.text(&text);
         span.class(class.name());
-        let settled = match &source {
+        let has_written = match &source {
             Source::Own(stream) => stream.class() == StatementClass::Read,
             Source::Shared(_) => true,
         };
         Ok(Self {
             core: core.clone(),
             signal: signal.clone(),
+            database: access.identity().map_err(|error| Failure::of(&error))?,
             access,
             source,
             _span: span,
-            settled,
+            has_written,
             text,
             parameters,
             options,
             wanted: terms.wanted,
             cancel,
             left,
+            end: terms.end,
             began: Instant::now(),
             took: Duration::ZERO,
             ahead: VecDeque::new(),
+            reserved: Reserved::new(core),
             ended: false,
             rows: 0,
             error: None,
-            told: false,
+            logged: false,
         })
     }
 
@@ -186,28 +195,28 @@ impl Statement {
         self.cursor().columns()
     }
 
-    /// What it may do.
+    /// Class of the statement.
     pub(super) fn class(&self) -> StatementClass {
         self.cursor().class()
     }
 
-    /// Whether it may change something.
+    /// Whether it may write.
     pub(super) fn writes(&self) -> bool {
         self.class() != StatementClass::Read
     }
 
-    /// What it changed.
+    /// Counts of changes.
     pub(super) fn counters(&self) -> Counters {
         self.cursor().counters()
     }
 
-    /// What is worth knowing.
+    /// Notifications.
     pub(super) fn notices(&self) -> &[Notice] {
         self.cursor().notices()
     }
 
-    /// Which of that the client wants.
-    pub(super) fn wanted(&self) -> &Wanted {
+    /// The client's notification filter.
+    pub(super) fn wanted(&self) -> &NotificationFilter {
         &self.wanted
     }
 
@@ -216,18 +225,18 @@ impl Statement {
         &self.text
     }
 
-    /// The plan that it was asked for, and whether with figures.
+    /// The requested plan, and whether it is profiled.
     pub(super) fn plan(&self) -> Option<(Value, bool)> {
         let cursor = self.cursor();
         cursor.plan().map(|plan| (plan, cursor.is_profile()))
     }
 
-    /// The right that it runs with.
+    /// The access that it runs with.
     pub(super) fn access(&self) -> &Access {
         &self.access
     }
 
-    /// The version that was read or committed, at its end, where it had a transaction of its own.
+    /// The version read or committed; at its end, and only with its own transaction.
     pub(super) fn version(&self) -> Option<u64> {
         match &self.source {
             Source::Own(stream) => stream.version(),
@@ -235,50 +244,55 @@ impl Statement {
         }
     }
 
-    /// How many rows were taken.
+    /// Number of consumed rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Since when it is at work.
+    /// When it began.
     pub(super) fn began(&self) -> Instant {
         self.began
     }
 
-    /// Whether all of its rows were found.
+    /// Deadline for its last row; `None` if there is no deadline, or it has ended.
+    pub(super) fn end_time(&self) -> Option<Instant> {
+        self.end.filter(|_| !self.ended)
+    }
+
+    /// Whether all of its rows were produced.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Tells of its end in the log if it took long; the time in which its client read does not count.
-    pub(super) fn tell_if_slow(&mut self) {
-        self.told = true;
-        slow::tell(&self.core, &self.access, &self.text, self.took, self.error);
+    /// Writes the slow-query log if it took long; the time in which the client reads does not count.
+    pub(super) fn log_if_slow(&mut self) {
+        self.logged = true;
+        slow::log(&self.core, &self.access, &self.text, self.took, self.error);
     }
 
-    /// Its client wants no more of its rows: it has not failed.
+    /// Ends it without an error: the client does not want more rows.
     pub(super) fn leave(&mut self) {
         self.ended = true;
     }
 
-    /// An error of this kind stops it.
+    /// Records the kind of error that stops it.
     pub(super) fn stopped_by(&mut self, kind: &'static str) {
         self.error = Some(kind);
     }
 
-    /// Writes what it has to write: its first row is found, and kept.
+    /// Makes its writes: produces and keeps its first row.
     pub(super) fn write_now(&mut self) -> Result<()> {
-        self.working(|statement| statement.with_rows(|next| next()))
+        self.run_timed(|statement| statement.with_rows(|next| next()))
             .map(|row| match row {
                 Some(row) => self.ahead.push_back(row),
                 None => self.ended = true,
             })
     }
 
-    /// Finds all of its rows and keeps them, if they take no more memory than `left`, which becomes less.
+    /// Produces and keeps all of its rows if they take at most `left` bytes of memory; reduces `left`.
     pub(super) fn find_all(&mut self, left: &mut usize) -> Result<()> {
-        self.go_on()?;
-        let found = self.working(|statement| {
+        self.resume()?;
+        let found = self.run_timed(|statement| {
             while !statement.ended {
                 let mut bytes = 0;
                 let mut found = VecDeque::new();
@@ -294,58 +308,60 @@ impl Statement {
                 })?;
                 *left = left.checked_sub(bytes).ok_or_else(|| {
                     ServerError::TooLarge(
-                        "earlier results of this transaction are not read to their ends, are too large to be kept, and this query \
-                         writes: read them first, or use another transaction (limits.result)"
+                        "earlier results of this transaction are not consumed, are too large to be buffered, and this query \
+                         writes: consume them first, or use another transaction (limits.result)"
                             .into(),
                     )
                 })?;
                 statement.access.keep(bytes)?;
+                let kept = statement.access.kept();
+                statement.reserved.resize(kept)?;
                 statement.ahead.append(&mut found);
             }
             Ok(())
         });
-        self.rest();
+        self.pause();
         found
     }
 
-    /// Bytes of the rows that are kept.
+    /// Bytes of kept rows.
     pub(super) fn kept(&self) -> usize {
         self.access.kept()
     }
 
-    /// Is at work again, unless its user has too much at work.
-    pub(super) fn go_on(&mut self) -> Result<()> {
-        self.access.go_on()
+    /// Counts it as a request again, unless its user has too many.
+    pub(super) fn resume(&mut self) -> Result<()> {
+        self.access.resume()
     }
 
-    /// Lies still until it is used again.
-    pub(super) fn rest(&mut self) {
+    /// Stops counting it as a request until it is used again.
+    pub(super) fn pause(&mut self) {
         let holds = self.cursor().held_bytes();
-        self.access.rest(holds);
+        self.access.pause(holds);
     }
 
-    /// Takes `count` rows, all where that is absent, until a piece is full; they are written unless they are to be thrown away.
+    /// Consumes `count` rows (`None`: all) until the output is full; writes them unless they are discarded.
     pub(super) fn take(
         &mut self,
         count: &mut Option<u64>,
         keep: bool,
         out: &mut Outbox,
         forms: Forms,
-    ) -> Result<Taken> {
+    ) -> Result<Consumed> {
         let began = Instant::now();
         if !keep && count.is_none() && !self.writes() && !self.cursor().is_profile() {
-            // Nobody sees these rows: they need not be found.
+            // These rows are discarded, so they need not be produced.
             self.ahead.clear();
             self.ended = true;
-            return Ok(Taken::All);
+            return Ok(Consumed::All);
         }
-        if !self.settled {
-            self.settle()?;
+        if !self.has_written {
+            self.run_buffered()?;
         }
         let mut taken = 0;
         let mut kept = std::mem::take(&mut self.ahead);
-        let ended = self.ended;
-        let outcome = self.working(|statement| {
+        let (ended, database, writes) = (self.ended, self.database, self.writes());
+        let outcome = self.run_timed(|statement| {
             statement.with_rows(|next| {
                 loop {
                     let found = match kept.pop_front() {
@@ -354,14 +370,20 @@ impl Statement {
                         None => next()?,
                     };
                     let Some(row) = found else {
-                        return Ok(Taken::All);
+                        return Ok(Consumed::All);
                     };
                     if *count == Some(0) {
                         kept.push_front(row);
-                        return Ok(Taken::Enough);
+                        return Ok(Consumed::Enough);
                     }
                     if keep {
-                        write_row(&row, out, forms)?;
+                        let room = row.values().iter().map(most_text_bytes);
+                        let room = out.make_room(16 + room.sum::<usize>());
+                        // The rows of what was written are owed.
+                        if !writes {
+                            room?;
+                        }
+                        write_row(&row, out, forms, database)?;
                     }
                     taken += 1;
                     if let Some(count) = count {
@@ -369,39 +391,39 @@ impl Statement {
                     }
                     if out.len() >= PIECE_BYTES || taken % 64 == 0 && began.elapsed() >= PIECE_TIME
                     {
-                        return Ok(Taken::Piece);
+                        return Ok(Consumed::Piece);
                     }
                 }
             })
         });
         self.ahead = kept;
         self.rows += taken;
-        if matches!(outcome, Ok(Taken::All)) {
+        if matches!(outcome, Ok(Consumed::All)) {
             self.ended = true;
         }
         outcome
     }
 
-    /// Runs a statement that writes, and commits it where its result is short.
-    fn settle(&mut self) -> Result<()> {
-        (self.ended, self.ahead) = self.working(|statement| {
+    /// Runs a writing statement, and commits it if its result is short.
+    fn run_buffered(&mut self) -> Result<()> {
+        (self.ended, self.ahead) = self.run_timed(|statement| {
             let Source::Own(stream) = &mut statement.source else {
                 return Ok((false, VecDeque::new()));
             };
-            statement.access.settle(
+            statement.access.run_buffered(
                 stream,
                 &statement.text,
                 &statement.parameters,
                 &statement.options,
-                SETTLED_ROWS,
-                SETTLED_BYTES,
+                (BUFFERED_ROWS, BUFFERED_BYTES),
+                &mut statement.reserved,
             )
         })?;
-        self.settled = true;
+        self.has_written = true;
         Ok(())
     }
 
-    /// Gives `take` what finds the next row, in whatever transaction that is.
+    /// Calls `take` with the rows, from the statement's own transaction or the open one.
     fn with_rows<T>(
         &mut self,
         take: impl FnOnce(&mut dyn FnMut() -> Result<Option<Row>>) -> Result<T>,
@@ -410,31 +432,34 @@ impl Statement {
             Source::Own(stream) => take(&mut || Ok(stream.next().transpose()?)),
             Source::Shared(cursor) => {
                 let open = self.access.open().cloned().ok_or_else(|| {
-                    ServerError::Internal("a result has lost its transaction".into())
+                    ServerError::Internal("a result without its transaction".into())
                 })?;
                 open.with(|tx| take(&mut || Ok(cursor.next(tx)?)))
             }
         }
     }
 
-    /// Does something that can be stopped, and that counts.
-    fn working<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    /// Runs `work` so that it can be cancelled, and adds its time.
+    fn run_timed<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let signal = self.signal.clone();
         let began = Instant::now();
         let end = self.left.map(|left| began + left);
+        let end = end.into_iter().chain(self.end_time()).min();
+        if end.is_some_and(|end| end <= began) && !self.ended {
+            self.error = Some(ServerError::query_too_slow().kind());
+            return Err(ServerError::query_too_slow());
+        }
         let cancel = self.cancel.clone();
-        let at_work = signal.work(&cancel, end);
+        let running = signal.work(&cancel, end);
         let outcome = work(self);
-        drop(at_work);
+        drop(running);
         let over = end.is_some_and(|end| end <= Instant::now());
         let took = began.elapsed();
         self.left = self.left.map(|left| left.saturating_sub(took));
         self.took += took;
         let outcome = match outcome {
             Err(error) if error.kind() == ErrorKind::Cancelled.name() && over => {
-                Err(ServerError::TooSlow(
-                    "the query works for longer than it may: narrow it, add an index, or raise the time limit".into(),
-                ))
+                Err(ServerError::query_too_slow())
             }
             outcome => outcome,
         };
@@ -442,8 +467,8 @@ impl Statement {
         outcome
     }
 
-    /// What it ends with where nobody asks for the rest of its rows.
-    fn end(&self) -> Option<&'static str> {
+    /// The result for the slow-query log if the rest of its rows is not requested.
+    fn outcome(&self) -> Option<&'static str> {
         let cancelled = ErrorKind::Cancelled.name();
         match self.error {
             None if self.ended => None,
@@ -456,20 +481,21 @@ impl Statement {
 
 impl Drop for Statement {
     fn drop(&mut self) {
-        // One that has not worked is no slow one. This may be a thread that serves connections.
-        if !self.told && !self.took.is_zero() {
+        // A statement that did not run is not slow. This may be a thread that serves connections, so it must not
+        // block.
+        if !self.logged && !self.took.is_zero() {
             let text = std::mem::take(&mut self.text);
-            slow::tell_later(&self.core, &self.access, text, self.took, self.end());
+            slow::log_later(&self.core, &self.access, text, self.took, self.outcome());
         }
     }
 }
 
 /// Adds a `RECORD`.
-fn write_row(row: &Row, out: &mut Outbox, forms: Forms) -> Result<()> {
+fn write_row(row: &Row, out: &mut Outbox, forms: Forms, database: DatabaseId) -> Result<()> {
     let start = out.len();
     let mut too_deep = false;
     out.message(|bytes| {
-        let mut writer = Writer::new(bytes, forms);
+        let mut writer = Writer::new(bytes, forms).of_database(database);
         writer.structure(0x71, 1);
         writer.list(row.values().len());
         row.values().iter().for_each(|value| writer.value(value));
@@ -478,7 +504,7 @@ fn write_row(row: &Row, out: &mut Outbox, forms: Forms) -> Result<()> {
     if too_deep {
         out.truncate(start);
         return Err(ServerError::TooLarge(
-            "a value of the result is nested too deep to be sent: flatten it".into(),
+            "a value of the result is nested too deeply to be sent: flatten it".into(),
         ));
     }
     Ok(())

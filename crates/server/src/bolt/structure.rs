@@ -10,17 +10,17 @@
 //! | `t` `T` | time, without and with an offset | nanoseconds since midnight; seconds ahead of UTC |
 //! | `d` | date and time without a zone | seconds since 1970-01-01T00:00, nanoseconds |
 //! | `I` `i` | the same with an offset, with a zone | seconds since 1970 UTC, nanoseconds, seconds ahead of UTC or the zone's name |
-//! | `F` `f` | before 5.0, unless the patch `utc` is agreed on | as `I` and `i`, the seconds told by the clock of the zone |
+//! | `F` `f` | before 5.0, unless the patch `utc` is agreed on | as `I` and `i`, the seconds in local time of the zone |
 //! | `E` | duration | months, days, seconds, nanoseconds |
 //! | `X` `Y` | point of 2 and of 3 coordinates | the number of the system, the coordinates |
 //!
-//! Ids and element ids are the numbers that `id()` and `elementId()` give.
+//! Ids and element ids are what `id()` and `elementId()` give.
 
 use isomer_db::{Node, Path, Point, Relationship, Value};
 use isomer_value::{
-    Crs, Duration, NodeId, RelId, ZonedTime,
+    Crs, Duration, Element, NodeId, RelId, ZonedDateTime, ZonedTime,
     jiff::{
-        Timestamp, Zoned, civil,
+        civil,
         tz::{Offset, TimeZone},
     },
 };
@@ -28,19 +28,19 @@ use rustc_hash::FxHashMap;
 
 use super::packstream::{Read, Writer, malformed, refused};
 
-/// What versions differ in.
+/// Encodings that differ between versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forms {
     /// Whether nodes and relationships carry element ids.
     pub element_ids: bool,
-    /// Whether instants are told in UTC.
+    /// Whether instants are encoded in UTC.
     pub utc: bool,
 }
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// The value of a structure.
+/// Converts a structure to a value.
 pub(super) fn read(tag: u8, fields: &[Value]) -> Read<Value> {
     use Value::{Float, Int, String};
     Ok(match (tag, fields) {
@@ -52,19 +52,17 @@ pub(super) fn read(tag: u8, fields: &[Value]) -> Read<Value> {
         }
         .into(),
         (b'd', [Int(seconds), Int(nanos)]) => local(*seconds, *nanos)?.into(),
-        (b'I', [Int(seconds), Int(nanos), Int(ahead)]) => instant(*seconds, *nanos)?
-            .to_zoned(TimeZone::fixed(offset(*ahead)?))
-            .into(),
+        (b'I', [Int(seconds), Int(nanos), Int(ahead)]) => {
+            zoned(*seconds, *nanos, TimeZone::fixed(offset(*ahead)?))?.into()
+        }
         (b'i', [Int(seconds), Int(nanos), String(name)]) => {
-            instant(*seconds, *nanos)?.to_zoned(zone(name)?).into()
+            zoned(*seconds, *nanos, zone(name)?)?.into()
         }
         (b'F', [Int(seconds), Int(nanos), Int(ahead)]) => {
-            instant(seconds.saturating_sub(*ahead), *nanos)?
-                .to_zoned(TimeZone::fixed(offset(*ahead)?))
-                .into()
+            ZonedDateTime::of_offset(local(*seconds, *nanos)?, offset(*ahead)?).into()
         }
         (b'f', [Int(seconds), Int(nanos), String(name)]) => {
-            match zone(name)?.to_zoned(local(*seconds, *nanos)?) {
+            match ZonedDateTime::of_local(local(*seconds, *nanos)?, zone(name)?) {
                 Ok(zoned) => zoned.into(),
                 Err(_) => return out_of_range("a date-time"),
             }
@@ -79,12 +77,12 @@ pub(super) fn read(tag: u8, fields: &[Value]) -> Read<Value> {
         (b'Y', [Int(srid), Float(x), Float(y), Float(z)]) => point(*srid, *x, *y, Some(*z))?,
         (b'N' | b'R' | b'r' | b'P', _) => {
             return refused(
-                "nodes, relationships and paths are no parameters: pass a key, an id or properties of theirs",
+                "nodes, relationships and paths cannot be parameters: pass their key, id or properties",
             );
         }
         _ => {
             return malformed(format!(
-                "there is no structure {tag:02X} of {} such fields",
+                "invalid structure {tag:02X} of {} such fields",
                 fields.len()
             ));
         }
@@ -93,12 +91,12 @@ pub(super) fn read(tag: u8, fields: &[Value]) -> Read<Value> {
 
 fn out_of_range<T>(what: &str) -> Read<T> {
     refused(format!(
-        "{what} is out of range: years go from -9999 to 9999, seconds and days into 64 bits"
+        "{what} is out of range: years must be -9999 to 9999, seconds and days must fit 64 bits"
     ))
 }
 
-/// The day that is so many days after 1970-01-01, in the proleptic Gregorian calendar: whole cycles of 400 years (146,097
-/// days), then years that begin in March, so that the leap day is the last one.
+/// The date `days` after 1970-01-01, in the proleptic Gregorian calendar: whole cycles of 400 years (146,097 days),
+/// then years that begin in March, so that the leap day is the last one.
 fn date(days: i64) -> Read<civil::Date> {
     if !(-5_000_000..5_000_000).contains(&days) {
         return out_of_range("a date");
@@ -130,11 +128,11 @@ fn days(date: civil::Date) -> i64 {
 fn time(nanos: i64) -> Read<civil::Time> {
     if !(0..SECONDS_PER_DAY * NANOS_PER_SECOND).contains(&nanos) {
         return refused(format!(
-            "a time of {nanos} nanoseconds is not within a day: 0 to 86399999999999 are"
+            "invalid time of {nanos} nanoseconds: expected 0 to 86399999999999"
         ));
     }
     let seconds = nanos / NANOS_PER_SECOND;
-    // All parts are within their ranges, as the whole is.
+    // All parts are in range, as the whole is.
     Ok(civil::time(
         (seconds / 3600) as i8,
         (seconds / 60 % 60) as i8,
@@ -156,7 +154,7 @@ fn offset(ahead: i64) -> Read<Offset> {
         .ok()
         .and_then(|ahead| Offset::from_seconds(ahead).ok());
     made.map_or_else(
-        || refused(format!("{ahead} seconds are no offset from UTC")),
+        || refused(format!("invalid offset from UTC: {ahead} seconds")),
         Ok,
     )
 }
@@ -165,7 +163,7 @@ fn subsecond(nanos: i64) -> Read<i32> {
     match i32::try_from(nanos) {
         Ok(nanos @ 0..1_000_000_000) => Ok(nanos),
         _ => refused(format!(
-            "{nanos} nanoseconds are not within a second: 0 to 999999999 are"
+            "invalid nanoseconds {nanos} of a second: expected 0 to 999999999"
         )),
     }
 }
@@ -176,16 +174,16 @@ fn local(seconds: i64, nanos: i64) -> Read<civil::DateTime> {
     Ok(day.to_datetime(time(of_day + i64::from(subsecond(nanos)?))?))
 }
 
-fn instant(seconds: i64, nanos: i64) -> Read<Timestamp> {
-    let nanos = subsecond(nanos)?;
-    Timestamp::new(seconds, nanos).or_else(|_| out_of_range("a date-time"))
+fn zoned(seconds: i64, nanos: i64, zone: TimeZone) -> Read<ZonedDateTime> {
+    let nanos = subsecond(nanos)?.unsigned_abs();
+    ZonedDateTime::of_epoch(seconds, nanos, zone).or_else(|_| out_of_range("a date-time"))
 }
 
 fn zone(name: &str) -> Read<TimeZone> {
     match TimeZone::get(name) {
         Ok(zone) if zone.iana_name().is_some() => Ok(zone),
         _ => refused(format!(
-            "the time zone `{}` is not known: give an IANA name such as Europe/Rome, or an offset",
+            "the time zone `{}` is unknown: use an IANA name such as Europe/Rome, or an offset",
             name.chars().take(60).collect::<String>()
         )),
     }
@@ -194,13 +192,13 @@ fn zone(name: &str) -> Read<TimeZone> {
 fn point(srid: i64, x: f64, y: f64, z: Option<f64>) -> Read<Value> {
     let Some(crs) = Crs::from_srid(srid).filter(|crs| crs.has_z() == z.is_some()) else {
         return refused(format!(
-            "there is no coordinate system {srid} of so many coordinates: 4326 and 7203 have two, 4979 and 9157 three"
+            "invalid coordinate system {srid} for this number of coordinates: 4326 and 7203 have two, 4979 and 9157 three"
         ));
     };
     let z = z.unwrap_or_default();
-    // What point() refuses.
+    // As `point()` does.
     if ![x, y, z].into_iter().all(f64::is_finite) {
-        return refused("the coordinates of a point are finite numbers");
+        return refused("the coordinates of a point must be finite numbers");
     }
     let on_earth = matches!(crs, Crs::Wgs84 | Crs::Wgs84Height);
     if on_earth && !(x.abs() <= 180.0 && y.abs() <= 90.0) {
@@ -253,22 +251,16 @@ pub(super) fn write(writer: &mut Writer<'_>, value: &Value, depth: usize) {
                 writer.float(point.z);
             }
         }
-        // All others are no structures: the writer itself writes them.
+        // Not structures: written by the writer itself.
         plain => writer.value_at(plain, depth),
     }
 }
 
-fn write_zoned(writer: &mut Writer<'_>, zoned: &Zoned) {
+fn write_zoned(writer: &mut Writer<'_>, zoned: &ZonedDateTime) {
     let utc = writer.forms().utc;
-    let timestamp = zoned.timestamp();
-    let nanos = timestamp.as_nanosecond();
-    let whole = nanos.div_euclid(i128::from(NANOS_PER_SECOND)) as i64; // an instant of years -9999 to 9999
-    let fraction = nanos.rem_euclid(i128::from(NANOS_PER_SECOND)) as i64;
+    let (whole, fraction) = (zoned.epoch_seconds(), zoned.subsec_nanosecond());
     let ahead = i64::from(zoned.offset().seconds());
-    let zone = zoned.time_zone();
-    let named = zone
-        .iana_name()
-        .filter(|name| *name != "UTC" || zone.to_fixed_offset().is_err());
+    let named = zoned.zone_name();
     writer.structure(
         match (utc, named) {
             (true, None) => b'I',
@@ -279,25 +271,25 @@ fn write_zoned(writer: &mut Writer<'_>, zoned: &Zoned) {
         3,
     );
     writer.integer(if utc { whole } else { whole + ahead });
-    writer.integer(fraction);
+    writer.integer(fraction.into());
     match named {
         Some(name) => writer.text(name),
         None => writer.integer(ahead),
     }
 }
 
-/// Dense numbers of 64 bits; the highest bit is never used.
+/// Dense 64-bit ids; the highest bit is never used.
 fn number(writer: &mut Writer<'_>, id: u64) {
     writer.integer(id.cast_signed());
 }
 
-fn element_id(writer: &mut Writer<'_>, id: u64) {
+fn element_id(writer: &mut Writer<'_>, element: Element, id: u64) {
     if writer.forms().element_ids {
-        writer.text(&id.to_string());
+        writer.text(writer.database().element_id(element, id).as_str());
     }
 }
 
-/// How many fields a structure has with as many element ids.
+/// Number of fields of a structure with as many element ids.
 fn fields(writer: &Writer<'_>, plain: u8, element_ids: u8) -> u8 {
     plain + element_ids * u8::from(writer.forms().element_ids)
 }
@@ -322,7 +314,7 @@ fn write_node(writer: &mut Writer<'_>, node: &Node, depth: usize) {
             writer.dictionary(0);
         }
     }
-    element_id(writer, node.id.0);
+    element_id(writer, Element::Node, node.id.0);
 }
 
 fn write_content(writer: &mut Writer<'_>, rel: &Relationship, depth: usize) {
@@ -348,13 +340,14 @@ fn write_relationship(writer: &mut Writer<'_>, rel: &Relationship, depth: usize)
         number(writer, id);
     }
     write_content(writer, rel, depth);
-    for id in [rel.id.0, rel.source.0, rel.target.0] {
-        element_id(writer, id);
+    element_id(writer, Element::Relationship, rel.id.0);
+    for end in [rel.source, rel.target] {
+        element_id(writer, Element::Node, end.0);
     }
 }
 
-/// Each node and relationship once, then the walk: for each step the number of the relationship from 1, negative where
-/// it is walked against its direction, and the number of the node from 0.
+/// Each node and relationship once, then the path: for each step the 1-based index of the relationship, negative if
+/// traversed against its direction, and the 0-based index of the node.
 fn write_path(writer: &mut Writer<'_>, path: &Path, depth: usize) {
     let mut nodes: Vec<&Node> = Vec::new();
     let mut node_at: FxHashMap<NodeId, i64> = FxHashMap::default();
@@ -382,7 +375,7 @@ fn write_path(writer: &mut Writer<'_>, path: &Path, depth: usize) {
         writer.structure(b'r', fields(writer, 3, 1));
         number(writer, rel.id.0);
         write_content(writer, rel, depth + 1);
-        element_id(writer, rel.id.0);
+        element_id(writer, Element::Relationship, rel.id.0);
     }
     writer.list(2 * path.relationships.len());
     for (rel, ends) in path.relationships.iter().zip(path.nodes.windows(2)) {
@@ -400,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn days_are_counted_by_the_calendar() {
         let epoch = civil::date(1970, 1, 1);
         let (first, last) = (
             days(civil::date(-9999, 1, 1)),
@@ -418,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused_and_not_taken_for_nonsense() {
+    fn out_of_range_values_are_refused() {
         use crate::bolt::packstream::Unreadable;
         let int = Value::Int;
         for (tag, fields) in [
@@ -478,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_tells_each_node_once_and_directions_by_sign() {
+    fn a_path_lists_each_node_once_and_directions_by_sign() {
         let node = |id| Node::new(NodeId(id));
         let rel = |id, source, target| {
             Relationship::new(
@@ -488,7 +481,7 @@ mod tests {
                 NodeId(target),
             )
         };
-        // (4)-[10]->(6)-[10]-(4)<-[11]-(1): out, back over the same one, and against the next.
+        // (4)-[10]->(6)-[10]-(4)<-[11]-(1): forward, back over the same relationship, and against the next.
         let path = Path {
             nodes: vec![node(4), node(6), node(4), node(1)],
             relationships: vec![rel(10, 4, 6), rel(10, 4, 6), rel(11, 1, 4)],

@@ -1,10 +1,10 @@
-//! What stands behind the last row: counters, plan, notifications.
+//! The summary after the last row: counters, plan, notifications.
 
 use isomer_db::{Counters, Map, Notice, StatementClass, Value, params};
 
-use super::message::Wanted;
+use super::message::NotificationFilter;
 
-/// The letters by which drivers know what a statement does.
+/// The statement type that drivers expect.
 pub fn kind(class: StatementClass, has_columns: bool) -> &'static str {
     match class {
         StatementClass::Read | StatementClass::Admin => "r",
@@ -14,8 +14,8 @@ pub fn kind(class: StatementClass, has_columns: bool) -> &'static str {
     }
 }
 
-/// What was changed, in the words of drivers; nothing where nothing was. Buckets have no words there: `contains-updates` says that
-/// something changed.
+/// Counters in the terms of drivers; `None` without changes. They have no counters for buckets: `contains-updates`
+/// says that something changed.
 pub fn stats(counters: &Counters) -> Option<Value> {
     if counters.is_empty() {
         return None;
@@ -40,11 +40,12 @@ pub fn stats(counters: &Counters) -> Option<Value> {
     Some(stats.into())
 }
 
-/// Deepest plan that is told.
+/// Nesting limit of plans.
 const MOST_PLAN_DEPTH: usize = 60;
 
-/// The plan of `EXPLAIN` or `PROFILE` as drivers read it: `{operatorType, identifiers, args, children}`, with `rows`, `time` (in
-/// nanoseconds) and `dbHits` (which are not counted here) after `PROFILE`. Nothing for a plan nested too deep.
+/// The plan of `EXPLAIN` or `PROFILE` as drivers expect it: `{operatorType, identifiers, args, children}`, with
+/// `rows`, `time` (in nanoseconds) and `dbHits` (not counted, 0) after `PROFILE`. `None` for a plan nested too
+/// deeply.
 pub fn plan(value: &Value, profiled: bool) -> Option<Value> {
     let root = value.as_map()?.get("plan")?;
     let mut plan = operator(root, profiled, 0)?;
@@ -99,7 +100,7 @@ fn operator(value: &Value, profiled: bool, depth: usize) -> Option<Map> {
     Some(plan)
 }
 
-/// A notice in the words of drivers.
+/// A notice in the terms of drivers.
 struct Notification {
     code: &'static str,
     title: &'static str,
@@ -153,7 +154,7 @@ fn notification(notice: &Notice) -> Notification {
     }
 }
 
-impl Wanted {
+impl NotificationFilter {
     fn takes(&self, notification: &Notification) -> bool {
         let severe_enough = match self.least.as_deref() {
             Some("OFF") => false,
@@ -169,7 +170,7 @@ impl Wanted {
     }
 }
 
-/// Where something stands in a text: bytes from its start, line, column.
+/// Position in a text: byte offset, line, column.
 fn position(text: &str, offset: usize) -> Value {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -189,14 +190,14 @@ fn position(text: &str, offset: usize) -> Value {
     .into()
 }
 
-/// The notices that a client wants, as versions before 5.6 know them.
-pub fn notifications(notices: &[Notice], text: &str, wanted: &Wanted) -> Option<Value> {
-    let told: Vec<Value> = notices
+/// The notices that pass the client's filter, in the form of versions before 5.6.
+pub fn notifications(notices: &[Notice], text: &str, wanted: &NotificationFilter) -> Option<Value> {
+    let all: Vec<Value> = notices
         .iter()
         .map(|notice| (notice, notification(notice)))
         .filter(|(_, known)| wanted.takes(known))
         .map(|(notice, known)| {
-            let mut told = params! {
+            let mut notification = params! {
                 "code" => known.code,
                 "title" => known.title,
                 "description" => notice.message.as_str(),
@@ -204,20 +205,20 @@ pub fn notifications(notices: &[Notice], text: &str, wanted: &Wanted) -> Option<
                 "category" => known.category,
             };
             if let Some((start, _)) = notice.span {
-                told.insert("position", position(text, start));
+                notification.insert("position", position(text, start));
             }
-            told.into()
+            notification.into()
         })
         .collect();
-    (!told.is_empty()).then(|| told.into())
+    (!all.is_empty()).then(|| all.into())
 }
 
-/// The status of a result and the notices that a client wants, as versions from 5.6 on know them: no data, then warnings,
-/// then success, then information.
+/// The status of a result and the notices that pass the client's filter, in the form of versions from 5.6 on, in the
+/// order no data, warnings, success, information.
 pub fn statuses(
     notices: &[Notice],
     text: &str,
-    wanted: &Wanted,
+    wanted: &NotificationFilter,
     columns: bool,
     rows: bool,
 ) -> Value {
@@ -245,7 +246,7 @@ pub fn statuses(
         } else {
             "info"
         };
-        let told = params! {
+        let status = params! {
             "gql_status" => known.status,
             "status_description" => format!("{prefix}: {}", notice.message),
             "neo4j_code" => known.code,
@@ -253,10 +254,10 @@ pub fn statuses(
             "description" => notice.message.as_str(),
             "diagnostic_record" => record,
         };
-        all.push((if prefix == "warn" { 1 } else { 3 }, told.into()));
+        all.push((if prefix == "warn" { 1 } else { 3 }, status.into()));
     }
     all.sort_by_key(|(rank, _)| *rank);
-    all.into_iter().map(|(_, told)| told).collect()
+    all.into_iter().map(|(_, status)| status).collect()
 }
 
 #[cfg(test)]
@@ -266,7 +267,7 @@ mod tests {
     fn notices() -> Vec<Notice> {
         let notice = |code, span| Notice {
             code,
-            message: format!("told: {code}"),
+            message: format!("message of {code}"),
             span,
         };
         vec![
@@ -276,23 +277,26 @@ mod tests {
     }
 
     #[test]
-    fn notices_are_told_to_those_who_want_them() {
+    fn notices_pass_the_clients_filter() {
         let text = "MATCH (a)\n, (b:Bee) RETURN *";
-        let told = |wanted: &Wanted| {
-            let told = notifications(&notices(), text, wanted);
-            told.map_or(0, |told| told.as_list().unwrap().len())
+        let count = |wanted: &NotificationFilter| {
+            let shown = notifications(&notices(), text, wanted);
+            shown.map_or(0, |shown| shown.as_list().unwrap().len())
         };
-        let all = Wanted::default();
-        assert_eq!(told(&all), 2);
-        let wanted = |least: Option<&str>, without: &[&str]| Wanted {
+        let all = NotificationFilter::default();
+        assert_eq!(count(&all), 2);
+        let wanted = |least: Option<&str>, without: &[&str]| NotificationFilter {
             least: least.map(str::to_owned),
             without: without.iter().map(|one| (*one).to_owned()).collect(),
         };
-        assert_eq!(told(&wanted(Some("WARNING"), &[])), 1);
-        assert_eq!(told(&wanted(Some("OFF"), &[])), 0);
-        assert_eq!(told(&wanted(None, &["PERFORMANCE", "UNRECOGNIZED"])), 0);
-        let told = notifications(&notices(), text, &all).unwrap();
-        let place = told.as_list().unwrap()[1].as_map().unwrap().get("position");
+        assert_eq!(count(&wanted(Some("WARNING"), &[])), 1);
+        assert_eq!(count(&wanted(Some("OFF"), &[])), 0);
+        assert_eq!(count(&wanted(None, &["PERFORMANCE", "UNRECOGNIZED"])), 0);
+        let shown = notifications(&notices(), text, &all).unwrap();
+        let place = shown.as_list().unwrap()[1]
+            .as_map()
+            .unwrap()
+            .get("position");
         let place = place.unwrap().as_map().unwrap().clone();
         assert_eq!(place.get("line"), Some(&Value::Int(2)));
         assert_eq!(place.get("column"), Some(&Value::Int(3)));

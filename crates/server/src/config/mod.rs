@@ -1,8 +1,8 @@
-//! Settings: defaults, then one TOML file, then the environment, then flags; the later one wins.
+//! Settings: defaults, then one TOML file, then the environment, then flags; later ones take precedence.
 //!
-//! Every setting stands in one table ([`SETTINGS`]), from which reading, checking and printing come. In the file
-//! `limits.body` is the key `body` of the table `[limits]`; in the environment it is `ISOMER_LIMITS_BODY`.
-//! Secrets are no settings: a password comes from a file or from the environment, and is never printed.
+//! Every setting is in one table ([`SETTINGS`]), from which parsing, checking and printing are derived. In the file,
+//! `limits.body` is the key `body` of the table `[limits]`; in the environment, it is `ISOMER_LIMITS_BODY`. Secrets
+//! are not settings: a password comes from a file or from the environment, and is never printed.
 
 mod network;
 mod parse;
@@ -19,14 +19,14 @@ pub use crate::traces::TraceOptions;
 pub use network::Network;
 pub use table::{SETTINGS, Setting};
 
-/// Where a setting comes from.
+/// The source of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The default.
     Default,
     /// The configuration file.
     File(PathBuf),
-    /// This variable of the environment.
+    /// This environment variable.
     Environment(String),
     /// The command line.
     Flag,
@@ -43,24 +43,24 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A setting that is not understood.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-/// The settings as text, each with its origin.
+/// The settings as text, each with its source.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     values: BTreeMap<&'static str, (String, Origin)>,
 }
 
 impl Layers {
-    /// No setting is set.
+    /// All settings at their defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what a TOML text says.
+    /// Applies a TOML text.
     pub fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
         let wrong = |what: String| ConfigError(format!("{}: {what}", path.display()));
         let table: toml::Table = text
@@ -88,12 +88,12 @@ impl Layers {
                 toml::Value::Array(items) => {
                     let items: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
                     items
-                        .ok_or_else(|| wrong(format!("`{key}` takes a list of texts")))?
+                        .ok_or_else(|| wrong(format!("`{key}` must be a list of strings")))?
                         .join(",")
                 }
                 _ => {
                     return Err(wrong(format!(
-                        "`{key}` takes a text, a number or a list of texts"
+                        "`{key}` must be a string, a number or a list of strings"
                     )));
                 }
             };
@@ -103,8 +103,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Sets what variables named `ISOMER_…` say. Others are none of ours, unless they begin like those of a section: then a
-    /// setting is meant that there is not.
+    /// Applies the variables named `ISOMER_…`. Others are ignored, unless they begin with the prefix of a section:
+    /// then the name of a setting is misspelt.
     pub fn add_environment(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -132,12 +132,12 @@ impl Layers {
         match variables.keys().filter(is_meant).find(|name| !known(name)) {
             None => Ok(()),
             Some(name) => Err(ConfigError(format!(
-                "there is no setting for the variable `{name}`: `isomer config print` lists all of them"
+                "no setting for the variable `{name}`: `isomer config print` lists all of them"
             ))),
         }
     }
 
-    /// Sets what a flag says.
+    /// Applies a flag.
     pub fn add_flag(&mut self, key: &str, value: impl Into<String>) -> Result<(), ConfigError> {
         self.set(key, value.into(), Origin::Flag)
     }
@@ -145,14 +145,14 @@ impl Layers {
     fn set(&mut self, key: &str, value: String, origin: Origin) -> Result<(), ConfigError> {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
             return Err(ConfigError(format!(
-                "there is no setting `{key}`: `isomer config print` lists all of them"
+                "unknown setting `{key}`: `isomer config print` lists all of them"
             )));
         };
         self.values.insert(setting.key, (value, origin));
         Ok(())
     }
 
-    /// Every setting with its value and origin, in the order of the table.
+    /// Every setting with its value and source, in the order of the table.
     pub fn all(&self) -> impl Iterator<Item = (&'static Setting, &str, Origin)> {
         SETTINGS
             .iter()
@@ -167,34 +167,34 @@ impl Layers {
         found.map(|(_, value, _)| value).unwrap_or_default()
     }
 
-    /// The settings, understood and checked.
+    /// Parses and checks the settings.
     pub fn config(&self) -> Result<Config, ConfigError> {
         table::config(self)
     }
 }
 
-/// How the server runs.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens.
+    /// HTTP address to listen on.
     pub listen: SocketAddr,
-    /// Where it listens for drivers that speak Bolt; nowhere unless set.
+    /// Bolt address to listen on; `None` disables Bolt.
     pub bolt: Option<SocketAddr>,
-    /// The database of drivers that name none.
+    /// The database of Bolt clients that name none.
     pub default_database: Option<String>,
-    /// Names under which browsers may reach it, beside those of the loopback address.
+    /// Names under which browsers may reach it, in addition to those of the loopback address.
     pub hosts: Vec<String>,
-    /// Proxies that are believed when they say who asks, and whether over TLS.
+    /// Proxies whose headers for the client address and TLS are trusted.
     pub trusted_proxies: Vec<Network>,
     /// Folder of the system database: users, roles, tokens.
     pub system: Option<PathBuf>,
-    /// Where databases are made that are asked for over the network; none can be made without.
+    /// Folder of databases that are created over the network; `None` disables creation.
     pub databases_folder: Option<PathBuf>,
-    /// Where backups are written that are asked for over the network.
+    /// Folder of backups that are made over the network; `None` disables them.
     pub backups_folder: Option<PathBuf>,
-    /// Whether everybody who reaches the server may do everything.
+    /// Whether every client may do everything.
     pub without_authentication: bool,
-    /// Whether it may listen beyond this machine without users and TLS.
+    /// Whether it may listen on other than loopback addresses without users and TLS.
     pub expose_without_protection: bool,
     /// Certificate and key, PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -202,13 +202,13 @@ pub struct Config {
     pub admin_password_file: Option<PathBuf>,
     /// Limits.
     pub limits: ServerLimits,
-    /// What goes to the audit log.
+    /// What the audit log records.
     pub audit: AuditLevel,
-    /// The audit log's file; beside the system database where absent.
+    /// The audit log's file; next to the system database if absent.
     pub audit_file: Option<PathBuf>,
-    /// How log lines are written.
+    /// Format of the log.
     pub log_format: LogFormat,
-    /// The least important log lines that are written.
+    /// Minimum level of the log.
     pub log_level: tracing::Level,
     /// Queries that take longer are logged with their plans.
     pub slow_query: Option<Duration>,
@@ -218,12 +218,12 @@ pub struct Config {
     pub threads: usize,
 }
 
-/// What is written into the audit log.
+/// What the audit log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLevel {
     /// Nothing.
     Off,
-    /// Logins, refusals, and everything that changes something.
+    /// Logins, refusals, and all changes.
     Changes,
     /// Every request.
     All,
@@ -234,57 +234,59 @@ pub enum AuditLevel {
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What a request, a user and the server may take.
+/// Limits per request, per user and of the server.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// Most bytes of a request's body, as sent and once decompressed.
+    /// Size of a request's body, as sent and once decompressed.
     pub body_bytes: usize,
-    /// Most bytes of an import's body, once decompressed.
+    /// Size of an import's body, once decompressed.
     pub import_bytes: u64,
-    /// Most bytes of a request's head.
+    /// Size of a request's head.
     pub head_bytes: usize,
-    /// Most bytes of a gathered result.
+    /// Size of a result that is collected before it is sent.
     pub result_bytes: usize,
-    /// Most connections.
+    /// Connections.
     pub connections: usize,
-    /// Time for a request's head to arrive.
+    /// Connections from one address.
+    pub connections_per_address: usize,
+    /// Time for a request's head to arrive: for a connection's first one, and for a Bolt login, from the accept on.
     pub head_time: Duration,
     /// Time for a request's body to arrive; for an import, the longest pause within it.
     pub body_time: Duration,
-    /// Longest time in which a client takes nothing of an answer.
+    /// Longest time for which a client does not read its answer.
     pub write_time: Duration,
-    /// Longest time that a connection stays open without a request.
+    /// Longest time for which an HTTP connection stays open without a request.
     pub idle_time: Duration,
-    /// Longest time that a connection of a driver stays open without a message.
+    /// Longest time for which a Bolt connection stays open without a message.
     pub bolt_idle_time: Duration,
     /// Longest running time of a query.
     pub query_time: Duration,
-    /// Most memory of a query.
+    /// Memory of a query.
     pub query_memory: usize,
-    /// Most memory of all queries of one user.
+    /// Memory of all queries of one user.
     pub user_memory: usize,
-    /// Most requests of one user at work at once.
+    /// Concurrent requests of one user.
     pub user_requests: usize,
-    /// Most requests at work at once.
+    /// Concurrent requests.
     pub requests: usize,
-    /// Most transactions of one user that are open between requests.
+    /// Open transactions of one user.
     pub user_transactions: usize,
-    /// A transaction that is not used for so long is rolled back.
+    /// Time without use after which an open transaction is rolled back.
     pub transaction_idle: Duration,
-    /// A transaction that is open for so long is rolled back.
+    /// Age at which an open transaction is rolled back.
     pub transaction_time: Duration,
-    /// Failed logins, and requests with wrong tokens, a minute from one address.
+    /// Failed logins and requests with invalid tokens, per minute and address.
     pub login_failures: u32,
     /// How long a login lasts.
     pub login_time: Duration,
-    /// Time for requests at work to end when the server stops.
+    /// Time for requests to complete when the server stops.
     pub drain_time: Duration,
-    /// Most change feeds that are open at once.
+    /// Open change feeds.
     pub feeds: usize,
-    /// How often a change feed says that it is still there.
+    /// Interval of the keep-alive comments of change feeds.
     pub heartbeat: Duration,
 }

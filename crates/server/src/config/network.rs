@@ -1,8 +1,8 @@
-//! Networks: an address, or all that share its first bits.
+//! Networks: an address, or all addresses with a common prefix.
 
 use std::net::IpAddr;
 
-/// An address (`10.0.0.7`), or those of a net (`10.0.0.0/8`).
+/// An address (`10.0.0.7`) or a network (`10.0.0.0/8`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -10,7 +10,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads one.
+    /// Parses one.
     pub fn of(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse().ok()?)),
@@ -22,7 +22,7 @@ impl Network {
         (bits <= width).then_some(Self { address, bits })
     }
 
-    /// Whether an address is of it; one of IPv4 within IPv6 counts as what it stands for.
+    /// Whether it contains an address; an IPv4-mapped IPv6 address counts as IPv4.
     pub fn holds(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_holds_what_shares_its_first_bits() {
+    fn a_network_contains_the_addresses_with_its_prefix() {
         let holds = |network: &str, address: &str| {
             Network::of(network)
                 .unwrap()

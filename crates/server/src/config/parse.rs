@@ -1,20 +1,24 @@
-//! Texts of settings to what they mean.
+//! Parses the texts of settings.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{AuditLevel, ConfigError, LogFormat, Network};
 
-/// What a setting can be.
+/// A type of setting.
 pub(super) trait FromText: Sized {
-    /// What is expected, for messages.
+    /// Expected form, for messages.
     const EXPECTED: &'static str;
-    /// The meaning of a text.
+    /// Parses a text; `None` if it is invalid.
     fn from_text(text: &str) -> Option<Self>;
 }
 
 pub(super) fn parse<T: FromText>(key: &str, text: &str) -> Result<T, ConfigError> {
-    T::from_text(text.trim())
-        .ok_or_else(|| ConfigError(format!("`{key}` is `{text}`: {} is expected", T::EXPECTED)))
+    T::from_text(text.trim()).ok_or_else(|| {
+        ConfigError(format!(
+            "invalid `{key}` `{text}`: expected {}",
+            T::EXPECTED
+        ))
+    })
 }
 
 impl FromText for bool {
@@ -31,7 +35,7 @@ impl FromText for u32 {
     }
 }
 
-/// A number of things, at least one.
+/// A number, at least 1.
 impl FromText for Count {
     const EXPECTED: &'static str = "a number of 1 or more";
     fn from_text(text: &str) -> Option<Self> {
@@ -41,7 +45,7 @@ impl FromText for Count {
 
 pub(super) struct Count(pub usize);
 
-/// A part of something.
+/// A ratio from 0 to 1.
 pub(super) struct Ratio(pub f64);
 
 impl FromText for Ratio {
@@ -94,7 +98,7 @@ impl FromText for Duration {
     }
 }
 
-/// A whole number and what stands behind it.
+/// A whole number and its unit.
 fn split(text: &str) -> Option<(u64, &str)> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -114,7 +118,7 @@ impl FromText for SocketAddr {
     }
 }
 
-/// Nothing where the text is empty.
+/// `None` for an empty text.
 impl FromText for Option<SocketAddr> {
     const EXPECTED: &'static str = SocketAddr::EXPECTED;
     fn from_text(text: &str) -> Option<Self> {
@@ -125,7 +129,7 @@ impl FromText for Option<SocketAddr> {
     }
 }
 
-/// Nothing where the text is empty.
+/// `None` for an empty text.
 impl FromText for Option<String> {
     const EXPECTED: &'static str = "a name";
     fn from_text(text: &str) -> Option<Self> {
@@ -133,7 +137,7 @@ impl FromText for Option<String> {
     }
 }
 
-/// Nothing where the text is empty.
+/// `None` for an empty text.
 impl FromText for Option<PathBuf> {
     const EXPECTED: &'static str = "a path";
     fn from_text(text: &str) -> Option<Self> {
@@ -142,7 +146,7 @@ impl FromText for Option<PathBuf> {
 }
 
 impl FromText for Vec<String> {
-    const EXPECTED: &'static str = "names with commas between them";
+    const EXPECTED: &'static str = "comma-separated names";
     fn from_text(text: &str) -> Option<Self> {
         let names = text
             .split(',')
@@ -153,8 +157,7 @@ impl FromText for Vec<String> {
 }
 
 impl FromText for Vec<Network> {
-    const EXPECTED: &'static str =
-        "addresses, or networks such as 10.0.0.0/8, with commas between them";
+    const EXPECTED: &'static str = "comma-separated addresses or networks such as 10.0.0.0/8";
     fn from_text(text: &str) -> Option<Self> {
         let all = text.split(',').map(str::trim);
         all.filter(|one| !one.is_empty()).map(Network::of).collect()

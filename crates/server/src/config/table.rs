@@ -7,19 +7,19 @@ use super::{
     parse::{Count, Ratio, Size, parse},
 };
 
-/// A setting: its name, what it is unless set, and what it is for.
+/// A setting: its name, default and help text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Its name; `limits.body` is `body` in the table `[limits]` of the file.
     pub key: &'static str,
     /// Its value unless set.
     pub default: &'static str,
-    /// What it is for.
+    /// Help text.
     pub help: &'static str,
 }
 
 impl Setting {
-    /// The variable of the environment that sets it.
+    /// The environment variable for it.
     pub fn variable(&self) -> String {
         format!("ISOMER_{}", self.key.to_ascii_uppercase().replace('.', "_"))
     }
@@ -34,62 +34,62 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "listen",
         "127.0.0.1:4766",
-        "Address and port to listen on; beyond this machine only with users and TLS",
+        "Address and port to listen on; other than loopback only with users and TLS",
     ),
     setting(
         "bolt",
         "",
-        "Address and port for drivers that speak Bolt, such as 127.0.0.1:7687; under the same conditions; nowhere unless set",
+        "Address and port for Bolt, such as 127.0.0.1:7687; under the same conditions; disabled unless set",
     ),
     setting(
         "default_database",
         "",
-        "Database of drivers that name none; the first on the command line unless set",
+        "Default database of Bolt clients; the first on the command line unless set",
     ),
     setting(
         "hosts",
         "",
-        "Further names in the Host header that are answered (behind a proxy, or of a certificate)",
+        "Further names accepted in the Host header (behind a proxy, or of a certificate)",
     ),
     setting(
         "trusted_proxies",
         "",
-        "Addresses (10.0.0.7), or networks without clients, of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed",
+        "Addresses (10.0.0.7), or networks without clients, of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted",
     ),
     setting(
         "system",
         "",
-        "Folder of the system database with users and tokens; `isomer-system` beside the first database unless given",
+        "Folder of the system database with users and tokens; default: `isomer-system` next to the first database",
     ),
     setting(
         "databases_folder",
         "",
-        "Folder in which databases are made over the network; none can be made without",
+        "Folder for databases created over the network; disabled unless set",
     ),
     setting(
         "backups_folder",
         "",
-        "Folder to which backups are written over the network; none can be written without",
+        "Folder for backups made over the network; disabled unless set",
     ),
     setting(
         "without_authentication",
         "false",
-        "Everybody who reaches the server may do everything",
+        "Disable authentication: every client may do everything",
     ),
     setting(
         "expose_without_protection",
         "false",
-        "Listen beyond this machine even without users or TLS",
+        "Allow other than loopback addresses without users or TLS",
     ),
     setting(
         "admin_password_file",
         "",
-        "File with the password of the user `admin`, made at the first start",
+        "File with the password of the user `admin`, created at the first start",
     ),
     setting(
         "threads",
         "2",
-        "Threads that serve connections; queries run on others",
+        "Threads that serve connections; queries run on other threads",
     ),
     setting("tls.certificate", "", "Certificate chain, PEM"),
     setting("tls.key", "", "Private key, PEM"),
@@ -98,92 +98,94 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "log.slow_query",
         "1s",
-        "Queries that take longer are logged with their plans; 0ms for none",
+        "Queries that take longer are logged with their plans; 0ms disables it",
     ),
     setting(
         "log.audit",
         "changes",
-        "off, changes (logins, refusals and all that writes) or all",
+        "off, changes (logins, refusals and all writes) or all",
     ),
     setting(
         "log.audit_file",
         "",
-        "File of the audit log; `audit.jsonl` beside the system database unless given",
+        "File of the audit log; default: `audit.jsonl` next to the system database",
     ),
     setting(
         "traces.endpoint",
         "",
-        "Collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318; none unless set, and only if built with the feature `otel`",
+        "Collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318; requires the feature `otel`",
     ),
-    setting(
-        "traces.service_name",
-        "isomer",
-        "What the server is called in traces",
-    ),
+    setting("traces.service_name", "isomer", "Service name in traces"),
     setting(
         "traces.sample_ratio",
         "1",
-        "Which part of the traces is kept: 0 to 1",
+        "Fraction of the traces that is kept: 0 to 1",
     ),
     setting(
         "limits.body",
         "16MiB",
-        "Body of a request, as sent and once decompressed",
+        "Size of a request's body, as sent and once decompressed",
     ),
     setting(
         "limits.import",
         "16GiB",
-        "Body of an import, once decompressed",
+        "Size of an import's body, once decompressed",
     ),
-    setting("limits.head", "16KiB", "Head of a request"),
+    setting("limits.head", "16KiB", "Size of a request's head"),
     setting(
         "limits.result",
         "64MiB",
-        "A result that is gathered before it is sent; streamed ones have no limit",
+        "Size of a result that is collected before it is sent; streamed ones have no limit",
     ),
     setting(
         "limits.connections",
         "10000",
-        "Connections at once; fewer where the system allows too few open files for them beside the databases'",
+        "Open connections; fewer if the limit on open files is too low for them and the databases. At the limit, connections \
+         without an authenticated request are closed for new ones",
+    ),
+    setting(
+        "limits.connections_per_address",
+        "1000",
+        "Connections from one client address (of IPv6: from one /64 network); trusted_proxies have no such limit",
     ),
     setting(
         "limits.head_time",
         "10s",
-        "For the head of a request to arrive",
+        "Time for the head of a connection's first request, or a Bolt login, to arrive, from the accept on; for a later request from its first byte on",
     ),
     setting(
         "limits.body_time",
         "30s",
-        "For the body of a request to arrive; the longest pause within an import",
+        "Time for the body of a request to arrive; for an import, the longest pause",
     ),
     setting(
         "limits.write_time",
         "30s",
-        "A client that takes nothing for so long is cut off",
+        "Time after which a client that does not read its answer is disconnected",
     ),
     setting(
         "limits.idle_time",
         "5min",
-        "A connection without a request for so long is closed",
+        "Time after which a connection without a request is closed",
     ),
     setting(
         "limits.bolt_idle_time",
         "2h",
-        "A driver's connection without a message for so long is closed; drivers close theirs after an hour",
+        "Time after which a Bolt connection without a message is closed; drivers close theirs after an hour",
     ),
     setting("limits.query_time", "30s", "A query"),
-    setting("limits.query_memory", "256MiB", "What a query may hold"),
+    setting("limits.query_memory", "256MiB", "Memory of a query"),
     setting(
         "limits.user_memory",
         "1GiB",
-        "What all of one user's queries, bodies and open transactions' writes may hold, and 1 MiB for each query",
+        "Memory of all queries, bodies and open transactions' writes of one user, plus 1 MiB for each query",
     ),
     setting(
         "limits.user_requests",
         "64",
-        "Requests of one user at work at once",
+        "Concurrent requests of one user",
     ),
-    setting("limits.requests", "256", "Requests at work at once"),
+    setting("limits.requests", "256", "Concurrent requests"),
     setting(
         "limits.user_transactions",
         "64",
@@ -192,33 +194,33 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.transaction_idle",
         "30s",
-        "A transaction that is not used for so long is rolled back",
+        "Time after which an unused transaction is rolled back",
     ),
     setting(
         "limits.transaction_time",
         "10min",
-        "A transaction is rolled back after so long",
+        "Time after which any transaction is rolled back",
     ),
     setting(
         "limits.login_failures",
         "10",
-        "Failed logins and wrong tokens a minute from one address",
+        "Failed logins and invalid tokens per minute from one address",
     ),
-    setting("limits.login_time", "12h", "How long a login lasts"),
+    setting("limits.login_time", "12h", "Lifetime of a login"),
     setting(
         "limits.drain_time",
         "8s",
-        "For requests at work to end when the server stops",
+        "Time for running requests to complete when the server stops",
     ),
-    setting("limits.feeds", "1000", "Change feeds at once"),
+    setting("limits.feeds", "1000", "Concurrent change feeds"),
     setting(
         "limits.heartbeat",
         "15s",
-        "How often a change feed says that it is still there, and its right is looked at",
+        "Interval at which change feeds send a keep-alive comment and check their right",
     ),
 ];
 
-/// The settings, understood and checked.
+/// Parses and checks the settings.
 pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
     fn get<T: super::parse::FromText>(layers: &Layers, key: &str) -> Result<T, ConfigError> {
         parse(key, layers.get(key))
@@ -231,7 +233,7 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         (None, None) => None,
         _ => {
             return Err(ConfigError(
-                "TLS takes both `tls.certificate` and `tls.key`: only one is set".into(),
+                "TLS requires both `tls.certificate` and `tls.key`: only one is set".into(),
             ));
         }
     };
@@ -255,6 +257,7 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         head_bytes: bytes("limits.head")?,
         result_bytes: bytes("limits.result")?,
         connections: count("limits.connections")?,
+        connections_per_address: count("limits.connections_per_address")?,
         head_time: get(layers, "limits.head_time")?,
         body_time: get(layers, "limits.body_time")?,
         write_time: get(layers, "limits.write_time")?,
@@ -300,14 +303,14 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// More threads that serve connections than any machine has processors.
+/// More threads for connections than any machine has processors.
 const MOST_THREADS: usize = 1024;
 
-/// What must hold between settings.
+/// Checks settings that depend on each other.
 fn check(config: &Config) -> Result<(), ConfigError> {
     if config.threads > MOST_THREADS {
         return Err(ConfigError(format!(
-            "`threads` is {}: {MOST_THREADS} at most, about as many as there are processors",
+            "invalid `threads` {}: at most {MOST_THREADS}; use about the number of processors",
             config.threads
         )));
     }
@@ -321,18 +324,18 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What must hold where others reach an address.
+/// Checks an address that other machines may reach.
 fn check_open(config: &Config, address: std::net::SocketAddr) -> Result<(), ConfigError> {
     if config.without_authentication {
         return Err(ConfigError(format!(
-            "{address} is reachable from other machines and nobody would have to log in: leave `without_authentication` away, \
-             listen on 127.0.0.1, or say `expose_without_protection`"
+            "{address} is reachable from other machines without a login: unset `without_authentication`, \
+             listen on 127.0.0.1, or set `expose_without_protection`"
         )));
     }
     if config.tls.is_none() {
         return Err(ConfigError(format!(
-            "{address} is reachable from other machines and passwords would travel in the clear: set `tls.certificate` and \
-             `tls.key`, listen on 127.0.0.1, or say `expose_without_protection`"
+            "{address} is reachable from other machines and passwords would be sent unencrypted: set `tls.certificate` and \
+             `tls.key`, listen on 127.0.0.1, or set `expose_without_protection`"
         )));
     }
     Ok(())
@@ -346,7 +349,7 @@ mod tests {
     use crate::config::Origin;
 
     #[test]
-    fn flags_win_over_the_environment_and_that_over_the_file() {
+    fn flags_override_the_environment_which_overrides_the_file() {
         let mut layers = Layers::new();
         layers
             .add_file(
@@ -382,9 +385,9 @@ mod tests {
     }
 
     #[test]
-    fn every_default_is_understood_and_wrong_values_are_named() {
+    fn every_default_is_valid_and_errors_name_the_setting() {
         assert!(Layers::new().config().is_ok());
-        for (key, value, told) in [
+        for (key, value, expected) in [
             ("limits.body", "much", "a size such as"),
             ("limits.query_time", "30", "a time such as"),
             ("limits.requests", "0", "a number of 1 or more"),
@@ -398,7 +401,7 @@ mod tests {
                 .unwrap();
             layers.add_flag(key, value).unwrap();
             let error = layers.config().unwrap_err().to_string();
-            assert!(error.contains(key) && error.contains(told), "{error}");
+            assert!(error.contains(key) && error.contains(expected), "{error}");
         }
         let mut layers = Layers::new();
         layers.add_flag("threads", "100000000").unwrap();
@@ -407,7 +410,7 @@ mod tests {
                 .config()
                 .unwrap_err()
                 .to_string()
-                .contains("1024 at most")
+                .contains("at most 1024")
         );
         let mut layers = Layers::new();
         let variables = [("ISOMER_LIMITS_BODI".to_owned(), "1".to_owned())];
@@ -417,7 +420,7 @@ mod tests {
         layers.add_environment(others).unwrap();
         let mut layers = Layers::new();
         let error = layers.add_flag("limits.bodi", "1").unwrap_err().to_string();
-        assert!(error.contains("no setting `limits.bodi`"), "{error}");
+        assert!(error.contains("unknown setting `limits.bodi`"), "{error}");
         let error = layers
             .add_file(Path::new("x.toml"), "listen = [1]")
             .unwrap_err();
@@ -425,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn another_address_takes_users_and_tls_or_plain_words() {
+    fn another_address_requires_users_and_tls_or_an_explicit_setting() {
         let with = |flags: &[(&str, &str)]| {
             let mut layers = Layers::new();
             for (key, value) in flags {
@@ -439,15 +442,19 @@ mod tests {
             with(&[open])
                 .unwrap_err()
                 .to_string()
-                .contains("in the clear")
+                .contains("unencrypted")
         );
         assert!(with(&[open, tls[0], tls[1]]).is_ok());
-        let nobody = ("without_authentication", "true");
-        let error = with(&[open, tls[0], tls[1], nobody]).unwrap_err();
-        assert!(error.to_string().contains("nobody would have to log in"));
-        assert!(with(&[open, nobody, ("expose_without_protection", "true")]).is_ok());
+        let without_login = ("without_authentication", "true");
+        let error = with(&[open, tls[0], tls[1], without_login]).unwrap_err();
         assert!(
-            with(&[nobody]).is_ok(),
+            error
+                .to_string()
+                .contains("reachable from other machines without a login")
+        );
+        assert!(with(&[open, without_login, ("expose_without_protection", "true")]).is_ok());
+        assert!(
+            with(&[without_login]).is_ok(),
             "the loopback address is this machine's own"
         );
         assert!(with(&[tls[0]]).is_err());
@@ -456,10 +463,10 @@ mod tests {
             with(&[bolt])
                 .unwrap_err()
                 .to_string()
-                .contains("in the clear")
+                .contains("unencrypted")
         );
         assert!(with(&[bolt, tls[0], tls[1]]).is_ok());
-        assert!(with(&[bolt, tls[0], tls[1], nobody]).is_err());
+        assert!(with(&[bolt, tls[0], tls[1], without_login]).is_err());
         assert!(with(&[("bolt", "localhost:7687")]).is_ok());
     }
 }

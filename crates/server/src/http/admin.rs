@@ -36,33 +36,33 @@ fn token_value(info: &TokenInfo) -> Value {
 }
 
 fn new_token(status: StatusCode, new: &NewToken) -> Result<Reply> {
-    let told = params! { "token" => new.token.as_str(), "about" => token_value(&new.info) };
-    Reply::value_with(status, &told.into())
+    let body = params! { "token" => new.token.as_str(), "about" => token_value(&new.info) };
+    Reply::value_with(status, &body.into())
 }
 
-/// A login: the token itself, or a cookie that scripts cannot read, and what they show beside it.
+/// Answer to a login: the token itself, or a cookie that scripts cannot read, with the CSRF token.
 fn logged_in(call: &Call, status: StatusCode, new: &NewToken, in_cookie: bool) -> Result<Reply> {
-    call.tell(|told| {
-        told.user = Some(new.info.user.to_string());
-        told.token = Some(new.info.id.to_string());
+    call.audit(|details| {
+        details.user = Some(new.info.user.to_string());
+        details.token = Some(new.info.id.to_string());
     });
     if !in_cookie {
         return new_token(status, new);
     }
-    let told = params! { "csrf" => cookie::csrf(&new.token), "about" => token_value(&new.info) };
-    // A page that a browser loaded over TLS says so by itself, too.
+    let body = params! { "csrf" => cookie::csrf(&new.token), "about" => token_value(&new.info) };
+    // If a page was loaded over TLS, its `Origin` says so as well.
     let page = call.header(header::ORIGIN)?.unwrap_or_default();
     let secure = call.over_tls || page.starts_with("https://");
-    Ok(Reply::value_with(status, &told.into())?.with(
+    Ok(Reply::value_with(status, &body.into())?.with(
         header::SET_COOKIE,
-        cookie::begun(&call.headers, &new.token, secure),
+        cookie::set_header(&call.headers, &new.token, secure),
     ))
 }
 
-/// The audit log is told who wants to log in, where that may be a name: somebody may have written his password there.
-fn tell_asked(call: &Call, user: &str) {
+/// Records the user name for the audit log if it is valid; users sometimes type their password there.
+fn audit_user(call: &Call, user: &str) {
     let asked = Some(user).filter(|user| is_user_name(user));
-    call.tell(|told| told.user = asked.map(str::to_owned));
+    call.audit(|details| details.user = asked.map(str::to_owned));
 }
 
 fn user_value(user: &UserInfo) -> Value {
@@ -80,7 +80,7 @@ pub async fn setup(mut call: Call) -> Result<Reply> {
         fields.needed_text("password")?,
     );
     let in_cookie = fields.switch("cookie")?;
-    tell_asked(&call, &user);
+    audit_user(&call, &user);
     let turn = call.core.login_turn(call.from).await?;
     let lasts = millis(call.core.config.limits.login_time);
     let outcome = call
@@ -105,8 +105,8 @@ pub async fn login(mut call: Call) -> Result<Reply> {
     let mut fields = call.fields(&["user", "password", "cookie"]).await?;
     let (user, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
     let in_cookie = fields.switch("cookie")?;
-    tell_asked(&call, &user);
-    // By address, and by name from one address net: a name alone must not be locked by strangers.
+    audit_user(&call, &user);
+    // Limited by address, and by name within one network: other clients must not be able to lock a name.
     let turn = call.core.login_turn(call.from).await?;
     let lasts = millis(call.core.config.limits.login_time);
     let outcome = call
@@ -128,7 +128,7 @@ pub async fn logout(call: Call, access: ServerAccess) -> Result<Reply> {
     let Some(token) = access.principal().token.clone() else {
         return Ok(Reply::done());
     };
-    let ended = cookie::ended(&call.headers);
+    let ended = cookie::delete_header(&call.headers);
     call.core
         .clone()
         .blocking(move || {
@@ -144,16 +144,16 @@ pub async fn logout(call: Call, access: ServerAccess) -> Result<Reply> {
 /// `GET /v1/me`
 pub async fn me(call: Call, access: ServerAccess) -> Result<Reply> {
     let databases = database_values(&access);
-    let mut told = params! {
+    let mut body = params! {
         "user" => &*access.principal().name,
         "admin" => access.is_admin(),
         "databases" => databases,
         "version" => env!("CARGO_PKG_VERSION"),
     };
     if let Some(csrf) = call.csrf {
-        told.insert("csrf", csrf.into());
+        body.insert("csrf", csrf.into());
     }
-    Reply::object(told)
+    Reply::object(body)
 }
 
 /// `GET /v1/databases`
@@ -161,24 +161,24 @@ pub async fn databases(_call: Call, access: ServerAccess) -> Result<Reply> {
     Reply::object(params! { "databases" => database_values(&access) })
 }
 
-/// The databases that one has a right on. Of those that do not answer, administrators learn why.
+/// The databases that the principal has a right on. Administrators also get the reason of those that do not respond.
 fn database_values(access: &ServerAccess) -> Vec<Value> {
     let one = |(name, role): (Arc<str>, Role)| {
         let trouble = access.trouble(&name);
-        let mut told = params! {
+        let mut body = params! {
             "database" => Value::String(name), "role" => role.name(), "open" => trouble.is_none()
         };
         if let Some(why) = trouble.filter(|_| role == Role::Admin) {
-            told.insert("error", why.into());
+            body.insert("error", why.into());
         }
-        told.into()
+        body.into()
     };
     access.databases().into_iter().map(one).collect()
 }
 
 /// `POST /v1/databases/{db}/open`
 pub async fn open_database(call: Call, access: ServerAccess) -> Result<Reply> {
-    let name = call.place("db").to_owned();
+    let name = call.path_param("db").to_owned();
     call.core
         .blocking(move || {
             let opened = access.open_database(&name)?;
@@ -192,7 +192,7 @@ pub async fn create_database(mut call: Call, access: ServerAccess) -> Result<Rep
     let mut fields = call.fields(&["database", "restore"]).await?;
     let name = fields.needed_text("database")?;
     check_name(&name)?;
-    call.tell(|told| told.target = Some(name.clone()));
+    call.audit(|details| details.target = Some(name.clone()));
     if let Some(said) = fields.map("restore")? {
         let source = super::backups::Source::of(&call.core, said)?;
         return source.restore(call.core, access, name).await;
@@ -210,7 +210,7 @@ pub async fn create_database(mut call: Call, access: ServerAccess) -> Result<Rep
 
 /// `DELETE /v1/databases/{db}`
 pub async fn drop_database(call: Call, access: ServerAccess) -> Result<Reply> {
-    let name = call.place("db").to_owned();
+    let name = call.path_param("db").to_owned();
     call.core
         .blocking(move || access.drop_database(&name).map(|()| Reply::done()))
         .await
@@ -267,13 +267,11 @@ pub async fn queries(call: Call, mut access: Access) -> Result<Reply> {
 
 /// `DELETE …/queries/{id}`
 pub async fn kill_query(call: Call, access: Access) -> Result<Reply> {
-    let id = call.number_place("id")?;
+    let id = call.path_number("id")?;
     if access.cancel_query(id)? {
         return Ok(Reply::done());
     }
-    Err(ServerError::NotFound(format!(
-        "there is no running query {id}"
-    )))
+    Err(ServerError::NotFound(format!("no running query {id}")))
 }
 
 /// `GET /v1/users`
@@ -288,7 +286,7 @@ pub async fn create_user(mut call: Call, _access: ServerAccess) -> Result<Reply>
     let (name, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
     let roles = Rights::from_map(&fields.map("roles")?.unwrap_or_default())?;
     let target = Some(&name).filter(|name| is_user_name(name)).cloned();
-    call.tell(|told| told.target = target);
+    call.audit(|details| details.target = target);
     let user = call
         .core
         .hashing(move |core| core.system()?.add_user(&name, &password, &roles))
@@ -300,9 +298,9 @@ pub async fn create_user(mut call: Call, _access: ServerAccess) -> Result<Reply>
     )
 }
 
-/// Refuses everything about a user to others but himself and administrators.
+/// Only the user and administrators may use a user's resources.
 fn own_or_admin(call: &Call, access: &ServerAccess) -> Result<String> {
-    let name = call.place("user").to_owned();
+    let name = call.path_param("user").to_owned();
     if *access.principal().name != *name {
         access.require_admin()?;
     }
@@ -317,7 +315,7 @@ pub async fn user(call: Call, access: ServerAccess) -> Result<Reply> {
 
 /// `DELETE /v1/users/{user}`
 pub async fn remove_user(call: Call, _access: ServerAccess) -> Result<Reply> {
-    let name = call.place("user").to_owned();
+    let name = call.path_param("user").to_owned();
     let core = call.core.clone();
     core.clone()
         .blocking(move || core.system()?.remove_user(&name).map(|()| Reply::done()))
@@ -327,7 +325,7 @@ pub async fn remove_user(call: Call, _access: ServerAccess) -> Result<Reply> {
 /// `PUT /v1/users/{user}/roles`
 pub async fn set_roles(mut call: Call, _access: ServerAccess) -> Result<Reply> {
     let roles = Rights::from_map(&call.object().await?)?;
-    let name = call.place("user").to_owned();
+    let name = call.path_param("user").to_owned();
     let core = call.core.clone();
     core.clone()
         .blocking(move || Reply::value(&user_value(&core.system()?.set_roles(&name, &roles)?)))
@@ -337,14 +335,15 @@ pub async fn set_roles(mut call: Call, _access: ServerAccess) -> Result<Reply> {
 /// `PUT /v1/users/{user}/password`
 pub async fn set_password(mut call: Call, access: ServerAccess) -> Result<Reply> {
     let name = own_or_admin(&call, &access)?;
-    let mut fields = call.fields(&["password", "current"]).await?;
+    let mut fields = call.fields(&["password", "current", "end_tokens"]).await?;
     let (password, current) = (fields.needed_text("password")?, fields.text("current")?);
+    let end_tokens = fields.switch("end_tokens")?;
     let turn = call.core.login_turn(call.from).await?;
     let own = *access.principal().name == *name;
     let outcome = call
         .core
         .hashing(move |core| {
-            // Whoever finds an open console must not be able to lock its owner out.
+            // Requires the current password, so that a stranger at an open console cannot lock its owner out.
             if own
                 && !current.is_some_and(|current| {
                     core.system
@@ -353,10 +352,10 @@ pub async fn set_password(mut call: Call, access: ServerAccess) -> Result<Reply>
                 })
             {
                 return Err(ServerError::Denied(
-                    "`current` is not the password that it has now".into(),
+                    "`current` is not the current password".into(),
                 ));
             }
-            core.system()?.set_password(&name, &password)
+            core.system()?.set_password(&name, &password, end_tokens)
         })
         .await;
     if matches!(outcome, Err(ServerError::Denied(_))) {
@@ -388,9 +387,9 @@ pub async fn create_token(mut call: Call, access: ServerAccess) -> Result<Reply>
     if *user != *principal.name {
         access.require_admin()?;
     } else if !principal.login && !access.is_admin() {
-        // A token that is to end must not be able to leave another one behind.
+        // A token that expires must not be able to create a successor.
         return Err(ServerError::Denied(
-            "tokens are made by those who have logged in with a password".into(),
+            "only a login with a password may create tokens".into(),
         ));
     }
     let scope = fields
@@ -402,14 +401,14 @@ pub async fn create_token(mut call: Call, access: ServerAccess) -> Result<Reply>
         && !principal.rights.contain(scope)
     {
         return Err(ServerError::Denied(
-            "the scope reaches further than your own rights".into(),
+            "the scope exceeds your own rights".into(),
         ));
     }
-    // Whoever acts under a scope hands on no more than that.
+    // A scoped principal cannot grant more than its scope.
     let scope = match (scope, principal.rights.scope()) {
         (Some(scope), Some(own)) if !scope.within(own) => {
             return Err(ServerError::Denied(
-                "the scope reaches further than the one of your token".into(),
+                "the scope exceeds the one of your token".into(),
             ));
         }
         (None, Some(own)) => Some(own.clone()),
@@ -427,13 +426,13 @@ pub async fn create_token(mut call: Call, access: ServerAccess) -> Result<Reply>
                 .add_token(&user, &name, scope, expires, false)
         })
         .await?;
-    call.tell(|told| told.target = Some(new.info.id.to_string()));
+    call.audit(|details| details.target = Some(new.info.id.to_string()));
     new_token(StatusCode::CREATED, &new)
 }
 
 /// `DELETE /v1/tokens/{id}`
 pub async fn remove_token(call: Call, access: ServerAccess) -> Result<Reply> {
-    let id = call.place("id").to_owned();
+    let id = call.path_param("id").to_owned();
     let own = (!access.is_admin()).then(|| access.principal().name.clone());
     let core = call.core.clone();
     core.clone()
@@ -441,7 +440,7 @@ pub async fn remove_token(call: Call, access: ServerAccess) -> Result<Reply> {
             if core.system()?.remove_token(&id, own.as_deref())? {
                 return Ok(Reply::done());
             }
-            Err(ServerError::NotFound("there is no such token".into()))
+            Err(ServerError::NotFound("no such token".into()))
         })
         .await
 }

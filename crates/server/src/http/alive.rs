@@ -1,4 +1,4 @@
-//! What keeps a feed alive, and what ends it, whatever its events are and however long they take to find.
+//! Keep-alive and end of event feeds, independent of their events and of how long these take to compute.
 
 use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
 
@@ -9,19 +9,19 @@ use tokio::{
     time::{Instant, Interval, MissedTickBehavior, interval_at},
 };
 
-use super::{changes::error_event, ending::Outcome, reply::Reply, shown::Shown};
+use super::{changes::error_event, credentials::RequestCredentials, ending::Outcome, reply::Reply};
 use crate::{
     Result,
     core::{Core, stop_asked},
 };
 
-/// Nobody needs more comments than one in so long.
+/// Minimum interval between two keep-alive comments.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// A feed of these events. A comment tells at fixed times that it is still there, so that nobody on the way takes the connection
-/// for dead and a client that is gone is noticed; as often the right to it is looked at. It ends with the server, with that right,
-/// or with an error, which is its last event.
-pub(super) fn feed<S>(core: Arc<Core>, shown: Shown, events: S) -> Reply
+/// A feed of these events. A comment is sent at fixed intervals, so that proxies keep the connection open and a
+/// disconnected client is noticed; at the same intervals its right is checked. It ends with the server, with that
+/// right, or with an error, which is its last event.
+pub(super) fn feed<S>(core: Arc<Core>, credentials: RequestCredentials, events: S) -> Reply
 where
     S: Stream<Item = Result<Bytes>> + Send + 'static,
 {
@@ -33,7 +33,7 @@ where
         outcome: outcome.clone(),
         stopping: core.stopping(),
         core,
-        shown,
+        credentials,
         beat,
         events: Some(Box::pin(events)),
     };
@@ -46,11 +46,11 @@ where
 
 struct Alive<S> {
     core: Arc<Core>,
-    shown: Shown,
+    credentials: RequestCredentials,
     outcome: Outcome,
     stopping: watch::Receiver<bool>,
     beat: Interval,
-    /// None once the last was told.
+    /// `None` after the last event was sent.
     events: Option<Pin<Box<S>>>,
 }
 
@@ -61,7 +61,7 @@ impl<S: Stream<Item = Result<Bytes>>> Alive<S> {
             biased;
             () = stop_asked(&mut self.stopping) => return None,
             _ = self.beat.tick() => {
-                let is_good = self.shown.check(&self.core);
+                let is_good = self.credentials.check(&self.core);
                 is_good.map(|()| Bytes::from_static(b": still here\n\n"))
             }
             event = events.next() => event?,

@@ -1,7 +1,7 @@
-//! Backups over the network, into a folder that the server was given, and databases made out of them.
+//! Backups over the network, into a configured folder, and databases restored from them.
 //!
-//! `backups_folder/DATABASE/NAME` holds the backups of one database under one name, as `isomer backup` makes them: the first one whole,
-//! the next ones what is new. Whoever administers one database reaches its folder only.
+//! `backups_folder/DATABASE/NAME` holds the backups of one database under one name, as `isomer backup` makes them: a
+//! full one, then incremental ones. An administrator of one database can access only its folder.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ fn number(number: u64) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// What copies are called until they are whole, and backups that are being removed: no names of backups.
+/// Prefixes of incomplete copies and of backups that are being removed; they are not valid names of backups.
 const COPYING: &str = ".copying-";
 const REMOVED: &str = ".removed-";
 
@@ -31,20 +31,19 @@ const REMOVED: &str = ".removed-";
 fn folder_of(core: &Core, database: &str) -> Result<PathBuf> {
     let folder = core.config.backups_folder.as_ref().ok_or_else(|| {
         ServerError::Invalid(
-            "there are no backups over the network here: start the server with `backups_folder`"
-                .into(),
+            "backups over the network are disabled: start the server with `backups_folder`".into(),
         )
     })?;
     check_name(database)?;
     Ok(folder.join(database))
 }
 
-/// Refuses names that are no plain words: they stand in paths.
+/// Validates a name: it becomes part of paths.
 fn check_backup_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(allowed) {
         return Err(ServerError::Invalid(
-            "the name of a backup has 1 to 100 letters, digits, `_`, `-` or `.`, and begins with no dot".into(),
+            "the name of a backup must be 1 to 100 letters, digits, `_`, `-` or `.`, and must not begin with a dot".into(),
         ));
     }
     Ok(())
@@ -56,10 +55,10 @@ pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
     let name = fields.needed_text("backup")?;
     let (keep, copy) = (fields.number("keep")?, fields.switch("copy")?);
     check_backup_name(&name)?;
-    call.tell(|told| told.target = Some(name.clone()));
+    call.audit(|details| details.target = Some(name.clone()));
     if keep == Some(0) || (copy && keep.is_some()) {
         return Err(ServerError::Invalid(
-            "`keep` is the number of backups under this name that stay, from 1; a copy has no others beside it".into(),
+            "`keep` is the number of backups under this name that are kept, at least 1; it does not apply to a copy".into(),
         ));
     }
     let folder = folder_of(&call.core, access.name())?;
@@ -68,21 +67,22 @@ pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
     let made = call
         .core
         .blocking(move || {
-            let at_work = core.operations.begin(BACKUP, access.name(), &user, &name)?;
+            let operation = core.operations.begin(BACKUP, access.name(), &user, &name)?;
             make_folder(&folder)?;
             sweep(&folder);
             let target = folder.join(&name);
             if copy {
                 if target.symlink_metadata().is_ok() {
                     return Err(ServerError::Exists(format!(
-                        "there is a backup `{name}` already"
+                        "the backup `{name}` already exists"
                     )));
                 }
                 copy_to(&access, &folder, &target, &name)?;
                 let made = params! { "backup" => name, "copy" => true };
                 return Reply::value_with(StatusCode::CREATED, &made.into());
             }
-            let made = access.backup(&target, &mut |done, total| at_work.progress(done, total))?;
+            let made =
+                access.backup(&target, &mut |done, total| operation.progress(done, total))?;
             let forgotten = match keep {
                 Some(keep) => {
                     Database::keep_backups(&target, usize::try_from(keep).unwrap_or(usize::MAX))?
@@ -104,24 +104,24 @@ pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
     made
 }
 
-/// Makes a copy under a name that is none: it has its own when it is whole.
+/// Makes a copy under a temporary name, and renames it when complete.
 fn copy_to(access: &Access, folder: &Path, target: &Path, name: &str) -> Result<()> {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now_ms = since_1970.map_or(0, |time| time.as_millis());
     let unnamed = folder.join(format!("{COPYING}{name}-{now_ms}"));
     let copied = access.checkpoint(&unnamed).and_then(|()| {
         std::fs::rename(&unnamed, target).map_err(|error| not_written(target, &error))?;
-        // Nobody is told of a copy whose name may not be on disk: the name is free again.
+        // If the new name could not be synced, the client gets an error, and the name is free again.
         keep_names(folder).inspect_err(|_| drop(std::fs::rename(target, &unnamed)))
     });
     if copied.is_err() {
-        // At worst it takes space until the next copy.
+        // On failure it takes space until the next copy.
         let _ = std::fs::remove_dir_all(&unnamed);
     }
     copied
 }
 
-/// Removes what copies and removals that were cut short left behind. Nothing of the kind is at work in the folder.
+/// Removes what interrupted copies and removals left. None must be in progress in the folder.
 fn sweep(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -129,7 +129,7 @@ fn sweep(folder: &Path) {
         if (name.starts_with(COPYING) || name.starts_with(REMOVED))
             && let Err(error) = std::fs::remove_dir_all(entry.path())
         {
-            tracing::warn!(folder = %entry.path().display(), %error, "what is left of a backup was not removed");
+            tracing::warn!(folder = %entry.path().display(), %error, "the remains of a backup could not be removed");
         }
     }
 }
@@ -139,30 +139,29 @@ fn not_written(path: &Path, error: &std::io::Error) -> ServerError {
 }
 
 fn keep_names(folder: &Path) -> Result<()> {
-    let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| not_written(folder, &error))
+    isomer_vfs::sync_folder(folder).map_err(|error| not_written(folder, &error))
 }
 
 /// `DELETE …/backups/{backup}`
 pub async fn remove(call: Call, access: Access) -> Result<Reply> {
-    let name = call.place("backup").to_owned();
+    let name = call.path_param("backup").to_owned();
     check_backup_name(&name)?;
     let folder = folder_of(&call.core, access.name())?;
     let core = call.core.clone();
     let user = access.principal().name.clone();
     call.core
         .blocking(move || {
-            // Nothing is written there, and nothing is restored from it.
-            let _at_work = core.operations.begin(BACKUP, access.name(), &user, &name)?;
+            // Excludes backups to this name and restores from it.
+            let _operation = core.operations.begin(BACKUP, access.name(), &user, &name)?;
             let target = folder.join(&name);
             let is_there = target.symlink_metadata().is_ok_and(|about| about.is_dir());
             if !is_there {
                 return Err(ServerError::NotFound(format!(
-                    "there is no backup `{name}` of `{}`",
+                    "no backup `{name}` of `{}`",
                     access.name()
                 )));
             }
-            // Not there any more at once, whatever happens then.
+            // It disappears at once, even if removing its files fails.
             let gone = folder.join(format!("{REMOVED}{name}"));
             sweep(&folder);
             std::fs::rename(&target, &gone).map_err(|error| not_written(&target, &error))?;
@@ -183,10 +182,10 @@ pub async fn list(call: Call, access: Access) -> Result<Reply> {
                 let path = folder.join(&name);
                 if !path.join("BACKUP").is_file() {
                     if !path.is_dir() {
-                        // It was removed meanwhile.
+                        // It was removed concurrently.
                         continue;
                     }
-                    // A first backup that is on its way, or was cut short, is no database.
+                    // A first backup in progress, or an interrupted one, is not a database.
                     let what = match EngineKind::at(&path) {
                         Some(_) if !path.join("RESTORING").exists() => "copy",
                         _ => "unfinished",
@@ -216,7 +215,7 @@ pub async fn list(call: Call, access: Access) -> Result<Reply> {
         .await
 }
 
-/// The backups in a folder, by name; none where nothing was backed up yet.
+/// The backups in a folder, by name; empty if there was no backup yet.
 fn names_in(folder: &Path) -> Result<Vec<String>> {
     let unreadable = |error: std::io::Error| {
         ServerError::Unavailable(format!("{} cannot be read: {error}", folder.display()))
@@ -241,7 +240,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Which backup a new database is made out of: the field `restore` of its description.
+/// The backup that a new database is restored from: the field `restore` of its description.
 pub(super) struct Source {
     folder: PathBuf,
     database: Arc<str>,
@@ -276,19 +275,19 @@ impl Source {
                 }
                 _ => {
                     return Err(ServerError::Invalid(
-                        "`restore` takes one point, `version` or `time_ms`, a number from 0".into(),
+                        "`restore` takes one of `version` and `time_ms`, at least 0".into(),
                     ));
                 }
             }
         }
         if let Some(name) = said.names().next() {
             return Err(ServerError::Invalid(format!(
-                "there is no field `{name}` in `restore`: database, backup, version, time_ms are known"
+                "unknown field `{name}` in `restore`: expected database, backup, version, time_ms"
             )));
         }
         if !folder.join("BACKUP").is_file() {
             return Err(ServerError::NotFound(format!(
-                "there is no backup `{backup}` of `{database}` to restore from: copies are opened where they are"
+                "no backup `{backup}` of `{database}` to restore from: copies are opened in place"
             )));
         }
         Ok(Self {
@@ -300,7 +299,7 @@ impl Source {
         })
     }
 
-    /// Makes a database out of it.
+    /// Restores a new database from it.
     pub(super) async fn restore(
         self,
         core: Arc<Core>,
@@ -312,10 +311,10 @@ impl Source {
             .blocking(move || {
                 let database: Arc<str> = name.as_str().into();
                 let user = access.principal().name.clone();
-                let at_work = core
+                let operation = core
                     .operations
                     .begin(RESTORE, &database, &user, &self.about)?;
-                // What is read stays: nothing is forgotten or removed under its name meanwhile.
+                // Excludes writing and removing backups under its name.
                 let _reading =
                     core.operations
                         .begin(READING, &self.database, &user, &self.backup)?;
@@ -328,7 +327,7 @@ impl Source {
                     &self.folder,
                     &options,
                     &mut |done, total| {
-                        at_work.progress(done, total);
+                        operation.progress(done, total);
                     },
                 )?;
                 let made = params! {

@@ -1,4 +1,4 @@
-//! A request: what stands in its path, its query, its head and its body.
+//! A request: path parameters, query, header fields and body.
 
 use std::{io::Read, net::IpAddr, sync::Arc};
 
@@ -14,95 +14,140 @@ use parking_lot::Mutex;
 
 use super::{heads, route::Route};
 use crate::{
-    Result, ServerError, access::Body as Sent, audit::Told, core::Core, traces::Span, weight,
+    Result, ServerError, access::Body as Sent, audit::AuditDetails, core::Core, traces::Span,
+    weight,
 };
 
-/// A request that was let in.
+/// An admitted request.
 pub struct Call {
     pub(super) core: Arc<Core>,
     pub(super) span: Span,
     pub(super) route: &'static Route,
-    /// What stands in the places of the route's path, decoded.
-    pub(super) places: Vec<(String, String)>,
-    /// What stands behind the `?`, decoded; names that the route does not have were refused.
+    /// Path parameters of the route, decoded.
+    pub(super) path_params: Vec<(String, String)>,
+    /// Query parameters, decoded; unknown names were refused.
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: Arc<HeaderMap>,
     pub(super) target: String,
     pub(super) body: Mutex<Body>,
     pub(super) from: IpAddr,
-    /// Whether it came over TLS: to the server, or to a proxy that is trusted.
+    /// Whether it came over TLS: to the server, or to a trusted proxy.
     pub(super) over_tls: bool,
-    /// What a page must show beside the cookie that it was let in by.
+    /// The CSRF token for the cookie that it was authenticated by.
     pub(super) csrf: Option<String>,
-    /// What was sent, as it counts for who asks; none where that is not known.
+    /// Memory of the body, which counts for the user; `None` if the client is not authenticated.
     pub(super) sent: Option<Arc<Sent>>,
-    /// What the audit log is told.
-    pub(super) told: Arc<Mutex<Told>>,
+    /// Additions to the audit event.
+    pub(super) audit_details: Arc<Mutex<AuditDetails>>,
 }
 
-/// Most bytes of a body of somebody who is not known yet: a login and no more.
+/// Body limit for unauthenticated clients: enough for a login.
 const UNKNOWN_BODY: usize = 16 << 10;
 
+/// Types of the values in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Types {
+    /// The JSON types.
+    Json,
+    /// Those of the values that they replace; an unsuitable value is refused.
+    Keep,
+}
+
+impl Types {
+    /// Converts the entries that replace some of `stored`, which is read only for [`Types::Keep`].
+    pub fn entries(self, given: &Map, stored: impl FnOnce() -> Result<Map>) -> Result<Map> {
+        match self {
+            Self::Json => Ok(given.clone()),
+            Self::Keep => Ok(json::keep_entry_types(&stored()?, given.clone())?),
+        }
+    }
+
+    /// Converts the value that replaces `stored`, if any.
+    pub fn value(
+        self,
+        given: &Value,
+        stored: impl FnOnce() -> Result<Option<Value>>,
+    ) -> Result<Value> {
+        match self {
+            Self::Json => Ok(given.clone()),
+            Self::Keep => match stored()? {
+                Some(stored) => Ok(json::keep_types(&stored, given.clone())?),
+                None => Ok(given.clone()),
+            },
+        }
+    }
+}
+
 impl Call {
-    /// What stands in a place of the path.
-    pub fn place(&self, name: &str) -> &str {
-        let found = self.places.iter().find(|(place, _)| place == name);
+    /// A path parameter.
+    pub fn path_param(&self, name: &str) -> &str {
+        let found = self.path_params.iter().find(|(param, _)| param == name);
         found.map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
-    /// What stands in a place of the path, for the audit log; nothing where there is no such place.
-    pub(super) fn named(&self, name: &str) -> Option<String> {
-        let (_, value) = self.places.iter().find(|(place, _)| place == name)?;
+    /// A path parameter for the audit log; `None` if the route does not have it.
+    pub(super) fn path_text(&self, name: &str) -> Option<String> {
+        let (_, value) = self.path_params.iter().find(|(param, _)| param == name)?;
         Some(value.chars().take(64).collect())
     }
 
-    /// The number in a place of the path.
-    pub fn number_place(&self, name: &str) -> Result<u64> {
-        let text = self.place(name);
-        text.parse().map_err(|_| {
-            ServerError::NotFound(format!("`{text}` is no number: there is nothing there"))
-        })
+    /// A numeric path parameter.
+    pub fn path_number(&self, name: &str) -> Result<u64> {
+        let text = self.path_param(name);
+        text.parse()
+            .map_err(|_| ServerError::NotFound(format!("`{text}` is not a number: nothing found")))
     }
 
-    /// A parameter of the query.
+    /// A query parameter.
     pub fn param(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(param, _)| param == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that is a number.
+    /// A numeric query parameter.
     pub fn number_param(&self, name: &str) -> Result<Option<u64>> {
         let number = |text: &str| {
             text.parse().map_err(|_| {
-                ServerError::Invalid(format!("`{name}` is `{text}`: a number is expected"))
+                ServerError::Invalid(format!("invalid `{name}` `{text}`: expected a number"))
             })
         };
         self.param(name).map(number).transpose()
     }
 
-    /// A parameter that is a switch.
+    /// A Boolean query parameter.
     pub fn switch(&self, name: &str) -> Result<bool> {
         match self.param(name) {
             None | Some("false") => Ok(false),
             Some("" | "true") => Ok(true),
             Some(other) => Err(ServerError::Invalid(format!(
-                "`{name}` is `{other}`: true or false is expected"
+                "invalid `{name}` `{other}`: expected true or false"
             ))),
         }
     }
 
-    /// How many things a page has: `limit`, 100 unless given, 10,000 at most.
+    /// The types of changed values: `value_types=keep` or `value_types=json`, the default.
+    pub fn types(&self) -> Result<Types> {
+        match self.param("value_types") {
+            None | Some("json") => Ok(Types::Json),
+            Some("keep") => Ok(Types::Keep),
+            Some(other) => Err(ServerError::Invalid(format!(
+                "invalid `value_types` `{other}`: expected keep or json"
+            ))),
+        }
+    }
+
+    /// Page size: `limit`, 100 unless given, at most 10,000.
     pub fn page(&self) -> Result<usize> {
         match self.number_param("limit")? {
             None => Ok(100),
             Some(limit @ 1..=10_000) => Ok(limit as usize),
             Some(limit) => Err(ServerError::Invalid(format!(
-                "`limit` is {limit}: 1 to 10000 is expected"
+                "invalid `limit` {limit}: expected 1 to 10000"
             ))),
         }
     }
 
-    /// Names with commas between them; none where the parameter is absent.
+    /// Comma-separated names; empty if the parameter is absent.
     pub fn names(&self, name: &str) -> Vec<String> {
         let names = self.param(name).unwrap_or_default().split(',');
         names
@@ -112,12 +157,12 @@ impl Call {
             .collect()
     }
 
-    /// A field of the head, as text. One that is no text, or stands there twice, is refused: what it asks for must not be left out.
+    /// A header field as text. A field that is not text or is repeated is refused: the client relies on it.
     pub fn header(&self, name: impl AsRef<str>) -> Result<Option<&str>> {
         heads::once(&self.headers, name.as_ref())
     }
 
-    /// Whether the client takes one of these types of content, and none of the others rather.
+    /// Whether the client accepts one of these content types, and prefers none of the others.
     pub fn accepts(&self, media_types: &[&str], others: &[&[&str]]) -> Result<bool> {
         let accepted = heads::list(&self.headers, header::ACCEPT.as_str())?;
         let offers: Vec<&[&str]> = others.iter().copied().chain([media_types]).collect();
@@ -125,7 +170,7 @@ impl Call {
         Ok(best == Some(others.len()))
     }
 
-    /// The type of the body, without its parameters, in small letters.
+    /// The content type of the body, without parameters, in lower case.
     pub fn content_type(&self) -> String {
         let mut all = self.headers.get_all(header::CONTENT_TYPE).iter();
         let content_type = match (all.next(), all.next()) {
@@ -141,18 +186,18 @@ impl Call {
             .to_ascii_lowercase()
     }
 
-    /// Tells the audit log something of it.
-    pub(super) fn tell(&self, tell: impl FnOnce(&mut Told)) {
-        tell(&mut self.told.lock());
+    /// Adds details to the audit event.
+    pub(super) fn audit(&self, add: impl FnOnce(&mut AuditDetails)) {
+        add(&mut self.audit_details.lock());
     }
 
-    /// The body, as sent: within the limit, within its time, decompressed.
+    /// The body: decompressed, within its limits on size and time.
     pub async fn bytes(&mut self) -> Result<Vec<u8>> {
         self.bytes_up_to(self.core.config.limits.body_bytes).await
     }
 
-    /// As [`Call::bytes`], within a limit of its own. What is sent counts for who asks; nobody is believed to need much who is not
-    /// known.
+    /// Like [`Call::bytes`], with another limit. The body counts for the user; unauthenticated clients may send only
+    /// a small one.
     pub async fn bytes_up_to(&mut self, most: usize) -> Result<Vec<u8>> {
         let sent = self.sent.clone();
         let (most, advice) = match sent {
@@ -202,12 +247,12 @@ impl Call {
         }
     }
 
-    /// The body as one JSON value.
+    /// The body as a JSON value.
     pub async fn json(&mut self) -> Result<Value> {
         let content_type = self.content_type();
         if content_type != "application/json" {
             return Err(ServerError::MediaType(format!(
-                "the body is `{content_type}`: send JSON with `Content-Type: application/json`"
+                "unsupported content type `{content_type}`: send JSON with `Content-Type: application/json`"
             )));
         }
         let bytes = self.bytes().await?;
@@ -220,12 +265,12 @@ impl Call {
             .await
     }
 
-    /// The value of a body, which counts for who asks.
+    /// Parses a body, whose values count for the user.
     pub(super) fn parse(&self, bytes: &[u8]) -> Result<Value> {
         parse(self.sent.as_deref(), bytes)
     }
 
-    /// As [`Call::fields`]; no fields where there is no body.
+    /// Like [`Call::fields`]; empty without a body.
     pub async fn optional_fields(&mut self, known: &[&str]) -> Result<Fields> {
         if self.body.get_mut().is_end_stream() {
             return Ok(Fields(Map::new()));
@@ -238,18 +283,18 @@ impl Call {
         match self.json().await? {
             Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
             other => Err(ServerError::Invalid(format!(
-                "the body is a JSON object, not a {}",
+                "the body must be a JSON object, not a {}",
                 other.type_name()
             ))),
         }
     }
 
-    /// The body as an object with no other fields than these.
+    /// The body as an object with only these fields.
     pub async fn fields(&mut self, known: &[&str]) -> Result<Fields> {
         let map = self.object().await?;
         if let Some(name) = map.names().find(|name| !known.contains(&&***name)) {
             return Err(ServerError::Invalid(format!(
-                "there is no field `{name}` here: {} are known",
+                "unknown field `{name}`: expected {}",
                 known.join(", ")
             )));
         }
@@ -268,12 +313,12 @@ fn parse(sent: Option<&Sent>, bytes: &[u8]) -> Result<Value> {
 pub struct Fields(Map);
 
 impl Fields {
-    /// A field, taken out.
+    /// Removes and returns a field.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| !value.is_null())
     }
 
-    /// A text, taken out.
+    /// Removes and returns a string field.
     pub fn text(&mut self, name: &str) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
@@ -282,13 +327,13 @@ impl Fields {
         }
     }
 
-    /// A text that must be there.
+    /// A required string field.
     pub fn needed_text(&mut self, name: &str) -> Result<String> {
         self.text(name)?
             .ok_or_else(|| ServerError::Invalid(format!("the field `{name}` is missing")))
     }
 
-    /// A number from 0.
+    /// A number, at least 0.
     pub fn number(&mut self, name: &str) -> Result<Option<u64>> {
         match self.take(name) {
             None => Ok(None),
@@ -296,12 +341,12 @@ impl Fields {
                 let number = value.as_int().and_then(|number| u64::try_from(number).ok());
                 number
                     .map(Some)
-                    .ok_or_else(|| wrong(name, "a number from 0", &value))
+                    .ok_or_else(|| wrong(name, "a number of at least 0", &value))
             }
         }
     }
 
-    /// A truth.
+    /// A Boolean.
     pub fn switch(&mut self, name: &str) -> Result<bool> {
         match self.take(name) {
             None => Ok(false),
@@ -310,7 +355,7 @@ impl Fields {
         }
     }
 
-    /// An object; empty where it is absent.
+    /// An object; `None` if absent.
     pub fn map(&mut self, name: &str) -> Result<Option<Map>> {
         match self.take(name) {
             None => Ok(None),
@@ -319,7 +364,7 @@ impl Fields {
         }
     }
 
-    /// Texts; none where it is absent.
+    /// Strings; empty if absent.
     pub fn texts(&mut self, name: &str) -> Result<Vec<String>> {
         let Some(value) = self.take(name) else {
             return Ok(Vec::new());
@@ -336,18 +381,18 @@ impl Fields {
     }
 }
 
-/// Refuses what a field holds.
+/// Error of an invalid field.
 pub(super) fn wrong(name: &str, expected: &str, value: &Value) -> ServerError {
     let found = match value {
         Value::Int(number) => number.to_string(),
         other => format!("a {}", other.type_name()),
     };
     ServerError::Invalid(format!(
-        "the field `{name}` is {found}: {expected} is expected"
+        "invalid field `{name}`: expected {expected}, not {found}"
     ))
 }
 
-/// So many bytes of a body are unpacked before they are counted.
+/// Bytes that are decompressed between two reservations of memory.
 const UNPACKED_AT_ONCE: u64 = 256 << 10;
 
 /// How a body is compressed.
@@ -371,13 +416,12 @@ impl Coding {
             (Some(coding), None) if coding == b"gzip" => Ok(Self::Gzip),
             (Some(coding), None) if coding == b"zstd" => Ok(Self::Zstd),
             _ => Err(ServerError::MediaType(
-                "the body is compressed in a way that is not understood: send gzip, zstd or plain"
-                    .into(),
+                "unsupported Content-Encoding: send gzip, zstd or none".into(),
             )),
         }
     }
 
-    /// Reads what is compressed in `packed`.
+    /// A reader that decompresses `packed`.
     pub(super) fn reader<'r>(
         self,
         packed: Box<dyn Read + Send + 'r>,
@@ -388,7 +432,7 @@ impl Coding {
             Self::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(packed)
                     .map_err(|error| ServerError::Internal(error.to_string()))?;
-                // A frame may ask for a window of 2 GiB; 8 MiB is what everybody must offer.
+                // A frame may request a window of 2 GiB; 8 MiB is what every decoder must support.
                 decoder
                     .window_log_max(23)
                     .map_err(|error| ServerError::Internal(error.to_string()))?;
@@ -422,11 +466,11 @@ impl Coding {
     }
 }
 
-/// Stops a query when this is dropped: the client has gone away.
+/// Cancels a query when dropped: the client has disconnected.
 pub struct StopOnDrop(CancelHandle);
 
 impl StopOnDrop {
-    /// Stops what `handle` stops.
+    /// Cancels what `handle` refers to.
     pub fn new(handle: &CancelHandle) -> Self {
         Self(handle.clone())
     }
@@ -438,7 +482,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Decodes `name=value&…`; bytes that are no UTF-8 are refused.
+/// Decodes `name=value&…`; fails for invalid UTF-8.
 pub(super) fn parse_query(text: &str) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -478,7 +522,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_decoded_or_refused() {
+    fn valid_queries_are_decoded_and_others_refused() {
         let pairs = parse_query("from=a%2Fb&x+y=%C3%A4&flag&&z=").unwrap();
         let pairs: Vec<_> = pairs
             .iter()
@@ -495,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_unpacked_up_to_the_limit() {
+    fn a_decompression_bomb_is_unpacked_up_to_the_limit() {
         let zeros = vec![0; 1 << 20];
         let mut gzip = flate2::read::GzEncoder::new(&zeros[..], flate2::Compression::best());
         let mut packed = Vec::new();

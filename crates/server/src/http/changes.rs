@@ -1,8 +1,8 @@
 //! The change feed: what every commit changed, as server-sent events.
 //!
-//! An event's id is the version of its commit: a client that comes back with `Last-Event-ID` (or `from`) misses nothing
-//! and gets no commit twice that was told to its end, as long as the change stream still holds what it missed; otherwise the
-//! answer is 410. Only commits that are on disk are told.
+//! An event's id is the version of its commit: a client that reconnects with `Last-Event-ID` (or `from`) misses
+//! nothing and gets no fully delivered commit twice, as long as the change stream still has what it missed; otherwise
+//! the answer is 410. Only durable commits are sent.
 
 use std::{
     cell::RefCell,
@@ -27,30 +27,30 @@ use isomer_value::{
 };
 use tokio::sync::watch;
 
-use super::{alive, call::Call, once, reply::Reply, shown::Shown};
+use super::{alive, call::Call, credentials::RequestCredentials, once, reply::Reply};
 use crate::{
     Result, ServerError,
     access::Access,
-    core::{Core, FeedPlace},
+    core::{Core, FeedSlot},
     feed::Newest,
 };
 
-/// Longest pause before what was told of and is not on disk yet is looked for again.
+/// Longest pause between checks whether an announced commit has become durable.
 const MOST_WAIT: Duration = Duration::from_millis(100);
 /// Entries read at once.
 pub(super) const ENTRIES: usize = 64;
 /// Bytes of entries read at once.
 pub(super) const BYTES: usize = 1 << 20;
-/// Changes of one event: a larger commit comes in several, of which the last bears the id.
+/// Changes per event: a larger commit is sent as several, of which the last has the id.
 const CHANGES: usize = 1_000;
 
 /// `GET …/changes`
 pub async fn changes(call: Call, mut access: Access) -> Result<Reply> {
     access.open_result()?;
-    let place = call.core.feed_place()?;
+    let place = call.core.feed_slot()?;
     let resumed = call.header("last-event-id")?.map(|id| {
         id.parse()
-            .map_err(|_| ServerError::Invalid("Last-Event-ID is a number of an event".into()))
+            .map_err(|_| ServerError::Invalid("Last-Event-ID must be the id of an event".into()))
     });
     let from = match resumed {
         Some(id) => Some(id?),
@@ -62,10 +62,10 @@ pub async fn changes(call: Call, mut access: Access) -> Result<Reply> {
         types: set("types"),
         buckets: set("buckets"),
     };
-    let shown = Shown::of(&call, &access)?;
+    let credentials = RequestCredentials::of(&call, &access)?;
     let newest = access.feed().subscribe();
     let core = call.core.clone();
-    let right = shown.clone();
+    let right = credentials.clone();
     let feed = core
         .clone()
         .blocking(move || {
@@ -73,37 +73,37 @@ pub async fn changes(call: Call, mut access: Access) -> Result<Reply> {
             let now = store.engine().version();
             let from = from.unwrap_or(now);
             if from > now {
-                return Err(ServerError::Invalid(format!("version {from} is not there yet: the newest is {now}")));
+                return Err(ServerError::Invalid(format!("version {from} does not exist yet: the newest is {now}")));
             }
-            // Holds what is to come, so that a reader that is not too slow misses nothing.
+            // Retains the stream from here, so that a reader that is not too slow misses nothing.
             let hold = store.hold_stream(from);
-            if from < now && store.tells_since(from).is_err() {
+            if from < now && store.check_changes_since(from).is_err() {
                 return Err(ServerError::Gone(format!(
-                    "the changes since version {from} are not kept any more: read the data anew, then follow from version {now}"
+                    "the changes since version {from} are no longer kept: read the data again, then follow from version {now}"
                 )));
             }
             drop(store);
-            access.rest(0);
+            access.pause(0);
             let start = format!("event: start\nid: {from}\ndata: {{\"version\":{from}}}\n\n");
             Ok(Following {
                 core,
                 access,
-                shown: right,
+                credentials: right,
                 newest,
                 filter,
                 at: from,
                 ready: VecDeque::from([Bytes::from(start)]),
                 hold,
                 is_over: false,
-                _place: place,
+                _slot: place,
             })
         })
         .await?;
     let events = stream::try_unfold(feed, Following::next);
-    Ok(alive::feed(call.core.clone(), shown, events))
+    Ok(alive::feed(call.core.clone(), credentials, events))
 }
 
-/// Which changes are told; everything where nothing is named.
+/// Which changes are sent; everything if empty.
 struct Filter {
     labels: HashSet<String>,
     types: HashSet<String>,
@@ -132,21 +132,21 @@ impl Filter {
 struct Following {
     core: Arc<Core>,
     access: Access,
-    shown: Shown,
+    credentials: RequestCredentials,
     newest: watch::Receiver<Newest>,
     filter: Filter,
-    /// The version up to which everything was told.
+    /// The version up to which everything was sent.
     at: Version,
     ready: VecDeque<Bytes>,
-    /// Keeps what comes after [`Following::at`].
+    /// Retains the stream after [`Following::at`].
     hold: isomer_db::data::StreamHold,
-    /// Something is missing, and that was told.
+    /// Whether the last event was sent.
     is_over: bool,
-    _place: FeedPlace,
+    _slot: FeedSlot,
 }
 
 impl Following {
-    /// The next event; nothing where the database is closed.
+    /// The next event; `None` if the database is closed.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>> {
         let mut wait = Wait::default();
         loop {
@@ -156,15 +156,16 @@ impl Following {
             if self.is_over {
                 return Ok(None);
             }
-            let told = *self.newest.borrow_and_update();
-            let target = match told {
+            let newest = *self.newest.borrow_and_update();
+            let target = match newest {
                 Newest::Closed => return Ok(None),
                 Newest::Version(version) => version,
             };
             if target > self.at {
                 let core = self.core.clone();
                 let before = self.at;
-                self = core.patient(move || self.read()).await?;
+                self = core.background(move || self.read()).await?;
+                // Without progress, the announced commit is not durable yet.
                 match self.at == before && !self.is_over {
                     true => wait.more(&mut self.newest).await,
                     false => wait = Wait::default(),
@@ -175,25 +176,25 @@ impl Following {
         }
     }
 
-    /// Reads what there is after [`Following::at`]; between two reads it counts as no request.
+    /// Reads the stream after [`Following::at`]; between two reads it does not count as a request.
     fn read(mut self) -> Result<Self> {
-        let outcome = self.access.go_on().and_then(|()| self.found());
-        self.access.rest(0);
+        let outcome = self.access.resume().and_then(|()| self.read_entries());
+        self.access.pause(0);
         match outcome {
-            // Too much at work for now: the same again after a while.
+            // At the concurrency limit: retry later.
             Ok(()) | Err(ServerError::TooMany { .. }) => Ok(self),
             Err(error) => Err(error),
         }
     }
 
-    fn found(&mut self) -> Result<()> {
-        self.shown.check(&self.core)?;
+    fn read_entries(&mut self) -> Result<()> {
+        self.credentials.check(&self.core)?;
         let store = self.access.store()?;
         let mut at = self.at;
         let entries = match store.while_whole(|| store.durable_after(&mut at, ENTRIES, BYTES)) {
             Ok(Some(entries)) => entries,
             Ok(None) => return Ok(()),
-            Err(error @ DataError::Forgotten { .. }) => return self.tell_gone(&error),
+            Err(error @ DataError::Forgotten { .. }) => return self.send_gone(&error),
             Err(error) => return Err(error.into()),
         };
         self.at = at;
@@ -202,25 +203,25 @@ impl Following {
         }
         let tx = store.begin(Mode::Read)?;
         for entry in entries {
-            let changes = ChangeSet::decode(&entry.bytes)?;
-            let teller = Teller {
+            let describer = Describer {
                 filter: &self.filter,
                 catalog: tx.catalog(),
                 tx: &tx,
                 fields: RefCell::default(),
             };
-            let mut told = Vec::new();
-            for change in &changes.changes {
-                if let Some(change) = teller.tell(change)? {
-                    told.push(Value::from(change));
+            let mut changes = Vec::new();
+            for change in ChangeSet::changes_in(&entry.bytes)? {
+                if let Some(change) = describer.describe(&change?)? {
+                    changes.push(Value::from(change));
                 }
             }
             self.at = entry.version;
-            let pieces = told.chunks(CHANGES).count();
-            for (piece, changes) in told.chunks(CHANGES).enumerate() {
+            let pieces = changes.chunks(CHANGES).count();
+            for (piece, changes) in changes.chunks(CHANGES).enumerate() {
                 let data =
                     params! { "version" => entry.version as i64, "changes" => changes.to_vec() };
                 let data = json::to_string(&data.into())?;
+                // Only the last piece has the id: a client that resumes from an incomplete commit gets all of it again.
                 let id = if piece + 1 == pieces {
                     format!("id: {}\n", entry.version)
                 } else {
@@ -230,13 +231,13 @@ impl Following {
                     .push_back(Bytes::from(format!("event: commit\n{id}data: {data}\n\n")));
             }
         }
-        // What was told may go.
+        // What was sent need not be retained.
         self.hold = store.hold_stream(self.at);
         Ok(())
     }
 
-    /// Tells a reader that was too slow that something is missing from here on, and ends the feed.
-    fn tell_gone(&mut self, why: &DataError) -> Result<()> {
+    /// Ends the feed with an event for a reader that was too slow: changes are missing from here on.
+    fn send_gone(&mut self, why: &DataError) -> Result<()> {
         let data = params! { "version" => self.at as i64, "message" => why.to_string() };
         let data = json::to_string(&data.into())?;
         self.ready
@@ -246,7 +247,7 @@ impl Following {
     }
 }
 
-/// For a commit that was told of, and is not on disk yet.
+/// Back-off for a commit that was announced and is not durable yet.
 pub(super) struct Wait(Duration);
 
 impl Default for Wait {
@@ -256,31 +257,31 @@ impl Default for Wait {
 }
 
 impl Wait {
-    /// Waits a while, longer each time, or until another commit is told of; then it is looked again.
+    /// Waits, longer each time, or until another commit is announced.
     pub(super) async fn more(&mut self, newest: &mut watch::Receiver<Newest>) {
-        // Either way it is looked again; an error means that the database is closed, which is seen then.
+        // The caller checks again in any case; an error means that the database is closed, which it sees then.
         let _ = tokio::time::timeout(self.0, newest.changed()).await;
         self.0 = (self.0 * 2).min(MOST_WAIT);
     }
 }
 
-/// The last event of a feed that ends because of an error.
+/// The last event of a feed that fails.
 pub(super) fn error_event(why: &ServerError) -> Result<Bytes> {
     let data = params! { "kind" => why.kind(), "message" => why.to_string() };
     let data = json::to_string(&data.into())?;
     Ok(Bytes::from(format!("event: error\ndata: {data}\n\n")))
 }
 
-/// Changes in words.
-struct Teller<'t> {
+/// Describes changes.
+struct Describer<'t> {
     filter: &'t Filter,
     catalog: Arc<Catalog>,
     tx: &'t isomer_db::data::Transaction,
-    /// Convergent fields of which it was told: each once a commit, however many operations there were.
+    /// Convergent fields that were already described: each once per commit, however many operations there were.
     fields: RefCell<HashSet<(bool, u64, u32)>>,
 }
 
-impl Teller<'_> {
+impl Describer<'_> {
     fn label_names(&self, labels: impl IntoIterator<Item = LabelId>) -> Vec<Arc<str>> {
         labels
             .into_iter()
@@ -288,7 +289,7 @@ impl Teller<'_> {
             .collect()
     }
 
-    /// The labels that a node has now.
+    /// The current labels of a node.
     fn labels_now(&self, node: NodeId) -> Result<Vec<Arc<str>>> {
         let mut labels = NodeLabels::new();
         self.tx.node_labels(&[node], &mut labels)?;
@@ -317,8 +318,8 @@ impl Teller<'_> {
         self.filter.takes_bucket(&name).then_some(name)
     }
 
-    /// The change as an object; nothing where the filter takes it not.
-    fn tell(&self, change: &Change<'_>) -> Result<Option<Map>> {
+    /// The change as an object; `None` if the filter excludes it.
+    fn describe(&self, change: &Change<'_>) -> Result<Option<Map>> {
         let names = |names: &[Arc<str>]| {
             Value::from(names.iter().cloned().map(Value::String).collect::<Vec<_>>())
         };
@@ -374,7 +375,7 @@ impl Teller<'_> {
                 let record = RecordRef::new(record)?;
                 let (type_id, source, target) = record
                     .endpoints()
-                    .ok_or_else(|| DataError::Invalid("a relationship without ends".into()))?;
+                    .ok_or_else(|| DataError::Invalid("a relationship without end nodes".into()))?;
                 let name = self.catalog.type_name(type_id).unwrap_or_default();
                 if !self.filter.takes_type(&name) {
                     return Ok(None);
@@ -453,21 +454,21 @@ impl Teller<'_> {
                 params! { "op" => "schema_changed", "name" => text_or_bytes(name) }
             }
             Change::Converged { .. } | Change::FieldMerged { .. } => {
-                return self.tell_field(change);
+                return self.describe_field(change);
             }
             Change::FileNamed { .. }
             | Change::FileUnnamed { .. }
             | Change::FileChanged { .. }
             | Change::FileRemoved { .. } => {
-                return Ok(tell_file(change).filter(|_| self.filter.is_empty()));
+                return Ok(describe_file(change).filter(|_| self.filter.is_empty()));
             }
-            other => return Ok(self.tell_bucket(other)),
+            other => return Ok(self.describe_bucket(other)),
         };
         Ok(Some(map))
     }
 
-    /// That a convergent field changed. What it is now is not told: who needs it reads it, with its context.
-    fn tell_field(&self, change: &Change<'_>) -> Result<Option<Map>> {
+    /// A change of a convergent field. Its value is not included: clients that need it read it, with its context.
+    fn describe_field(&self, change: &Change<'_>) -> Result<Option<Map>> {
         let Some((owner, prop)) = change.field() else {
             return Ok(None);
         };
@@ -509,8 +510,8 @@ impl Teller<'_> {
         Ok(Some(map))
     }
 
-    /// What happened in a bucket. Values are not told: they may have expired; who needs one reads it.
-    fn tell_bucket(&self, change: &Change<'_>) -> Option<Map> {
+    /// A change in a bucket. Values are not included: they may have expired; clients that need one read it.
+    fn describe_bucket(&self, change: &Change<'_>) -> Option<Map> {
         let (op, bucket, more) = match change {
             Change::KeyPut { bucket, key, .. } => {
                 ("key_put", bucket, params! { "key" => text_or_bytes(key) })
@@ -561,10 +562,10 @@ impl Teller<'_> {
     }
 }
 
-/// What happened to a file or folder, by their numbers; what was written into it is not told.
-fn tell_file(change: &Change<'_>) -> Option<Map> {
+/// A change of a file or folder, by its id; the content is not included.
+fn describe_file(change: &Change<'_>) -> Option<Map> {
     Some(match change {
-        // An upload under way has a number for its name; nobody sees it.
+        // An upload in progress has a number for its name and is invisible.
         Change::FileNamed { folder, .. } | Change::FileUnnamed { folder, .. }
             if *folder == UNNAMED_FILES =>
         {

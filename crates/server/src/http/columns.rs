@@ -1,30 +1,31 @@
-//! Results as Arrow: what kinds the columns are is taken from the first rows, or said by the client.
+//! Results as Arrow: column types are inferred from the first rows, or given by the client.
 
 use std::collections::VecDeque;
 
 use isomer_db::{Map, Row};
 
-use super::{lines::Source, query::Found};
+use super::{lines::Source, query::RowSource};
 use crate::{
     Result, ServerError,
     arrow::{self, Column, DoesNotFit, Kind},
+    sending::Reserved,
     weight,
 };
 
-/// Rows that are looked at before the kinds of columns are settled, and about how many bytes of them.
+/// Rows from which types are inferred, and approximate bytes of them.
 const FIRST_ROWS: usize = 65_536;
 const FIRST_BYTES: usize = 4 << 20;
-/// Rows and bytes of a batch, at most and about.
+/// Maximum rows and approximate bytes of a batch.
 const BATCH_ROWS: usize = 8_192;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What the client says of columns, by their names.
+/// Column types that the client gives, by name.
 pub(super) fn kinds_said(types: &Map) -> Result<Vec<(String, Kind)>> {
     let kind = |name: &str, said: Option<&str>| {
         said.and_then(Kind::of_name).ok_or_else(|| {
             ServerError::Invalid(format!(
-                "`types.{name}` is no type: bool, int, float, string, bytes, date, time, datetime, localdatetime, duration, json \
-                 and, in brackets, lists of them are known"
+                "invalid type in `types.{name}`: expected bool, int, float, string, bytes, date, time, datetime, localdatetime, \
+                 duration, json or, in brackets, a list of one of them"
             ))
         })
     };
@@ -36,28 +37,35 @@ pub(super) fn kinds_said(types: &Map) -> Result<Vec<(String, Kind)>> {
 
 /// A result as a stream of batches.
 pub(super) struct Batches {
-    found: Found,
+    source: RowSource,
     said: Vec<(String, Kind)>,
-    /// The kinds of the columns, once they are settled.
+    /// Types of the columns, once inferred.
     kinds: Option<Vec<Kind>>,
-    /// Rows that were found to settle them, and are not sent yet.
+    /// Rows that were read for inference and are not sent yet.
     waiting: VecDeque<Row>,
+    /// What these have of the memory budget.
+    reserved: Reserved,
 }
 
 impl Batches {
-    pub(super) fn new(found: Found, said: Vec<(String, Kind)>) -> Result<Self> {
+    pub(super) fn new(
+        source: RowSource,
+        said: Vec<(String, Kind)>,
+        reserved: Reserved,
+    ) -> Result<Self> {
         let unknown = said
             .iter()
-            .find(|(name, _)| !found.columns().iter().any(|column| **column == **name));
+            .find(|(name, _)| !source.columns().iter().any(|column| **column == **name));
         match unknown {
             Some((name, _)) => Err(ServerError::Invalid(format!(
-                "`types` names a column `{name}` that the result does not have"
+                "`types` names a column `{name}` that is not in the result"
             ))),
             None => Ok(Self {
-                found,
+                source,
                 said,
                 kinds: None,
                 waiting: VecDeque::new(),
+                reserved,
             }),
         }
     }
@@ -65,24 +73,32 @@ impl Batches {
     fn next(&mut self) -> Result<Option<Row>> {
         match self.waiting.pop_front() {
             Some(row) => Ok(Some(row)),
-            None => self.found.next(),
+            None => {
+                drop(self.reserved.take());
+                self.source.next()
+            }
         }
     }
 
-    /// Finds the first rows, and with them the kinds.
-    fn settle(&mut self) -> Result<Vec<Kind>> {
-        let mut kinds = vec![Kind::Null; self.found.columns().len()];
+    /// Reads the first rows, as many as there is room for, and infers the types.
+    fn infer_kinds(&mut self) -> Result<Vec<Kind>> {
+        let mut kinds = vec![Kind::Null; self.source.columns().len()];
         let mut bytes = 0;
         while self.waiting.len() < FIRST_ROWS && bytes < FIRST_BYTES {
-            let Some(row) = self.found.next()? else { break };
+            let Some(row) = self.source.next()? else {
+                break;
+            };
             for (kind, value) in kinds.iter_mut().zip(row.values()) {
                 let before = std::mem::replace(kind, Kind::Null);
                 *kind = before.or(Kind::of(value));
             }
             bytes += weight::of_row(&row);
             self.waiting.push_back(row);
+            if self.reserved.resize(bytes).is_err() {
+                break;
+            }
         }
-        for (kind, name) in kinds.iter_mut().zip(self.found.columns()) {
+        for (kind, name) in kinds.iter_mut().zip(self.source.columns()) {
             if let Some((_, said)) = self.said.iter().find(|(known, _)| **known == **name) {
                 *kind = said.clone();
             }
@@ -108,28 +124,28 @@ impl Batches {
         }
         if !more {
             out.extend(arrow::END);
-            self.found.end();
+            self.source.end();
         }
         Ok(more)
     }
 
     fn misfit(&self, at: usize, wrong: DoesNotFit) -> ServerError {
-        let name = self.found.columns().get(at).map_or("", |name| &**name);
+        let name = self.source.columns().get(at).map_or("", |name| &**name);
         ServerError::Invalid(format!(
-            "the column `{name}` has begun as {} and a {} does not fit into it: say \"types\": {{\"{name}\": \"json\"}}",
+            "the column `{name}` began as {}, which a {} does not fit: request \"types\": {{\"{name}\": \"json\"}}",
             wrong.column, wrong.value
         ))
     }
 }
 
 impl Source for Batches {
-    fn piece(&mut self) -> Result<(Vec<u8>, bool)> {
+    fn piece(&mut self, _: &mut Reserved) -> Result<(Vec<u8>, bool)> {
         let mut out = Vec::new();
         let kinds = match self.kinds.take() {
             Some(kinds) => kinds,
             None => {
-                let kinds = self.settle()?;
-                let names = self.found.columns().iter().map(|name| &**name);
+                let kinds = self.infer_kinds()?;
+                let names = self.source.columns().iter().map(|name| &**name);
                 out = arrow::schema(names.zip(&kinds));
                 kinds
             }
@@ -140,10 +156,18 @@ impl Source for Batches {
     }
 
     fn limit(&mut self) -> super::lines::Limit {
-        self.found.limit()
+        self.source.limit()
     }
 
     fn worked(&mut self, time: std::time::Duration) {
-        self.found.worked(time);
+        self.source.worked(time);
+    }
+
+    fn end(&self) -> Option<std::time::Instant> {
+        self.source.deadline()
+    }
+
+    fn expire(self) -> Result<Vec<u8>> {
+        Err(self.source.expire())
     }
 }

@@ -1,6 +1,6 @@
-//! The console: its built files, which are part of the binary, and the policy under which a browser runs them.
+//! The console: its built files, embedded in the binary, and the policy under which browsers run them.
 //!
-//! `build.rs` lists the files of `console-dist`. All but the page bear a hash of their content in their names.
+//! `build.rs` lists the files of `console-dist`. All except the page have a hash of their content in their names.
 
 use std::sync::OnceLock;
 
@@ -33,7 +33,7 @@ impl File {
         }
     }
 
-    /// As it goes over the wire; compressed once, whoever asks.
+    /// The file as an answer; compressed once for all requests.
     fn reply(&'static self, call: &Call) -> Reply {
         let packs = !matches!(self.content_type, "font/woff2" | "image/png");
         if !packs || !takes_gzip(&call.headers) {
@@ -51,16 +51,17 @@ impl File {
 
 include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-/// Nothing runs and nothing is shown that does not come from this server as a file; markup is made by nothing but the
-/// framework's own templates.
+/// Scripts, styles and images come from this server as files only; markup is created only by the framework's
+/// templates.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
 
 fn find(name: &str) -> Result<&'static File> {
-    FILES.iter().find(|file| file.name == name).ok_or_else(|| {
-        ServerError::NotFound("the console has no such file: load its page again".into())
-    })
+    FILES
+        .iter()
+        .find(|file| file.name == name)
+        .ok_or_else(|| ServerError::NotFound("no such file of the console: reload the page".into()))
 }
 
 /// `GET /`
@@ -78,7 +79,7 @@ pub async fn page(call: Call) -> Result<Reply> {
 
 /// `GET /console/{file}`
 pub async fn file(call: Call) -> Result<Reply> {
-    Ok(find(call.place("file"))?
+    Ok(find(call.path_param("file"))?
         .reply(&call)
         .with(header::CACHE_CONTROL, "public, max-age=31536000, immutable"))
 }
@@ -88,16 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_there_and_all_is_small() {
+    fn the_page_exists_and_is_small() {
         let page = find("index.html").unwrap();
         let text = std::str::from_utf8(page.bytes).unwrap();
         assert!(text.contains("/console/") && !text.contains("://"));
         assert!(!text.contains("<style") && !text.contains(" style="));
         for file in &FILES {
-            assert!(
-                !text.contains("<script>"),
-                "nothing of a page is a script in itself"
-            );
+            assert!(!text.contains("<script>"), "the page has no inline scripts");
             assert!(!file.name.contains('/') && !file.bytes.is_empty());
         }
         let all: usize = FILES.iter().map(|file| file.bytes.len()).sum();

@@ -1,9 +1,9 @@
-//! Logins of browsers: the token in a cookie that scripts cannot read, and what a page shows beside it.
+//! Browser logins: the token in a cookie that scripts cannot read, and the CSRF token.
 //!
-//! A cookie comes with every request that a browser sends here, whoever's page led to it. So it counts only together with
-//! `Isomer-Csrf`, which is told to those who can read an answer of this server, and which no form or image can send.
-//! (Browsers also keep the cookie back from requests of other sites, `SameSite=Strict`, and such requests are refused by
-//! their `Origin`; none of the three is relied on alone.)
+//! Browsers send a cookie with every request to this server, whichever page caused it. So it is accepted only
+//! together with `Isomer-Csrf`, whose value is available only to clients that can read an answer of this server, and
+//! which no form or image can send. (Browsers also withhold the cookie from requests of other sites,
+//! `SameSite=Strict`, and such requests are refused by their `Origin`; none of the three is relied on alone.)
 
 use axum::http::{HeaderMap, header};
 
@@ -13,10 +13,10 @@ use crate::{
     access::password::{digest_of, equal, hex},
 };
 
-/// The field of the head that a page shows beside its cookie.
+/// Header field of the CSRF token.
 const FIELD: &str = "isomer-csrf";
 
-/// Cookies do not know ports: each server on a machine has one of its own name.
+/// Cookies are shared by all ports of a host: each server on a machine uses its own name.
 fn name(headers: &HeaderMap) -> String {
     let host = headers
         .get(header::HOST)
@@ -28,7 +28,7 @@ fn name(headers: &HeaderMap) -> String {
     format!("isomer_session_{}", digits.unwrap_or("default"))
 }
 
-/// The token in the cookie of a request; nothing where two are shown.
+/// The token in the cookie of a request; `None` if there are two.
 pub fn token(headers: &HeaderMap) -> Option<&str> {
     let name = name(headers);
     let cookies = headers.get_all(header::COOKIE).iter();
@@ -42,8 +42,8 @@ pub fn token(headers: &HeaderMap) -> Option<&str> {
     (found.next().is_none() && !token.is_empty()).then_some(token)
 }
 
-/// The line that sets the cookie. It ends with the browser, or with the login.
-pub fn begun(headers: &HeaderMap, token: &str, secure: bool) -> String {
+/// The header that sets the cookie. It lasts as long as the browser session or the login.
+pub fn set_header(headers: &HeaderMap, token: &str, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
     format!(
         "{}={token}; Path=/; HttpOnly; SameSite=Strict{secure}",
@@ -51,31 +51,32 @@ pub fn begun(headers: &HeaderMap, token: &str, secure: bool) -> String {
     )
 }
 
-/// The line that takes it away.
-pub fn ended(headers: &HeaderMap) -> String {
+/// The header that deletes the cookie.
+pub fn delete_header(headers: &HeaderMap) -> String {
     format!(
         "{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0",
         name(headers)
     )
 }
 
-/// What a page shows beside a cookie with this token.
+/// The CSRF token for a login token.
 pub fn csrf(token: &str) -> String {
     hex(&digest_of(&format!("isomer csrf {token}")))
 }
 
-/// Refuses a request with a cookie and without what only a page of this server knows. That page asks `/v1/me` for it.
+/// Refuses a request with a cookie but without the CSRF token, which only a page of this server can know. That page
+/// requests it from `/v1/me`.
 pub fn check(call: &Call, token: &str) -> Result<String> {
     let csrf = csrf(token);
     let site = call.header("sec-fetch-site")?.unwrap_or("same-origin");
     let own = matches!(site, "same-origin" | "none");
     let asks = call.route.method == "GET" && call.route.path == "/v1/me";
-    let shown = call.header(FIELD)?.unwrap_or_default();
-    if own && (asks || equal(&digest_of(&csrf), &digest_of(shown))) {
+    let credentials = call.header(FIELD)?.unwrap_or_default();
+    if own && (asks || equal(&digest_of(&csrf), &digest_of(credentials))) {
         return Ok(csrf);
     }
     Err(ServerError::Denied(
-        "a request with a cookie must show `Isomer-Csrf`, which GET /v1/me tells: programs send `Authorization: Bearer TOKEN`"
+        "a request with a cookie must send `Isomer-Csrf`, which GET /v1/me returns: programs send `Authorization: Bearer TOKEN`"
             .into(),
     ))
 }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_found_among_others_and_none_where_there_are_two() {
+    fn a_cookie_is_found_among_others_and_refused_if_repeated() {
         let found = |cookies: &[&'static str]| token(&asked(cookies)).map(str::to_owned);
         assert_eq!(found(&[]), None);
         assert_eq!(
@@ -112,16 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_closed_to_scripts_and_to_other_sites() {
-        let line = begun(&asked(&[]), "isomer_1_2", true);
+    fn a_cookie_is_hidden_from_scripts_and_other_sites() {
+        let line = set_header(&asked(&[]), "isomer_1_2", true);
         assert_eq!(
             line,
             "isomer_session_4766=isomer_1_2; Path=/; HttpOnly; SameSite=Strict; Secure"
         );
-        assert!(!begun(&asked(&[]), "t", false).contains("Secure"));
+        assert!(!set_header(&asked(&[]), "t", false).contains("Secure"));
         let mut headers = asked(&[]);
         headers.insert(header::HOST, HeaderValue::from_static("x:1;Domain=y"));
-        assert!(begun(&headers, "t", false).starts_with("isomer_session_default="));
+        assert!(set_header(&headers, "t", false).starts_with("isomer_session_default="));
         assert_ne!(csrf("a"), csrf("b"));
     }
 }

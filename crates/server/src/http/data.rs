@@ -25,7 +25,7 @@ use crate::{
     access::{Access, Role},
 };
 
-/// Runs a write on a thread that may wait; with an `Idempotency-Key`, once. `body` is part of what makes the request.
+/// Runs a write on a blocking thread; with an `Idempotency-Key`, once. `body` is part of the identity of the request.
 pub(super) async fn write(
     call: &Call,
     access: Access,
@@ -45,7 +45,7 @@ pub(super) async fn write(
         .await
 }
 
-/// Runs a read on a thread that may wait.
+/// Runs a read on a blocking thread.
 pub(super) async fn read(
     call: &Call,
     access: Access,
@@ -54,7 +54,7 @@ pub(super) async fn read(
     call.core.blocking(move || access.read(work)).await
 }
 
-/// Runs a read of one record. An open transaction may be at work for somebody else: that is waited for elsewhere.
+/// Reads one record. In an open transaction, this may wait for another request, so it runs on a blocking thread.
 async fn read_one(
     call: &Call,
     access: Access,
@@ -91,7 +91,7 @@ pub async fn create_bucket(mut call: Call, access: Access) -> Result<Reply> {
     if fields.switch("multi")? {
         options.kind = BucketKind::Multi;
     }
-    let name = call.place("bucket").to_owned();
+    let name = call.path_param("bucket").to_owned();
     call.core
         .blocking(move || {
             access
@@ -103,39 +103,37 @@ pub async fn create_bucket(mut call: Call, access: Access) -> Result<Reply> {
 
 /// `DELETE …/buckets/{bucket}`
 pub async fn drop_bucket(call: Call, access: Access) -> Result<Reply> {
-    let name = call.place("bucket").to_owned();
+    let name = call.path_param("bucket").to_owned();
     write(&call, access, Role::Schema, b"", move |tx| {
         if tx.bucket(&name).drop_bucket()? {
             return Ok(Answer::done());
         }
-        Err(ServerError::NotFound(format!(
-            "there is no bucket `{name}`"
-        )))
+        Err(ServerError::NotFound(format!("no bucket `{name}`")))
     })
     .await
 }
 
-/// A key as it stands in a path or a parameter: text, or base64 where the request says so.
+/// A key in a path or a parameter: text, or base64 if the request says so.
 fn key(call: &Call, text: &str) -> Result<Vec<u8>> {
     match call.param("key_encoding") {
         None | Some("text") => Ok(text.as_bytes().to_vec()),
         Some("base64") => base64::decode(text)
             .ok_or_else(|| ServerError::Invalid(format!("the key `{text}` is not base64"))),
         Some(other) => Err(ServerError::Invalid(format!(
-            "`key_encoding` is `{other}`: text or base64 is expected"
+            "invalid `key_encoding` `{other}`: expected text or base64"
         ))),
     }
 }
 
 /// `GET …/buckets/{bucket}/keys`
 pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
-    let name = call.place("bucket").to_owned();
+    let name = call.path_param("bucket").to_owned();
     let bound = |name: &str| call.param(name).map(|text| key(&call, text)).transpose();
     let (mut from, mut to) = (bound("from")?.unwrap_or_default(), bound("to")?);
     if let Some(prefix) = bound("prefix")? {
         if call.param("from").is_some() || call.param("to").is_some() {
             return Err(ServerError::Invalid(
-                "`prefix` stands alone: give it, or `from` and `to`".into(),
+                "`prefix` cannot be combined with `from` and `to`".into(),
             ));
         }
         to = after_prefix(&prefix);
@@ -146,7 +144,7 @@ pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
         Some("desc") => Order::Descending,
         Some(other) => {
             return Err(ServerError::Invalid(format!(
-                "`order` is `{other}`: asc or desc is expected"
+                "invalid `order` `{other}`: expected asc or desc"
             )));
         }
     };
@@ -165,7 +163,7 @@ pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
-/// Keys of a bucket from `from` (inclusive) to `to` (exclusive).
+/// A range of keys of a bucket, from `from` (inclusive) to `to` (exclusive).
 struct Keys {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
@@ -180,7 +178,7 @@ impl Keys {
         }
     }
 
-    /// Leaves those behind `last` in their order; a key that is none of them takes nothing to them.
+    /// Skips the keys up to `last` in the page's order; a key outside the range does not extend it.
     fn go_behind(&mut self, mut last: Vec<u8>) {
         match self.order {
             Order::Ascending => {
@@ -232,7 +230,7 @@ fn pairs(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> Resu
     }
 }
 
-/// A page of the keys alone of a bucket with several values a key: one pair of each is looked at.
+/// A page of the keys of a multi-value bucket: one pair of each is read.
 fn sole_keys(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> Result<Reply> {
     let mut last = None;
     loop {
@@ -255,7 +253,7 @@ fn sole_keys(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> 
     }
 }
 
-/// The bytes of a key, which is text where they are UTF-8.
+/// Bytes of a key, which is a string if they are UTF-8.
 fn bytes_of(key: &Value) -> Vec<u8> {
     match key {
         Value::String(text) => text.as_bytes().to_vec(),
@@ -265,10 +263,10 @@ fn bytes_of(key: &Value) -> Vec<u8> {
 }
 
 fn wrong_cursor() -> ServerError {
-    ServerError::Invalid("the cursor is not one that an answer gave".into())
+    ServerError::Invalid("invalid cursor: use the one from an answer".into())
 }
 
-/// The first key after all that begin with `prefix`; none where there is no such key.
+/// The first key after all those with the prefix `prefix`; `None` if there is none.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut end = prefix[..=last].to_vec();
@@ -278,14 +276,14 @@ fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// `DELETE …/buckets/{bucket}/keys`
 pub async fn delete_keys(call: Call, access: Access) -> Result<Reply> {
-    let name = call.place("bucket").to_owned();
+    let name = call.path_param("bucket").to_owned();
     let bound = |name: &str| call.param(name).map(|text| key(&call, text)).transpose();
     let (from, to) = match (bound("prefix")?, bound("from")?, bound("to")?) {
         (Some(prefix), None, None) => (prefix.clone(), after_prefix(&prefix)),
         (None, Some(from), Some(to)) => (from, Some(to)),
         _ => {
             return Err(ServerError::Invalid(
-                "say which keys: `prefix`, or `from` (inclusive) and `to` (exclusive)".into(),
+                "specify the keys: `prefix`, or `from` (inclusive) and `to` (exclusive)".into(),
             ));
         }
     };
@@ -299,8 +297,8 @@ pub async fn delete_keys(call: Call, access: Access) -> Result<Reply> {
 /// `GET …/buckets/{bucket}/keys/{key}`
 pub async fn get_key(call: Call, access: Access) -> Result<Reply> {
     let (name, key) = (
-        call.place("bucket").to_owned(),
-        key(&call, call.place("key"))?,
+        call.path_param("bucket").to_owned(),
+        key(&call, call.path_param("key"))?,
     );
     let (conditions, raw) = (
         Conditions::of(&call.headers)?,
@@ -308,7 +306,7 @@ pub async fn get_key(call: Call, access: Access) -> Result<Reply> {
     );
     read_one(&call, access, move |tx| {
         let Some(value) = tx.bucket(&name).get(&key)? else {
-            return Err(ServerError::NotFound("there is no such key".into()));
+            return Err(ServerError::NotFound("no such key".into()));
         };
         let text = json::to_string(&value)?;
         let tag = etag_of(text.as_bytes());
@@ -326,14 +324,14 @@ pub async fn get_key(call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
-/// The value that a body holds: JSON, bytes or text, as its type says.
+/// Parses the value in a body: JSON, bytes or text, according to its content type.
 async fn value(call: &mut Call) -> Result<(Value, Vec<u8>)> {
     let content_type = call.content_type();
     let body = match content_type.as_str() {
         "application/json" | "application/octet-stream" | "text/plain" => call.bytes().await?,
         _ => {
             return Err(ServerError::MediaType(format!(
-                "the body is `{content_type}`: send application/json, application/octet-stream or text/plain"
+                "unsupported content type `{content_type}`: send application/json, application/octet-stream or text/plain"
             )));
         }
     };
@@ -351,7 +349,7 @@ async fn value(call: &mut Call) -> Result<(Value, Vec<u8>)> {
     };
     if value.is_null() {
         return Err(ServerError::Invalid(
-            "null cannot be kept under a key: delete the key".into(),
+            "null cannot be stored: delete the key".into(),
         ));
     }
     Ok((value, body))
@@ -361,27 +359,29 @@ async fn value(call: &mut Call) -> Result<(Value, Vec<u8>)> {
 pub async fn put_key(mut call: Call, access: Access) -> Result<Reply> {
     let (value, body) = value(&mut call).await?;
     let (name, key) = (
-        call.place("bucket").to_owned(),
-        key(&call, call.place("key"))?,
+        call.path_param("bucket").to_owned(),
+        key(&call, call.path_param("key"))?,
     );
     let conditions = conditions(&call)?;
     let expiry = call
         .number_param("expires_in_ms")?
         .map_or(Expiry::Never, Expiry::After);
-    let tag = etag(&value)?;
+    let types = call.types()?;
     write(&call, access, Role::Editor, &body, move |tx| {
         let mut bucket = tx.bucket(&name);
         if let Some(conditions) = &conditions {
             let now = bucket.get(&key)?.map(|value| etag(&value)).transpose()?;
             conditions.check(now.as_deref())?;
         }
-        bucket.put_until(&key, value.clone(), expiry)?;
-        Ok(Answer::done().with_etag(tag.clone()))
+        let value = types.value(&value, || Ok(bucket.get(&key)?))?;
+        let tag = etag(&value)?;
+        bucket.put_until(&key, value, expiry)?;
+        Ok(Answer::done().with_etag(tag))
     })
     .await
 }
 
-/// The conditions of a change; none where there are none, so that what is there need not be read.
+/// The preconditions of a change; `None` if there are none, so that the current value need not be read.
 pub(super) fn conditions(call: &Call) -> Result<Option<Conditions>> {
     let given = call.headers.contains_key(header::IF_MATCH)
         || call.headers.contains_key(header::IF_NONE_MATCH);
@@ -391,8 +391,8 @@ pub(super) fn conditions(call: &Call) -> Result<Option<Conditions>> {
 /// `DELETE …/buckets/{bucket}/keys/{key}`
 pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
     let (name, key) = (
-        call.place("bucket").to_owned(),
-        key(&call, call.place("key"))?,
+        call.path_param("bucket").to_owned(),
+        key(&call, call.path_param("key"))?,
     );
     let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
@@ -407,14 +407,14 @@ pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
-/// Values of a key that are read at once; none has more than 16 KiB.
+/// Values of a key read per lookup; none has more than 16 KiB.
 const VALUES: usize = 64;
 
 /// `GET …/buckets/{bucket}/keys/{key}/values`
 pub async fn key_values(call: Call, access: Access) -> Result<Reply> {
     let (name, key) = (
-        call.place("bucket").to_owned(),
-        key(&call, call.place("key"))?,
+        call.path_param("bucket").to_owned(),
+        key(&call, call.path_param("key"))?,
     );
     let cursor = call.param("cursor");
     let mut last = cursor
@@ -458,14 +458,14 @@ pub async fn add_value(mut call: Call, access: Access) -> Result<Reply> {
         Value::Bytes(bytes) => bytes.to_vec(),
         other => {
             return Err(ServerError::Invalid(format!(
-                "the values of a bucket with several values a key are text or bytes, not a {}",
+                "the values of a bucket with several values per key must be text or bytes, not a {}",
                 other.type_name()
             )));
         }
     };
     let (name, key) = (
-        call.place("bucket").to_owned(),
-        key(&call, call.place("key"))?,
+        call.path_param("bucket").to_owned(),
+        key(&call, call.path_param("key"))?,
     );
     let remove = call.switch("remove")?;
     write(&call, access, Role::Editor, &body, move |tx| {
@@ -483,8 +483,8 @@ pub async fn add_value(mut call: Call, access: Access) -> Result<Reply> {
 /// `POST …/buckets/{bucket}/sequences/{sequence}/next`
 pub async fn next_number(call: Call, access: Access) -> Result<Reply> {
     let (name, sequence) = (
-        call.place("bucket").to_owned(),
-        call.place("sequence").to_owned(),
+        call.path_param("bucket").to_owned(),
+        call.path_param("sequence").to_owned(),
     );
     write(&call, access, Role::Editor, b"", move |tx| {
         let number = tx.bucket(&name).next_number(&sequence)?;
@@ -493,23 +493,23 @@ pub async fn next_number(call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
-/// The key of a document as it stands in a path or a parameter: a string, or an integer where the request says so.
+/// The key of a document in a path or a parameter: a string, or an integer if the request says so.
 pub(super) fn document_key(call: &Call, text: &str) -> Result<Value> {
     match call.param("key_type") {
         None | Some("string") => Ok(text.into()),
         Some("integer") => text
             .parse::<i64>()
             .map(Value::Int)
-            .map_err(|_| ServerError::Invalid(format!("the key `{text}` is no integer"))),
+            .map_err(|_| ServerError::Invalid(format!("the key `{text}` is not an integer"))),
         Some(other) => Err(ServerError::Invalid(format!(
-            "`key_type` is `{other}`: string or integer is expected"
+            "invalid `key_type` `{other}`: expected string or integer"
         ))),
     }
 }
 
 /// `GET …/collections/{label}`
 pub async fn scan_documents(call: Call, access: Access) -> Result<Reply> {
-    let label = call.place("label").to_owned();
+    let label = call.path_param("label").to_owned();
     let bound = |name: &str| {
         call.param(name)
             .map(|text| document_key(&call, text))
@@ -533,19 +533,19 @@ pub async fn scan_documents(call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
-/// Keys of documents that are looked up at once.
+/// Documents per lookup.
 const DOCUMENTS: usize = 500;
 
-/// Keys of documents: strings, then integers. A bound reaches to the end of its kind.
+/// A range of document keys: strings, then integers. An open bound extends to the end of its type.
 struct DocumentKeys {
     from: Bound<Value>,
     to: Bound<Value>,
-    /// Nothing was said of where they begin and end: both kinds are meant.
+    /// Whether no bounds were given: both types are included.
     all: bool,
 }
 
 impl DocumentKeys {
-    /// Leaves those behind `last`; a key before all of them takes nothing to them.
+    /// Skips the keys up to `last`; a key before the range does not extend it.
     fn go_behind(&mut self, last: Value) -> Result<()> {
         let is_before = match (&self.from, &last) {
             (Bound::Unbounded, _) => false,
@@ -557,7 +557,7 @@ impl DocumentKeys {
                 Bound::Included(Value::Int(from)) | Bound::Excluded(Value::Int(from)),
                 Value::Int(last),
             ) => last < from,
-            // Where all are meant the one kind follows the other.
+            // Without bounds, integers follow the strings.
             _ if self.all => false,
             _ => return Err(wrong_cursor()),
         };
@@ -567,7 +567,7 @@ impl DocumentKeys {
         Ok(())
     }
 
-    /// Leaves the integers, where these follow and the strings have ended.
+    /// Continues with the integers, if these follow and the strings have ended.
     fn go_to_integers(&mut self) -> bool {
         let follow = self.all && matches!(self.from, Bound::Excluded(Value::String(_)));
         if follow {
@@ -577,7 +577,7 @@ impl DocumentKeys {
     }
 }
 
-/// Fills a page with documents; says where the next one begins.
+/// Fills a page with documents; returns where the next one begins.
 fn documents(
     tx: &Transaction,
     label: &str,
@@ -626,19 +626,19 @@ fn key_text(key: &Value) -> String {
 pub async fn insert_documents(mut call: Call, access: Access) -> Result<Reply> {
     let body = typed_value(call.json().await?);
     let text = json::to_string(&body)?;
-    let label = call.place("label").to_owned();
+    let label = call.path_param("label").to_owned();
     let one = body.as_map().is_some();
     let documents: Vec<Map> = match &body {
         Value::Map(map) => vec![(**map).clone()],
         Value::List(items) => {
             let maps: Option<Vec<Map>> = items.iter().map(|item| item.as_map().cloned()).collect();
             maps.ok_or_else(|| {
-                ServerError::Invalid("a list of documents holds objects only".into())
+                ServerError::Invalid("a list of documents must contain only objects".into())
             })?
         }
         other => {
             return Err(ServerError::Invalid(format!(
-                "a document is an object, not a {}",
+                "a document must be an object, not a {}",
                 other.type_name()
             )));
         }
@@ -662,7 +662,7 @@ pub async fn insert_documents(mut call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
-/// A text as it stands in a path.
+/// Percent-encodes a text for a path.
 pub(super) fn percent(text: &str) -> String {
     text.bytes().fold(String::new(), |mut path, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
@@ -677,13 +677,13 @@ pub(super) fn percent(text: &str) -> String {
 /// `GET …/collections/{label}/{key}`
 pub async fn get_document(call: Call, access: Access) -> Result<Reply> {
     let (label, key) = (
-        call.place("label").to_owned(),
-        document_key(&call, call.place("key"))?,
+        call.path_param("label").to_owned(),
+        document_key(&call, call.path_param("key"))?,
     );
     let conditions = Conditions::of(&call.headers)?;
     read_one(&call, access, move |tx| {
         let Some(document) = tx.collection(&label).get(key)? else {
-            return Err(ServerError::NotFound("there is no such document".into()));
+            return Err(ServerError::NotFound("no such document".into()));
         };
         let text = json::to_string(&document.into())?;
         let tag = etag_of(text.as_bytes());
@@ -705,21 +705,21 @@ pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
         .collect();
     let text = json::to_string(&body.clone().into())?;
     let (label, key) = (
-        call.place("label").to_owned(),
-        document_key(&call, call.place("key"))?,
+        call.path_param("label").to_owned(),
+        document_key(&call, call.path_param("key"))?,
     );
     if body.get("_key").is_some_and(|own| *own != key) {
         return Err(ServerError::Invalid(
-            "`_key` differs from the key in the path: leave it away".into(),
+            "`_key` differs from the key in the path: remove it".into(),
         ));
     }
-    let conditions = Conditions::of(&call.headers)?;
+    let (conditions, types) = (Conditions::of(&call.headers)?, call.types()?);
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let mut collection = tx.collection(&label);
         let now = collection.get(key.clone())?;
         let tag = now.clone().map(|now| etag(&now.into())).transpose()?;
         conditions.check(tag.as_deref())?;
-        let mut document = body.clone();
+        let mut document = types.entries(&body, || Ok(now.clone().unwrap_or_default()))?;
         document.insert("_key", key.clone());
         let status = if now.is_some() {
             collection.replace(key.clone(), &document)?;
@@ -750,10 +750,10 @@ pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
         .collect();
     let text = json::to_string(&patch.clone().into())?;
     let (label, key) = (
-        call.place("label").to_owned(),
-        document_key(&call, call.place("key"))?,
+        call.path_param("label").to_owned(),
+        document_key(&call, call.path_param("key"))?,
     );
-    let conditions = conditions(&call)?;
+    let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let mut collection = tx.collection(&label);
         if let Some(conditions) = &conditions {
@@ -763,6 +763,9 @@ pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
                 .transpose()?;
             conditions.check(now.as_deref())?;
         }
+        let patch = types.entries(&patch, || {
+            Ok(collection.get(key.clone())?.unwrap_or_default())
+        })?;
         collection.patch(key.clone(), &patch)?;
         let new = Value::from(collection.get(key.clone())?.unwrap_or_default());
         Ok(Answer::of(StatusCode::OK)
@@ -775,8 +778,8 @@ pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
 /// `DELETE …/collections/{label}/{key}`
 pub async fn delete_document(call: Call, access: Access) -> Result<Reply> {
     let (label, key) = (
-        call.place("label").to_owned(),
-        document_key(&call, call.place("key"))?,
+        call.path_param("label").to_owned(),
+        document_key(&call, call.path_param("key"))?,
     );
     let (conditions, detach) = (conditions(&call)?, call.switch("detach")?);
     write(&call, access, Role::Editor, b"", move |tx| {
@@ -796,7 +799,7 @@ pub async fn delete_document(call: Call, access: Access) -> Result<Reply> {
         if gone {
             return Ok(Answer::done());
         }
-        Err(ServerError::NotFound("there is no such document".into()))
+        Err(ServerError::NotFound("no such document".into()))
     })
     .await
 }

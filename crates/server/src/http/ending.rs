@@ -1,7 +1,8 @@
-//! Answers that are sent as they are found: told of when they have ended, whoever ended them.
+//! Tracks streamed answers to their end, whichever side ends them.
 //!
-//! The head of such an answer says little: its query is still at work, its client may go away, and what goes wrong is told within
-//! the body. So the request's span and a line of the log wait for the last byte, or for whoever gives the body up.
+//! The head of such an answer is sent before its result is known: its query is still running, its client may
+//! disconnect, and errors are reported in the body. So the request's span and its line in the log are written after
+//! the last byte, or when the body is dropped.
 
 use std::{
     error::Error,
@@ -21,29 +22,29 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use super::route::Route;
 use crate::{ServerError, traces::Span};
 
-/// What went wrong while an answer was sent, noted by what finds its pieces; the first word counts.
+/// The error that ended a streamed answer, recorded by its source; the first one counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome(Arc<OnceLock<&'static str>>);
 
 impl Outcome {
-    /// The body says that this kind of error came in its way.
+    /// Records the kind of an error.
     pub(super) fn failed(&self, kind: &'static str) {
-        // What came later came of it.
+        // Later errors are consequences.
         let _ = self.0.set(kind);
     }
 }
 
-/// A request whose answer is under way.
+/// A request whose answer is being sent.
 pub(super) struct Request {
     pub(super) route: &'static Route,
     pub(super) began: Instant,
     pub(super) status: u16,
-    /// Ends with this.
+    /// Ends with this value.
     pub(super) span: Option<Span>,
 }
 
 impl Request {
-    /// The answer, which tells of its end. To a request for the head alone there is nothing to wait for.
+    /// Tracks an answer. A `HEAD` request has no body to wait for.
     pub(super) fn follow(self, response: Response<Body>, outcome: Outcome) -> Response<Body> {
         let length = response.headers().get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -60,10 +61,10 @@ impl Request {
     }
 }
 
-/// A body that tells of its end.
+/// A tracked body.
 struct Followed {
     body: Body,
-    /// How long it is, where the head says it.
+    /// Its length, if the head has it.
     length: Option<u64>,
     sent: u64,
     is_whole: bool,
@@ -85,7 +86,7 @@ impl hyper::body::Body for Followed {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 self.sent += bytes as u64;
-                // Nobody asks again after the last byte.
+                // The body may not be polled again after the last byte.
                 self.is_whole = self.body.is_end_stream() || self.length == Some(self.sent);
             }
             Some(Err(error)) => self.outcome.failed(kind(error)),
@@ -102,7 +103,7 @@ impl hyper::body::Body for Followed {
     }
 }
 
-/// The kind of the error that a body broke off with.
+/// The kind of error that broke off a body.
 fn kind(error: &axum::Error) -> &'static str {
     let own = || {
         let error = error.source()?.downcast_ref::<io::Error>()?;

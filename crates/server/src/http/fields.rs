@@ -1,16 +1,16 @@
 //! Convergent fields of documents: read with a context, changed by operations.
 //!
-//! A field is named by its path, names with dots between them (`profile.tags`); whoever has dots in names uses the language.
-//! A change is an object with one entry that tells its kind:
+//! A field is named by its path, names separated by dots (`profile.tags`); names with dots can be used only in the
+//! language. A change is an object with one entry for its kind:
 //!
 //! | change | |
 //! |---|---|
-//! | `{"counter": 5}` | counts up, or down |
+//! | `{"counter": 5}` | increments or decrements |
 //! | `{"set": {"add": […], "remove": […]}}` | removes, then adds |
 //! | `{"grow_set": […]}` | adds to a set that only grows |
-//! | `{"register": VALUE}`, `{"multi_register": VALUE}` | sets |
-//! | `{"flag": true}` | switches |
-//! | `{"hll": {"add": […], "precision": 14}}` | notes values of which the number is estimated |
+//! | `{"register": VALUE}`, `{"multi_register": VALUE}` | assigns |
+//! | `{"flag": true}` | enables or disables |
+//! | `{"hll": {"add": […], "precision": 14}}` | adds values to a cardinality estimate |
 //! | `{"map": {"update": {NAME: CHANGE}, "remove": [NAME]}}` | changes fields of a map |
 //! | `{"remove": true}` | removes the field |
 
@@ -32,12 +32,12 @@ use crate::{
     access::{Access, Role, password::hex},
 };
 
-/// The names on the way to a field.
+/// The names on the path to a field.
 fn path(text: &str) -> Result<Vec<String>> {
     let names: Vec<String> = text.split('.').map(str::to_owned).collect();
     if names.iter().any(String::is_empty) {
         return Err(ServerError::Invalid(format!(
-            "`{text}` is no path of a field: write names with dots between them"
+            "invalid path of a field `{text}`: write names separated by dots"
         )));
     }
     Ok(names)
@@ -63,10 +63,10 @@ fn kind_name(kind: ConvergentKind) -> &'static str {
 /// `GET …/collections/{label}/{key}/fields/{field}`
 pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
     let (label, key) = (
-        call.place("label").to_owned(),
-        document_key(&call, call.place("key"))?,
+        call.path_param("label").to_owned(),
+        document_key(&call, call.path_param("key"))?,
     );
-    let path = path(call.place("field"))?;
+    let path = path(call.path_param("field"))?;
     let parsed = |name: &str| {
         call.param(name)
             .map(|text| json::parse_bytes(text.as_bytes()).map(typed_value))
@@ -78,7 +78,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
     let asked = [contains.is_some(), paged, replicas];
     if asked.iter().filter(|one| **one).count() > 1 {
         return Err(ServerError::Invalid(
-            "`contains`, a page (`limit`, `from`) and `replicas` are different questions: ask one at a time".into(),
+            "`contains`, a page (`limit`, `from`) and `replicas` cannot be combined: send one per request".into(),
         ));
     }
     call.core
@@ -86,13 +86,13 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
             access.read(|tx| {
                 let mut collection = tx.collection(&label);
                 let mut field = collection.field(key, &names(&path))?;
-                let missing = || ServerError::NotFound("there is no such field".into());
+                let missing = || ServerError::NotFound("no such field".into());
                 if let Some(element) = &contains {
                     let contains = field.contains(element)?.ok_or_else(missing)?;
                     return Reply::object(params! { "contains" => contains });
                 }
                 if paged {
-                    // Elements in their order, no more of them read than are sent.
+                    // Elements in order; only those that are sent are read.
                     let from = from.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
                     let elements = field.page(from, limit)?.ok_or_else(missing)?;
                     let size = field.size()?.unwrap_or_default();
@@ -108,7 +108,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                 let fetched = field.fetch()?;
                 let kind = fetched.kind.ok_or_else(missing)?;
                 let value = match fetched.value {
-                    // The ends of what an integer can be may stand for what is beyond them.
+                    // The extreme integers also represent values beyond them.
                     Some(Value::Int(end @ (i64::MIN | i64::MAX)))
                         if kind == ConvergentKind::Counter =>
                     {
@@ -136,10 +136,10 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
         .await
 }
 
-/// Entries that are read to tell which replicas a value comes from.
+/// Most entries read for finding out which replicas contributed to a value.
 const MOST_ENTRIES: usize = 100_000;
 
-/// A number as it is: as text where it is beyond 64 bits.
+/// A number as an integer, or as text if it exceeds 64 bits.
 fn whole(number: i128) -> Value {
     match i64::try_from(number) {
         Ok(number) => Value::Int(number),
@@ -147,7 +147,7 @@ fn whole(number: i128) -> Value {
     }
 }
 
-/// Replicas by their names, with what each has added.
+/// Replicas by name, with the contribution of each.
 fn origins(found: &[ConvergentOrigin], complete: bool) -> Map {
     let all: Vec<Value> = found
         .iter()
@@ -181,35 +181,33 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
     let context = match fields.text("context")? {
         None => None,
         Some(text) => Some(Context::from(base64::decode(&text).ok_or_else(|| {
-            ServerError::Invalid("the context is none that was given here".into())
+            ServerError::Invalid("invalid context: send one that this server returned".into())
         })?)),
     };
     let (label, key) = (
-        call.place("label").to_owned(),
-        document_key(&call, call.place("key"))?,
+        call.path_param("label").to_owned(),
+        document_key(&call, call.path_param("key"))?,
     );
-    let path = path(call.place("field"))?;
+    let path = path(call.path_param("field"))?;
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let mut collection = tx.collection(&label);
         let mut field = collection.field(key.clone(), &names(&path))?;
         field.update_with(&update, context.as_ref())?;
         let fetched = field.fetch()?;
-        let told = params! {
+        let body = params! {
             "kind" => fetched.kind.map(kind_name),
             "context" => base64::encode(fetched.context.as_bytes()),
         };
-        Ok(Answer::of(StatusCode::OK).with_json(json::to_string(&told.into())?))
+        Ok(Answer::of(StatusCode::OK).with_json(json::to_string(&body.into())?))
     })
     .await
 }
 
-/// Deepest map of changes; the layer below has a limit of its own.
+/// Nesting limit of maps of changes; the layer below has its own limit.
 const MOST_DEPTH: usize = 32;
 
 fn wrong(what: &str) -> ServerError {
-    ServerError::Invalid(format!(
-        "the change `{what}` is not understood: see /v1/docs"
-    ))
+    ServerError::Invalid(format!("unknown change `{what}`: see /v1/docs"))
 }
 
 fn values(value: Option<Value>, what: &str) -> Result<Vec<Value>> {
@@ -220,12 +218,12 @@ fn values(value: Option<Value>, what: &str) -> Result<Vec<Value>> {
     }
 }
 
-/// What a change means. Recursion is bounded by [`MOST_DEPTH`].
+/// Parses a change. Recursion is bounded by [`MOST_DEPTH`].
 fn update_of(change: Map, depth: usize) -> Result<Update> {
     let mut entries = change.into_iter();
     let (Some((kind, value)), None) = (entries.next(), entries.next()) else {
         return Err(ServerError::Invalid(
-            "a change has one entry, such as {\"counter\": 1}".into(),
+            "a change must have one entry, such as {\"counter\": 1}".into(),
         ));
     };
     Ok(match (&*kind, value) {
@@ -259,7 +257,7 @@ fn update_of(change: Map, depth: usize) -> Result<Update> {
             known(&map, &["update", "remove"])?;
             if depth >= MOST_DEPTH {
                 return Err(ServerError::Invalid(format!(
-                    "maps of changes are nested more than {MOST_DEPTH} levels deep"
+                    "maps of changes are nested more than {MOST_DEPTH} levels"
                 )));
             }
             let mut update = Vec::new();
@@ -305,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_told_as_they_are() {
+    fn large_amounts_are_written_as_text() {
         assert_eq!(whole(-7), Value::Int(-7));
         assert_eq!(whole(i64::MAX.into()), Value::Int(i64::MAX));
         assert_eq!(
@@ -315,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_understood_or_refused() {
+    fn changes_are_parsed_or_refused() {
         let nested = read(
             r#"{"map": {"update": {"n": {"counter": -2}, "tags": {"set": {"add": ["a"]}}}, "remove": ["old"]}}"#,
         );

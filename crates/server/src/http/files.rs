@@ -1,4 +1,4 @@
-//! Files: folders page by page, contents as they are, whole or in part, in either direction without being gathered.
+//! Files: folders page by page; contents whole or in part, streamed in both directions.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 
@@ -8,18 +8,19 @@ use tokio::sync::mpsc;
 
 use super::{
     call::Call,
+    credentials::RequestCredentials,
     lines::{self, Source},
     once::Answer,
     reply::{Conditions, Reply, etag_of},
-    shown::Shown,
     transfer::{Limited, Pieces, body_error, pump},
 };
 use crate::{
     Result, ServerError,
     access::{Access, Role},
+    sending::Reserved,
 };
 
-/// Bytes that are read and sent at once.
+/// Size of a read and of a piece of an answer.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// The path of a file, from the root.
@@ -76,7 +77,7 @@ pub async fn make_folder(call: Call, access: Access) -> Result<Reply> {
     answer.map(|()| Answer::of(StatusCode::CREATED).into_reply(false))
 }
 
-/// The tag of a content: file, size and the time of its last change, and what replicas wrote at once.
+/// The ETag of a content: file, size, time of its last change, and concurrent writes of replicas.
 fn tag(about: &FileAbout) -> String {
     let parts = (
         about.file,
@@ -91,7 +92,7 @@ fn tag(about: &FileAbout) -> String {
 pub async fn get(call: Call, access: Access) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
-            "a file is read as it was last committed: leave Isomer-Transaction away".into(),
+            "files are read at the last committed version: omit Isomer-Transaction".into(),
         ));
     }
     let path = path(&call);
@@ -104,7 +105,7 @@ pub async fn get(call: Call, access: Access) -> Result<Reply> {
     if Conditions::of(&call.headers)?.is_known(&tag) {
         return Ok(Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&tag));
     }
-    // A part is of use only to who has the other parts of the same content.
+    // A range is useful only to a client that has the rest of the same content (`If-Range`).
     let same = call
         .header(header::IF_RANGE)?
         .is_none_or(|known| known == tag);
@@ -112,7 +113,7 @@ pub async fn get(call: Call, access: Access) -> Result<Reply> {
     let part = match asked.map_or(Part::All, |text| Part::of(text, about.bytes)) {
         Part::None => {
             let reply = Reply::error(&ServerError::Invalid(format!(
-                "the file has {} bytes: no part of that range is there",
+                "the file has {} bytes: the requested range is outside of it",
                 about.bytes
             )));
             return Ok(reply
@@ -125,14 +126,14 @@ pub async fn get(call: Call, access: Access) -> Result<Reply> {
         Part::Some { from, count } => (from, count),
         _ => (0, about.bytes),
     };
-    let shown = Shown::of(&call, &access)?;
+    let credentials = RequestCredentials::of(&call, &access)?;
     let content = Content {
         reader,
         left: count,
         from: Some(from),
         _access: access,
     };
-    let body = lines::body(&call.core, shown, content, false);
+    let body = lines::body(&call.core, credentials, content, false);
     let mut reply = Reply::stream("application/octet-stream", body)
         .with_etag(&tag)
         .with(header::ACCEPT_RANGES, "bytes")
@@ -146,16 +147,16 @@ pub async fn get(call: Call, access: Access) -> Result<Reply> {
     Ok(reply)
 }
 
-/// Which part of a file is asked for.
+/// Which part of a file is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// All: nothing was asked for, or something that may be left unheard (several parts, other units).
+    /// All: no range was requested, or one that may be ignored (several parts, other units).
     All,
     Some {
         from: u64,
         count: u64,
     },
-    /// A part that is not there.
+    /// A range outside of the file.
     None,
 }
 
@@ -191,17 +192,17 @@ impl Part {
     }
 }
 
-/// A file on its way out: a piece is read when the connection takes one.
+/// A file as the body of an answer: a piece is read when the connection is ready for it.
 struct Content {
     reader: FileReader,
     left: u64,
-    /// Where it begins, until it has begun.
+    /// Where to begin; `None` once begun.
     from: Option<u64>,
     _access: Access,
 }
 
 impl Source for Content {
-    fn piece(&mut self) -> Result<(Vec<u8>, bool)> {
+    fn piece(&mut self, _: &mut Reserved) -> Result<(Vec<u8>, bool)> {
         let bytes = self
             .read()
             .map_err(|error| ServerError::Unavailable(error.to_string()))?;
@@ -226,7 +227,8 @@ impl Content {
 pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
-            "a file is written as a whole, in transactions of its own: leave Isomer-Transaction away".into(),
+            "a file is written as a whole, in separate transactions: omit Isomer-Transaction"
+                .into(),
         ));
     }
     let (path, folders) = (path(&call), call.switch("folders")?);
@@ -237,7 +239,7 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
     let (sender, receiver) = mpsc::channel(4);
     let body = std::mem::take(call.body.get_mut());
     let writing = call.core.blocking(move || {
-        // Who comes too late already need not send it all.
+        // Checks preconditions before the body is read.
         let now = access.read(|tx| Ok(tx.files().about(&path)?))?;
         conditions.check(now.as_ref().map(tag).as_deref())?;
         let parent = path.trim_end_matches('/').rsplit_once('/');
@@ -255,7 +257,7 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
             if count == 0 {
                 break;
             }
-            // A full disk, or a path that is too long: what was written is taken away again.
+            // On errors such as a full disk or a path that is too long, dropping the writer removes what was written.
             writer.write_all(&piece[..count]).map_err(|error| {
                 match error.downcast::<isomer_db::Error>() {
                     Ok(error) => ServerError::from(error),
@@ -263,7 +265,7 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
                 }
             })?;
         }
-        // What was there a while ago says nothing now: somebody else may have been faster.
+        // The check is repeated in the committing transaction: another client may have been faster.
         let mut replaced = false;
         let about = writer.finish_if(|now| {
             replaced = now.is_some();
@@ -287,9 +289,9 @@ pub async fn delete(call: Call, access: Access) -> Result<Reply> {
         .blocking(move || {
             access.write(Role::Editor, |tx| {
                 let mut files = tx.files();
-                let now = files.about(&path)?.ok_or_else(|| {
-                    ServerError::NotFound(format!("there is no file or folder `{path}`"))
-                })?;
+                let now = files
+                    .about(&path)?
+                    .ok_or_else(|| ServerError::NotFound(format!("no file or folder `{path}`")))?;
                 conditions.check(Some(&tag(&now)))?;
                 if all {
                     files.remove_all(&path)?;
@@ -311,7 +313,7 @@ pub async fn rename(call: Call, access: Access) -> Result<Reply> {
             access.write(Role::Editor, |tx| {
                 let mut files = tx.files();
                 let now = files.about(&from)?;
-                // Conditions are about what is moved.
+                // Preconditions refer to the source.
                 conditions.check(now.as_ref().map(tag).as_deref())?;
                 files.rename(&from, &to)?;
                 Ok(Reply::done())
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_parts_of_what_is_there() {
+    fn ranges_are_clipped_to_the_content() {
         let part = |from, count| Part::Some { from, count };
         for (text, expected) in [
             ("bytes=0-0", part(0, 1)),

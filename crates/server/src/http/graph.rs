@@ -22,11 +22,11 @@ use crate::{
 };
 
 fn no_node(id: u64) -> ServerError {
-    ServerError::NotFound(format!("there is no node {id}"))
+    ServerError::NotFound(format!("no node {id}"))
 }
 
 fn no_relationship(id: u64) -> ServerError {
-    ServerError::NotFound(format!("there is no relationship {id}"))
+    ServerError::NotFound(format!("no relationship {id}"))
 }
 
 fn node(tx: &Transaction, id: u64) -> Result<Node> {
@@ -64,7 +64,7 @@ fn relationship_value(relationship: Relationship) -> Value {
     Value::Relationship(std::sync::Arc::new(relationship))
 }
 
-/// A value with its tag; only that for who has the value already.
+/// A value with its ETag; only the ETag if the client has the value.
 fn tagged(value: &Value, conditions: Option<&Conditions>) -> Result<Reply> {
     let text = json::to_string(value)?;
     let tag = etag_of(text.as_bytes());
@@ -74,14 +74,14 @@ fn tagged(value: &Value, conditions: Option<&Conditions>) -> Result<Reply> {
     Ok(Reply::whole(StatusCode::OK, JSON, text).with_etag(&tag))
 }
 
-/// What was changed, with the tag that it has now.
+/// A changed value, with its new ETag.
 fn changed(value: &Value) -> Result<Answer> {
     let text = json::to_string(value)?;
     let tag = etag_of(text.as_bytes());
     Ok(Answer::of(StatusCode::OK).with_etag(tag).with_json(text))
 }
 
-/// Refuses a change of what is another value than its client knows, or not there.
+/// Checks the preconditions of a change.
 fn check(conditions: Option<&Conditions>, now: Option<&Value>) -> Result<()> {
     let Some(conditions) = conditions else {
         return Ok(());
@@ -122,7 +122,7 @@ pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
 
 /// `GET …/nodes/{id}`
 pub async fn get_node(call: Call, access: Access) -> Result<Reply> {
-    let (id, conditions) = (call.number_place("id")?, conditions(&call)?);
+    let (id, conditions) = (call.path_number("id")?, conditions(&call)?);
     read(&call, access, move |tx| {
         tagged(&node_value(node(tx, id)?), conditions.as_ref())
     })
@@ -133,12 +133,13 @@ pub async fn get_node(call: Call, access: Access) -> Result<Reply> {
 pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
     let properties = typed(call.object().await?);
     let (id, body) = (
-        call.number_place("id")?,
+        call.path_number("id")?,
         json::to_string(&properties.clone().into())?,
     );
-    let conditions = conditions(&call)?;
+    let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
+        let properties = types.entries(&properties, || Entity::Node(id).properties(tx))?;
         tx.data().merge_node_properties(NodeId(id), &properties)?;
         changed(&node_value(node(tx, id)?))
     })
@@ -147,7 +148,7 @@ pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
 
 /// `DELETE …/nodes/{id}`
 pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
-    let (id, detach) = (call.number_place("id")?, call.switch("detach")?);
+    let (id, detach) = (call.path_number("id")?, call.switch("detach")?);
     let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
@@ -159,7 +160,7 @@ pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
 
 /// `PUT` and `DELETE …/nodes/{id}/labels/{label}`
 pub async fn change_label(call: Call, access: Access) -> Result<Reply> {
-    let (id, label) = (call.number_place("id")?, call.place("label").to_owned());
+    let (id, label) = (call.path_number("id")?, call.path_param("label").to_owned());
     let (add, conditions) = (call.route.method == "PUT", conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
@@ -175,7 +176,7 @@ pub async fn change_label(call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
-/// What a property belongs to.
+/// The owner of a property.
 #[derive(Clone, Copy)]
 enum Entity {
     Node(u64),
@@ -184,7 +185,7 @@ enum Entity {
 
 impl Entity {
     fn of(call: &Call) -> Result<Self> {
-        let id = call.number_place("id")?;
+        let id = call.path_number("id")?;
         Ok(if call.route.path.contains("/nodes/") {
             Self::Node(id)
         } else {
@@ -226,14 +227,12 @@ pub async fn properties(call: Call, access: Access) -> Result<Reply> {
 
 /// `GET …/properties/{name}`
 pub async fn get_property(call: Call, access: Access) -> Result<Reply> {
-    let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    let (entity, name) = (Entity::of(&call)?, call.path_param("name").to_owned());
     let conditions = conditions(&call)?;
     read(&call, access, move |tx| {
         match entity.properties(tx)?.get(&name) {
             Some(value) => tagged(value, conditions.as_ref()),
-            None => Err(ServerError::NotFound(format!(
-                "there is no property `{name}`"
-            ))),
+            None => Err(ServerError::NotFound(format!("no property `{name}`"))),
         }
     })
     .await
@@ -243,11 +242,12 @@ pub async fn get_property(call: Call, access: Access) -> Result<Reply> {
 pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
     let value = typed_value(call.json().await?);
     let body = json::to_string(&value)?;
-    let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
-    let conditions = conditions(&call)?;
+    let (entity, name) = (Entity::of(&call)?, call.path_param("name").to_owned());
+    let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
-        check(conditions.as_ref(), entity.properties(tx)?.get(&name))?;
-        entity.set(tx, &name, value.clone())?;
+        let now = entity.properties(tx)?.get(&name).cloned();
+        check(conditions.as_ref(), now.as_ref())?;
+        entity.set(tx, &name, types.value(&value, || Ok(now))?)?;
         let new = entity.properties(tx)?;
         let tag = new.get(&name).map(etag).transpose()?;
         Ok(Answer {
@@ -260,15 +260,13 @@ pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
 
 /// `DELETE …/properties/{name}`
 pub async fn delete_property(call: Call, access: Access) -> Result<Reply> {
-    let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    let (entity, name) = (Entity::of(&call)?, call.path_param("name").to_owned());
     let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
         let properties = entity.properties(tx)?;
         check(conditions.as_ref(), properties.get(&name))?;
         if !properties.contains(&name) {
-            return Err(ServerError::NotFound(format!(
-                "there is no property `{name}`"
-            )));
+            return Err(ServerError::NotFound(format!("no property `{name}`")));
         }
         entity.set(tx, &name, Value::Null)?;
         Ok(Answer::done())
@@ -282,7 +280,7 @@ fn direction(call: &Call) -> Result<Direction> {
         Some("out") => Ok(Direction::Outgoing),
         Some("in") => Ok(Direction::Incoming),
         Some(other) => Err(ServerError::Invalid(format!(
-            "`direction` is `{other}`: in, out or both is expected"
+            "invalid `direction` `{other}`: expected in, out or both"
         ))),
     }
 }
@@ -290,7 +288,7 @@ fn direction(call: &Call) -> Result<Direction> {
 /// `GET …/nodes/{id}/degree`
 pub async fn degree(call: Call, access: Access) -> Result<Reply> {
     let (id, direction, types) = (
-        call.number_place("id")?,
+        call.path_number("id")?,
         direction(&call)?,
         call.names("types"),
     );
@@ -301,7 +299,7 @@ pub async fn degree(call: Call, access: Access) -> Result<Reply> {
             .filter_map(|name| tx.data_ref().find_type(name))
             .collect();
         let mut degrees = Vec::new();
-        // Types that nothing has ever had are no types at all: an empty list would mean all.
+        // If none of the requested types exists, the answer is zero: an empty list would mean all types.
         if types.is_empty() || !known.is_empty() {
             tx.data_ref()
                 .degree(&[NodeId(id)], direction, &known, &mut degrees)?;
@@ -314,11 +312,11 @@ pub async fn degree(call: Call, access: Access) -> Result<Reply> {
 
 /// `GET …/nodes/{id}/neighbours`
 pub async fn neighbours(call: Call, mut access: Access) -> Result<Reply> {
-    let (id, direction, limit) = (call.number_place("id")?, direction(&call)?, call.page()?);
+    let (id, direction, limit) = (call.path_number("id")?, direction(&call)?, call.page()?);
     let skip: u64 = match call.param("cursor") {
         None => 0,
         Some(cursor) => cursor.parse().map_err(|_| {
-            ServerError::Invalid("the cursor is not one that an answer gave".into())
+            ServerError::Invalid("invalid cursor: use the one from an answer".into())
         })?,
     };
     let types: Vec<String> = call
@@ -404,7 +402,7 @@ pub async fn create_relationship(mut call: Call, access: Access) -> Result<Reply
 
 /// `GET …/relationships/{id}`
 pub async fn get_relationship(call: Call, access: Access) -> Result<Reply> {
-    let (id, conditions) = (call.number_place("id")?, conditions(&call)?);
+    let (id, conditions) = (call.path_number("id")?, conditions(&call)?);
     read(&call, access, move |tx| {
         let value = relationship_value(relationship(tx, id)?);
         tagged(&value, conditions.as_ref())
@@ -416,13 +414,14 @@ pub async fn get_relationship(call: Call, access: Access) -> Result<Reply> {
 pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply> {
     let properties = typed(call.object().await?);
     let (id, body) = (
-        call.number_place("id")?,
+        call.path_number("id")?,
         json::to_string(&properties.clone().into())?,
     );
-    let conditions = conditions(&call)?;
+    let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         let now = relationship_value(relationship(tx, id)?);
         check(conditions.as_ref(), Some(&now))?;
+        let properties = types.entries(&properties, || Entity::Relationship(id).properties(tx))?;
         tx.data()
             .merge_relationship_properties(RelId(id), &properties)?;
         changed(&relationship_value(relationship(tx, id)?))
@@ -432,7 +431,7 @@ pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply>
 
 /// `DELETE …/relationships/{id}`
 pub async fn delete_relationship(call: Call, access: Access) -> Result<Reply> {
-    let (id, conditions) = (call.number_place("id")?, conditions(&call)?);
+    let (id, conditions) = (call.path_number("id")?, conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
         let now = relationship_value(relationship(tx, id)?);
         check(conditions.as_ref(), Some(&now))?;

@@ -1,5 +1,5 @@
-//! Fields of a head: read once, as a list, or as what a client would rather have. What cannot be read is refused, never left out:
-//! the client believes that it was obeyed.
+//! Parsing of header fields: single fields, lists, and content negotiation. Invalid fields are refused, not ignored:
+//! the client relies on them.
 
 use axum::http::{HeaderMap, HeaderValue};
 
@@ -12,7 +12,7 @@ pub fn once<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>> {
         (None, _) => Ok(None),
         (Some(one), None) => text(name, one).map(Some),
         (Some(_), Some(_)) => Err(ServerError::Invalid(format!(
-            "the field `{name}` stands in the head more than once: send it once"
+            "the header field `{name}` is repeated: send it once"
         ))),
     }
 }
@@ -30,12 +30,12 @@ pub fn list(headers: &HeaderMap, name: &str) -> Result<Option<String>> {
 fn text<'h>(name: &str, field: &'h HeaderValue) -> Result<&'h str> {
     field.to_str().map_err(|_| {
         ServerError::Invalid(format!(
-            "the field `{name}` of the head holds other characters than those of ASCII"
+            "the header field `{name}` contains non-ASCII characters"
         ))
     })
 }
 
-/// An entry of `Accept` or `Accept-Encoding`: its name, and how much it is wanted, from 0 (not at all) to 1.
+/// An entry of `Accept` or `Accept-Encoding`: its name and quality, from 0 (not acceptable) to 1.
 pub fn wanted(entry: &str) -> (&str, f32) {
     let mut parts = entry.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
@@ -48,14 +48,14 @@ pub fn wanted(entry: &str) -> (&str, f32) {
     (name, quality.unwrap_or(1.0))
 }
 
-/// Which of several contents an `Accept` wants most, each of them under all its names. Of those that are wanted as much, it is the
-/// one that is named first, there or here.
+/// The content type that an `Accept` prefers, each offered under all its names. Ties go to the one that is listed
+/// first, there or here.
 pub fn preferred(accept: &str, offers: &[&[&str]]) -> Option<usize> {
     let entries: Vec<(&str, f32)> = accept.split(',').map(wanted).collect();
     let mut best: Option<(f32, usize, usize)> = None;
     for (offer, names) in offers.iter().enumerate() {
         for name in *names {
-            // What is said of it itself counts more than what is said of all.
+            // A more specific range takes precedence.
             let said = entries
                 .iter()
                 .enumerate()
@@ -73,7 +73,7 @@ pub fn preferred(accept: &str, offers: &[&[&str]]) -> Option<usize> {
     best.map(|(.., offer)| offer)
 }
 
-/// How closely a range of types names one.
+/// How specifically a media range matches a name.
 fn closeness(range: &str, name: &str) -> Option<u8> {
     if range.eq_ignore_ascii_case(name) {
         return Some(2);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn invalid_fields_are_refused() {
         let headers = |values: &[&[u8]]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_most_is_found() {
+    fn the_preferred_content_is_found() {
         let offers: &[&[&str]] = &[&["application/json"], &["application/jsonl", "text/lines"]];
         let case = |accept: &str, best| assert_eq!(preferred(accept, offers), best, "{accept}");
         case("", None);

@@ -1,7 +1,7 @@
 //! HTTP/JSON: the table of routes and how a request passes through it.
 //!
-//! A request is let in or refused in one place ([`answer`]): host, token, role on the database that the path names,
-//! parameters; then its handler runs with the right that it was given. Bodies are read only after that.
+//! A request is admitted or refused in one place ([`answer`]): host, token, role on the database in the path,
+//! parameters; then its handler runs with the access that was granted. Bodies are read only after that.
 
 mod admin;
 mod alive;
@@ -12,6 +12,7 @@ mod changes;
 mod columns;
 mod console;
 mod cookie;
+mod credentials;
 mod data;
 mod ending;
 mod fields;
@@ -29,7 +30,6 @@ pub(crate) mod reply;
 mod results;
 mod riak;
 pub mod route;
-mod shown;
 mod transfer;
 mod watching;
 
@@ -55,16 +55,17 @@ use self::{
 use crate::{
     Result, ServerError,
     access::Principal,
-    audit::{Event, Told},
+    audit::{AuditDetails, Event},
+    connections::Slot,
     core::Core,
     traces::Span,
 };
 
-/// Where a connection comes from.
+/// Address that a connection comes from.
 #[derive(Clone, Copy, Debug)]
-pub struct From(pub IpAddr);
+pub struct PeerAddress(pub IpAddr);
 
-/// The routes as a service.
+/// A service for all routes.
 pub fn router(core: &Arc<Core>) -> Router {
     let mut router = Router::new();
     for (number, route) in ROUTES.iter().enumerate() {
@@ -78,39 +79,41 @@ pub fn router(core: &Arc<Core>) -> Router {
         let core = core.clone();
         let handler: MethodRouter = on(
             filter,
-            move |from: Extension<From>, places: Places, request: Request| {
-                answer(core.clone(), number, route, from.0, places, request)
+            move |from: Extension<PeerAddress>, path_params: PathParams, request: Request| {
+                answer(core.clone(), number, route, from.0, path_params, request)
             },
         );
         router = router.route(route.path, handler);
     }
-    let (lost, unknown) = (core.clone(), core.clone());
+    let (unmatched, unknown) = (core.clone(), core.clone());
     router
         .fallback(move |headers: HeaderMap| async move {
-            lost.metrics.lost(404);
-            let error =
-                ServerError::NotFound("there is nothing under this path: see /v1/docs".into());
+            unmatched.metrics.unmatched(404);
+            let error = ServerError::NotFound("no such path: see /v1/docs".into());
             Reply::error(&error).into_response(&headers)
         })
         .method_not_allowed_fallback(move |headers: HeaderMap| async move {
-            unknown.metrics.lost(405);
+            unknown.metrics.unmatched(405);
             let mut reply = Reply::error(&ServerError::Invalid(
-                "this path does not know this method: see /v1/docs".into(),
+                "method not allowed on this path: see /v1/docs".into(),
             ));
             reply.status = StatusCode::METHOD_NOT_ALLOWED;
             reply.into_response(&headers)
         })
 }
 
-/// What collectors of figures ask for all day: it is not traced.
-const FIGURES: &str = "/metrics";
+/// Scraped frequently: not traced.
+const METRICS_PATH: &str = "/metrics";
 
-/// What stands in the places of a path, or why that is no text.
-type Places = std::result::Result<RawPathParams, RawPathParamsRejection>;
+/// Answered over every connection.
+const HEALTH_PATH: &str = "/health";
 
-/// Who asked, and in which database, for the audit log; and the span of it.
+/// Path parameters, or why they are invalid.
+type PathParams = std::result::Result<RawPathParams, RawPathParamsRejection>;
+
+/// User, token and database for the audit log; and the request's span.
 #[derive(Default)]
-struct Who {
+struct Identity {
     principal: Option<Arc<Principal>>,
     database: Option<String>,
     span: Option<Span>,
@@ -120,22 +123,23 @@ async fn answer(
     core: Arc<Core>,
     number: usize,
     route: &'static Route,
-    from: From,
-    places: Places,
+    from: PeerAddress,
+    path_params: PathParams,
     request: Request,
 ) -> Response<Body> {
     let began = Instant::now();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let slot = parts.extensions.remove::<Arc<Slot>>();
     let is_head = parts.method == Method::HEAD;
     let headers = Arc::new(parts.headers);
     let from = Origin::of(from.0, &headers, &core.config.trusted_proxies);
-    let mut who = Who::default();
-    let told = Arc::<Mutex<Told>>::default();
+    let mut identity = Identity::default();
+    let details = Arc::<Mutex<AuditDetails>>::default();
     let call = Call {
         core: core.clone(),
         span: Span::none(),
         route,
-        places: Vec::new(),
+        path_params: Vec::new(),
         query: Vec::new(),
         target: parts
             .uri
@@ -148,17 +152,31 @@ async fn answer(
         over_tls: from.over_tls || core.config.tls.is_some(),
         csrf: None,
         sent: None,
-        told: told.clone(),
+        audit_details: details.clone(),
     };
-    let outcome = let_in(call, &parts.uri, places, &mut who).await;
+    let outcome = match &slot {
+        Some(slot) if slot.only_health() && route.path != HEALTH_PATH => Err(full()),
+        slot => {
+            admit(
+                call,
+                &parts.uri,
+                path_params,
+                &mut identity,
+                slot.as_deref(),
+            )
+            .await
+        }
+    };
+    // What was asked for with another method may have been done.
+    let outcome = outcome.and_then(|reply| reply.reserve(&core, route.method != "GET"));
     let (reply, error) = match outcome {
         Ok(reply) => (reply, None),
         Err(error) => {
             let mut reply = Reply::error(&error);
             if matches!(error, ServerError::Unauthenticated(_)) && cookie::token(&headers).is_some()
             {
-                // A login that has ended: the browser need not show it again.
-                reply = reply.with(header::SET_COOKIE, cookie::ended(&headers));
+                // An expired login: have the browser delete the cookie.
+                reply = reply.with(header::SET_COOKIE, cookie::delete_header(&headers));
             }
             (reply, Some(error))
         }
@@ -166,7 +184,7 @@ async fn answer(
     let took = began.elapsed();
     let status = reply.status().as_u16();
     core.metrics.answered(number, status, took);
-    if let Some(span) = &who.span {
+    if let Some(span) = &identity.span {
         span.answered(status);
         if let Some(error) = &error {
             span.failed(error.kind());
@@ -182,19 +200,19 @@ async fn answer(
         took_ms = took.as_secs_f64() * 1e3,
         "answered"
     );
-    let told = std::mem::take(&mut *told.lock());
-    let principal = who.principal.as_ref();
+    let details = std::mem::take(&mut *details.lock());
+    let principal = identity.principal.as_ref();
     let token = principal.and_then(|principal| principal.token.as_deref());
     core.audit.record(&Event {
         user: principal
             .map(|principal| &*principal.name)
-            .or(told.user.as_deref()),
-        token: token.or(told.token.as_deref()),
+            .or(details.user.as_deref()),
+        token: token.or(details.token.as_deref()),
         from: from.address,
         action: route.action(),
-        database: who.database.as_deref(),
-        target: told.target.as_deref(),
-        class: told
+        database: identity.database.as_deref(),
+        target: details.target.as_deref(),
+        class: details
             .class
             .map_or_else(|| route.needs.class(), StatementClass::name),
         status,
@@ -211,18 +229,31 @@ async fn answer(
         route,
         began,
         status,
-        span: who.span,
+        span: identity.span,
     };
     request.follow(response, outcome)
 }
 
+/// The answer when the limit of connections is reached.
+fn full() -> ServerError {
+    ServerError::Unavailable(
+        "the limit of open connections is reached, and all of them are in use: retry later (limits.connections)".into(),
+    )
+}
+
 /// Checks a request and runs its handler.
-async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Result<Reply> {
+async fn admit(
+    mut call: Call,
+    uri: &Uri,
+    path_params: PathParams,
+    identity: &mut Identity,
+    slot: Option<&Slot>,
+) -> Result<Reply> {
     check_host(&call, uri)?;
     check_coding(&call)?;
     let needs = call.route.needs;
     let session = match needs {
-        Needs::Nobody => None,
+        Needs::Public => None,
         Needs::Server(_) | Needs::Database(_) => {
             let bearer = bearer(&call.headers)?;
             let token = match bearer {
@@ -230,35 +261,38 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
                 None => cookie::token(&call.headers),
             };
             let session = call.core.session(token, call.from)?;
-            who.principal = Some(session.principal().clone());
+            identity.principal = Some(session.principal().clone());
             call.sent = Some(session.body().clone());
             if let (None, Some(token)) = (bearer, token) {
                 call.csrf = Some(cookie::check(&call, token)?);
             }
+            if let Some(slot) = slot {
+                slot.set_known(true);
+            }
             Some(session)
         }
     };
-    if session.is_some() && call.route.path != FIGURES {
-        // Nobody that was not let in says what is traced.
+    if session.is_some() && call.route.path != METRICS_PATH {
+        // Spans begin only after admission: unauthenticated clients cannot cause traces.
         let (route, traces) = (call.route, &call.core.traces);
         call.span = traces.request(route.method, route.path, &call.headers);
-        who.span = Some(call.span.clone());
+        identity.span = Some(call.span.clone());
     }
-    call.places = texts_of(places)?;
-    if let Some(name) = call.named("db") {
-        who.database = Some(name);
+    call.path_params = texts_of(path_params)?;
+    if let Some(name) = call.path_text("db") {
+        identity.database = Some(name);
     }
     if matches!(call.route.tag, "access" | "databases") {
         let target = ["user", "id", "backup"].iter();
-        let target = target.filter_map(|place| call.named(place)).next();
-        call.tell(|told| told.target = target);
+        let target = target.filter_map(|place| call.path_text(place)).next();
+        call.audit(|details| details.target = target);
     }
     call.query = call::parse_query(uri.query().unwrap_or_default())?;
     let known: Vec<_> = call.route.params().collect();
     for (name, _) in &call.query {
         if !known.iter().any(|(param, _)| param == name) {
             return Err(ServerError::Invalid(format!(
-                "there is no parameter `{name}` here: see /v1/docs"
+                "unknown parameter `{name}`: see /v1/docs"
             )));
         }
     }
@@ -266,24 +300,24 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
         let given = call.query.iter().filter(|(param, _)| param == name).count();
         if given > 1 || (needed && call.param(name).is_none_or(str::is_empty)) {
             return Err(ServerError::Invalid(format!(
-                "the parameter `{name}` must be given once"
+                "the parameter `{name}` is required once"
             )));
         }
     }
     match (call.route.handler, session, needs) {
-        (Handler::Nobody(handler), None, _) => handler(call).await,
+        (Handler::Public(handler), None, _) => handler(call).await,
         (Handler::Server(handler), Some(session), Needs::Server(role)) => {
             let access = session.server(role)?;
             check_key(&call, false)?;
             handler(call, access).await
         }
         (Handler::Database(handler), Some(session), Needs::Database(role)) => {
-            let name = call.place("db").to_owned();
-            let transaction = match call.place("transaction") {
+            let name = call.path_param("db").to_owned();
+            let transaction = match call.path_param("transaction") {
                 "" => call.header("isomer-transaction")?,
                 id => Some(id),
             };
-            // The right is looked at before anything is said of the transaction.
+            // Rights are checked before anything is revealed about the transaction.
             let open = transaction.map(|id| call.core.open.get(id));
             let allowed = session.principal().rights.on(&name) >= Some(role);
             let open = if allowed { open.transpose()? } else { None };
@@ -292,12 +326,12 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
             handler(call, access).await
         }
         _ => Err(ServerError::Internal(
-            "the route's handler does not fit what it needs".into(),
+            "the route's handler does not match its `needs`".into(),
         )),
     }
 }
 
-/// Refuses the key of a request whose answer is not kept: it would be done as often as it is sent.
+/// Refuses an `Idempotency-Key` on a route whose answers are not kept: retries would be executed again.
 fn check_key(call: &Call, in_transaction: bool) -> Result<()> {
     let route = call.route;
     if route.method == "GET" || call.header(once::KEY)?.is_none() {
@@ -309,34 +343,34 @@ fn check_key(call: &Call, in_transaction: bool) -> Result<()> {
         (false, _) => "here",
     };
     Err(ServerError::Invalid(format!(
-        "an answer is not kept {why}: leave the Idempotency-Key away (queries, and writes of keys, documents, convergent fields and the graph have one)"
+        "answers are not kept {why}: omit the Idempotency-Key (queries, and writes of keys, documents, convergent fields and the graph have one)"
     )))
 }
 
-/// The places of a path, decoded.
-fn texts_of(places: Places) -> Result<Vec<(String, String)>> {
-    let places = places.map_err(|error| {
+/// Decoded path parameters.
+fn texts_of(path_params: PathParams) -> Result<Vec<(String, String)>> {
+    let path_params = path_params.map_err(|error| {
         ServerError::Invalid(format!(
             "{error}: write UTF-8 with percent signs, or a bucket's key with `key_encoding=base64`"
         ))
     })?;
-    let texts = places.iter();
+    let texts = path_params.iter();
     Ok(texts
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect())
 }
 
-/// The token that a request shows.
+/// The bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(shown) = all.next() else {
+    let Some(credentials) = all.next() else {
         return Ok(None);
     };
     let wrong = || ServerError::Unauthenticated("send one `Authorization: Bearer TOKEN`".into());
     if all.next().is_some() {
         return Err(wrong());
     }
-    let text = shown.to_str().map_err(|_| wrong())?;
+    let text = credentials.to_str().map_err(|_| wrong())?;
     let (scheme, token) = text.split_once(' ').ok_or_else(wrong)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Err(wrong());
@@ -344,7 +378,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {
     Ok(Some(token.trim()))
 }
 
-/// Refuses a browser that was led here under another name (DNS rebinding), or by another site's page.
+/// Refuses requests of browsers under another host name (DNS rebinding) or from pages of other sites.
 fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     let config = &call.core.config;
     let host = asked_host(call, uri)?;
@@ -354,7 +388,7 @@ fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     let known = own || config.hosts.contains(&name);
     if !known && (config.listen.ip().is_loopback() || !config.hosts.is_empty()) {
         return Err(ServerError::Misdirected(format!(
-            "the server is not known as `{name}`: add the name to `hosts`, or call it as localhost"
+            "unknown host name `{name}`: add it to `hosts`, or use localhost"
         )));
     }
     let Some(origin) = call.header(header::ORIGIN)? else {
@@ -365,30 +399,30 @@ fn check_host(call: &Call, uri: &Uri) -> Result<()> {
         return Ok(());
     }
     Err(ServerError::Denied(format!(
-        "a page of `{origin}` asks in somebody's name: pages of other sites are not answered"
+        "cross-origin request from `{origin}` refused"
     )))
 }
 
-/// Refuses a body that is coded for the way otherwise than in chunks: it would be taken for what is behind its coding.
+/// Refuses other transfer codings than chunked: the coded bytes would be taken for the body.
 fn check_coding(call: &Call) -> Result<()> {
     match heads::list(&call.headers, header::TRANSFER_ENCODING.as_str())? {
         Some(coding) if !coding.trim().eq_ignore_ascii_case("chunked") => {
             Err(ServerError::Invalid(format!(
-                "`Transfer-Encoding: {coding}` is not understood: send chunks, and what is compressed with `Content-Encoding`"
+                "unsupported Transfer-Encoding `{coding}`: use chunked, and Content-Encoding for compression"
             )))
         }
         _ => Ok(()),
     }
 }
 
-/// The host that a request names. Several would let a proxy and the server each believe another one (RFC 9112, 3.2).
+/// The host of a request. With several, a proxy and the server could each use another one (RFC 9112, 3.2).
 fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
     let host = call.header(header::HOST)?.unwrap_or_default();
     if uri.authority().is_none_or(|target| target == host) {
         return Ok(host);
     }
     Err(ServerError::Invalid(
-        "the request names several hosts: send no other one in its target than in the field `Host`"
+        "the request names several hosts: its target and the field `Host` must have the same"
             .into(),
     ))
 }
@@ -411,7 +445,7 @@ fn address_name(address: IpAddr) -> String {
 impl Route {
     /// Method and path, for the audit log.
     fn action(&self) -> &'static str {
-        // One text a route, made once.
+        // One text per route, created once.
         static ACTIONS: std::sync::OnceLock<Vec<(usize, String)>> = std::sync::OnceLock::new();
         let actions = ACTIONS.get_or_init(|| {
             let text = |route: &Route| format!("{} {}", route.method, route.path);

@@ -1,7 +1,8 @@
-//! Writes that may be sent twice: the answer to a request with an `Idempotency-Key` is kept in the transaction that did it,
-//! so that the same request is done once, whatever happens between server and client, a crash included.
+//! Idempotent writes: the answer to a request with an `Idempotency-Key` is stored in the transaction that executes
+//! it, so that a retried request is executed once, even after a crash.
 //!
-//! Answers stand in the bucket `isomer.answers` of the database, which nobody else writes, under the SHA-256 of user and key, for a day.
+//! Answers are in the bucket `isomer.answers` of the database, which only the server writes, under the SHA-256 of
+//! user and key, for a day.
 
 use axum::http::StatusCode;
 use isomer_db::{Expiry, Transaction, Value, params};
@@ -13,7 +14,7 @@ use crate::{
     access::{Access, Role, password::hex},
 };
 
-/// The field of the head.
+/// The header field.
 pub(super) const KEY: &str = "idempotency-key";
 /// The bucket.
 pub(super) const ANSWERS: &str = "isomer.answers";
@@ -22,14 +23,14 @@ const KEPT_MS: u64 = 24 * 3_600_000;
 /// Largest answer that is kept.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What a write answers, in a form that can be kept.
+/// The answer to a write, in a form that can be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// The tag of what is there now.
+    /// The ETag of the current value.
     pub etag: Option<String>,
-    /// Where what was made can be found.
+    /// The location of a created object.
     pub location: Option<String>,
     /// The content, JSON.
     pub json: Option<String>,
@@ -109,7 +110,7 @@ impl Answer {
     }
 }
 
-/// A key of a request, and what the request is.
+/// An idempotency key with the identity of its request.
 #[derive(Clone, Debug)]
 pub struct Once {
     key: String,
@@ -117,11 +118,11 @@ pub struct Once {
 }
 
 impl Once {
-    /// The request of a user with this key; `parts` are all that makes it this request.
+    /// The request of a user with this key; `parts` are everything that identifies it.
     pub fn new(user: &str, key: &str, parts: &[&[u8]]) -> Result<Self> {
         if key.is_empty() || key.len() > 255 {
             return Err(ServerError::Invalid(
-                "an Idempotency-Key has 1 to 255 characters".into(),
+                "an Idempotency-Key must have 1 to 255 characters".into(),
             ));
         }
         Ok(Self {
@@ -140,7 +141,7 @@ fn hash(parts: &[&[u8]]) -> String {
     hex(context.finish().as_ref())
 }
 
-/// Runs a write in a transaction and answers; with a key, once.
+/// Runs a write in a transaction and returns its answer; with a key, once.
 pub fn write(
     access: &Access,
     need: Role,
@@ -151,12 +152,12 @@ pub fn write(
         return Ok(access.write(need, work)?.into_reply(false));
     };
     let (answer, again) = access.write(need, |tx| {
-        // One that cannot be read was written by nobody here.
+        // A stored answer that cannot be parsed was not written by the server.
         let kept = tx.bucket(ANSWERS).get(&once.key)?;
         if let Some((request, answer)) = kept.as_ref().and_then(Answer::of_value) {
             if request != once.request {
                 return Err(ServerError::Invalid(
-                    "this Idempotency-Key was used for another request: choose a new one".into(),
+                    "this Idempotency-Key was used for another request: use a new one".into(),
                 ));
             }
             return Ok((answer, true));
@@ -164,7 +165,7 @@ pub fn write(
         let answer = work(tx)?;
         if answer.json.as_ref().is_some_and(|json| json.len() > MOST_BYTES) {
             return Err(ServerError::TooLarge(format!(
-                "the answer to a request with an Idempotency-Key has at most {MOST_BYTES} bytes: return less"
+                "the answer to a request with an Idempotency-Key exceeds {MOST_BYTES} bytes: return less"
             )));
         }
         tx.reserved_bucket(ANSWERS)

@@ -1,5 +1,5 @@
-//! The description of the interface (OpenAPI 3.1), made from the table of routes: the router, the rights and their tests are made
-//! from it, too. Attributes beside each function (utoipa) would be a second table, which could differ from the first.
+//! The description of the interface (OpenAPI 3.1), generated from the table of routes, as are the router, the rights
+//! and their tests. Attributes at each function (utoipa) would be a second table, which could differ from the first.
 
 use std::sync::OnceLock;
 
@@ -42,7 +42,7 @@ fn document() -> Json {
 
 fn operation(route: &Route) -> Json {
     let mut parameters = Vec::new();
-    for place in route.places() {
+    for place in route.path_params() {
         let schema = if place == "datatype" {
             json!({"type": "string", "enum": ["counters", "sets", "gsets", "hlls", "maps"]})
         } else if place == "id" && !route.path.contains("tokens") {
@@ -73,7 +73,7 @@ fn operation(route: &Route) -> Json {
         "description": needs(route.needs),
         "parameters": parameters,
         "responses": {
-            "4XX": {"description": "What to change, or when to ask again, by kind.", "content": error},
+            "4XX": {"description": "What to change, or when to retry, by kind.", "content": error},
             "5XX": {"description": "What went wrong, by kind.", "content": error},
         },
     });
@@ -83,7 +83,7 @@ fn operation(route: &Route) -> Json {
     if let Some(body) = body(route) {
         operation["requestBody"] = body;
     }
-    if route.needs != Needs::Nobody {
+    if route.needs != Needs::Public {
         operation["security"] = json!([{"token": []}]);
     }
     operation
@@ -91,11 +91,11 @@ fn operation(route: &Route) -> Json {
 
 fn answer(status: u16, schema: &str) -> Json {
     let about = match status {
-        201 => "It was made.",
-        204 => "It was done; there is nothing to tell.",
-        206 => "The part that was asked for.",
-        304 => "What is there has the tag that was shown.",
-        _ => "It was done.",
+        201 => "Created.",
+        204 => "Done; no content.",
+        206 => "The requested range.",
+        304 => "Not modified: the ETag matches.",
+        _ => "Success.",
     };
     match schema {
         "" => json!({"description": about}),
@@ -103,7 +103,7 @@ fn answer(status: u16, schema: &str) -> Json {
     }
 }
 
-/// Content of a schema, in the types that it comes in.
+/// Content of a schema, in its content types.
 fn content(name: &str) -> Json {
     let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
     let bytes = json!({"schema": {"type": "string"}});
@@ -132,7 +132,7 @@ fn body(route: &Route) -> Option<Json> {
     Some(json!({"required": needed, "content": content(name)}))
 }
 
-/// A name that does not change: `get_databases_db_nodes_id`.
+/// A stable id: `get_databases_db_nodes_id`.
 fn id(route: &Route) -> String {
     let mut id = route.method.to_ascii_lowercase();
     for part in route
@@ -152,10 +152,10 @@ fn id(route: &Route) -> String {
 
 fn needs(needs: Needs) -> String {
     match needs {
-        Needs::Nobody => "Needs no token.".into(),
-        Needs::Server(None) => "Needs a token.".into(),
-        Needs::Server(Some(role)) => format!("Needs the role {} on all databases.", role.name()),
-        Needs::Database(role) => format!("Needs the role {} on the database.", role.name()),
+        Needs::Public => "Requires no token.".into(),
+        Needs::Server(None) => "Requires a token.".into(),
+        Needs::Server(Some(role)) => format!("Requires the role {} on all databases.", role.name()),
+        Needs::Database(role) => format!("Requires the role {} on the database.", role.name()),
     }
 }
 
@@ -172,11 +172,11 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
     match name {
         "limit" => (
             json!({"type": "integer", "minimum": 1, "maximum": 10000, "default": 100}),
-            "things on a page",
+            "page size",
         ),
         "expires_in_ms" => (
             json!({"type": "integer", "minimum": 0}),
-            "milliseconds until the key is gone",
+            "milliseconds until the key expires",
         ),
         "detach" | "all" | "remove" | "folders" | "returnbody" | "replicas" => {
             (json!({"type": "boolean"}), "")
@@ -189,15 +189,19 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
         "direction" => (json!({"type": "string", "enum": ["in", "out", "both"]}), ""),
         "key_encoding" => (
             json!({"type": "string", "enum": ["text", "base64"]}),
-            "how keys stand in path and parameters",
+            "encoding of keys in path and parameters",
         ),
         "key_type" => (
             json!({"type": "string", "enum": ["string", "integer"]}),
-            "what keys in path and parameters are",
+            "type of keys in path and parameters",
+        ),
+        "value_types" => (
+            json!({"type": "string", "enum": ["json", "keep"], "default": "json"}),
+            "`keep`: a value is replaced by one of its type (a date by a date), or refused",
         ),
         "pause_ms" => (
             json!({"type": "integer", "minimum": 0, "maximum": 60000, "default": 100}),
-            "least milliseconds between two results",
+            "minimum milliseconds between two results",
         ),
         "cursor" => (text, "`next` of the page before"),
         "from" if route.tag == "changes" => (
@@ -207,33 +211,28 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
         "contains" => (text, "an element, JSON"),
         "from" if route.tag == "convergent" => (text, "the element after which to begin, JSON"),
         "to" if route.tag == "files" => (text, "the new path"),
-        "from" if route.tag == "transfer" => (text, "the label of the nodes where they start"),
-        "to" if route.tag == "transfer" => (text, "the label of the nodes where they end"),
+        "from" if route.tag == "transfer" => (text, "label of the start nodes"),
+        "to" if route.tag == "transfer" => (text, "label of the end nodes"),
         "from" => (text, "first key, inclusive"),
         "to" => (text, "last key, exclusive"),
-        "types" | "labels" | "buckets" => {
-            (text, "names with commas between them; all unless given")
-        }
+        "types" | "labels" | "buckets" => (text, "comma-separated names; all unless given"),
         _ => (text, ""),
     }
 }
 
-/// Fields of the head that a route looks at.
+/// Header fields that a route uses.
 fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
     let mut heads = Vec::new();
     let in_database = matches!(route.needs, Needs::Database(_))
         && !matches!(route.tag, "databases" | "transfer" | "changes");
     let on_its_own = route.path.ends_with("/file") && matches!(route.method, "GET" | "PUT");
     if in_database && !on_its_own && !route.path.contains("/tx") {
-        heads.push((
-            "Isomer-Transaction",
-            "a transaction that was begun with POST …/tx",
-        ));
+        heads.push(("Isomer-Transaction", "a transaction begun with POST …/tx"));
     }
     if route.keeps_answers() {
         heads.push((
             "Idempotency-Key",
-            "a request with the same key is done once within a day",
+            "a request with the same key is executed once within a day",
         ));
     }
     let bears_a_tag = match route.tag {
@@ -263,7 +262,7 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
     heads
 }
 
-/// The bodies, by name.
+/// Schemas of bodies, by name.
 fn schemas() -> Vec<(&'static str, Json)> {
     let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
     let text = json!({"type": "string"});
@@ -273,7 +272,7 @@ fn schemas() -> Vec<(&'static str, Json)> {
     let roles = json!({
         "type": "object",
         "additionalProperties": {"type": "string", "enum": ["reader", "editor", "schema", "replica", "admin"]},
-        "description": "roles by database; `*` stands for all"
+        "description": "roles by database; `*` means all"
     });
     let password = json!({"type": "string", "minLength": 8, "maxLength": 1024});
     vec![
@@ -313,7 +312,7 @@ fn schemas() -> Vec<(&'static str, Json)> {
         (
             "Password",
             object(
-                json!({"password": password, "current": text}),
+                json!({"password": password, "current": text, "end_tokens": truth}),
                 &["password"],
             ),
         ),
@@ -334,7 +333,7 @@ fn schemas() -> Vec<(&'static str, Json)> {
                         "properties": {"database": text, "backup": text, "version": number, "time_ms": number},
                         "required": ["database", "backup"],
                         "additionalProperties": false,
-                        "description": "the backup that it is made out of: the newest state, or one of `version` and `time_ms`"
+                        "description": "the backup to restore from: the newest state, or one of `version` and `time_ms`"
                     }
                 }),
                 &["database"],
@@ -358,7 +357,7 @@ fn schemas() -> Vec<(&'static str, Json)> {
                     "query": text,
                     "parameters": any,
                     "limits": {"type": "object", "properties": {"time_ms": number, "rows": number}, "additionalProperties": false},
-                    "types": {"type": "object", "additionalProperties": {"type": "string"}, "description": "what columns are, for Arrow"}
+                    "types": {"type": "object", "additionalProperties": {"type": "string"}, "description": "types of columns, for Arrow"}
                 }),
                 &["query"],
             ),
@@ -428,11 +427,18 @@ fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Bytes",
-            json!({"type": "string", "description": "the content as it is"}),
+            json!({"type": "string", "description": "the raw content"}),
+        ),
+        (
+            "AcceptClock",
+            object(
+                json!({"accept_until": {"type": ["string", "null"], "format": "date-time"}}),
+                &["accept_until"],
+            ),
         ),
         (
             "Frame",
-            json!({"type": "string", "format": "binary", "description": "a frame, see crates/sync"}),
+            json!({"type": "string", "format": "binary", "description": "a frame of the replication protocol"}),
         ),
         (
             "Lines",
@@ -444,7 +450,7 @@ fn schemas() -> Vec<(&'static str, Json)> {
     .collect()
 }
 
-/// What answers hold, by name. Further fields may come.
+/// Schemas of answers, by name. Further fields may be added.
 fn answers() -> Vec<(&'static str, Json)> {
     let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
     let list = |items: Json| json!({"type": "array", "items": items});
@@ -474,7 +480,7 @@ fn answers() -> Vec<(&'static str, Json)> {
         json!({"$relationship": number, "type": text, "source": number, "target": number, "properties": any}),
         &["$relationship", "type", "properties"],
     );
-    // The field `next` is there where another page may follow.
+    // `next` is present if another page may follow.
     let page = |name: &str, items: &Json| {
         object(json!({name: list(items.clone()), "next": text}), &[name])
     };
@@ -482,7 +488,7 @@ fn answers() -> Vec<(&'static str, Json)> {
         ("Html", json!({"type": "string"})),
         (
             "Figures",
-            json!({"type": "string", "description": "figures as Prometheus reads them"}),
+            json!({"type": "string", "description": "metrics in the Prometheus text format"}),
         ),
         (
             "Events",
@@ -561,6 +567,13 @@ fn answers() -> Vec<(&'static str, Json)> {
             ),
         ),
         ("Version", object(json!({"version": number}), &["version"])),
+        (
+            "Replication",
+            object(
+                json!({"replica": {"type": ["string", "null"]}, "replicates": text, "log_transactions": number, "conflicts": number, "kept_days": number, "accepts_stamps_until": {"type": ["string", "null"]}, "joining": {"type": ["object", "null"]}, "peers": objects, "members": objects, "text": texts}),
+                &["replica", "text"],
+            ),
+        ),
         (
             "Buckets",
             object(
@@ -663,7 +676,7 @@ mod tests {
                 route.path
             );
             let parameters = operation["parameters"].as_array().unwrap_or(&no_parameters);
-            for place in route.places() {
+            for place in route.path_params() {
                 assert!(
                     parameters
                         .iter()

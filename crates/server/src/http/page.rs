@@ -1,4 +1,4 @@
-//! Pages: things in their order as one JSON object, which ends early, with where the next one begins, where they are large.
+//! Pages: ordered items as one JSON object, which ends early if they are large, with a cursor for the next page.
 
 use axum::http::StatusCode;
 use isomer_db::{Value, json};
@@ -6,22 +6,22 @@ use isomer_db::{Value, json};
 use super::reply::{JSON, Reply};
 use crate::{Result, ServerError};
 
-/// Bytes after which a page ends, whatever is left of its number of things.
+/// Bytes after which a page ends, whatever its limit on items.
 const PAGE_BYTES: usize = 8 << 20;
-/// Stored bytes that are read for a page at once.
+/// Stored bytes that are read per lookup.
 pub(super) const READ_BYTES: usize = 1 << 20;
 
-/// A page on its way.
+/// A page under construction.
 pub(super) struct Page {
     text: String,
-    /// Things that it may still take.
+    /// Items that still fit.
     room: usize,
     most: usize,
     is_empty: bool,
 }
 
 impl Page {
-    /// A page with at most `limit` things under a name, and at most `most` bytes.
+    /// A page of at most `limit` items under a name, and at most `most` bytes.
     pub(super) fn new(name: &str, limit: usize, most: usize) -> Self {
         Self {
             text: format!("{{\"{name}\":["),
@@ -31,7 +31,7 @@ impl Page {
         }
     }
 
-    /// How many things it may still take; none where it is large enough.
+    /// Number of items that still fit; 0 if the page is large enough.
     pub(super) fn room(&self) -> usize {
         match self.text.len() < PAGE_BYTES {
             true => self.room,
@@ -39,10 +39,11 @@ impl Page {
         }
     }
 
-    /// Puts a thing on it; false where that is for the next one.
+    /// Appends an item; returns false if it belongs to the next page.
     ///
     /// # Errors
-    /// [`ServerError::TooLarge`] for a thing that no page has room for.
+    ///
+    /// [`ServerError::TooLarge`] if an item exceeds the size of a page.
     pub(super) fn push(&mut self, thing: &Value) -> Result<bool> {
         if self.room() == 0 {
             return Ok(false);
@@ -55,7 +56,7 @@ impl Page {
         if self.text.len() > self.most {
             if self.is_empty {
                 return Err(ServerError::TooLarge(format!(
-                    "one thing alone is larger than {} bytes as JSON: ask for it by itself (limits.result)",
+                    "one item exceeds {} bytes as JSON: request it individually (limits.result)",
                     self.most
                 )));
             }
@@ -68,7 +69,7 @@ impl Page {
         Ok(true)
     }
 
-    /// The answer, with where the next page begins.
+    /// The answer, with the cursor of the next page.
     pub(super) fn finish(mut self, next: Option<String>) -> Result<Reply> {
         self.text.push(']');
         if let Some(next) = next {

@@ -1,7 +1,8 @@
-//! Proxies before the server that are believed: who asks through them, and whether that is over TLS.
+//! Trusted proxies: the client address of requests through them, and whether the client uses TLS.
 //!
-//! Anybody can send `X-Forwarded-For` and `X-Forwarded-Proto`. They are read only where the connection itself comes from one of
-//! `trusted_proxies`, and of several addresses the last one counts that is no such proxy: those before it are what the client says.
+//! Every client can send `X-Forwarded-For` and `X-Forwarded-Proto`. They are used only if the connection comes from
+//! one of `trusted_proxies`; of several addresses, the last one that is not a trusted proxy counts: those before it
+//! are supplied by the client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,17 +10,17 @@ use axum::http::HeaderMap;
 
 use crate::config::Network;
 
-/// Where a request comes from.
+/// Origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The address of the client.
     pub address: IpAddr,
-    /// Whether it speaks TLS with the proxy.
+    /// Whether the client used TLS to the proxy.
     pub over_tls: bool,
 }
 
 impl Origin {
-    /// Of a request that came over a connection from `peer`.
+    /// Origin of a request over a connection from `peer`.
     pub fn of(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> Self {
         let direct = Self {
             address: peer,
@@ -30,10 +31,10 @@ impl Origin {
             return direct;
         }
         let mut address = peer;
-        // How many proxies of ours it came through, the last one aside.
+        // Number of trusted proxies that it passed through, except the last one.
         let mut proxies = 0;
         for text in last_of(headers, "x-forwarded-for") {
-            // What cannot be read was not written by a proxy of ours, nor was anything before it.
+            // An invalid entry was not written by a trusted proxy, nor was anything before it.
             let Some(named) = address_of(text) else { break };
             address = named;
             if !is_trusted(named) {
@@ -41,7 +42,8 @@ impl Origin {
             }
             proxies += 1;
         }
-        // Each proxy adds how it was asked itself, or leaves what the first one wrote: that one spoke with the client.
+        // Each proxy appends the scheme of its own connection, or keeps what the first one wrote, the only one that
+        // is connected to the client.
         let schemes: Vec<_> = last_of(headers, "x-forwarded-proto").collect();
         let scheme = schemes.get(proxies).or(schemes.last());
         let over_tls = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
@@ -49,7 +51,7 @@ impl Origin {
     }
 }
 
-/// The entries of a list that may stand in several fields, from the last one on.
+/// The entries of a list, which may be in several fields, from the last one on.
 fn last_of<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item = &'h str> {
     let fields: Vec<_> = headers.get_all(name).iter().collect();
     fields.into_iter().rev().flat_map(|field| {
@@ -61,7 +63,7 @@ fn last_of<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item
     })
 }
 
-/// An address, which may stand with its port or in brackets.
+/// Parses an address, which may have a port or brackets.
 fn address_of(text: &str) -> Option<IpAddr> {
     let bare = text
         .strip_prefix('[')
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_proxies_that_are_trusted_are_believed() {
+    fn only_trusted_proxies_are_believed() {
         let trusted: Vec<Network> = ["10.0.0.0/8", "::1"]
             .iter()
             .map(|text| Network::of(text).unwrap())
@@ -109,7 +111,7 @@ mod tests {
             false,
         );
         case("10.1.2.3", &[], "10.1.2.3", false);
-        // Through two: what counts is how the first one was asked.
+        // Through two proxies: the scheme of the first one counts.
         let through_two = (by, "198.51.100.7, 10.9.9.9");
         case(
             "10.1.2.3",
@@ -129,7 +131,7 @@ mod tests {
             "198.51.100.7",
             true,
         );
-        // What the client itself wrote stands before that.
+        // An entry of the client comes before that.
         case(
             "10.1.2.3",
             &[(by, "192.0.2.9, 198.51.100.7"), (with, "https, http")],
@@ -148,7 +150,7 @@ mod tests {
             "198.51.100.7",
             false,
         );
-        // What a client put before is not what the proxy saw.
+        // An entry that the client supplied is not what the proxy saw.
         case(
             "10.1.2.3",
             &[(by, "127.0.0.1, 198.51.100.7"), (with, "https, http")],

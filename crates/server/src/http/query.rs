@@ -1,4 +1,4 @@
-//! Queries, gathered or streamed, and transactions between requests.
+//! Queries, collected or streamed, and transactions that stay open between requests.
 
 use std::{
     sync::Arc,
@@ -7,49 +7,50 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, Row, RowStream, Value, json,
-    params,
+    CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, Row, RowStream,
+    StatementClass, Value, json, params,
 };
 
 use super::{
     call::{Call, StopOnDrop, wrong},
     columns::{self, Batches},
+    credentials::RequestCredentials,
     ending::Outcome,
     lines::{self, Limit, Source},
     once::{self, Answer, Once},
-    reply::{ARROW, JSON, JSON_LINES, Reply, takes_gzip, told},
-    shown::Shown,
+    reply::{ARROW, JSON, JSON_LINES, Reply, error_body, takes_gzip},
 };
 use crate::{
     Result, ServerError,
     access::{Access, Role},
     core::Core,
+    sending::{Reserved, most_text_bytes},
     slow,
     traces::Span,
 };
 
-/// A statement as it was asked for.
-pub(super) struct Asked {
+/// A parsed request for a query.
+pub(super) struct QueryRequest {
     pub(super) text: String,
     pub(super) parameters: Map,
     time_ms: Option<u64>,
     rows: Option<u64>,
-    /// What columns are, for those who ask for Arrow.
+    /// Types of columns, for Arrow.
     types: Map,
 }
 
-/// What a request for a query may say.
+/// Fields of the body.
 const FIELDS: &[&str] = &["query", "parameters", "limits", "types"];
 
 /// Longest text of a query.
 const MOST_TEXT: usize = 1 << 20;
 
-pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<Asked> {
+pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<QueryRequest> {
     let mut fields = call.fields(known).await?;
     let text = fields.needed_text("query")?;
     if text.len() > MOST_TEXT {
         return Err(ServerError::TooLarge(format!(
-            "the text of a query has at most {MOST_TEXT} bytes"
+            "the text of a query exceeds {MOST_TEXT} bytes"
         )));
     }
     let mut limits = fields.map("limits")?.unwrap_or_default();
@@ -59,10 +60,10 @@ pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<Asked> {
             let number = value.as_int().and_then(|number| u64::try_from(number).ok());
             number
                 .map(Some)
-                .ok_or_else(|| wrong(&format!("limits.{name}"), "a number from 0", &value))
+                .ok_or_else(|| wrong(&format!("limits.{name}"), "a number of at least 0", &value))
         }
     };
-    let asked = Asked {
+    let asked = QueryRequest {
         time_ms: limit("time_ms")?,
         rows: limit("rows")?,
         types: fields.map("types")?.unwrap_or_default(),
@@ -71,13 +72,13 @@ pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<Asked> {
     };
     match limits.names().next() {
         Some(name) => Err(ServerError::Invalid(format!(
-            "there is no limit `{name}`: time_ms and rows are known"
+            "unknown limit `{name}`: expected time_ms or rows"
         ))),
         None => Ok(asked),
     }
 }
 
-/// `{"$bytes": "…"}` stands for bytes, as it does in answers.
+/// Converts `{"$bytes": "…"}` to bytes; answers use the same form.
 fn typed(parameters: Map) -> Map {
     parameters
         .into_iter()
@@ -85,7 +86,7 @@ fn typed(parameters: Map) -> Map {
         .collect()
 }
 
-/// As [`typed`]; recursion is bounded by the depth of JSON.
+/// Like [`typed`]; recursion is bounded by the nesting limit of JSON.
 pub(super) fn typed_value(value: Value) -> Value {
     match value {
         Value::Map(map) => {
@@ -112,7 +113,7 @@ pub(super) fn typed_value(value: Value) -> Value {
 
 pub(super) fn options(
     access: &mut Access,
-    asked: &Asked,
+    asked: &QueryRequest,
     cancel: &CancelHandle,
 ) -> Result<QueryOptions> {
     let mut options = access.query_options()?.cancel(cancel.clone());
@@ -137,7 +138,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     let stop = StopOnDrop::new(&cancel);
     let core = call.core.clone();
     let span = core.traces.query(&call.span, access.name());
-    let told = call.told.clone();
+    let details = call.audit_details.clone();
     let lines = &[
         JSON_LINES,
         "application/x-ndjson",
@@ -148,21 +149,25 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     if as_columns || as_lines {
         if key.is_some() {
             return Err(ServerError::Invalid(
-                "a streamed answer is not kept: leave the Idempotency-Key away".into(),
+                "streamed answers are not kept: omit the Idempotency-Key".into(),
             ));
         }
         let gzip = takes_gzip(&call.headers);
         let began = Instant::now();
-        // A client may take longer to read than the query may take to find: only the latter has a limit.
-        let left = options
-            .limits
-            .as_mut()
-            .and_then(|limits| limits.time.take());
+        // The client may read for longer than the query may run: the server's limit is on running time. The timeout
+        // of the client itself is by the clock.
+        if let Some(limits) = &mut options.limits {
+            limits.time = None;
+        }
+        let left = Some(core.config.limits.query_time);
+        let end = asked
+            .time_ms
+            .and_then(|ms| began.checked_add(Duration::from_millis(ms)));
         let said = columns::kinds_said(&asked.types)?;
         let outcome = Outcome::default();
         let noted = outcome.clone();
-        let shown = Shown::of(&call, &access)?;
-        let found = core
+        let credentials = RequestCredentials::of(&call, &access)?;
+        let source = core
             .clone()
             .blocking(move || {
                 let slow = Slow {
@@ -173,21 +178,22 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                 let (text, parameters) = (&slow.asked.text, &slow.asked.parameters);
                 let rows = slow.access.stream(text, parameters, &options);
                 let rows = rows.inspect_err(|error| {
-                    told.lock().class = slow.access.class_of(text);
+                    details.lock().class = slow.access.class_of(text);
                     span.failed(error.kind());
-                    slow.tell(began.elapsed(), Some(error.kind()));
+                    slow.log(began.elapsed(), Some(error.kind()));
                 })?;
                 span.text(text);
                 span.class(rows.class().name());
-                told.lock().class = Some(rows.class());
+                details.lock().class = Some(rows.class());
                 let took = began.elapsed();
-                Ok(Found {
+                Ok(RowSource {
                     rows,
                     row: 0,
                     span,
                     outcome: noted,
                     slow: Some(slow),
                     left: left.map(|left| left.saturating_sub(took)),
+                    end,
                     took,
                     piece: began,
                     is_working: false,
@@ -198,12 +204,15 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
             .await?;
         let core = call.core.clone();
         let reply = if as_columns {
-            let batches = Batches::new(found, said)?;
-            Reply::stream(ARROW, lines::begun(&core, shown, batches, gzip).await?)
+            let batches = Batches::new(source, said, Reserved::new(&core))?;
+            Reply::stream(
+                ARROW,
+                lines::begun(&core, credentials, batches, gzip).await?,
+            )
         } else {
-            let columns = Some(columns_line(&found.rows)?);
-            let rows = Rows { columns, found };
-            Reply::stream(JSON_LINES, lines::body(&core, shown, rows, gzip))
+            let columns = Some(columns_line(&source.rows)?);
+            let rows = Rows { columns, source };
+            Reply::stream(JSON_LINES, lines::body(&core, credentials, rows, gzip))
         };
         let reply = reply.with_outcome(outcome);
         return Ok(if gzip {
@@ -213,7 +222,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
         });
     }
     let once = match &key {
-        // What others send writes nothing.
+        // Only requests with a role that may write need the answer stored.
         Some(key) if access.role() >= Role::Editor => {
             let parameters = json::to_string(&asked.parameters.clone().into())?;
             let parts = [
@@ -234,23 +243,30 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                 Some(once) => once::write(&access, Role::Editor, Some(once), |tx| {
                     let result = tx.query_with(&asked.text, &asked.parameters, &options)?;
                     span.class(result.class().name());
-                    told.lock().class = Some(result.class());
-                    Ok(Answer::of(StatusCode::OK).with_json(result_json(&result, most)?))
+                    details.lock().class = Some(result.class());
+                    let mut reserved = Reserved::owed(&core);
+                    let text = result_json(&result, most, &mut reserved)?;
+                    Ok(Answer::of(StatusCode::OK).with_json(text))
                 }),
                 None => access
                     .query(&asked.text, &asked.parameters, &options)
                     .and_then(|result| {
                         span.class(result.class().name());
-                        told.lock().class = Some(result.class());
-                        let text = result_json(&result, most)?;
-                        Ok(Reply::whole(StatusCode::OK, JSON, text))
+                        details.lock().class = Some(result.class());
+                        let mut reserved = match result.class() {
+                            StatementClass::Read => Reserved::new(&core),
+                            _ => Reserved::owed(&core),
+                        };
+                        let text = result_json(&result, most, &mut reserved)?;
+                        let reply = Reply::whole(StatusCode::OK, JSON, text);
+                        Ok(reply.with_reservation(reserved.into_reservation()))
                     }),
             };
             match &reply {
                 Ok(_) => span.text(&asked.text),
                 Err(error) => {
                     span.failed(error.kind());
-                    told.lock().class = access.class_of(&asked.text);
+                    details.lock().class = access.class_of(&asked.text);
                 }
             }
             let slow = Slow {
@@ -258,7 +274,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                 access,
                 asked,
             };
-            slow.tell(began.elapsed(), reply.as_ref().err().map(ServerError::kind));
+            slow.log(began.elapsed(), reply.as_ref().err().map(ServerError::kind));
             reply
         })
         .await?;
@@ -267,9 +283,9 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
 }
 
 /// `{"columns", "rows", "class", "counters", "notices", "plan", "plan_tree"}`
-fn result_json(result: &QueryResult, most: usize) -> Result<String> {
+fn result_json(result: &QueryResult, most: usize, reserved: &mut Reserved) -> Result<String> {
     let mut text = String::from("{");
-    write_rows(result, most, &mut text)?;
+    write_rows(result, most, &mut text, reserved)?;
     let mut rest = params! {
         "class" => result.class().name(),
         "counters" => counters(result.counters()),
@@ -292,8 +308,14 @@ fn result_json(result: &QueryResult, most: usize) -> Result<String> {
     Ok(text)
 }
 
-/// `"columns", "rows"`, of a result that is no larger than it may.
-pub(super) fn write_rows(result: &QueryResult, most: usize, text: &mut String) -> Result<()> {
+/// Writes `"columns", "rows"` of a result, up to its size limit.
+pub(super) fn write_rows(
+    result: &QueryResult,
+    most: usize,
+    text: &mut String,
+    reserved: &mut Reserved,
+) -> Result<()> {
+    let is_small = result.held_bytes() == 0;
     text.push_str("\"columns\":");
     json::write(&names(result.columns()), text)?;
     text.push_str(",\"rows\":[");
@@ -301,10 +323,13 @@ pub(super) fn write_rows(result: &QueryResult, most: usize, text: &mut String) -
         if at > 0 {
             text.push(',');
         }
+        if !is_small {
+            make_room_for(row.values(), text, reserved)?;
+        }
         write_row(row.values(), text)?;
         if text.len() > most {
             return Err(ServerError::TooLarge(format!(
-                "the result is larger than {most} bytes: add LIMIT, or stream it with `Accept: application/jsonl` (limits.result)"
+                "the result exceeds {most} bytes: add LIMIT, or stream it with `Accept: application/jsonl` (limits.result)"
             )));
         }
     }
@@ -320,6 +345,12 @@ fn names(columns: &[Arc<str>]) -> Value {
         .into()
 }
 
+/// Makes room in a text for a row.
+fn make_room_for(values: &[Value], text: &mut String, reserved: &mut Reserved) -> Result<()> {
+    let bytes = values.iter().map(|value| 1 + most_text_bytes(value));
+    reserved.make_room(text, 8 + bytes.sum::<usize>())
+}
+
 fn write_row(values: &[Value], text: &mut String) -> Result<()> {
     text.push('[');
     for (at, value) in values.iter().enumerate() {
@@ -332,7 +363,7 @@ fn write_row(values: &[Value], text: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// What was changed; nothing that is zero.
+/// Counts of changes; zeros are omitted.
 fn counters(counters: &Counters) -> Map {
     [
         ("nodes_created", counters.nodes_created),
@@ -363,16 +394,18 @@ fn columns_line(rows: &RowStream<'_>) -> Result<String> {
     Ok(line)
 }
 
-/// Rows as they are found, for as long as their query may work.
-pub(super) struct Found {
+/// A stream of rows, within the running time of its query.
+pub(super) struct RowSource {
     rows: RowStream<'static>,
     row: u64,
     span: Span,
     outcome: Outcome,
-    /// None once it was told.
+    /// `None` once the slow-query log was written.
     slow: Option<Slow>,
-    /// How long the query may still work, how long it has, and since when it is at work now.
+    /// Remaining and total running time of the query, and when the current piece began.
     left: Option<Duration>,
+    /// Deadline by the clock.
+    end: Option<Instant>,
     took: Duration,
     piece: Instant,
     is_working: bool,
@@ -380,7 +413,7 @@ pub(super) struct Found {
     _stop: StopOnDrop,
 }
 
-impl Found {
+impl RowSource {
     pub(super) fn columns(&self) -> &[Arc<str>] {
         self.rows.columns()
     }
@@ -388,38 +421,59 @@ impl Found {
     pub(super) fn next(&mut self) -> Result<Option<Row>> {
         let next = self.next_row();
         if let Err(error) = &next {
-            self.span.failed(error.kind());
-            self.outcome.failed(error.kind());
-            self.tell(Some(error.kind()));
+            self.note_failure(error);
         }
         next
     }
 
+    fn note_failure(&mut self, error: &ServerError) {
+        self.span.failed(error.kind());
+        self.outcome.failed(error.kind());
+        self.log_if_slow(Some(error.kind()));
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.end
+    }
+
+    /// The error with which it ends after its deadline.
+    pub(super) fn expire(mut self) -> ServerError {
+        let error = ServerError::query_too_slow();
+        self.note_failure(&error);
+        error
+    }
+
     fn next_row(&mut self) -> Result<Option<Row>> {
+        if self.row.is_multiple_of(256) && self.is_over() {
+            return Err(ServerError::query_too_slow());
+        }
         match self.rows.next() {
             Some(Ok(row)) => {
                 self.row += 1;
                 Ok(Some(row))
             }
             Some(Err(error)) if error.kind() == ErrorKind::Cancelled && self.is_over() => {
-                Err(ServerError::TooSlow(
-                    "the query works for longer than it may: narrow it, add an index, or raise the time limit".into(),
-                ))
+                Err(ServerError::query_too_slow())
             }
             Some(Err(error)) => Err(error.into()),
             None => Ok(None),
         }
     }
 
-    /// Whether it has worked for as long as it may.
+    /// Whether its running time or its client's timeout is exceeded.
     fn is_over(&self) -> bool {
-        self.left.is_some_and(|left| self.piece.elapsed() >= left)
+        let worked = self.left.is_some_and(|left| self.piece.elapsed() >= left);
+        worked || self.end.is_some_and(|end| end <= Instant::now())
     }
 
     pub(super) fn limit(&mut self) -> Limit {
         self.piece = Instant::now();
         self.is_working = true;
-        Some((self.left, self.cancel.clone()))
+        let until = self
+            .end
+            .map(|end| end.saturating_duration_since(self.piece));
+        let left = self.left.into_iter().chain(until).min();
+        Some((left, self.cancel.clone()))
     }
 
     pub(super) fn worked(&mut self, time: Duration) {
@@ -428,15 +482,15 @@ impl Found {
         self.is_working = false;
     }
 
-    /// All rows were found.
+    /// Records that all rows were produced.
     pub(super) fn end(&mut self) {
-        self.tell(None);
+        self.log_if_slow(None);
     }
 
-    /// Tells of it once if it took long: the time in which the client read does not count.
-    fn tell(&mut self, error: Option<&'static str>) {
+    /// Writes the slow-query log once, if it took long; the time in which the client reads does not count.
+    fn log_if_slow(&mut self, error: Option<&'static str>) {
         if let Some(slow) = self.slow.take() {
-            slow.tell(self.worked_so_far(), error);
+            slow.log(self.worked_so_far(), error);
         }
     }
 
@@ -449,50 +503,53 @@ impl Found {
     }
 }
 
-impl Drop for Found {
+impl Drop for RowSource {
     fn drop(&mut self) {
-        // Nobody waits for the rest. This may be a thread that serves connections, and to tell is to plan the query once more.
+        // The client has disconnected. This may be a thread that serves connections, and writing the log plans the
+        // query again, so do it elsewhere.
         let took = self.worked_so_far();
-        let Some(slow) = self.slow.take().filter(|slow| slow.is_told(took)) else {
+        let Some(slow) = self.slow.take().filter(|slow| slow.is_logged(took)) else {
             return;
         };
-        let tell = move || slow.tell(took, Some("client gone"));
+        let log = move || slow.log(took, Some("client gone"));
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(tell)),
-            Err(_) => tell(),
+            Ok(runtime) => drop(runtime.spawn_blocking(log)),
+            Err(_) => log(),
         }
     }
 }
 
-/// A result as lines: first the columns, then a row a line, at last a summary, or what went wrong.
+/// A result as lines: the columns, then one row per line, finally a summary or an error.
 struct Rows {
     columns: Option<String>,
-    found: Found,
+    source: RowSource,
 }
 
 impl Rows {
-    fn next(&mut self, out: &mut String) -> Result<bool> {
+    fn next(&mut self, out: &mut String, reserved: &mut Reserved) -> Result<bool> {
         if let Some(line) = self.columns.take() {
             out.push_str(&line);
         }
-        let written = match self.found.next() {
-            Ok(Some(row)) => write_row(row.values(), out).map(|()| true),
+        let written = match self.source.next() {
+            Ok(Some(row)) => make_room_for(row.values(), out, reserved)
+                .and_then(|()| write_row(row.values(), out))
+                .map(|()| true),
             Ok(None) => {
-                let rows = &self.found.rows;
+                let rows = &self.source.rows;
                 let summary = params! {
-                    "rows" => i64::try_from(self.found.row).unwrap_or(i64::MAX),
+                    "rows" => i64::try_from(self.source.row).unwrap_or(i64::MAX),
                     "class" => rows.class().name(),
                     "counters" => counters(&rows.counters()),
                     "notices" => rows.notices().into_iter().map(Value::from).collect::<Vec<_>>(),
                 };
                 json::write(&params! { "summary" => summary }.into(), out)?;
-                self.found.end();
+                self.source.end();
                 Ok(false)
             }
             Err(error) => Err(error),
         };
         let more = written.or_else(|error: ServerError| {
-            json::write(&told(&error), out)?;
+            json::write(&error_body(&error), out)?;
             Ok::<_, ServerError>(false)
         })?;
         out.push('\n');
@@ -501,34 +558,45 @@ impl Rows {
 }
 
 impl Source for Rows {
-    fn piece(&mut self) -> Result<(Vec<u8>, bool)> {
-        lines::piece(|out| self.next(out))
+    fn piece(&mut self, reserved: &mut Reserved) -> Result<(Vec<u8>, bool)> {
+        lines::piece(|out| self.next(out, reserved))
     }
 
     fn limit(&mut self) -> Limit {
-        self.found.limit()
+        self.source.limit()
     }
 
     fn worked(&mut self, time: Duration) {
-        self.found.worked(time);
+        self.source.worked(time);
+    }
+
+    fn end(&self) -> Option<Instant> {
+        self.source.deadline()
+    }
+
+    fn expire(self) -> Result<Vec<u8>> {
+        let mut line = self.columns.unwrap_or_default();
+        json::write(&error_body(&self.source.expire()), &mut line)?;
+        line.push('\n');
+        Ok(line.into_bytes())
     }
 }
 
-/// Tells of a query that took long.
+/// What the slow-query log needs.
 struct Slow {
     core: Arc<Core>,
     access: Access,
-    asked: Asked,
+    asked: QueryRequest,
 }
 
 impl Slow {
-    /// Whether a query that took so long is told of.
-    fn is_told(&self, took: Duration) -> bool {
+    /// Whether a query that took this long is logged.
+    fn is_logged(&self, took: Duration) -> bool {
         slow::is_slow(&self.core, took)
     }
 
-    fn tell(&self, took: Duration, error: Option<&'static str>) {
-        slow::tell(&self.core, &self.access, &self.asked.text, took, error);
+    fn log(&self, took: Duration, error: Option<&'static str>) {
+        slow::log(&self.core, &self.access, &self.asked.text, took, error);
     }
 }
 
@@ -547,13 +615,13 @@ pub async fn begin(mut call: Call, access: Access) -> Result<Reply> {
             let open = core
                 .open
                 .add(&access.principal().name, access.name(), transaction)?;
-            let told = params! {
+            let body = params! {
                 "transaction" => open.id(),
                 "read_only" => read_only,
                 "version" => i64::try_from(version).unwrap_or(i64::MAX),
                 "expires_in_ms" => i64::try_from(open.ends_in().as_millis()).unwrap_or(i64::MAX),
             };
-            let reply = Reply::value_with(StatusCode::CREATED, &told.into())?;
+            let reply = Reply::value_with(StatusCode::CREATED, &body.into())?;
             Ok(reply.with(
                 header::LOCATION,
                 format!("{}/{}", path.trim_end_matches('/'), open.id()),
@@ -567,15 +635,15 @@ pub async fn query_in(call: Call, access: Access) -> Result<Reply> {
     query(call, access).await
 }
 
-fn the_open(access: &Access) -> Result<Arc<crate::open::Open>> {
+fn the_open(access: &Access) -> Result<Arc<crate::open::OpenTransaction>> {
     access
         .open()
         .cloned()
-        .ok_or_else(|| ServerError::NotFound("there is no such transaction".into()))
+        .ok_or_else(|| ServerError::NotFound("no such transaction".into()))
 }
 
 /// `GET …/tx/{transaction}`
-pub async fn look(_call: Call, access: Access) -> Result<Reply> {
+pub async fn transaction_status(_call: Call, access: Access) -> Result<Reply> {
     let open = the_open(&access)?;
     Reply::object(params! {
         "transaction" => open.id(),
@@ -587,7 +655,7 @@ pub async fn look(_call: Call, access: Access) -> Result<Reply> {
 pub async fn commit(call: Call, access: Access) -> Result<Reply> {
     let core = call.core.clone();
     let class = the_open(&access)?.class();
-    call.tell(|told| told.class = Some(class));
+    call.audit(|details| details.class = Some(class));
     core.clone()
         .blocking(move || {
             let version = access.commit(&core.open)?;

@@ -1,33 +1,40 @@
-//! Answers: status, head, content, in the one form that all errors have.
+//! Answers: status, header fields, content; all errors have the same form.
 
 use std::io::Write;
 
 use axum::{
-    body::{Body, Bytes},
+    body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header},
 };
-use isomer_db::{ErrorKind, Map, Value, json, params};
+use isomer_db::{ErrorKind, Map, Value, data::Reservation, json, params};
 use ring::digest::{SHA256, digest};
 
 use super::{ending::Outcome, heads};
-use crate::{Result, ServerError, access::password::hex};
+use crate::{
+    Result, ServerError,
+    access::password::hex,
+    core::Core,
+    sending::{RESERVED_FROM, Reserved, bytes_with},
+};
 
 /// An answer.
 pub struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) content: Content,
-    /// Where what finds a stream notes what went wrong.
+    /// Where the source of a streamed body records errors.
     pub(super) outcome: Outcome,
+    /// What its content has of the memory budget.
+    held: Option<Reservation>,
 }
 
-/// What an answer holds.
+/// Content of an answer.
 pub enum Content {
     /// Nothing.
     Empty,
-    /// All of it, and its type.
+    /// Complete content, and its type.
     Whole(&'static str, Vec<u8>),
-    /// As it is found, and its type. It is compressed already, where that was asked for.
+    /// Streamed content, and its type; already compressed if requested.
     Stream(&'static str, Body),
 }
 
@@ -43,15 +50,16 @@ impl Reply {
             headers: Vec::new(),
             content: Content::Empty,
             outcome: Outcome::default(),
+            held: None,
         }
     }
 
-    /// 204: it was done.
+    /// 204.
     pub fn done() -> Self {
         Self::empty(StatusCode::NO_CONTENT)
     }
 
-    /// An answer with content.
+    /// An answer with complete content.
     pub fn whole(
         status: StatusCode,
         content_type: &'static str,
@@ -78,7 +86,7 @@ impl Reply {
         Self::value(&map.into())
     }
 
-    /// 200 with what a body gives, as it is found.
+    /// 200 with streamed content.
     pub fn stream(content_type: &'static str, body: Body) -> Self {
         Self {
             content: Content::Stream(content_type, body),
@@ -86,12 +94,36 @@ impl Reply {
         }
     }
 
-    /// With the outcome that its stream notes.
+    /// Sets the outcome that its stream records errors in.
     pub(super) fn with_outcome(self, outcome: Outcome) -> Self {
         Self { outcome, ..self }
     }
 
-    /// With another field in the head. Values that cannot stand there are left out.
+    /// With what is reserved for its content already.
+    pub(super) fn with_reservation(self, held: Option<Reservation>) -> Self {
+        Self { held, ..self }
+    }
+
+    /// With what its content needs of the memory budget, until it is sent.
+    ///
+    /// # Errors
+    /// `Limit` where the budget has no room, unless the answer is `owed`: what it answers is done already.
+    pub(super) fn reserve(mut self, core: &Core, owed: bool) -> Result<Self> {
+        if self.held.is_none()
+            && let Content::Whole(_, bytes) = &self.content
+            && bytes.len() >= RESERVED_FROM
+        {
+            let mut reserved = match owed {
+                true => Reserved::owed(core),
+                false => Reserved::new(core),
+            };
+            reserved.resize(bytes.capacity())?;
+            self.held = reserved.into_reservation();
+        }
+        Ok(self)
+    }
+
+    /// Adds a header field. Invalid values are omitted.
     pub fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
             self.headers.push((name, value));
@@ -99,19 +131,19 @@ impl Reply {
         self
     }
 
-    /// With another status.
+    /// Sets the status.
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// With the tag of its content.
+    /// Sets the ETag.
     pub fn with_etag(self, tag: &str) -> Self {
         self.with(header::ETAG, tag)
     }
 
     /// The answer to an error.
     pub fn error(error: &ServerError) -> Self {
-        let text = json::to_string(&told(error)).unwrap_or_default();
+        let text = json::to_string(&error_body(error)).unwrap_or_default();
         let mut reply = Self::whole(status(error), JSON, text);
         if let ServerError::TooMany { retry_after_s, .. } = error {
             reply = reply.with(header::RETRY_AFTER, retry_after_s.to_string());
@@ -122,17 +154,17 @@ impl Reply {
         reply
     }
 
-    /// The status of the answer.
+    /// Status of the answer.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// As it goes over the wire, compressed where that helps and the client takes it.
+    /// Converts it to a response, compressed if that helps and the client accepts it.
     pub(super) fn into_response(self, asked: &HeaderMap) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        // Nothing here is a page: what a browser is tricked into loading runs nothing, and is framed by nobody.
+        // Answers are not pages: a browser that is tricked into loading one must neither run nor frame it.
         for (name, value) in [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::CACHE_CONTROL, "no-store"),
@@ -168,7 +200,7 @@ impl Reply {
                     }
                     None => bytes,
                 };
-                *response.body_mut() = Body::from(Bytes::from(bytes));
+                *response.body_mut() = Body::from(bytes_with(bytes, self.held));
             }
             Content::Stream(content_type, body) => {
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -180,44 +212,45 @@ impl Reply {
     }
 }
 
-/// What the same request may ask for in its head.
+/// Request header fields that the content depends on.
 const VARY: &str = "accept, accept-encoding";
-/// Shorter contents are sent as they are.
+/// Minimum size for compression.
 const WORTH_PACKING: usize = 1024;
-/// Longer ones, too, unless they are streamed: packing would hold up the thread that serves others.
+/// Maximum size for compression of complete content: compressing more would block the thread that serves other
+/// connections.
 const PACKED_AT_ONCE: usize = 1 << 20;
 
 fn pack(bytes: &[u8]) -> Vec<u8> {
     pack_at(bytes, flate2::Compression::fast())
 }
 
-/// As small as it gets, for what is packed once.
+/// Compresses at the highest level, for content that is compressed once.
 pub(super) fn pack_well(bytes: &[u8]) -> Vec<u8> {
     pack_at(bytes, flate2::Compression::best())
 }
 
 fn pack_at(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let _ = encoder.write_all(bytes);
     encoder.finish().unwrap_or_default()
 }
 
 /// `{"error": {"kind", "message", "retryable", "code"}}`
-pub(super) fn told(error: &ServerError) -> Value {
-    let mut told = params! { "kind" => error.kind(), "message" => error.to_string() };
+pub(super) fn error_body(error: &ServerError) -> Value {
+    let mut body = params! { "kind" => error.kind(), "message" => error.to_string() };
     if error.is_retryable() {
-        told.insert("retryable", true.into());
+        body.insert("retryable", true.into());
     }
     if let ServerError::Database(error) = error
         && let Some(query) = error.query_error()
     {
-        told.insert("code", format!("{}.{}", query.class, query.detail).into());
+        body.insert("code", format!("{}.{}", query.class, query.detail).into());
     }
-    params! { "error" => told }.into()
+    params! { "error" => body }.into()
 }
 
-/// Whether the client takes gzip.
+/// Whether the client accepts gzip.
 pub(super) fn takes_gzip(asked: &HeaderMap) -> bool {
     let accepted = asked.get_all(header::ACCEPT_ENCODING).iter();
     accepted
@@ -227,7 +260,7 @@ pub(super) fn takes_gzip(asked: &HeaderMap) -> bool {
         .any(|(name, quality)| name.eq_ignore_ascii_case("gzip") && quality > 0.0)
 }
 
-/// The status that says what an error does.
+/// The HTTP status of an error.
 pub(crate) fn status(error: &ServerError) -> StatusCode {
     match error {
         ServerError::Database(error) => match error.kind() {
@@ -258,17 +291,17 @@ pub(crate) fn status(error: &ServerError) -> StatusCode {
     }
 }
 
-/// The tag of a value: 128 bits of the SHA-256 of its JSON text.
+/// The ETag of a value: 128 bits of the SHA-256 of its JSON text.
 pub(super) fn etag(value: &Value) -> Result<String> {
     Ok(etag_of(json::to_string(value)?.as_bytes()))
 }
 
-/// The tag of a text.
+/// The ETag of a text.
 pub(super) fn etag_of(text: &[u8]) -> String {
     format!("\"{}\"", hex(&digest(&SHA256, text).as_ref()[..16]))
 }
 
-/// What `If-Match` and `If-None-Match` ask for.
+/// The preconditions `If-Match` and `If-None-Match`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
     matching: Option<String>,
@@ -283,25 +316,25 @@ impl Conditions {
         })
     }
 
-    /// Refuses a change of something that has this tag, or is not there.
+    /// Checks the preconditions against an object with this ETag, or an absent one.
     pub(super) fn check(&self, tag: Option<&str>) -> Result<()> {
         if let Some(matching) = &self.matching
             && !tag.is_some_and(|tag| lists(matching, tag))
         {
             return Err(ServerError::Precondition(match tag {
                 Some(tag) => format!("it was changed: its ETag is {tag}"),
-                None => "it is not there (any more)".into(),
+                None => "it does not exist (any more)".into(),
             }));
         }
         if let Some(none_matching) = &self.none_matching
             && tag.is_some_and(|tag| lists(none_matching, tag))
         {
-            return Err(ServerError::Precondition("it is there already".into()));
+            return Err(ServerError::Precondition("it already exists".into()));
         }
         Ok(())
     }
 
-    /// Whether the reader has what is there.
+    /// Whether the client has the current value.
     pub(super) fn is_known(&self, tag: &str) -> bool {
         self.none_matching
             .as_ref()
@@ -309,7 +342,7 @@ impl Conditions {
     }
 }
 
-/// Whether a list of tags holds one; `*` holds all.
+/// Whether a list of ETags contains one; `*` contains all.
 fn lists(tags: &str, tag: &str) -> bool {
     tags.split(',')
         .map(str::trim)
@@ -321,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_compare_tags() {
+    fn preconditions_compare_etags() {
         let with = |name: &'static str, value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(
@@ -340,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_sent_to_those_who_take_it() {
+    fn gzip_is_sent_to_clients_that_accept_it() {
         let asked = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(value));

@@ -1,8 +1,9 @@
-//! A query's result, sent again when it has changed, as server-sent events.
+//! Live queries: a query's result, sent again when it has changed, as server-sent events.
 //!
-//! The labels, types and buckets that the rows depend on are told by the query's plan. A commit that touches none of them costs a look
-//! at what it changed; one that does is waited out for a moment, then the query runs again, on the newest version, and its result
-//! is sent if it is another one. So a client that is slow, or was away, misses results in between and never the last one.
+//! The query's plan yields the labels, types and buckets that its rows depend on. A commit that touches none of them
+//! costs only a scan of its changes; after one that does, the query waits for its pause, then runs again on the
+//! newest version, and its result is sent if it differs. So a client that is slow, or was disconnected, misses
+//! intermediate results but never the last one.
 
 use std::{
     sync::Arc,
@@ -26,39 +27,39 @@ use super::{
     alive,
     call::{Call, StopOnDrop},
     changes::{BYTES, ENTRIES, Wait},
-    query::{self, Asked},
+    credentials::RequestCredentials,
+    query::{self, QueryRequest},
     reply::{self, Reply},
-    shown::Shown,
 };
 use crate::{
     Result, ServerError,
     access::Access,
-    core::{Core, FeedPlace},
+    core::{Core, FeedSlot},
     feed::Newest,
+    sending::{Reserved, bytes_with},
     slow,
     traces::Span,
 };
 
-/// Least time between two results, unless it is said.
+/// Default minimum time between two results.
 const PAUSE_MS: u64 = 100;
-/// Longest that may be said.
+/// Largest configurable pause.
 const MOST_PAUSE_MS: u64 = 60_000;
-/// Longest text and parameters, which are kept for as long as the client stays.
+/// Limit on text and parameters, which are kept while the client is connected.
 const MOST_KEPT: usize = 256 << 10;
 
 /// `POST …/changes`
 pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
-            "a transaction between requests sees one version: leave `Isomer-Transaction` away"
-                .into(),
+            "an open transaction sees one version: omit `Isomer-Transaction`".into(),
         ));
     }
     let pause = match call.number_param("pause_ms")?.unwrap_or(PAUSE_MS) {
         ms if ms <= MOST_PAUSE_MS => Duration::from_millis(ms),
         ms => {
             return Err(ServerError::Invalid(format!(
-                "`pause_ms` is {ms}: at most {MOST_PAUSE_MS} is expected"
+                "invalid `pause_ms` {ms}: expected at most {MOST_PAUSE_MS}"
             )));
         }
     };
@@ -71,15 +72,15 @@ pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
     let parameters = json::to_string(&asked.parameters.clone().into())?;
     if asked.text.len() + parameters.len() > MOST_KEPT {
         return Err(ServerError::TooLarge(format!(
-            "a query that is followed has at most {MOST_KEPT} bytes, its parameters included"
+            "the text and the parameters of a followed query exceed {MOST_KEPT} bytes"
         )));
     }
     access.open_result()?;
-    let place = call.core.feed_place()?;
+    let place = call.core.feed_slot()?;
     let core = call.core.clone();
-    let shown = Shown::of(&call, &access)?;
+    let credentials = RequestCredentials::of(&call, &access)?;
     let following = Following {
-        shown: shown.clone(),
+        credentials: credentials.clone(),
         newest: access.feed().subscribe(),
         access,
         asked,
@@ -87,22 +88,22 @@ pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
         at: 0,
         tag: known.unwrap_or_default(),
         ready: None,
-        rest: Rest {
+        pacing: Pacing {
             pause,
             ran: Instant::now(),
             took: Duration::ZERO,
         },
-        has_told: false,
-        _place: place,
+        has_sent: false,
+        _slot: place,
         core,
     };
-    // What is wrong with the query is an answer of its own.
+    // An invalid query gets an ordinary error answer.
     let following = following.run(true).await?;
     let events = stream::try_unfold(following, Following::next);
-    Ok(alive::feed(call.core.clone(), shown, events))
+    Ok(alive::feed(call.core.clone(), credentials, events))
 }
 
-/// The id of an event: the version that a result is of, and the tag of the result.
+/// The id of an event: the version of a result, and its tag.
 struct Id {
     tag: String,
 }
@@ -118,66 +119,69 @@ impl Id {
         match parts.filter(|parts| is_id(*parts)) {
             Some((_, tag)) => Ok(Self { tag: tag.into() }),
             None => Err(ServerError::Invalid(
-                "Last-Event-ID is no id of an event with a result".into(),
+                "Last-Event-ID must be the id of an event with a result".into(),
             )),
         }
     }
 }
 
 /// When the query may run again.
-struct Rest {
+struct Pacing {
     pause: Duration,
     ran: Instant,
     took: Duration,
 }
 
-impl Rest {
-    /// A query never takes more than half of the time.
+impl Pacing {
+    /// The remaining pause: a query runs for at most half of the time.
     fn left(&self) -> Duration {
         (self.ran + self.pause.max(self.took)).saturating_duration_since(Instant::now())
     }
 }
 
-/// A query and whoever follows it.
+/// A query and its subscriber.
 struct Following {
     core: Arc<Core>,
     access: Access,
-    shown: Shown,
-    asked: Asked,
+    credentials: RequestCredentials,
+    asked: QueryRequest,
     reads: Reads,
     newest: watch::Receiver<Newest>,
-    /// The version up to which the result that was sent is right.
+    /// The version up to which the sent result is current.
     at: Version,
     /// The tag of that result.
     tag: String,
     ready: Option<Bytes>,
-    rest: Rest,
-    has_told: bool,
-    _place: FeedPlace,
+    pacing: Pacing,
+    has_sent: bool,
+    _slot: FeedSlot,
 }
 
 impl Following {
-    /// The next event; nothing where the database is closed.
+    /// The next event; `None` if the database is closed.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>> {
         let mut wait = Wait::default();
         loop {
             if let Some(event) = self.ready.take() {
                 return Ok(Some((event, self)));
             }
-            let told = *self.newest.borrow_and_update();
-            let target = match told {
+            let newest = *self.newest.borrow_and_update();
+            let target = match newest {
                 Newest::Closed => return Ok(None),
                 Newest::Version(version) => version,
             };
             if target > self.at {
                 let core = self.core.clone();
                 let before = self.at;
-                let (following, touched) = core.patient(move || self.look()).await?;
+                let (following, touched) =
+                    core.background(move || self.find_relevant_commit()).await?;
                 self = following;
                 if touched {
-                    tokio::time::sleep(self.rest.left()).await;
+                    // Commits within the pause are covered by the same run.
+                    tokio::time::sleep(self.pacing.left()).await;
                     self = self.run(false).await?;
                 } else if self.at == before {
+                    // The announced commit is not durable yet.
                     wait.more(&mut self.newest).await;
                     continue;
                 }
@@ -188,7 +192,8 @@ impl Following {
         }
     }
 
-    /// Runs the query, and makes an event of its result if that is another one. It stops where nobody waits for it any more.
+    /// Runs the query, and makes an event of its result if that has changed. It is cancelled when the client
+    /// disconnects.
     async fn run(mut self, is_first: bool) -> Result<Self> {
         let cancel = CancelHandle::new();
         let _stop = StopOnDrop::new(&cancel);
@@ -196,16 +201,16 @@ impl Following {
         let work = move || {
             let outcome = self
                 .access
-                .go_on()
-                .and_then(|()| self.shown.check(&self.core))
-                .and_then(|()| self.found(&cancel));
-            self.access.rest(0);
+                .resume()
+                .and_then(|()| self.credentials.check(&self.core))
+                .and_then(|()| self.run_query(&cancel));
+            self.access.pause(0);
             match outcome {
                 Ok(()) => Ok(self),
-                // Too much at work for now: the same again after a while.
+                // At the concurrency limit: retry later.
                 Err(ServerError::TooMany { retry_after_s, .. }) if !is_first => {
-                    self.rest.ran = Instant::now();
-                    self.rest.took = Duration::from_secs(retry_after_s.into());
+                    self.pacing.ran = Instant::now();
+                    self.pacing.took = Duration::from_secs(retry_after_s.into());
                     self.newest.mark_changed();
                     Ok(self)
                 }
@@ -214,31 +219,31 @@ impl Following {
         };
         match is_first {
             true => core.blocking(work).await,
-            false => core.patient(work).await,
+            false => core.background(work).await,
         }
     }
 
-    fn found(&mut self, cancel: &CancelHandle) -> Result<()> {
+    fn run_query(&mut self, cancel: &CancelHandle) -> Result<()> {
         let options = query::options(&mut self.access, &self.asked, cancel)?;
         let began = Instant::now();
         let (text, parameters) = (&self.asked.text, &self.asked.parameters);
         let most = self.core.config.limits.result_bytes;
-        // The request is answered since: a trace of its own for each run.
+        // The request has been answered, so each run has its own trace.
         let span = self.core.traces.query(&Span::none(), self.access.name());
         let ran = self.access.read(|tx| {
             let reads = tx.reads(text, parameters)?;
             let result = tx.query_with(text, parameters, &options)?;
             span.class(result.class().name());
             let mut text = String::new();
-            query::write_rows(&result, most, &mut text)?;
+            query::write_rows(&result, most, &mut text, &mut Reserved::new(&self.core))?;
             Ok((tx.version(), reads, text))
         });
         let (version, reads, result) = ran.inspect_err(|error| span.failed(error.kind()))?;
         span.text(text);
         let took = began.elapsed();
-        slow::tell(&self.core, &self.access, text, took, None);
-        self.rest.ran = Instant::now();
-        self.rest.took = took;
+        slow::log(&self.core, &self.access, text, took, None);
+        self.pacing.ran = Instant::now();
+        self.pacing.took = took;
         self.reads = reads;
         self.at = version;
         let tag = reply::etag_of(result.as_bytes())
@@ -246,26 +251,31 @@ impl Following {
             .to_owned();
         let (event, data) = match tag == self.tag {
             false => ("result", format!("{{\"version\":{version},{result}}}")),
-            // Who comes back has it already.
-            true if !self.has_told => ("unchanged", format!("{{\"version\":{version}}}")),
+            // A reconnected client has this result already.
+            true if !self.has_sent => ("unchanged", format!("{{\"version\":{version}}}")),
             true => return Ok(()),
         };
-        self.has_told = true;
+        self.has_sent = true;
         self.tag = tag;
-        self.ready = Some(Bytes::from(format!(
+        let event = format!(
             "event: {event}\nid: {version}-{}\ndata: {data}\n\n",
             self.tag
-        )));
+        );
+        drop(data);
+        let mut reserved = Reserved::new(&self.core);
+        reserved.resize(event.capacity())?;
+        self.ready = Some(bytes_with(event.into_bytes(), reserved.into_reservation()));
         Ok(())
     }
 
-    /// Looks at the commits after [`Following::at`], up to the first that touches what the query reads; says whether there is one.
-    fn look(mut self) -> Result<(Self, bool)> {
-        self.shown.check(&self.core)?;
+    /// Scans the commits after [`Following::at`], up to the first that touches what the query reads; returns whether
+    /// there is one.
+    fn find_relevant_commit(mut self) -> Result<(Self, bool)> {
+        self.credentials.check(&self.core)?;
         let store = self.access.store()?;
         let entries = match store.durable_after(&mut self.at, ENTRIES, BYTES) {
             Ok(entries) => entries,
-            // Who cannot tell looks.
+            // The changes are no longer kept, so run the query.
             Err(DataError::Forgotten { .. }) => return Ok((self, true)),
             Err(error) => return Err(error.into()),
         };
@@ -274,9 +284,8 @@ impl Following {
         }
         let tx = store.begin(Mode::Read)?;
         for entry in entries {
-            let changes = ChangeSet::decode(&entry.bytes)?;
-            for change in &changes.changes {
-                if touches(&self.reads, &tx, change)? {
+            for change in ChangeSet::changes_in(&entry.bytes)? {
+                if touches(&self.reads, &tx, &change?)? {
                     return Ok((self, true));
                 }
             }
@@ -286,7 +295,7 @@ impl Following {
     }
 }
 
-/// Whether a change may change rows that depend on `reads`.
+/// Whether a change may affect rows that depend on `reads`.
 fn touches(reads: &Reads, tx: &Transaction, change: &Change<'_>) -> Result<bool> {
     let catalog = tx.catalog();
     let labels = |labels: &[LabelId]| {
@@ -384,7 +393,7 @@ mod tests {
         "MATCH (a:A)-[:R]->(b)-[:R]->(c:B) RETURN c._key, count(DISTINCT a) AS n ORDER BY c._key, n",
     ];
 
-    /// The next of a row of numbers that look like chance.
+    /// The next number of a pseudo-random sequence.
     fn roll(seed: &mut u64, sides: u64) -> u64 {
         *seed = seed
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -416,13 +425,14 @@ mod tests {
     fn rows(db: &Database, text: &str) -> Result<String> {
         let result = db.query(text, ())?;
         let mut rows = String::new();
-        query::write_rows(&result, 1 << 20, &mut rows)?;
+        query::write_rows(&result, 1 << 20, &mut rows, &mut Reserved::default())?;
         Ok(rows)
     }
 
-    /// Whatever changes the rows of a query touches what its plan says that it reads; and much that does not change them touches nothing.
+    /// Every change that affects the rows of a query is detected by its plan's dependencies; many that do not are
+    /// excluded.
     #[test]
-    fn no_commit_that_changes_a_result_is_overlooked() -> Result<()> {
+    fn every_commit_that_changes_a_result_is_detected() -> Result<()> {
         let db = Database::open_in_memory()?;
         db.store()?.begin_era()?;
         let _held = db.store()?.hold_stream(0);
@@ -434,7 +444,7 @@ mod tests {
                 .collect::<Result<_>>()?;
             let version = db.version()?;
             let done = change(&mut seed);
-            // Some are refused (a key twice under one label): nothing has changed then.
+            // Some are refused (a duplicate key): then nothing has changed.
             let _ = db.query(&done, ());
             let store = db.store()?;
             let entries = store.stream_after(version, 64, 1 << 20, true)?;
@@ -457,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_says_why() -> Result<()> {
+    fn queries_that_cannot_be_followed_say_why() -> Result<()> {
         let db = Database::open_in_memory()?;
         let tx = db.begin_read()?;
         let zone: Map = [("timezone", Value::from("UTC"))].into_iter().collect();
@@ -465,28 +475,46 @@ mod tests {
         for (text, why) in [
             ("CREATE (n:A) RETURN n", "it changes something"),
             ("PROFILE MATCH (n:A) RETURN n", "EXPLAIN or PROFILE"),
-            ("RETURN rand() AS r", "rand() is another value each time"),
+            ("RETURN rand() AS r", "rand() differs from call to call"),
             (
                 "MATCH (a:A) WHERE a.due < datetime({timezone: 'Europe/Berlin'}) RETURN a",
-                "datetime() is another",
+                "datetime() differs from call to call",
             ),
-            ("RETURN date({timezone: 'UTC'}) AS d", "date() is another"),
-            ("RETURN time({timezone: 'UTC'}) AS d", "time() is another"),
+            (
+                "RETURN date({timezone: 'UTC'}) AS d",
+                "date() differs from call to call",
+            ),
+            (
+                "RETURN time({timezone: 'UTC'}) AS d",
+                "time() differs from call to call",
+            ),
             (
                 "RETURN time({hour: 12, timezone: 'Europe/Rome'}) AS d",
-                "time() is another",
+                "time() differs from call to call",
             ),
             (
                 "RETURN time.truncate('hour', localtime('12:30'), {timezone: 'Europe/Rome'}) AS d",
-                "time.truncate() is another",
+                "time.truncate() differs from call to call",
             ),
-            ("RETURN localtime($zone) AS d", "localtime() is another"),
-            ("RETURN localdatetime($zone) AS d", "localdatetime() is"),
-            ("RETURN datetime($zone) AS d", "datetime() is another"),
-            ("MATCH (a:A) RETURN datetime(a.m) AS d", "datetime() is"),
+            (
+                "RETURN localtime($zone) AS d",
+                "localtime() differs from call to call",
+            ),
+            (
+                "RETURN localdatetime($zone) AS d",
+                "localdatetime() differs",
+            ),
+            (
+                "RETURN datetime($zone) AS d",
+                "datetime() differs from call to call",
+            ),
+            (
+                "MATCH (a:A) RETURN datetime(a.m) AS d",
+                "datetime() differs",
+            ),
             (
                 "MATCH (a:A) WHERE a.due < datetime() RETURN a",
-                "datetime() is another",
+                "datetime() differs from call to call",
             ),
             (
                 "MATCH (a:A) RETURN kv.get(a.bucket, 'k') AS v",
@@ -496,7 +524,7 @@ mod tests {
                 "CALL kv.scan('b') YIELD key RETURN key",
                 "the procedure kv.scan",
             ),
-            ("SHOW INDEXES", "no data"),
+            ("SHOW INDEXES", "it shows metadata"),
         ] {
             let error = tx.reads(text, &zone).expect_err(text);
             assert_eq!(error.kind(), isomer_db::ErrorKind::Unsupported, "{text}");
@@ -518,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_read_as_they_are_written() {
+    fn event_ids_round_trip() {
         let tag = "0123456789abcdef0123456789abcdef";
         assert_eq!(Id::parse(&format!("17-{tag}")).unwrap().tag, tag);
         for wrong in [

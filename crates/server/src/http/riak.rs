@@ -1,8 +1,9 @@
-//! The data types of Riak, in the words of its HTTP interface: `/types/TYPE/buckets/BUCKET/datatypes/KEY` below a database.
+//! Riak's data types over its HTTP interface: `/types/TYPE/buckets/BUCKET/datatypes/KEY` below a database.
 //!
-//! The types are `counters`, `sets`, `gsets`, `hlls` and `maps`. A value is the convergent field `value` of the document KEY of the
-//! collection BUCKET, which the first change makes; so it is there for queries, too. In maps the ends of names tell what they are
-//! (`_counter`, `_set`, `_register`, `_flag`, `_map`), and are a part of the names, as in Riak.
+//! The types are `counters`, `sets`, `gsets`, `hlls` and `maps`. A value is the convergent field `value` of the
+//! document KEY of the collection BUCKET, which the first change creates; so queries can read it, too. In maps the
+//! suffixes of names determine the types (`_counter`, `_set`, `_register`, `_flag`, `_map`), and are part of the
+//! names, as in Riak.
 
 use axum::http::StatusCode;
 use isomer_db::{Context, ConvergentKind, Map, Update, Value, json, params};
@@ -20,9 +21,9 @@ use crate::{
     access::{Access, Role},
 };
 
-/// The field that a value is.
+/// The field of a value.
 const FIELD: [&str; 1] = ["value"];
-/// Deepest map of changes.
+/// Nesting limit of maps of changes.
 const MOST_DEPTH: usize = 32;
 
 /// A data type.
@@ -33,13 +34,13 @@ enum Type {
     GrowSet,
     Hll,
     Map,
-    /// In maps alone.
+    /// Only in maps.
     Register,
     Flag,
 }
 
 impl Type {
-    /// The type of a kind of buckets.
+    /// The type of a bucket type.
     fn of_buckets(name: &str) -> Result<Self> {
         Ok(match name {
             "counters" => Self::Counter,
@@ -49,13 +50,13 @@ impl Type {
             "maps" => Self::Map,
             other => {
                 return Err(ServerError::NotFound(format!(
-                    "there is no type `{other}`: counters, sets, gsets, hlls and maps are known"
+                    "unknown type `{other}`: expected counters, sets, gsets, hlls or maps"
                 )));
             }
         })
     }
 
-    /// The type that the end of a name in a map tells.
+    /// The type by the suffix of a name in a map.
     fn of_field(name: &str) -> Result<Self> {
         let end = name.rsplit_once('_').map(|(_, end)| end);
         Ok(match end {
@@ -66,7 +67,7 @@ impl Type {
             Some("map") => Self::Map,
             _ => {
                 return Err(ServerError::Invalid(format!(
-                    "the name `{name}` does not end with _counter, _set, _register, _flag or _map"
+                    "the name `{name}` must end with _counter, _set, _register, _flag or _map"
                 )));
             }
         })
@@ -98,10 +99,10 @@ impl Type {
 }
 
 /// `{"type", "value", "context"}` as Riak answers.
-fn told(kind: Type, fetched: isomer_db::Fetched) -> Result<String> {
+fn value_json(kind: Type, fetched: isomer_db::Fetched) -> Result<String> {
     if fetched.kind.is_some_and(|found| found != kind.kind()) {
         return Err(ServerError::Invalid(format!(
-            "what is there is no {}",
+            "the stored value is not a {}",
             kind.name()
         )));
     }
@@ -110,25 +111,25 @@ fn told(kind: Type, fetched: isomer_db::Fetched) -> Result<String> {
         Type::Map => Map::new().into(),
         _ => Value::Int(0),
     });
-    let told = params! {
+    let body = params! {
         "type" => kind.name(),
         "value" => value,
         "context" => base64::encode(fetched.context.as_bytes()),
     };
-    Ok(json::to_string(&told.into())?)
+    Ok(json::to_string(&body.into())?)
 }
 
 /// `GET …/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}`
 pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
-    let kind = Type::of_buckets(call.place("datatype"))?;
+    let kind = Type::of_buckets(call.path_param("datatype"))?;
     let (label, key) = (
-        call.place("bucket").to_owned(),
-        call.place("key").to_owned(),
+        call.path_param("bucket").to_owned(),
+        call.path_param("key").to_owned(),
     );
     call.core
         .blocking(move || {
             access.read(|tx| {
-                let missing = || ServerError::NotFound("there is nothing under this key".into());
+                let missing = || ServerError::NotFound("no such key".into());
                 let mut collection = tx.collection(&label);
                 if collection.get(key.as_str())?.is_none() {
                     return Err(missing());
@@ -137,7 +138,11 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                 if fetched.kind.is_none() {
                     return Err(missing());
                 }
-                Ok(Reply::whole(StatusCode::OK, JSON, told(kind, fetched)?))
+                Ok(Reply::whole(
+                    StatusCode::OK,
+                    JSON,
+                    value_json(kind, fetched)?,
+                ))
             })
         })
         .await
@@ -145,7 +150,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
 
 /// `POST …/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}`
 pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
-    let kind = Type::of_buckets(call.place("datatype"))?;
+    let kind = Type::of_buckets(call.path_param("datatype"))?;
     let returned = call.switch("returnbody")?;
     let body = call.json().await?;
     let text = json::to_string(&body)?;
@@ -154,14 +159,14 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
         Some(context) => {
             let bytes = context.as_str().and_then(base64::decode);
             Some(Context::from(bytes.ok_or_else(|| {
-                ServerError::Invalid("the context is none that was given here".into())
+                ServerError::Invalid("invalid context: send one that this server returned".into())
             })?))
         }
     };
     let update = change(kind, &body, 0)?;
     let (label, key) = (
-        call.place("bucket").to_owned(),
-        call.place("key").to_owned(),
+        call.path_param("bucket").to_owned(),
+        call.path_param("key").to_owned(),
     );
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let mut collection = tx.collection(&label);
@@ -173,8 +178,8 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
         if !returned {
             return Ok(Answer::done());
         }
-        let told = told(kind, field.fetch()?)?;
-        Ok(Answer::of(StatusCode::OK).with_json(told))
+        let json = value_json(kind, field.fetch()?)?;
+        Ok(Answer::of(StatusCode::OK).with_json(json))
     })
     .await
 }
@@ -188,17 +193,17 @@ fn wrong(kind: Type) -> ServerError {
         Type::Register => "a value",
         Type::Flag => "\"enable\" or \"disable\"",
     };
-    ServerError::Invalid(format!("a change of a {} is {expected}", kind.name()))
+    ServerError::Invalid(format!("a change of a {} must be {expected}", kind.name()))
 }
 
-/// What a change means. Recursion is bounded by [`MOST_DEPTH`].
+/// Parses a change. Recursion is bounded by [`MOST_DEPTH`].
 fn change(kind: Type, body: &Value, depth: usize) -> Result<Update> {
     let entry = |name: &str| body.as_map().and_then(|map| map.get(name)).cloned();
     let known = |names: &[&str]| match body.as_map() {
         Some(map) if !map.names().all(|name| names.contains(&&**name)) => Err(wrong(kind)),
         _ => Ok(()),
     };
-    // One value under one name, several under another.
+    // One value under one name, several under the other.
     let elements = |one: &str, all: &str| -> Result<Vec<Value>> {
         let mut elements: Vec<Value> = entry(one).into_iter().map(typed_value).collect();
         match entry(all) {
@@ -254,7 +259,7 @@ fn change(kind: Type, body: &Value, depth: usize) -> Result<Update> {
             known(&["update", "remove", "context"])?;
             if depth >= MOST_DEPTH {
                 return Err(ServerError::Invalid(format!(
-                    "maps are nested more than {MOST_DEPTH} levels deep"
+                    "maps are nested more than {MOST_DEPTH} levels"
                 )));
             }
             let mut update = Vec::new();
@@ -291,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_those_of_riak() {
+    fn changes_have_the_meaning_that_they_have_in_riak() {
         let set = |add: &[&str], remove: &[&str]| Update::Set {
             add: add.iter().map(|one| (*one).into()).collect(),
             remove: remove.iter().map(|one| (*one).into()).collect(),

@@ -1,4 +1,4 @@
-//! Imports and exports: records as JSON lines, streamed in either direction.
+//! Imports and exports: records as JSON lines, streamed in both directions.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -13,7 +13,8 @@ use axum::{
 use http_body_util::BodyExt;
 use isomer_db::{
     Map, Transaction, Value,
-    data::{BulkEnds, BulkNode, BulkRelationship, DataError, GraphRead, new_key},
+    bulk::{BulkEnds, BulkNode, BulkOutcome, BulkRelationship},
+    data::{ConvergentOwner, DataError, GraphRead, NodeLabels, new_key},
     json::{self, JsonReader},
     params,
 };
@@ -22,17 +23,16 @@ use tokio::sync::mpsc;
 
 use super::{
     call::{Call, Coding},
+    credentials::RequestCredentials,
     lines::{self, Source},
-    query::typed_value,
     reply::{JSON_LINES, Reply, takes_gzip},
-    shown::Shown,
 };
-use crate::{Result, ServerError, access::Access};
+use crate::{Result, ServerError, access::Access, sending::Reserved};
 
-/// Records read at once, and bytes of them as stored.
+/// Records per read, and stored bytes of them.
 const BATCH: usize = 500;
 const BATCH_BYTES: usize = 1 << 20;
-/// Least bytes a second in which a body comes, beyond the longest pause: who sends less holds a place for nothing.
+/// Minimum rate of a body in bytes per second, beyond the longest pause: slower clients would occupy a slot.
 const LEAST_RATE: u64 = 64 << 10;
 /// Longest line of an import.
 const MOST_LINE: usize = 16 << 20;
@@ -42,10 +42,8 @@ pub async fn export_nodes(call: Call, access: Access) -> Result<Reply> {
     let label = call.param("label").unwrap_or_default().to_owned();
     export(&call, access, move |tx| {
         match tx.catalog().label_id(&label) {
-            Some(id) => Ok(What::Nodes(id)),
-            None => Err(ServerError::NotFound(format!(
-                "no node has ever had the label `{label}`"
-            ))),
+            Some(id) => Ok(Scope::Nodes(id)),
+            None => Err(ServerError::NotFound(format!("unknown label `{label}`"))),
         }
     })
     .await
@@ -54,11 +52,27 @@ pub async fn export_nodes(call: Call, access: Access) -> Result<Reply> {
 /// `GET …/export/relationships`
 pub async fn export_relationships(call: Call, access: Access) -> Result<Reply> {
     let name = call.param("type").unwrap_or_default().to_owned();
-    export(&call, access, move |tx| match tx.catalog().type_id(&name) {
-        Some(id) => Ok(What::Relationships(id)),
-        None => Err(ServerError::NotFound(format!(
-            "no relationship has ever had the type `{name}`"
-        ))),
+    let ends = ["from", "to"].map(|end| call.param(end).map(str::to_owned));
+    export(&call, access, move |tx| {
+        let catalog = tx.catalog();
+        let label = |end: &Option<String>| match end {
+            None => Ok(None),
+            Some(name) => match catalog.label_id(name) {
+                Some(id) => Ok(Some(id)),
+                None => Err(ServerError::NotFound(format!("unknown label `{name}`"))),
+            },
+        };
+        let [from, to] = &ends;
+        let ends = [
+            EndLabels::new("from", label(from)?),
+            EndLabels::new("to", label(to)?),
+        ];
+        match catalog.type_id(&name) {
+            Some(id) => Ok(Scope::Relationships(id, ends)),
+            None => Err(ServerError::NotFound(format!(
+                "unknown relationship type `{name}`"
+            ))),
+        }
     })
     .await
 }
@@ -66,29 +80,39 @@ pub async fn export_relationships(call: Call, access: Access) -> Result<Reply> {
 async fn export(
     call: &Call,
     access: Access,
-    what: impl FnOnce(&Transaction) -> Result<What> + Send + 'static,
+    what: impl FnOnce(&Transaction) -> Result<Scope> + Send + 'static,
 ) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
-            "an export reads a version of its own: leave Isomer-Transaction away".into(),
+            "an export reads its own snapshot: omit Isomer-Transaction".into(),
         ));
     }
-    let shown = Shown::of(call, &access)?;
+    let credentials = RequestCredentials::of(call, &access)?;
+    let plain = match call.param("plain") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            return Err(ServerError::Invalid(format!(
+                "invalid `plain` `{other}`: expected true or false"
+            )));
+        }
+    };
     let source = call
         .core
         .blocking(move || {
             let transaction = access.begin(true)?;
             Ok(Export {
-                what: what(&transaction)?,
+                scope: what(&transaction)?,
                 transaction,
                 after: None,
+                plain,
                 _access: access,
             })
         })
         .await?;
     let gzip = takes_gzip(&call.headers);
-    // Lines have no words for errors that could not be records, too: where one comes in the way, the answer breaks off.
-    let body = lines::begun(&call.core, shown, source, gzip).await?;
+    // Every line must be a record, so errors cannot be reported: the answer breaks off.
+    let body = lines::begun(&call.core, credentials, source, gzip).await?;
     let reply = Reply::stream(JSON_LINES, body);
     Ok(if gzip {
         reply.with(header::CONTENT_ENCODING, "gzip")
@@ -97,32 +121,105 @@ async fn export(
     })
 }
 
-enum What {
+enum Scope {
     Nodes(LabelId),
-    Relationships(TypeId),
+    Relationships(TypeId, [EndLabels; 2]),
 }
 
-/// Records of one version, by their ids.
+impl Scope {
+    /// Whether a relationship between nodes of these labels is exported.
+    fn takes(&mut self, labels: [&[LabelId]; 2], plain: bool) -> Result<bool> {
+        let Self::Relationships(_, ends) = self else {
+            return Ok(true);
+        };
+        let mut sides = ends.iter().zip(labels);
+        if !sides.all(|(end, labels)| end.wanted.is_none_or(|label| labels.contains(&label))) {
+            return Ok(false);
+        }
+        if !plain {
+            for (end, labels) in ends.iter_mut().zip(labels) {
+                end.add(labels)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The labels of the starts, or of the ends, of the exported relationships.
+struct EndLabels {
+    /// The parameter that selects one.
+    parameter: &'static str,
+    /// The label that the nodes must have.
+    wanted: Option<LabelId>,
+    /// The labels that all nodes so far have; `None` before the first.
+    common: Option<Vec<LabelId>>,
+}
+
+impl EndLabels {
+    fn new(parameter: &'static str, wanted: Option<LabelId>) -> Self {
+        Self {
+            parameter,
+            wanted,
+            common: None,
+        }
+    }
+
+    /// Fails if the nodes no longer have a label in common: an import finds them by their keys among the nodes of one
+    /// label, and two nodes of different labels may have the same key.
+    fn add(&mut self, labels: &[LabelId]) -> Result<()> {
+        let common = self.common.get_or_insert_with(|| labels.to_vec());
+        common.retain(|label| labels.contains(label));
+        match common.is_empty() {
+            true => Err(ServerError::Invalid(format!(
+                "the nodes on the side `{0}` have no common label, by which an import could find them: export parts with `{0}=LABEL`, \
+                 or for other programs with `plain=true`",
+                self.parameter
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Records of one snapshot, by id.
 struct Export {
-    what: What,
+    scope: Scope,
     transaction: Transaction,
     after: Option<u64>,
+    plain: bool,
     _access: Access,
 }
 
 impl Source for Export {
-    fn piece(&mut self) -> Result<(Vec<u8>, bool)> {
+    fn piece(&mut self, _: &mut Reserved) -> Result<(Vec<u8>, bool)> {
         lines::piece(|out| self.next(out))
     }
 }
 
 impl Export {
-    /// Writes some records; says whether there may be more.
+    /// Writes some records; returns whether there may be more.
     fn next(&mut self, out: &mut String) -> Result<bool> {
-        match self.what {
-            What::Nodes(label) => self.nodes(label, out),
-            What::Relationships(type_id) => self.relationships(type_id, out),
+        match self.scope {
+            Scope::Nodes(label) => self.nodes(label, out),
+            Scope::Relationships(type_id, _) => self.relationships(type_id, out),
         }
+    }
+
+    /// A record's properties, in the JSON forms that keep their types, or in plain ones if requested.
+    fn row(&self, owner: ConvergentOwner, properties: &Map) -> Result<Map> {
+        if self.plain {
+            return Ok(properties.clone());
+        }
+        let data = self.transaction.data_ref();
+        if let Some((name, kind)) = data.convergent_field_among(owner, properties)? {
+            return Err(ServerError::Invalid(format!(
+                "`{name}` is a convergent field ({}), which JSON lines cannot represent: take a backup, or only its value with `plain=true`",
+                kind.name()
+            )));
+        }
+        let exact = properties.iter();
+        Ok(exact
+            .map(|(name, value)| (name.clone(), json::to_exact(value)))
+            .collect())
     }
 
     fn nodes(&mut self, label: LabelId, out: &mut String) -> Result<bool> {
@@ -130,8 +227,9 @@ impl Export {
         let (mut ids, mut contents) = (Vec::new(), Vec::new());
         data.scan_nodes(Some(label), self.after.map(NodeId), BATCH, &mut ids)?;
         data.node_contents_within(&ids, BATCH_BYTES, &mut contents)?;
-        for content in contents.iter().flatten() {
-            let mut row = content.properties.clone();
+        for (id, content) in ids.iter().zip(&contents) {
+            let Some(content) = content else { continue };
+            let mut row = self.row(ConvergentOwner::Node(*id), &content.properties)?;
             if content.labels.len() > 1 {
                 let labels = content.labels.iter().cloned().map(Value::String);
                 row.insert(LABELS, labels.collect::<Vec<_>>().into());
@@ -153,6 +251,8 @@ impl Export {
             .iter()
             .flat_map(|row| [row.source, row.target])
             .collect();
+        let mut labels = NodeLabels::default();
+        data.node_labels(&ends, &mut labels)?;
         let mut keys = [vec![Value::Null; 0]];
         match data.catalog().prop_id("_key") {
             Some(key) => data.node_properties(&ends, &[key], &mut keys)?,
@@ -160,12 +260,17 @@ impl Export {
         }
         for (at, content) in contents.iter().enumerate() {
             let Some(content) = content else { continue };
-            let mut row = content.properties.clone();
+            let labels = [labels.of(2 * at), labels.of(2 * at + 1)];
+            if !self.scope.takes(labels, self.plain)? {
+                continue;
+            }
+            let owner = ConvergentOwner::Relationship(ids[at]);
+            let mut row = self.row(owner, &content.properties)?;
             for (name, end) in [("_from", 2 * at), ("_to", 2 * at + 1)] {
                 let key = keys[0][end].clone();
                 if key.is_null() {
                     return Err(ServerError::Invalid(format!(
-                        "node {} has no `_key`, so that its relationships could not be told apart",
+                        "node {} has no `_key`, so its relationships could not refer to it",
                         ends[end]
                     )));
                 }
@@ -179,10 +284,11 @@ impl Export {
     }
 }
 
-/// All labels of a node that has several, in a line of an export.
+/// Field for all labels of a node with several, in a line of an export.
 const LABELS: &str = "_labels";
 
-/// Takes the labels out of a line. A bulk load gives its nodes one label: others would be lost without a word.
+/// Removes the field of labels from a line. A bulk load gives its nodes one label, so that other labels would be lost
+/// silently.
 fn take_labels(row: u64, label: &str, properties: &mut Map) -> Result<(), DataError> {
     let Some(labels) = properties.remove(LABELS) else {
         return Ok(());
@@ -191,7 +297,7 @@ fn take_labels(row: u64, label: &str, properties: &mut Map) -> Result<(), DataEr
     match labels.as_list().is_some_and(is_sole) {
         true => Ok(()),
         false => Err(DataError::Invalid(format!(
-            "line {row}: `{LABELS}` names other labels than `{label}`, and an import gives no others: leave it away, or make such nodes with queries"
+            "line {row}: `{LABELS}` names other labels than `{label}`, which an import cannot set: remove it, or create such nodes with queries"
         ))),
     }
 }
@@ -256,13 +362,13 @@ async fn import(
     load: impl FnOnce(
         &Access,
         &mut dyn Iterator<Item = Result<(u64, Map), DataError>>,
-    ) -> Result<isomer_db::data::BulkOutcome>
+    ) -> Result<BulkOutcome>
     + Send
     + 'static,
 ) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
-            "an import is a transaction of its own: leave Isomer-Transaction away".into(),
+            "an import is its own transaction: omit Isomer-Transaction".into(),
         ));
     }
     let content_type = call.content_type();
@@ -271,7 +377,7 @@ async fn import(
         "application/jsonl" | "application/x-ndjson" | "application/x-jsonlines"
     ) {
         return Err(ServerError::MediaType(format!(
-            "the body is `{content_type}`: send JSON lines with `Content-Type: application/jsonl`"
+            "unsupported content type `{content_type}`: send JSON lines with `Content-Type: application/jsonl`"
         )));
     }
     let coding = Coding::of(&call.headers)?;
@@ -291,7 +397,7 @@ async fn import(
             failed: None,
         };
         let loaded = load(&access, &mut lines);
-        // What stopped the lines says more than that they ended.
+        // The cause that stopped the lines is more precise than the fact that they ended.
         loaded.map_err(|error| lines.failed.take().unwrap_or(error))
     });
     let (outcome, ()) = tokio::join!(loading, pumping);
@@ -301,11 +407,11 @@ async fn import(
     )
 }
 
-/// What of a body is handed over: bytes, or how it ended.
+/// A piece of a body, or the result of reading it.
 pub(super) type Piece = Result<Option<Bytes>>;
 
-/// Hands a body over, piece by piece, no faster than it is taken. A pause that is too long is an error, and so is a body that comes
-/// more slowly than [`LEAST_RATE`] in all; the time in which nobody took anything does not count.
+/// Passes a body on piece by piece, with back-pressure. Fails after a pause that is too long, and if the body arrives
+/// more slowly than [`LEAST_RATE`] on average; the time in which the receiver is busy does not count.
 pub(super) async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Duration) {
     let (mut waited, mut bytes) = (Duration::ZERO, 0);
     loop {
@@ -314,7 +420,7 @@ pub(super) async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Dur
         let frame = tokio::time::timeout(pause.min(earned.saturating_sub(waited)), body.frame());
         let piece = match frame.await {
             Err(_) => Err(ServerError::TooSlow(format!(
-                "the body comes too slowly: a pause of at most {pause:?} is allowed (limits.body_time), and {LEAST_RATE} bytes a second"
+                "the body arrives too slowly: a pause of at most {pause:?} is allowed (limits.body_time), and {LEAST_RATE} bytes a second"
             ))),
             Ok(None) => Ok(None),
             Ok(Some(Err(error))) => Err(ServerError::Invalid(format!(
@@ -336,7 +442,7 @@ pub(super) async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Dur
     }
 }
 
-/// What stands against reading a body: an error of ours goes through readers and unpackers as one of a stream.
+/// Converts a read error of a body: an error of the server passes through readers and decoders as an I/O error.
 pub(super) fn body_error(error: std::io::Error) -> ServerError {
     match error.downcast::<ServerError>() {
         Ok(own) => own,
@@ -344,7 +450,7 @@ pub(super) fn body_error(error: std::io::Error) -> ServerError {
     }
 }
 
-/// A body, read on another thread.
+/// A body that is read on another thread.
 pub(super) struct Pieces {
     receiver: mpsc::Receiver<Piece>,
     piece: Bytes,
@@ -368,7 +474,7 @@ impl Read for Pieces {
                 Some(Ok(Some(piece))) => self.piece = piece,
                 Some(Ok(None)) => self.ended = true,
                 Some(Err(error)) => return Err(std::io::Error::other(error)),
-                // The request is gone without its end: what came so far must not be taken for all.
+                // The request was dropped before its end: what has arrived must not be taken for all of it.
                 None => {
                     return Err(std::io::Error::other(
                         "the connection ended in the middle of the body",
@@ -382,7 +488,7 @@ impl Read for Pieces {
     }
 }
 
-/// Reads so much and no more.
+/// Reads at most a limit.
 pub(super) struct Limited<R> {
     inner: R,
     left: u64,
@@ -408,35 +514,35 @@ impl<R: Read> Read for Limited<R> {
                 Ok(count)
             }
             None => Err(std::io::Error::other(ServerError::TooLarge(format!(
-                "the body is larger than {} bytes: send several (limits.import)",
+                "the body exceeds {} bytes: send several (limits.import)",
                 self.most
             )))),
         }
     }
 }
 
-/// Objects, one a line; empty lines are passed over.
+/// One object per line; empty lines are skipped.
 struct Lines<R> {
     text: BufReader<R>,
     line: u64,
     bytes: Vec<u8>,
     reader: JsonReader,
-    /// What was wrong with the body itself: the layer below has no word for it.
+    /// The error of the body itself, which the layer below cannot represent.
     failed: Option<ServerError>,
 }
 
 impl<R> Lines<R> {
     fn fail(&mut self, error: ServerError) -> Option<Result<(u64, Map), DataError>> {
-        let told = DataError::Invalid(format!("line {}: {error}", self.line));
+        let line_error = DataError::Invalid(format!("line {}: {error}", self.line));
         self.failed = Some(error);
-        Some(Err(told))
+        Some(Err(line_error))
     }
 }
 
-/// Whether a line is how servers used to tell, as the last one of an export, that it had broken off.
+/// Whether a line is an error with which older servers ended an export that had broken off.
 fn is_error(map: &Map) -> bool {
-    let told = map.get("error").and_then(Value::as_map);
-    map.len() == 1 && told.is_some_and(|told| told.contains("kind") && told.contains("message"))
+    let error = map.get("error").and_then(Value::as_map);
+    map.len() == 1 && error.is_some_and(|error| error.contains("kind") && error.contains("message"))
 }
 
 impl<R: Read> Iterator for Lines<R> {
@@ -455,21 +561,25 @@ impl<R: Read> Iterator for Lines<R> {
                 Ok(_) if self.bytes.len() > MOST_LINE => {
                     let line = self.line;
                     return self.fail(ServerError::TooLarge(format!(
-                        "line {line}: it is longer than {MOST_LINE} bytes"
+                        "line {line} is longer than {MOST_LINE} bytes"
                     )));
                 }
                 Ok(_) if self.bytes.trim_ascii().is_empty() => {}
                 Ok(_) => {
-                    return match self.reader.read_bytes(&self.bytes).map(typed_value) {
+                    return match self.reader.read_bytes(&self.bytes) {
                         Ok(Value::Map(map)) if is_error(&map) => wrong(
                             self.line,
-                            "this is no record: the export that it comes from broke off here"
+                            "this is not a record: the export that it comes from broke off here"
                                 .into(),
                         ),
-                        Ok(Value::Map(map)) => Some(Ok((self.line, Arc::unwrap_or_clone(map)))),
+                        Ok(Value::Map(map)) => {
+                            let fields = Arc::unwrap_or_clone(map).into_iter();
+                            let exact = fields.map(|(name, value)| (name, json::from_exact(value)));
+                            Some(Ok((self.line, exact.collect())))
+                        }
                         Ok(other) => wrong(
                             self.line,
-                            format!("a JSON object is expected, not a {}", other.type_name()),
+                            format!("expected a JSON object, not a {}", other.type_name()),
                         ),
                         Err(error) => wrong(self.line, error.to_string()),
                     };

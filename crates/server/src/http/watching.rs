@@ -1,7 +1,7 @@
-//! Health, readiness, figures, and the description of the interface.
+//! Health, readiness, metrics, and the description of the interface.
 
 use axum::http::{StatusCode, header};
-use isomer_db::params;
+use isomer_db::{ProcessMemory, params};
 
 use super::{call::Call, openapi, reply::Reply};
 use crate::{Result, ServerError, access::ServerAccess, metrics};
@@ -9,18 +9,18 @@ use crate::{Result, ServerError, access::ServerAccess, metrics};
 /// `GET /health`
 pub async fn health(call: Call) -> Result<Reply> {
     let (open, failed) = call.core.databases.counts();
-    let mut told = params! { "status" => "ok", "databases" => open as i64 };
+    let mut body = params! { "status" => "ok", "databases" => open as i64 };
     if failed > 0 {
-        told.insert("failed", (failed as i64).into());
+        body.insert("failed", (failed as i64).into());
     }
-    Reply::object(told)
+    Reply::object(body)
 }
 
 /// `GET /ready`
 pub async fn ready(call: Call) -> Result<Reply> {
     if call.core.is_stopping() {
         return Err(ServerError::Unavailable(
-            "the server is about to stop".into(),
+            "the server is shutting down".into(),
         ));
     }
     let some = call.switch("some")?;
@@ -32,54 +32,54 @@ pub async fn ready(call: Call) -> Result<Reply> {
     if silent == 0 || (some && silent < all) {
         return Reply::object(params! { "status" => "ready" });
     }
-    // Nobody's names: whoever asks need not be known.
+    // No names: the caller need not be authenticated.
     Err(ServerError::Unavailable(format!(
-        "{silent} of {all} databases do not answer: GET /v1/databases tells administrators which, and why"
+        "{silent} of {all} databases do not respond: GET /v1/databases lists them with the reason, for administrators"
     )))
 }
 
 /// `GET /metrics`
-pub async fn figures(call: Call, _access: ServerAccess) -> Result<Reply> {
+pub async fn prometheus(call: Call, _access: ServerAccess) -> Result<Reply> {
     let core = call.core.clone();
     call.core
         .blocking(move || {
             let mut text = core.metrics.text();
+            metrics::of_connections(&mut text, &core.connections);
             for (name, help, value) in [
                 (
                     "isomer_requests_at_work",
-                    "Requests at work",
-                    core.at_work(),
+                    "Requests in progress",
+                    core.in_progress(),
                 ),
                 (
                     "isomer_open_transactions",
-                    "Transactions between requests",
+                    "Open transactions",
                     core.open.count(),
                 ),
                 (
                     "isomer_backups_at_work",
-                    "Backups and restores at work",
+                    "Backups and restores in progress",
                     core.operations.count(),
                 ),
-                (
-                    "isomer_change_feeds",
-                    "Change feeds that are open",
-                    core.feeds(),
-                ),
+                ("isomer_change_feeds", "Open change feeds", core.feeds()),
             ] {
-                metrics::figure(&mut text, name, "gauge", help, value as f64);
+                metrics::sample(&mut text, name, "gauge", help, value as f64);
             }
             let (open, failed) = core.databases.counts();
             for (name, help, value) in [
-                ("isomer_databases_open", "Databases that are open", open),
+                ("isomer_databases_open", "Open databases", open),
                 (
                     "isomer_databases_failed",
-                    "Databases that did not open",
+                    "Databases that could not be opened",
                     failed,
                 ),
             ] {
-                metrics::figure(&mut text, name, "gauge", help, value as f64);
+                metrics::sample(&mut text, name, "gauge", help, value as f64);
             }
-            metrics::of_databases(&mut text, &core.databases.figures());
+            if let (Some(process), Some(memory)) = (ProcessMemory::now(), core.databases.memory()) {
+                metrics::of_memory(&mut text, &process, &memory);
+            }
+            metrics::of_databases(&mut text, &core.databases.metrics());
             Ok(Reply::whole(
                 StatusCode::OK,
                 "text/plain; version=0.0.4; charset=utf-8",

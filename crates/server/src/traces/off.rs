@@ -1,4 +1,4 @@
-//! Built without the feature `otel`: nothing is traced.
+//! Stub without the feature `otel`: nothing is traced.
 
 use axum::http::HeaderMap;
 
@@ -9,54 +9,54 @@ use crate::{Result, ServerError};
 #[derive(Debug)]
 pub struct Traces;
 
-/// No span.
+/// An empty span.
 #[derive(Clone, Debug)]
 pub struct Span;
 
 impl Traces {
-    /// Refuses an endpoint, which nothing would be sent to.
+    /// Refuses an endpoint, as nothing would be sent to it.
     pub fn new(options: Option<&TraceOptions>) -> Result<Self> {
         match options {
             None => Ok(Self),
             Some(_) => Err(ServerError::Invalid(
-                "this binary was built without traces: leave `traces.endpoint` away, or build it with `--features otel`"
+                "this binary was built without traces: unset `traces.endpoint`, or build with `--features otel`"
                     .into(),
             )),
         }
     }
 
-    /// No span.
+    /// An empty span.
     pub fn request(&self, _method: &'static str, _route: &'static str, _head: &HeaderMap) -> Span {
         Span
     }
 
-    /// No span.
+    /// An empty span.
     pub fn query(&self, _parent: &Span, _database: &str) -> Span {
         Span
     }
 
-    /// Nothing is left to send.
+    /// Nothing to flush.
     pub fn end(&self) {}
 }
 
 impl Span {
-    /// What a query that is in no request is within.
+    /// An empty span, as the parent of a query without a request.
     pub fn none() -> Self {
         Self
     }
 
-    /// Notes nothing.
+    /// Does nothing.
     pub fn answered(&self, _status: u16) {}
 
-    /// Notes nothing.
+    /// Does nothing.
     pub fn ended(&self, _outcome: &'static str, _bytes: u64) {}
 
-    /// Notes nothing.
+    /// Does nothing.
     pub fn text(&self, _text: &str) {}
 
-    /// Notes nothing.
+    /// Does nothing.
     pub fn class(&self, _class: &'static str) {}
 
-    /// Notes nothing.
+    /// Does nothing.
     pub fn failed(&self, _kind: &'static str) {}
 }

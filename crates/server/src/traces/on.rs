@@ -1,4 +1,4 @@
-//! Built with the feature `otel`.
+//! Implementation with the feature `otel`.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -24,29 +24,29 @@ use opentelemetry_sdk::{
 use super::{TraceOptions, post::Post};
 use crate::{Result, ServerError};
 
-/// The path of traces at a collector that is named without one.
+/// The default path of traces at a collector.
 const PATH: &str = "/v1/traces";
-/// Longest text of a query that is told: many wait to be sent.
+/// Longest recorded text of a query: many spans may be queued.
 const MOST_TEXT: usize = 4 << 10;
-/// For a collector to take a batch, and for the last batch when the server stops.
+/// Time limit for sending a batch, and for the last batch at shutdown.
 const TIME: Duration = Duration::from_secs(2);
 
-/// Where spans come from and go to; nowhere without an endpoint.
+/// The tracer and its exporter; `None` without an endpoint.
 #[derive(Debug)]
-pub struct Traces(Option<Sent>);
+pub struct Traces(Option<Exporter>);
 
 #[derive(Debug)]
-struct Sent {
+struct Exporter {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
     has_ended: AtomicBool,
 }
 
-/// Which traces are kept. Whoever asks may name a trace, not decide whether it is kept.
+/// The sampler. Clients may choose a trace id, but not whether it is sampled.
 #[derive(Clone, Debug)]
-struct Kept(Sampler);
+struct ServerSampler(Sampler);
 
-impl ShouldSample for Kept {
+impl ShouldSample for ServerSampler {
     fn should_sample(
         &self,
         above: Option<&Context>,
@@ -75,13 +75,13 @@ impl ShouldSample for Kept {
     }
 }
 
-/// Something that takes time, told when the last that knows it is gone.
+/// A span, which is reported when the last reference is dropped.
 #[derive(Clone, Debug)]
 pub struct Span(Option<Context>);
 
 impl Traces {
-    /// Begins to send spans, in batches, from a thread of its own. A collector that is not there is told of in the log, and holds
-    /// up nothing.
+    /// Starts sending spans, in batches, on a background thread. If the collector cannot be reached, this is logged,
+    /// and nothing blocks.
     pub fn new(options: Option<&TraceOptions>) -> Result<Self> {
         let Some(options) = options else {
             return Ok(Self(None));
@@ -107,26 +107,26 @@ impl Traces {
             .build();
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
-            .with_sampler(Kept(sampler))
+            .with_sampler(ServerSampler(sampler))
             .with_resource(resource)
             .build();
         let tracer = provider.tracer("isomer");
-        Ok(Self(Some(Sent {
+        Ok(Self(Some(Exporter {
             provider,
             tracer,
             has_ended: AtomicBool::new(false),
         })))
     }
 
-    /// A request, within the trace that its head names.
+    /// The span of a request, within the trace of its `traceparent`.
     pub fn request(&self, method: &'static str, route: &'static str, head: &HeaderMap) -> Span {
         let Some(sent) = &self.0 else {
             return Span(None);
         };
-        // What else the client says of the trace (`tracestate`) is not passed on: see `Kept`.
+        // `tracestate` is not passed on: see `ServerSampler`.
         let above = TraceContextPropagator::new()
             .extract_with_context(&Context::new(), &HeaderExtractor(head));
-        let told = vec![
+        let attributes = vec![
             KeyValue::new("http.request.method", method),
             KeyValue::new("http.route", route),
         ];
@@ -134,11 +134,11 @@ impl Traces {
             format!("{method} {route}"),
             SpanKind::Server,
             &above,
-            || told,
+            || attributes,
         )
     }
 
-    /// A query within a request, or by itself.
+    /// The span of a query, within a request or without one.
     pub fn query(&self, parent: &Span, database: &str) -> Span {
         let Some(sent) = &self.0 else {
             return Span(None);
@@ -155,7 +155,7 @@ impl Traces {
         })
     }
 
-    /// Sends what is left. Further spans go nowhere.
+    /// Sends what is queued. Further spans are discarded.
     pub fn end(&self) {
         let Some(sent) = &self.0 else {
             return;
@@ -174,27 +174,27 @@ impl Drop for Traces {
     }
 }
 
-impl Sent {
+impl Exporter {
     fn span(
         &self,
         name: String,
         kind: SpanKind,
         above: &Context,
-        told: impl FnOnce() -> Vec<KeyValue>,
+        attributes: impl FnOnce() -> Vec<KeyValue>,
     ) -> Span {
         let builder = self.tracer.span_builder(name).with_kind(kind);
         let span = self.tracer.build_with_context(builder, above);
         let context = above.with_span(span);
-        // What nobody keeps is not even put together.
+        // Attributes of spans that are not sampled are not even computed.
         if context.span().is_recording() {
-            context.span().set_attributes(told());
+            context.span().set_attributes(attributes());
         }
         Span(Some(context))
     }
 }
 
 impl Span {
-    /// What a query that is in no request is within.
+    /// No parent, for a query without a request.
     pub fn none() -> Self {
         Self(None)
     }
@@ -205,7 +205,7 @@ impl Span {
         }
     }
 
-    /// The status of its answer; 500 and more are failures.
+    /// Records the status of the answer; 500 and above are errors.
     pub fn answered(&self, status: u16) {
         self.set("http.response.status_code", i64::from(status));
         if status >= 500
@@ -215,7 +215,7 @@ impl Span {
         }
     }
 
-    /// What an answer that was sent as it was found has ended with, and how many bytes of it were taken.
+    /// Records how a streamed answer has ended, and how many bytes of it were sent.
     pub fn ended(&self, outcome: &'static str, bytes: u64) {
         self.set("isomer.answer.outcome", outcome);
         self.set(
@@ -224,7 +224,7 @@ impl Span {
         );
     }
 
-    /// The text of a query that runs, without its literals; of a long one its begin.
+    /// Records the text of a query without its literals, truncated if long.
     pub fn text(&self, text: &str) {
         if let Some(context) = &self.0
             && context.span().is_recording()
@@ -234,12 +234,12 @@ impl Span {
         }
     }
 
-    /// What a query does: read, write, schema or admin.
+    /// Records the class of a query: read, write, schema or admin.
     pub fn class(&self, class: &'static str) {
         self.set("db.operation.name", class);
     }
 
-    /// The kind of the error that it ended with.
+    /// Records the kind of an error.
     pub fn failed(&self, kind: &'static str) {
         self.set("error.type", kind);
         if let Some(context) = &self.0 {

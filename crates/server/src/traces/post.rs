@@ -1,4 +1,4 @@
-//! Sends batches of spans: a few lines of HTTP/1.1 over a blocking connection, on the thread of the batches alone.
+//! Sends batches of spans: a minimal HTTP/1.1 client over a blocking connection, used only by the batch thread.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 
-/// Longest line, and most lines, of an answer's head; longest body that is read of it.
+/// Limits on an answer: length and number of lines of its head; length of its body.
 const MAX_LINE: u64 = 8 << 10;
 const MAX_LINES: usize = 100;
 const MAX_BODY: u64 = 64 << 10;
@@ -22,16 +22,16 @@ pub(super) struct Post {
     authority: String,
     has_path: bool,
     time: Duration,
-    /// Whether it took nothing the last time.
+    /// Whether the last batch failed.
     is_down: AtomicBool,
 }
 
 impl Post {
-    /// Of an address, or what is wrong with it.
+    /// Parses an address.
     pub(super) fn new(endpoint: &str, time: Duration) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{endpoint}` is no address of a collector: write http://HOST:PORT (a collector on another machine that takes TLS is reached through one beside the server)"
+                "invalid address of a collector `{endpoint}`: write http://HOST:PORT (for TLS, use a local collector that forwards)"
             )
         };
         let rest = endpoint.strip_prefix("http://").ok_or_else(wrong)?;
@@ -58,7 +58,7 @@ impl Post {
         self.has_path
     }
 
-    /// Connected to the first of its addresses where it listens.
+    /// Connects to the first of its addresses that accepts.
     fn connect(&self, end: Instant) -> std::io::Result<Timed> {
         let mut outcome = Err(std::io::Error::other("its name has no address"));
         for address in self.authority.to_socket_addrs()? {
@@ -100,13 +100,13 @@ impl Post {
                 break;
             }
         }
-        // What it says of spans that it did not take is not needed: the status tells whether it took them.
+        // The body about rejected spans is not needed: the status is sufficient.
         let _ = answer.take(MAX_BODY).read_to_end(&mut Vec::new());
         Ok(status)
     }
 }
 
-/// What is left of the time for an exchange.
+/// Remaining time of an exchange.
 fn left(end: Instant) -> std::io::Result<Duration> {
     match end.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(std::io::ErrorKind::TimedOut.into()),
@@ -114,7 +114,7 @@ fn left(end: Instant) -> std::io::Result<Duration> {
     }
 }
 
-/// A connection that ends at a fixed time, however little comes at once.
+/// A connection with a fixed deadline, even if data trickles in.
 struct Timed {
     stream: TcpStream,
     end: Instant,
@@ -149,12 +149,14 @@ impl HttpClient for Post {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let sent = self.send(&request);
         let taken = matches!(sent, Ok(200..300));
-        // Told once, not with each batch.
+        // Logged on changes only, not with each batch.
         if self.is_down.swap(!taken, Ordering::Relaxed) == taken {
             match &sent {
-                Ok(_) if taken => tracing::info!("the collector takes traces again"),
-                Ok(status) => tracing::warn!(status, "the collector takes no traces"),
-                Err(error) => tracing::warn!(%error, "the collector is not there: traces are lost"),
+                Ok(_) if taken => tracing::info!("the collector accepts traces again"),
+                Ok(status) => tracing::warn!(status, "the collector rejects traces"),
+                Err(error) => {
+                    tracing::warn!(%error, "the collector cannot be reached: traces are lost")
+                }
             }
         }
         Ok(Response::builder().status(sent?).body(Bytes::new())?)
@@ -172,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_a_collector_is_tried_and_older_answers_are_understood() {
-        // Not where `localhost` is looked for first on many machines.
+    fn every_address_of_a_collector_is_tried_and_http_1_0_is_understood() {
+        // Not on `::1`, which many machines try first for `localhost`.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let answering = std::thread::spawn(move || {
@@ -184,12 +186,12 @@ mod tests {
         let endpoint = format!("http://localhost:{port}");
         assert_eq!(sent(&endpoint, Duration::from_secs(10)).unwrap(), 200);
         answering.join().unwrap();
-        // Now nobody listens there.
+        // Nothing listens there any more.
         assert!(sent(&endpoint, Duration::from_secs(10)).is_err());
     }
 
     #[test]
-    fn a_collector_that_answers_in_drops_is_given_up() {
+    fn a_collector_that_answers_too_slowly_is_given_up() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         std::thread::spawn(move || {
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_understood_or_refused() {
+    fn addresses_are_parsed_or_refused() {
         let has_path =
             |text: &str| Post::new(text, Duration::from_secs(1)).map(|post| post.has_path());
         assert_eq!(has_path("http://127.0.0.1:4318"), Ok(false));

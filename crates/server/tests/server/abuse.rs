@@ -1,4 +1,4 @@
-//! What somebody would try on the first day.
+//! Malformed and hostile requests.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,7 @@ fn post_head(token: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_length_of_two_gibibytes_is_refused_before_a_byte_is_kept() {
+fn a_length_of_two_gibibytes_is_refused_before_a_byte_is_buffered() {
     let server = Server::new();
     for length in ["2147483648", "18446744073709551615", "16777217"] {
         let answer = server
@@ -39,7 +39,7 @@ fn a_length_of_two_gibibytes_is_refused_before_a_byte_is_kept() {
 }
 
 #[test]
-fn a_body_shorter_than_its_length_is_no_request() {
+fn a_body_shorter_than_its_length_is_not_a_request() {
     let server = Server::with(&[("limits.body_time", "300ms")]);
     let body = "{\"query\":\"CREATE (:Half)\"}";
     let head = post_head(
@@ -51,7 +51,7 @@ fn a_body_shorter_than_its_length_is_no_request() {
         .raw(format!("{head}{body}").as_bytes())
         .unwrap();
     assert_eq!(answer.status, 408, "{answer:?}");
-    // Longer: the rest is no request of anybody's.
+    // Longer: the rest is not another request.
     let head = post_head(
         &server.admin,
         &format!("Content-Length: {}\r\n", body.len()),
@@ -82,7 +82,7 @@ fn a_body_shorter_than_its_length_is_no_request() {
 }
 
 #[test]
-fn chunks_without_end_are_refused_at_the_limit() {
+fn endless_chunks_are_refused_at_the_limit() {
     let server = Server::with(&[("limits.body", "64KiB")]);
     let mut stream = server.admin().connect();
     stream
@@ -130,16 +130,16 @@ fn a_compression_bomb_is_refused_at_the_limit() {
     assert_eq!(bomb("gzip", b"no gzip"), 400);
     assert_eq!(bomb("br", b"x"), 415);
     assert_eq!(bomb("gzip, gzip", &packed), 415);
-    // Well packed, and within the limit.
+    // Compressed well, and within the limit.
     let fine = zstd::encode_all(&b"{\"query\":\"RETURN 1\"}"[..], 1).unwrap();
     assert_eq!(bomb("zstd", &fine), 200);
 }
 
-/// A few KB before a login must not become hundreds of MiB of values, nor wait for megabytes.
+/// A few KB before a login must not become hundreds of MiB of values, nor may the server wait for megabytes.
 #[test]
-fn who_is_not_known_sends_little() {
+fn unauthenticated_clients_may_send_only_small_bodies() {
     let server = Server::new();
-    let nobody = server.client("");
+    let anonymous = server.client("");
     let many = format!(
         "{{\"user\":[{}0],\"password\":\"x\"}}",
         "{\"a\":0},".repeat(500_000)
@@ -151,7 +151,7 @@ fn who_is_not_known_sends_little() {
     for path in ["/v1/login", "/v1/setup"] {
         let json = ("Content-Type", "application/json");
         let headers = [json, ("Content-Encoding", "gzip")];
-        let bomb = nobody.send("POST", path, &headers, &packed);
+        let bomb = anonymous.send("POST", path, &headers, &packed);
         assert_eq!(
             (bomb.status, bomb.kind().as_str()),
             (413, "Limit"),
@@ -160,13 +160,13 @@ fn who_is_not_known_sends_little() {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20000\r\n\r\n"
         );
-        let answer = nobody.raw(head.as_bytes()).unwrap();
-        assert_eq!(answer.status, 413, "{path}: nothing of it is waited for");
+        let answer = anonymous.raw(head.as_bytes()).unwrap();
+        assert_eq!(answer.status, 413, "{path}: the body is not waited for");
     }
     server.login("admin");
 }
 
-/// What is made of a body counts for its user, for as long as the request is at work.
+/// The values of a body count for its user while the request is in progress.
 #[test]
 fn values_of_a_body_count_for_their_user() {
     let server = Server::with(&[
@@ -189,16 +189,16 @@ fn values_of_a_body_count_for_their_user() {
         );
         assert!(answer.text().contains("limits.user_memory"), "{answer:?}");
     }
-    // A long text is not many values, and what was refused does not count any more.
+    // A long text is not many values, and a refused body no longer counts.
     let text = "a,b:{[".repeat(1_000_000);
     let body = serde_json::json!({ "query": "RETURN size($p)", "parameters": { "p": text } });
     let answer = ada.json("POST", QUERY, &body.to_string());
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
-/// What a field asks for is done or refused, never left out.
+/// Invalid header fields are refused, not ignored.
 #[test]
-fn fields_of_a_head_that_cannot_be_read_are_refused() {
+fn invalid_header_fields_are_refused() {
     let server = Server::new();
     let admin = server.admin();
     let key = "/v1/databases/people/buckets/b/keys/k";
@@ -224,7 +224,7 @@ fn fields_of_a_head_that_cannot_be_read_are_refused() {
             "{name} {values:?}"
         );
     }
-    // Lists may stand in several fields.
+    // Lists may be split over several fields.
     let listed = |name: &str, values: [&str; 2]| {
         let asked = admin.with(name, values[0]).with(name, values[1]);
         asked.json("PUT", key, "2").status
@@ -237,7 +237,7 @@ fn fields_of_a_head_that_cannot_be_read_are_refused() {
 }
 
 #[test]
-fn deep_json_overflows_nothing_before_login_and_after() {
+fn deeply_nested_json_does_not_overflow_before_or_after_a_login() {
     let server = Server::new();
     for depth in [200, 100_000, 4_000_000] {
         let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
@@ -258,7 +258,7 @@ fn deep_json_overflows_nothing_before_login_and_after() {
 }
 
 #[test]
-fn bodies_that_are_not_what_they_should_be_are_refused() {
+fn invalid_bodies_are_refused() {
     let server = Server::new();
     let admin = server.admin();
     for body in [
@@ -352,7 +352,7 @@ fn bodies_that_are_not_what_they_should_be_are_refused() {
 }
 
 #[test]
-fn paths_lead_nowhere_but_to_routes() {
+fn paths_outside_of_the_routes_lead_nowhere() {
     let server = Server::new();
     let admin = server.admin();
     for path in [
@@ -389,13 +389,13 @@ fn paths_lead_nowhere_but_to_routes() {
     let fetch = "{\"query\":\"LOAD CSV FROM 'http://169.254.169.254/latest' AS row RETURN row\"}";
     assert!(
         admin.json("POST", QUERY, fetch).status >= 400,
-        "no address is called"
+        "no connection is made"
     );
 }
 
-/// Two lengths, or a coding that hides one, must not let a second request pass as part of a first.
+/// Two lengths, or a hidden transfer coding, must not smuggle a second request into the first.
 #[test]
-fn smuggled_requests_are_not_seen() {
+fn smuggled_requests_are_not_executed() {
     let server = Server::new();
     let admin = server.admin();
     let smuggled = "DELETE /v1/databases/other HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -415,7 +415,7 @@ fn smuggled_requests_are_not_seen() {
             "{head:?}: {answer:?}"
         );
     }
-    // Both at once: the chunks count (RFC 9112, 6.3), and what comes after them is a request of its own, without a token.
+    // With both, the chunks take precedence (RFC 9112, 6.3), and what follows is another request, without a token.
     let body = "14\r\n{\"query\":\"RETURN 1\"}\r\n0\r\n\r\n";
     let head = post_head(
         &server.admin,
@@ -430,7 +430,7 @@ fn smuggled_requests_are_not_seen() {
     if let Ok(second) = read_answer(&mut stream) {
         assert!(matches!(second.status, 400 | 401), "{second:?}");
     }
-    // What is compressed on its way would be taken for what it is not.
+    // Compressed transfer codings are refused: they would be taken for the body.
     for coding in ["gzip, chunked", "gzip,chunked"] {
         let head = post_head(
             &server.admin,
@@ -455,7 +455,7 @@ fn smuggled_requests_are_not_seen() {
 }
 
 #[test]
-fn a_request_names_one_host() {
+fn a_request_must_name_exactly_one_host() {
     let server = Server::new();
     let admin = server.admin();
     let ask = |target: &str, hosts: &str| {
@@ -481,7 +481,7 @@ fn a_request_names_one_host() {
 }
 
 #[test]
-fn a_place_in_a_path_that_is_no_text_is_an_error_like_others() {
+fn a_path_parameter_that_is_not_utf8_is_an_ordinary_error() {
     let server = Server::new();
     let path = "/v1/databases/people/buckets/b/keys/%ff";
     let answer = server.admin().get(path);
@@ -492,23 +492,25 @@ fn a_place_in_a_path_that_is_no_text_is_an_error_like_others() {
 }
 
 #[test]
-fn heads_have_a_limit() {
+fn the_size_of_heads_is_limited() {
     let server = Server::with(&[("limits.head", "16KiB")]);
-    let nobody = server.client("");
-    let long = nobody.with("X-Long", &"x".repeat(1 << 20)).get("/health");
+    let anonymous = server.client("");
+    let long = anonymous
+        .with("X-Long", &"x".repeat(1 << 20))
+        .get("/health");
     assert_eq!(long.status, 431);
-    let mut many = nobody.clone();
+    let mut many = anonymous.clone();
     for number in 0..200 {
         many = many.with(&format!("X-{number}"), "1");
     }
     assert_eq!(many.get("/health").status, 431);
-    let path = nobody.get(&format!("/health?{}", "x".repeat(60_000)));
+    let path = anonymous.get(&format!("/health?{}", "x".repeat(60_000)));
     assert!(matches!(path.status, 414 | 431), "{path:?}");
-    assert_eq!(nobody.get("/health").status, 200);
+    assert_eq!(anonymous.get("/health").status, 200);
 }
 
 #[test]
-fn text_of_a_query_and_names_within_it_stay_what_they_are() {
+fn texts_of_queries_and_names_are_returned_unchanged() {
     let server = Server::new();
     let admin = server.admin();
     let evil = "x'}) MATCH (n) DETACH DELETE n //";
@@ -527,7 +529,7 @@ fn text_of_a_query_and_names_within_it_stay_what_they_are() {
         admin.rows("people", "MATCH (k:Keep) RETURN count(k)")[0][0],
         1
     );
-    // What is stored is told as text, never as a page.
+    // Stored values are returned as data, never as a page.
     let script = "<script>alert(1)</script>";
     let put = serde_json::json!({ "name": script, script: 1 }).to_string();
     admin.json("PUT", "/v1/databases/people/collections/User/s", &put);
@@ -559,14 +561,14 @@ fn long_texts_of_queries_are_refused() {
 }
 
 #[test]
-fn what_is_no_http_at_all_is_dropped() {
+fn connections_that_do_not_speak_http_are_closed() {
     let server = Server::new();
     for (bytes, status) in [
         (
             &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
             Some(400),
         ),
-        // HTTP/2, which is not spoken.
+        // HTTP/2 is not supported.
         (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], None),
         (
             &b"\x60\x60\xb0\x17\x00\x00\x05\x04\x00\x00\x00\x00"[..],
@@ -581,12 +583,12 @@ fn what_is_no_http_at_all_is_dropped() {
         stream.write_all(bytes).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut answer = Vec::new();
-        // What the server has not read may cut its answer off; it is closed in time either way.
+        // Unread data may reset the connection before the answer arrives; it is closed in time either way.
         let _ = stream.read_to_end(&mut answer);
         assert!(began.elapsed() < Duration::from_secs(5), "{bytes:?}");
         let answer = String::from_utf8_lossy(&answer);
-        let told = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
-        assert_eq!(told, status, "{bytes:?}: {answer:?}");
+        let sent = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+        assert_eq!(sent, status, "{bytes:?}: {answer:?}");
     }
     assert_eq!(server.client("").get("/health").status, 200);
 }

@@ -1,4 +1,4 @@
-//! Backups over the network, and what is restored from them.
+//! Backups over the network, and databases restored from them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ fn back_up(admin: &Client, body: &Value) -> Value {
     made.value()
 }
 
-/// All that a database holds, in order.
+/// All contents of a database, in order.
 fn content(query: impl Fn(&str) -> String) -> Vec<String> {
     [
         "MATCH (n) RETURN labels(n), properties(n) ORDER BY n.writer, n.number, labels(n)[0]",
@@ -25,10 +25,10 @@ fn content(query: impl Fn(&str) -> String) -> Vec<String> {
     .into()
 }
 
-/// Full and incremental ones while four clients write: what is restored from any of them is a state between two commits, and
-/// what is restored from the last one, after all had stopped, is what is there.
+/// Full and incremental backups while four clients write: each one restores to a state between two commits, and the
+/// last one, made after all writers had stopped, to the current state.
 #[test]
-fn backups_are_made_while_writes_go_on_and_restored_elsewhere() {
+fn backups_made_during_writes_are_restored_elsewhere() {
     let server = Server::new();
     let admin = server.admin();
     let made = admin.json("POST", "/v1/databases", "{\"database\":\"shop\"}");
@@ -47,7 +47,7 @@ fn backups_are_made_while_writes_go_on_and_restored_elsewhere() {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    // Both or none, and none before the one before it.
+                    // Both or neither, and neither without the previous pair.
                     admin.rows("shop", &format!(
                         "CREATE (:In {{writer: {writer}, number: {number}}})-[:PAIR {{n: {number}}}]->(:Out {{writer: {writer}, number: {number}}})"
                     ));
@@ -78,7 +78,7 @@ fn backups_are_made_while_writes_go_on_and_restored_elsewhere() {
         again["copied_bytes"].as_u64(),
         again["shared_bytes"].as_u64(),
     );
-    assert!(copied < shared, "nothing is new: {again}");
+    assert!(copied < shared, "nothing has changed: {again}");
 
     let folder = server.folder.path().join("backups/shop/nightly");
     let all = server.folder.path().join("elsewhere");
@@ -97,7 +97,7 @@ fn backups_are_made_while_writes_go_on_and_restored_elsewhere() {
         let rows: isomer_db::Value = isomer_db::json::parse(&rows.to_string()).unwrap();
         isomer_db::json::to_string(&rows).unwrap()
     });
-    assert!(here[1].len() > 1000, "something was written meanwhile");
+    assert!(here[1].len() > 1000, "something was written concurrently");
     assert_eq!(here, there);
     restored.close().unwrap();
 
@@ -132,9 +132,9 @@ fn backups_are_made_while_writes_go_on_and_restored_elsewhere() {
     );
 }
 
-/// A copy opens as it is; names lead nowhere else, and one database's backups are not another's.
+/// A copy opens in place; names cannot escape the folder, and each database has its own backups.
 #[test]
-fn copies_open_and_names_stay_in_their_folder() {
+fn copies_open_and_names_cannot_escape_their_folder() {
     let server = Server::new();
     let admin = server.admin();
     let made = admin.json("POST", "/v1/databases", "{\"database\":\"shop\"}");
@@ -146,7 +146,7 @@ fn copies_open_and_names_stay_in_their_folder() {
     let copy = Database::open(server.folder.path().join("backups/shop/monday")).unwrap();
     assert_eq!(copy.query("MATCH (i:Item) RETURN i", ()).unwrap().len(), 1);
     let people = "/v1/databases/people/backups";
-    // In memory there is nothing that could be shared between two backups.
+    // An in-memory database has no files that two backups could share.
     let refused = admin.json("POST", people, "{\"backup\":\"tuesday\"}");
     assert_eq!(refused.status, 422, "{refused:?}");
     for name in [
@@ -178,8 +178,8 @@ fn copies_open_and_names_stay_in_their_folder() {
     }
     let missing = json!({"database": "new", "restore": {"database": "shop", "backup": "monday"}});
     let answer = admin.json("POST", "/v1/databases", &missing.to_string());
-    assert_eq!(answer.status, 404, "a copy is no backup: {answer:?}");
-    // What is on its way, or was cut short, is no copy; what has a name that is none is not there.
+    assert_eq!(answer.status, 404, "a copy is not a backup: {answer:?}");
+    // Incomplete backups are not listed as copies, and folders with invalid names are not listed.
     let backups = server.folder.path().join("backups/shop");
     std::fs::create_dir_all(backups.join("begun/files")).unwrap();
     std::fs::create_dir_all(backups.join(".copying-tuesday-17")).unwrap();
@@ -200,7 +200,7 @@ fn copies_open_and_names_stay_in_their_folder() {
         400
     );
     let left = std::fs::read_dir(&backups).unwrap().count();
-    assert_eq!(left, 1, "what was cut short is gone");
+    assert_eq!(left, 1, "the interrupted one was removed");
     let token = server.user("bob", "{\"shop\":\"admin\"}");
     let bob = server.client(&token);
     assert_eq!(bob.get(BACKUPS).value()["backups"][0]["backup"], "monday");
@@ -209,6 +209,6 @@ fn copies_open_and_names_stay_in_their_folder() {
     let answer = bob.json("POST", "/v1/databases", &own.to_string());
     assert_eq!(
         answer.status, 403,
-        "databases are made by administrators of the server"
+        "only administrators of the server create databases"
     );
 }

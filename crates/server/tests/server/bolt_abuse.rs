@@ -1,4 +1,4 @@
-//! Bolt under clients that mean harm: what they hold, how long, and what they may do when their rights are gone.
+//! Bolt under hostile clients: what they may hold, for how long, and after their rights were revoked.
 
 use std::{
     io::Write,
@@ -18,7 +18,7 @@ use crate::{
     support::{PASSWORD, Server},
 };
 
-/// Works for long and finds nothing.
+/// Runs for long and produces no row.
 const LONG: &str = "UNWIND range(1, 1000000000) AS a WITH a WHERE a % 7 = 8 RETURN count(a)";
 const TIMED_OUT: &str = "Neo.ClientError.Transaction.TransactionTimedOut";
 const EXPIRED: &str = "Neo.ClientError.Security.AuthorizationExpired";
@@ -32,14 +32,14 @@ fn all() -> Vec<Value> {
 }
 
 impl Driver {
-    /// Sends a query; its columns are told.
+    /// Runs a query and reads the names of its columns.
     fn open(&mut self, query: &str, extra: Map) {
         self.send_run(query, none(), extra);
         self.receive().expect("an answer").1.success();
     }
 }
 
-/// What was opened is of no use any more when the right is gone with which it was opened.
+/// What was opened under a right cannot be used after the right was revoked.
 #[test]
 fn what_was_begun_ends_with_the_right_to_it() {
     let server = Server::new();
@@ -58,7 +58,7 @@ fn what_was_begun_ends_with_the_right_to_it() {
     };
     let reader = "{\"people\":\"reader\"}";
     for less in [reader, "{\"other\":\"admin\"}", "{}"] {
-        // Written, and not committed.
+        // Written, but not committed.
         let (mut driver, name) = begun();
         driver.ask(BEGIN, &[none().into()]).success();
         driver.run("CREATE (:No)", none()).1.success();
@@ -72,14 +72,14 @@ fn what_was_begun_ends_with_the_right_to_it() {
             roles(&name, less);
             assert_eq!(driver.ask(take, &all()).code(), EXPIRED, "{less}");
         }
-        // Written as it is found, committed at its end.
+        // Streamed while it is written, committed at its end.
         let (mut driver, name) = begun();
         driver.open("UNWIND range(1, 5000) AS n CREATE (:No) RETURN n", none());
         driver.send_pull(1_500);
         assert_eq!(driver.receive().unwrap().0.len(), 1_500);
         roles(&name, less);
         assert_eq!(driver.ask(PULL, &all()).code(), EXPIRED, "{less}");
-        // Read, by those who may still read and by others.
+        // Read, by users who still may read and by others.
         for transaction in [false, true] {
             let (mut driver, name) = begun();
             if transaction {
@@ -94,15 +94,15 @@ fn what_was_begun_ends_with_the_right_to_it() {
                 driver.send_pull(-1);
                 driver.receive().unwrap()
             };
-            let told = format!("{less}: {answer:?}");
-            assert_eq!(answer.code() == "success", may_read, "{told}");
-            assert_eq!(rows.len(), if may_read { 40 } else { 0 }, "{told}");
+            let context = format!("{less}: {answer:?}");
+            assert_eq!(answer.code() == "success", may_read, "{context}");
+            assert_eq!(rows.len(), if may_read { 40 } else { 0 }, "{context}");
             if transaction && may_read {
                 driver.ask(COMMIT, &[]).success();
             }
         }
     }
-    // Who is gone altogether, and who gives up himself.
+    // The user was removed, or the client gives up.
     let (mut driver, name) = begun();
     driver.ask(BEGIN, &[none().into()]).success();
     driver.run("CREATE (:No)", none()).1.success();
@@ -118,7 +118,7 @@ fn what_was_begun_ends_with_the_right_to_it() {
 }
 
 #[test]
-fn guesses_side_by_side_are_counted_like_others() {
+fn concurrent_guesses_are_counted() {
     let server = Server::with(&[("limits.login_failures", "4")]);
     let barrier = Barrier::new(16);
     let looked_at = AtomicUsize::new(0);
@@ -141,9 +141,9 @@ fn guesses_side_by_side_are_counted_like_others() {
     assert_eq!(looked_at.into_inner(), 4);
 }
 
-/// The connections of a pool that opens at once.
+/// The connections of a pool that are opened concurrently.
 #[test]
-fn many_right_logins_at_once_are_let_in() {
+fn many_concurrent_valid_logins_are_admitted() {
     let server = Server::with(&[("limits.login_failures", "4")]);
     std::thread::scope(|scope| {
         for _ in 0..30 {
@@ -156,7 +156,7 @@ fn many_right_logins_at_once_are_let_in() {
 }
 
 #[test]
-fn bytes_that_keep_coming_do_not_put_off_the_end_of_a_query() {
+fn bytes_that_keep_arriving_do_not_postpone_the_time_limit_of_a_query() {
     let server = Server::new();
     let mut driver = Driver::of(&server, "admin");
     let mut writing = driver.stream.try_clone().unwrap();
@@ -171,7 +171,7 @@ fn bytes_that_keep_coming_do_not_put_off_the_end_of_a_query() {
         }
     });
     let began = Instant::now();
-    // In one message, as the other thread writes in between.
+    // In one write, as the other thread writes in between.
     driver
         .stream
         .write_all(
@@ -196,9 +196,9 @@ fn bytes_that_keep_coming_do_not_put_off_the_end_of_a_query() {
     writer.join().unwrap();
 }
 
-/// However long a result is, no more messages are taken in behind it than fit.
+/// However long a result is, the number of messages queued behind it is limited.
 #[test]
-fn messages_that_wait_behind_a_result_are_bounded() {
+fn the_queue_behind_a_result_is_limited() {
     let server = Server::with(&[("limits.body", "1MiB")]);
     let mut driver = Driver::of(&server, "admin");
     driver.open("UNWIND range(1, 1000000000) AS n RETURN n", none());
@@ -235,24 +235,24 @@ fn messages_that_wait_behind_a_result_are_bounded() {
             Err(_) => break,
         }
     }
-    // What the two ends of a connection hold in the kernel comes to some MiB.
+    // The kernel buffers of both ends hold some MiB.
     assert!(written < 24 << 20, "{written} bytes were taken in");
     assert!(
         read.load(Ordering::Relaxed) > 100_000,
-        "rows came meanwhile"
+        "rows arrived in the meantime"
     );
     stop.store(true, Ordering::Relaxed);
     drop(driver);
     reader.join().unwrap();
 }
 
-/// Where the server is at work on too much, each message gets the answer that is its own.
+/// At the limit of concurrent requests, each message gets its own answer.
 #[test]
 fn an_overloaded_server_answers_the_right_message() {
     let server = Server::with(&[
         ("limits.requests", "1"),
         ("limits.head_time", "300ms"),
-        // Rows that are taken on a machine that is at work on much else end some time, too.
+        // On a busy machine, the rows must arrive in time as well.
         ("limits.transaction_time", "30s"),
     ]);
     let mut driver = Driver::of(&server, "admin");
@@ -273,7 +273,7 @@ fn an_overloaded_server_answers_the_right_message() {
         let (rows, pull) = reading.receive().unwrap();
         (rows.len(), pull, reading.receive().unwrap().1)
     });
-    // Some time this one has the only place when rows are to be found: until then it may be refused itself.
+    // At some point this one has the only slot while its rows are produced; until then it may be refused itself.
     while !reader.is_finished() {
         other.send_run(LONG, none(), none());
         other.send_pull(-1);
@@ -293,10 +293,10 @@ fn an_overloaded_server_answers_the_right_message() {
         "{pull:?}"
     );
     assert_eq!(commit, Answer::Ignored);
-    // What ends something needs no place: the other one has it until it is stopped, too.
+    // A message that ends something needs no slot: the other one holds it until it is cancelled, too.
     driver.reset();
     waits.reset();
-    assert!(!has_come(&other), "it is at work");
+    assert!(!has_come(&other), "it is running");
     other.send(RESET, &[]);
     assert_ne!(other.receive().unwrap().1.code(), "success");
     other.receive().unwrap().1.success();
@@ -304,7 +304,7 @@ fn an_overloaded_server_answers_the_right_message() {
     assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
 }
 
-/// Whether something was sent to this driver that it has not read.
+/// Whether unread data has arrived at this driver.
 fn has_come(driver: &Driver) -> bool {
     driver.stream.set_nonblocking(true).unwrap();
     let count = driver.stream.peek(&mut [0]);
@@ -322,7 +322,7 @@ fn after_a_logoff_there_is_time_for_another_login() {
     let basic = params! { "scheme" => "basic", "principal" => "admin", "credentials" => PASSWORD };
     driver.ask(LOGON, &[basic.into()]).success();
     assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
-    // It is no longer than before, though, and messages are as short.
+    // It is limited as before the first login, and so are messages.
     driver.ask(LOGOFF, &[]).success();
     let began = Instant::now();
     assert!(driver.has_ended());
@@ -334,9 +334,9 @@ fn after_a_logoff_there_is_time_for_another_login() {
     assert_eq!(answer.code(), "Neo.ClientError.General.LimitExceeded");
 }
 
-/// What is between two pieces works on nothing.
+/// A result between two pieces does not count as a request.
 #[test]
-fn results_that_are_half_read_are_in_nobodys_way() {
+fn half_read_results_do_not_block_their_user() {
     let server = Server::with(&[
         ("limits.user_requests", "1"),
         ("limits.query_memory", "64MiB"),
@@ -352,11 +352,11 @@ fn results_that_are_half_read_are_in_nobodys_way() {
     let began = Instant::now();
     let rows = server.admin().rows("people", "RETURN 1 AS one");
     assert_eq!(rows.as_array().unwrap().len(), 1);
-    // The memory of its user is as free as if they were not there.
+    // They hold no memory of their user.
     let mut driver = Driver::of(&server, "admin");
     let query = "UNWIND range(1, 300000) AS n WITH collect(n) AS all RETURN size(all)";
     assert_eq!(driver.run(query, none()).0, [[Value::Int(300_000)]]);
-    // A transaction does not wait for itself, with results that it gathers either.
+    // A transaction does not wait for its own results, even if they are collected.
     driver.ask(BEGIN, &[none().into()]).success();
     (0..5).for_each(|_| half_read(&mut driver));
     driver.open("UNWIND range(1, 10) AS n RETURN n", none());
@@ -376,8 +376,11 @@ fn results_that_are_half_read_are_in_nobodys_way() {
         driver.send_pull(3);
         assert_eq!(driver.receive().unwrap().0.len(), 3);
     }
-    assert!(began.elapsed() < Duration::from_secs(9), "nobody waited");
-    // They have a number of their own, and end it.
+    assert!(
+        began.elapsed() < Duration::from_secs(9),
+        "nothing was delayed"
+    );
+    // Open results have their own limit.
     (0..6).for_each(|_| open.push(Driver::of(&server, "admin")));
     open[10..].iter_mut().for_each(half_read);
     driver.send_run("RETURN 1", none(), none());
@@ -391,7 +394,7 @@ fn results_that_are_half_read_are_in_nobodys_way() {
 }
 
 #[test]
-fn results_that_are_gathered_count_with_what_they_hold() {
+fn collected_results_count_with_the_memory_they_hold() {
     let server = Server::with(&[("limits.result", "1MiB")]);
     let mut driver = Driver::of(&server, "admin");
     let small = "UNWIND range(1, 8000) AS n RETURN 1";
@@ -407,18 +410,18 @@ fn results_that_are_gathered_count_with_what_they_hold() {
         }
         let began = Instant::now();
         let created = driver.run("CREATE (:A)", none()).1;
-        let told = format!("{results:?}: {created:?}");
-        assert_eq!(created.code() == "success", gathered, "{told}");
+        let context = format!("{results:?}: {created:?}");
+        assert_eq!(created.code() == "success", gathered, "{context}");
         if gathered {
             driver.send(PULL, &[params! { "n" => -1, "qid" => 0 }.into()]);
             assert_eq!(driver.receive().unwrap().0.len(), 8_000);
         } else {
             assert_eq!(created.code(), "Neo.ClientError.General.LimitExceeded");
-            assert!(began.elapsed() < Duration::from_secs(6), "{told}");
+            assert!(began.elapsed() < Duration::from_secs(6), "{context}");
         }
         driver.reset();
     }
-    // Large rows of a statement that writes are committed at their end.
+    // Large rows of a writing statement are committed at their end.
     let query = "UNWIND range(1, 300) AS n CREATE (:B) RETURN range(1, 20000) AS list";
     driver.open(query, none());
     driver.send_pull(10);
@@ -431,7 +434,7 @@ fn results_that_are_gathered_count_with_what_they_hold() {
 }
 
 #[test]
-fn a_result_that_is_not_taken_does_not_stay_for_ever() {
+fn a_result_that_is_not_consumed_is_ended() {
     let server = Server::with(&[
         ("limits.transaction_time", "1s"),
         ("limits.bolt_idle_time", "4s"),
@@ -459,7 +462,7 @@ fn a_result_that_is_not_taken_does_not_stay_for_ever() {
     assert_eq!(driver.receive().unwrap().1.code(), TIMED_OUT);
     driver.reset();
     assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
-    // Bytes that are no message keep a connection that waits, and not one that has something open.
+    // Bytes that are not a message keep an idle connection open, but not one that has something open.
     let mut open = half_read();
     for _ in 0..25 {
         std::thread::sleep(Duration::from_millis(200));

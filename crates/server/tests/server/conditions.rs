@@ -1,4 +1,5 @@
-//! `If-Match` and `If-None-Match` wherever an answer bears a tag: no change is lost, and what is known is not sent again.
+//! `If-Match` and `If-None-Match` wherever an answer has an ETag: no update is lost, and unchanged values are not
+//! sent again.
 
 use crate::support::{Client, Server};
 
@@ -14,9 +15,9 @@ fn tag(client: &Client, path: &str) -> String {
     answer.header("etag").expect("a tag").to_owned()
 }
 
-/// Each change is refused under a tag that is no more, and done under the one that is.
+/// Each change is refused with an outdated ETag, and succeeds with the current one.
 #[test]
-fn records_and_their_properties_change_under_the_tag_they_have() {
+fn records_and_properties_are_changed_only_with_their_current_etag() {
     let server = Server::new();
     let admin = server.admin();
     admin.rows("people", "CREATE (:A {n: 1})-[:T {n: 1}]->(:B)");
@@ -30,13 +31,13 @@ fn records_and_their_properties_change_under_the_tag_they_have() {
         assert_eq!(
             patched.header("etag"),
             Some(tag(&admin, &entity).as_str()),
-            "who changed it knows its tag"
+            "the answer to a change has the new ETag"
         );
         let late = admin.with("If-Match", &old);
         assert_eq!(late.json("PATCH", &entity, "{\"n\": 3}").status, 412);
         assert_eq!(late.json("PUT", &property, "4").status, 412);
         assert_eq!(late.delete(&property).status, 412);
-        assert_eq!(admin.get(&property).text(), "2", "nothing was done");
+        assert_eq!(admin.get(&property).text(), "2", "nothing was changed");
         let put = admin
             .with("If-Match", &tag(&admin, &property))
             .json("PUT", &property, "5");
@@ -65,7 +66,7 @@ fn records_and_their_properties_change_under_the_tag_they_have() {
 }
 
 #[test]
-fn what_is_known_is_not_sent_again() {
+fn unchanged_values_are_not_sent_again() {
     let server = Server::new();
     let admin = server.admin();
     admin.rows("people", "CREATE (:A {n: 1})-[:T {n: 1}]->(:B)");
@@ -90,7 +91,7 @@ fn what_is_known_is_not_sent_again() {
 }
 
 #[test]
-fn a_file_moves_under_the_tag_it_has() {
+fn a_file_is_moved_only_with_its_current_etag() {
     let server = Server::new();
     let admin = server.admin();
     let put = |content: &[u8]| {

@@ -134,7 +134,7 @@ fn keys_and_values_may_be_any_bytes() {
 }
 
 #[test]
-fn a_key_expires_when_it_was_said_to() {
+fn a_key_expires_at_its_time() {
     let server = Server::new();
     let admin = server.admin();
     admin.json("PUT", &at("/buckets/s/keys/short?expires_in_ms=50"), "1");
@@ -194,7 +194,7 @@ fn buckets_with_several_values_and_sequences() {
     assert_eq!((next(), next()), (1, 2));
 }
 
-/// Twenty writers count up one number by compare-and-set: no step is lost.
+/// Twenty writers increment one number by compare-and-set: no increment is lost.
 #[test]
 fn compare_and_set_by_etag_loses_nothing() {
     let server = Server::new();
@@ -239,7 +239,7 @@ fn compare_and_set_by_etag_loses_nothing() {
 }
 
 #[test]
-fn documents_are_kept_under_their_keys() {
+fn documents_are_stored_under_their_keys() {
     let server = Server::new();
     let admin = server.admin();
     let made = admin.json(
@@ -287,7 +287,7 @@ fn documents_are_kept_under_their_keys() {
     );
     assert_eq!(
         admin
-            .json("PATCH", &at("/collections/User/nobody"), "{}")
+            .json("PATCH", &at("/collections/User/missing"), "{}")
             .status,
         404
     );
@@ -312,7 +312,7 @@ fn documents_are_kept_under_their_keys() {
     assert_eq!(
         admin.get(&at("/collections/Day/2")).status,
         404,
-        "a text is no number"
+        "a string is not a number"
     );
     let page = admin.get(&at("/collections/Day?limit=2")).value();
     let rest = admin
@@ -330,7 +330,7 @@ fn documents_are_kept_under_their_keys() {
     );
     assert_eq!(admin.delete(&path).status, 204);
     assert_eq!(admin.delete(&path).status, 404);
-    // One bad document, and none is there.
+    // With one invalid document, none is inserted.
     let bad = admin.json(
         "POST",
         &at("/collections/Day"),
@@ -403,7 +403,7 @@ fn nodes_and_relationships_by_id() {
         ),
         (2, 1)
     );
-    // Properties one by one, of both.
+    // Individual properties of both.
     for path in [at(&format!("/nodes/{ada}")), knows_path.clone()] {
         assert_eq!(
             admin
@@ -462,8 +462,76 @@ fn nodes_and_relationships_by_id() {
     assert_eq!(admin.get(&at("/nodes/seven")).status, 404);
 }
 
+/// With `value_types=keep` every route that changes a value keeps its stored type, or refuses.
 #[test]
-fn records_are_imported_as_a_whole_and_exported_again() {
+fn changed_values_keep_their_types_on_request() {
+    let server = Server::new();
+    let admin = server.admin();
+    let query = |text: &str| {
+        let body = json!({ "query": text }).to_string();
+        admin.json("POST", &at("/query"), &body).value()
+    };
+    let made = query(
+        "CREATE (a:Todo {_key: 't', due: date('2026-01-01'), days: [date('2026-01-01')], rate: 1.0})\
+         -[r:NEXT {due: date('2026-01-01')}]->(:Todo {_key: 'u'}) RETURN id(a), id(r)",
+    );
+    query("CALL kv.put('log', 'day', date('2026-01-01'))");
+    let [node, relationship] = [0, 1].map(|at| made["rows"][0][at].as_i64().unwrap());
+    let due = "{\"due\": \"2026-05-05\"}";
+    for (number, (method, path, body)) in [
+        ("PATCH", format!("/nodes/{node}"), due),
+        (
+            "PUT",
+            format!("/nodes/{node}/properties/due"),
+            "\"2026-05-05\"",
+        ),
+        ("PATCH", "/collections/Todo/t".to_owned(), due),
+        ("PUT", "/collections/Todo/t".to_owned(), due),
+        ("PATCH", format!("/relationships/{relationship}"), due),
+        (
+            "PUT",
+            format!("/relationships/{relationship}/properties/due"),
+            "\"2026-05-05\"",
+        ),
+        ("PUT", "/buckets/log/keys/day".to_owned(), "\"2026-05-05\""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // Another date each time, so that the previous value does not count.
+        let day = format!("2026-05-{:02}", number + 10);
+        let body = body.replace("2026-05-05", &day);
+        let put = admin.json(method, &at(&format!("{path}?value_types=keep")), &body);
+        assert!((200..300).contains(&put.status), "{method} {path}: {put:?}");
+        let source = match path.as_str() {
+            bucket if bucket.starts_with("/buckets") => "WITH kv.get('log', 'day') AS d",
+            one if one.starts_with("/relationships") => "MATCH ()-[r:NEXT]->() WITH r.due AS d",
+            _ => "MATCH (n:Todo {_key: 't'}) WITH n.due AS d",
+        };
+        let found = query(&format!("{source} RETURN valueType(d), d"));
+        assert_eq!(found["rows"][0], json!(["DATE", day]), "{method} {path}");
+        let wrong = body.replace(&day, "soon");
+        let refused = admin.json(method, &at(&format!("{path}?value_types=keep")), &wrong);
+        assert_eq!(refused.status, 400, "{method} {path}: {refused:?}");
+        let message = refused.value()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(message.contains("the type DATE"), "{message}");
+        let found = query(&format!("{source} RETURN d"));
+        assert_eq!(found["rows"][0][0], json!(day), "{method} {path}");
+    }
+    // Without it, the JSON type is stored.
+    admin.json("PATCH", &at(&format!("/nodes/{node}")), due);
+    admin.json("PATCH", &at("/collections/Todo/u?value_types=keep"), due);
+    let types = query("MATCH (n:Todo) RETURN valueType(n.due) ORDER BY n._key");
+    assert_eq!(types["rows"], json!([["STRING"], ["STRING"]]));
+    let unknown = admin.json("PATCH", &at(&format!("/nodes/{node}?value_types=all")), due);
+    assert_eq!(unknown.status, 400, "{unknown:?}");
+}
+
+#[test]
+fn records_are_imported_atomically_and_exported_again() {
     let server = Server::new();
     let admin = server.admin();
     let lines: String = (0..5_000)
@@ -540,7 +608,27 @@ fn records_are_imported_as_a_whole_and_exported_again() {
     assert_eq!(admin.get(&at("/export/nodes?label=Never")).status, 404);
 }
 
-/// Reads events until there are so many.
+/// Keys are unique per label: relationships between nodes of several labels are exported in parts.
+#[test]
+fn relationships_between_several_labels_are_exported_in_parts() {
+    let server = Server::new();
+    let admin = server.admin();
+    admin.rows(
+        "people",
+        "CREATE (a:A {_key: 1}), (b:B {_key: 1}), (a)-[:M {n: 1}]->(b), (b)-[:M {n: 2}]->(a)",
+    );
+    let export = |more: &str| admin.get(&at(&format!("/export/relationships?type=M{more}")));
+    let mixed = export("");
+    assert_eq!(mixed.status, 400, "{mixed:?}");
+    assert!(mixed.text().contains("`from=LABEL`"), "{mixed:?}");
+    assert_eq!(export("&plain=true").text().lines().count(), 2);
+    let part = export("&from=A&to=B");
+    assert_eq!(part.text(), "{\"_from\":1,\"_to\":1,\"n\":1}\n");
+    assert_eq!(export("&from=A&to=A").text(), "");
+    assert_eq!(export("&from=Never").status, 404);
+}
+
+/// Reads events until `count` have arrived.
 fn events(
     client: &Client,
     path: &str,
@@ -554,7 +642,7 @@ fn events(
     let mut buffer = [0; 4096];
     let mut during = Some(during);
     loop {
-        // Events end with an empty line; sizes of chunks stand between them.
+        // Events end with an empty line; chunk sizes are between them.
         let found: Vec<_> = text
             .split("event: ")
             .skip(1)
@@ -586,7 +674,7 @@ fn events(
 }
 
 #[test]
-fn the_change_feed_tells_every_commit_and_is_resumed() {
+fn the_change_feed_sends_every_commit_and_is_resumed() {
     let server = Server::new();
     let admin = server.admin();
     let all = events(&admin, &at("/changes"), 4, || {
@@ -617,7 +705,7 @@ fn the_change_feed_tells_every_commit_and_is_resumed() {
     );
     assert_eq!(all[3].2["changes"][0]["set"], json!({"age": 36}));
 
-    // From the middle: exactly what came after.
+    // From the middle: exactly the commits after it.
     let resumed = events(
         &admin,
         &at(&format!("/changes?from={}", all[1].1)),
@@ -625,7 +713,7 @@ fn the_change_feed_tells_every_commit_and_is_resumed() {
         || {},
     );
     assert_eq!(resumed[1..], all[2..]);
-    // As a browser comes back: it asks for the same as at first, and says what it has.
+    // As a browser reconnects: the same request as at first, with the last id.
     for path in [at("/changes"), at(&format!("/changes?from={}", all[0].1))] {
         let back = admin.with("Last-Event-ID", &all[1].1);
         let resumed = events(&back, &path, 3, || {});
@@ -643,9 +731,9 @@ fn the_change_feed_tells_every_commit_and_is_resumed() {
     assert_eq!(admin.get(&at("/changes?from=99999999")).status, 400);
 }
 
-/// Only the last of the events of a large commit has the id: who breaks off before it gets the commit anew.
+/// Only the last event of a large commit has the id: a client that disconnects before it gets the whole commit again.
 #[test]
-fn a_large_commit_is_told_in_pieces_and_resumed_whole() {
+fn a_large_commit_is_sent_in_pieces_and_resumed_whole() {
     let server = Server::new();
     let admin = server.admin();
     let all = events(&admin, &at("/changes"), 4, || {
@@ -668,7 +756,7 @@ fn a_large_commit_is_told_in_pieces_and_resumed_whole() {
         counts,
         [(1_000, none()), (1_000, none()), (500, id.clone())]
     );
-    // The id that a client has seen last, in the middle of it and behind it.
+    // The last id that a client has seen, in the middle of the commit and after it.
     let back = admin.with("Last-Event-ID", &all[0].1);
     assert_eq!(events(&back, &at("/changes"), 4, || {})[1..], all[1..]);
     let back = admin.with("Last-Event-ID", &id);
@@ -679,7 +767,7 @@ fn a_large_commit_is_told_in_pieces_and_resumed_whole() {
 }
 
 #[test]
-fn a_feed_from_too_long_ago_is_told_so() {
+fn a_feed_from_too_long_ago_is_refused() {
     let server = Server::new();
     let admin = server.admin();
     let start = admin.get(PEOPLE).value()["version"].as_u64().unwrap();
@@ -687,7 +775,7 @@ fn a_feed_from_too_long_ago_is_told_so() {
         .people
         .transact(|tx| tx.bucket("b").put("k", 1))
         .unwrap();
-    // More than the stream keeps.
+    // More than the retention of the stream.
     let large = "x".repeat(4 << 20);
     for _ in 0..40 {
         server
@@ -699,16 +787,16 @@ fn a_feed_from_too_long_ago_is_told_so() {
     assert_eq!((gone.status, gone.kind().as_str()), (410, "Gone"));
 }
 
-/// What a client has not been told yet goes: it is told that, and the feed ends.
+/// Changes that a slow client has not received are dropped; it is notified, and the feed ends.
 #[test]
-fn a_feed_that_is_too_slow_is_told_so() {
+fn a_feed_that_is_too_slow_is_notified_and_ended() {
     let server = Server::new();
     let admin = server.admin();
-    // Making the bucket is a commit of its own, of which the stream says nothing.
+    // Creating the bucket is a separate commit without changes in the stream.
     let make = |tx: &mut isomer_db::Transaction| tx.bucket("b").put("k", 0);
     server.people.transact(make).unwrap();
     let all = events(&admin, &at("/changes"), 2, || {
-        // It is not told before it is on disk.
+        // It is not sent before it is durable.
         let mut tx = server.people.begin().unwrap();
         tx.bucket("b").put("k", 1).unwrap();
         tx.commit_with(isomer_db::Durability::Buffered).unwrap();
@@ -722,7 +810,7 @@ fn a_feed_that_is_too_slow_is_told_so() {
 }
 
 #[test]
-fn databases_are_made_used_and_dropped() {
+fn databases_are_created_used_and_dropped() {
     let server = Server::new();
     let admin = server.admin();
     let made = admin.json("POST", "/v1/databases", "{\"database\":\"shop\"}");
@@ -761,7 +849,7 @@ fn databases_are_made_used_and_dropped() {
     assert_eq!(
         admin.delete("/v1/databases/people").status,
         400,
-        "it was given at the start"
+        "it was named at the start"
     );
     assert_eq!(
         admin.get("/v1/databases").value()["databases"]
@@ -772,9 +860,10 @@ fn databases_are_made_used_and_dropped() {
     );
 }
 
-/// A database that does not open is told of wherever somebody looks, and keeps its name; it is opened again without a new start.
+/// A database that cannot be opened is reported wherever databases are listed, and keeps its name; it is reopened
+/// without a restart.
 #[test]
-fn a_database_that_does_not_open_is_told_of_everywhere() {
+fn a_database_that_cannot_be_opened_is_reported_everywhere() {
     let server = Server::new();
     for name in ["app", "billing"] {
         let body = json!({ "database": name }).to_string();
@@ -786,7 +875,7 @@ fn a_database_that_does_not_open_is_told_of_everywhere() {
     server.user("ann", "{\"app\":\"reader\"}");
     let stopped = server.again();
     let ann = stopped.login("ann");
-    // While it is served its files are its own: they are damaged between two starts.
+    // While it is served its files are locked: they are damaged between two starts.
     let mut kept = Vec::new();
     let server = {
         let Server {
@@ -804,12 +893,12 @@ fn a_database_that_does_not_open_is_told_of_everywhere() {
         }
         Server::on(home, &[])
     };
-    let (admin, nobody, ann) = (server.admin(), server.client(""), server.client(&ann));
-    assert_eq!(nobody.get("/health").value()["failed"], 1);
-    let ready = nobody.get("/ready");
+    let (admin, anonymous, ann) = (server.admin(), server.client(""), server.client(&ann));
+    assert_eq!(anonymous.get("/health").value()["failed"], 1);
+    let ready = anonymous.get("/ready");
     assert_eq!(ready.status, 503, "{ready:?}");
     assert!(ready.text().contains("1 of 4 databases"), "{ready:?}");
-    assert_eq!(nobody.get("/ready?some").status, 200);
+    assert_eq!(anonymous.get("/ready?some").status, 200);
     let figures = admin.get("/metrics").text().to_owned();
     assert!(figures.contains("isomer_databases_failed 1\n"), "{figures}");
     let of = |client: &Client, name: &str| {
@@ -823,9 +912,9 @@ fn a_database_that_does_not_open_is_told_of_everywhere() {
     let why = of(&admin, "app")["error"].as_str().unwrap().to_owned();
     assert!(why.contains(": "), "{why}");
     assert_eq!(of(&admin, "billing")["open"], true);
-    let told = of(&ann, "app");
+    let listed = of(&ann, "app");
     assert_eq!(
-        (&told["open"], &told["error"]),
+        (&listed["open"], &listed["error"]),
         (&json!(false), &json!(null))
     );
     for answer in [
@@ -841,7 +930,7 @@ fn a_database_that_does_not_open_is_told_of_everywhere() {
         assert_eq!(answer.kind(), "Unavailable");
     }
     assert_eq!(ann.post("/v1/databases/app/open").status, 403);
-    // Nobody who names no database lands in another one.
+    // A client that names no database never reaches another one.
     let mut driver = crate::driver::Driver::of(&server, "ann");
     let answer = driver.ask(crate::driver::BEGIN, &[isomer_db::Map::new().into()]);
     assert_eq!(
@@ -863,7 +952,7 @@ fn a_database_that_does_not_open_is_told_of_everywhere() {
         ann.rows("app", "MATCH (k:Kept) RETURN count(k)"),
         json!([[1]])
     );
-    assert_eq!(nobody.get("/ready").status, 200);
+    assert_eq!(anonymous.get("/ready").status, 200);
     assert_eq!(
         of(&admin, "app"),
         json!({"database": "app", "role": "admin", "open": true})
@@ -873,15 +962,15 @@ fn a_database_that_does_not_open_is_told_of_everywhere() {
 }
 
 #[test]
-fn health_readiness_and_figures() {
+fn health_readiness_and_metrics() {
     let server = Server::new();
-    let nobody = server.client("");
+    let anonymous = server.client("");
     assert_eq!(
-        nobody.get("/health").value(),
+        anonymous.get("/health").value(),
         json!({"status": "ok", "databases": 2})
     );
-    assert_eq!(nobody.get("/ready").status, 200);
-    assert_eq!(nobody.get("/metrics").status, 401);
+    assert_eq!(anonymous.get("/ready").status, 200);
+    assert_eq!(anonymous.get("/metrics").status, 401);
     server.admin().rows("people", "RETURN 1");
     let figures = server.admin().get("/metrics").text().to_owned();
     for line in [
@@ -893,10 +982,10 @@ fn health_readiness_and_figures() {
         assert!(figures.contains(line), "{line}\n{figures}");
     }
     assert_eq!(
-        nobody.get("/v1/openapi.json").value()["info"]["title"],
+        anonymous.get("/v1/openapi.json").value()["info"]["title"],
         "IsomerDB"
     );
-    let page = nobody.get("/v1/docs");
+    let page = anonymous.get("/v1/docs");
     assert!(
         page.header("content-security-policy")
             .unwrap()
@@ -904,13 +993,13 @@ fn health_readiness_and_figures() {
     );
     assert!(
         !page.text().contains("http://") && !page.text().contains("https://"),
-        "nothing from elsewhere"
+        "nothing from another host"
     );
 }
 
-/// What is worth watching has a figure, and each figure says in words what it is.
+/// Compaction, caches, replication and backups have metrics, and each metric has a help text.
 #[test]
-fn figures_tell_of_compaction_cache_replication_and_backups() {
+fn metrics_cover_compaction_cache_replication_and_backups() {
     let server = Server::new();
     let admin = server.admin();
     let made = admin.json("POST", "/v1/databases", "{\"database\": \"shop\"}");
@@ -977,7 +1066,7 @@ fn figures_tell_of_compaction_cache_replication_and_backups() {
     assert!(!figures.contains(" -0\n"), "{figures}");
 }
 
-/// What one transaction wrote reaches a server whole, above the limit of other bodies too.
+/// A large transaction reaches a server whole, even above the limit of other bodies.
 #[test]
 fn a_large_transaction_reaches_a_server() {
     let server = Server::with(&[("limits.body", "1MiB")]);
@@ -987,7 +1076,7 @@ fn a_large_transaction_reaches_a_server() {
         .expect("a database");
     let store = own.store().expect("a store");
     store.begin_replication().expect("a replica");
-    // Does not get smaller by packing.
+    // Incompressible.
     let mut state = 1_u64;
     let value: Vec<u8> = (0..1 << 20)
         .map(|_| {

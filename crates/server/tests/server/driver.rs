@@ -1,4 +1,4 @@
-//! A client that speaks Bolt message by message, and says exactly what it is told to.
+//! A Bolt client that sends exactly the messages that a test specifies.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -29,7 +29,7 @@ pub const LOGOFF: u8 = 0x6b;
 
 const RECORD: u8 = 0x71;
 
-/// What a message was answered with.
+/// The answer to a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Success(Map),
@@ -41,7 +41,7 @@ impl Answer {
     pub fn success(self) -> Map {
         match self {
             Self::Success(map) => map,
-            other => panic!("{other:?} is no success"),
+            other => panic!("{other:?} is not a success"),
         }
     }
 
@@ -76,7 +76,7 @@ impl Driver {
         Self { stream }
     }
 
-    /// Greeted, and not logged in.
+    /// After `HELLO`, not authenticated.
     pub fn greeted(server: &Server) -> Self {
         let mut driver = Self::connect(server.bolt_address(), (5, 8));
         let hello = params! { "user_agent" => "test/1.0" };
@@ -84,7 +84,7 @@ impl Driver {
         driver
     }
 
-    /// Logged in with the password of all users here.
+    /// Authenticated with the password of all test users.
     pub fn of(server: &Server, user: &str) -> Self {
         let mut driver = Self::greeted(server);
         let logon = params! { "scheme" => "basic", "principal" => user, "credentials" => PASSWORD };
@@ -97,7 +97,7 @@ impl Driver {
         self.stream.write_all(&message).expect("written");
     }
 
-    /// Rows, and what stands behind them; nothing where the connection ended.
+    /// Rows, and the summary after them; `None` if the connection has ended.
     pub fn receive(&mut self) -> Option<(Vec<Vec<Value>>, Answer)> {
         let mut rows = Vec::new();
         loop {
@@ -144,7 +144,7 @@ impl Driver {
         }
     }
 
-    /// Sends a message and takes its answer.
+    /// Sends a message and reads its answer.
     pub fn ask(&mut self, tag: u8, fields: &[Value]) -> Answer {
         self.send(tag, fields);
         self.receive().expect("an answer").1
@@ -158,7 +158,7 @@ impl Driver {
         self.send(PULL, &[params! { "n" => count }.into()]);
     }
 
-    /// Runs a query and takes all of its rows; the first failure where there is one.
+    /// Runs a query and reads all of its rows; returns the first failure, if any.
     pub fn run(&mut self, query: &str, extra: Map) -> (Vec<Vec<Value>>, Answer) {
         self.run_with(query, Map::new(), extra)
     }
@@ -186,7 +186,7 @@ impl Driver {
         assert_eq!(self.ask(RESET, &[]), Answer::Success(Map::new()));
     }
 
-    /// Whether the server ends the connection in time, and says nothing before.
+    /// Whether the server closes the connection in time without sending anything.
     pub fn has_ended(&mut self) -> bool {
         match self.stream.read(&mut [0]) {
             Ok(count) => count == 0,
@@ -195,7 +195,18 @@ impl Driver {
     }
 }
 
-/// Whether nothing has come in time, and the connection is as it was.
+/// Whether a connection is closed before the handshake is answered.
+pub fn is_refused(address: SocketAddr) -> bool {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    let mut bytes = vec![0x60, 0x60, 0xb0, 0x17, 0, 0, 8, 5];
+    bytes.resize(20, 0);
+    // It may be closed already.
+    let _ = stream.write_all(&bytes);
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).is_err()
+}
+
+/// Whether nothing has arrived in time, and the connection is still open.
 pub fn is_waiting(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

@@ -5,7 +5,7 @@ use crate::support::Server;
 const DOCUMENT: &str = "/v1/databases/people/collections/Post/p1";
 
 #[test]
-fn fields_are_changed_by_operations_and_removals_spare_what_they_have_not_seen() {
+fn fields_are_changed_by_operations_and_removals_keep_what_they_have_not_seen() {
     let server = Server::new();
     let admin = server.admin();
     let path = |field: &str| format!("{DOCUMENT}/fields/{field}");
@@ -22,7 +22,7 @@ fn fields_are_changed_by_operations_and_removals_spare_what_they_have_not_seen()
         (&likes["kind"], &likes["value"]),
         (&"counter".into(), &6.into())
     );
-    // The same request twice is one.
+    // A retried request is executed once.
     let once = admin.with("Idempotency-Key", "k");
     for _ in 0..2 {
         assert_eq!(once.json("POST", &path("likes"), counted).status, 200);
@@ -45,7 +45,7 @@ fn fields_are_changed_by_operations_and_removals_spare_what_they_have_not_seen()
         let answer = admin.get(&format!("{}?contains={element}", path("tags")));
         answer.value()["contains"].clone()
     };
-    assert_eq!(contains("%22a%22"), true, "it was added again since");
+    assert_eq!(contains("%22a%22"), true, "it was added again afterwards");
     assert_eq!(contains("%22b%22"), false);
     let page = admin.get(&format!("{}?limit=1", path("tags"))).value();
     assert_eq!(
@@ -72,7 +72,7 @@ fn fields_are_changed_by_operations_and_removals_spare_what_they_have_not_seen()
         let answer = change(field, body);
         assert_eq!(answer.status, 400, "{field} {body}: {answer:?}");
     }
-    // In a transaction, and gone with it.
+    // In a transaction, and rolled back with it.
     let open = admin.post("/v1/databases/people/tx").value()["transaction"].clone();
     let within = admin.with("Isomer-Transaction", open.as_str().unwrap());
     assert_eq!(within.json("POST", &path("likes"), counted).status, 200);
@@ -81,7 +81,7 @@ fn fields_are_changed_by_operations_and_removals_spare_what_they_have_not_seen()
 }
 
 #[test]
-fn the_data_types_of_riak_answer_as_there() {
+fn the_data_types_of_riak_answer_as_in_riak() {
     let server = Server::new();
     let admin = server.admin();
     let path = |kind: &str, key: &str| {
@@ -129,7 +129,7 @@ fn the_data_types_of_riak_answer_as_there() {
         "page_visits_counter": 1,
     });
     assert_eq!(ahmed, expected);
-    // It is a document like others.
+    // It is an ordinary document.
     let rows = admin.rows(
         "people",
         "MATCH (t:travel {_key: 'ahmed'}) RETURN t.value.name_register",
@@ -145,16 +145,16 @@ fn the_data_types_of_riak_answer_as_there() {
     );
 }
 
-/// A value that two databases have made together tells what each has added.
+/// The contributions of each replica to a value.
 #[test]
-fn replicas_of_a_field_are_told_with_what_each_has_added() {
+fn the_contributions_of_replicas_to_a_field_are_listed() {
     let server = Server::new();
     let admin = server.admin();
     assert_eq!(admin.json("PUT", DOCUMENT, "{\"a\":1}").status, 201);
     let likes = format!("{DOCUMENT}/fields/likes");
     let replicas = format!("{likes}?replicas");
     assert_eq!(admin.get(&replicas).status, 404);
-    // Different questions at once are none.
+    // Different questions cannot be combined.
     for two in ["&contains=1", "&limit=3", "&from=1"] {
         assert_eq!(admin.get(&format!("{replicas}{two}")).status, 400, "{two}");
     }
@@ -180,17 +180,17 @@ fn replicas_of_a_field_are_told_with_what_each_has_added() {
     .unwrap();
     add(5);
     exchange();
-    let told = admin.get(&replicas).value();
-    assert_eq!(told["complete"], true, "{told}");
+    let body = admin.get(&replicas).value();
+    assert_eq!(body["complete"], true, "{body}");
     let of = |own: bool| {
-        let all = told["replicas"].as_array().unwrap();
+        let all = body["replicas"].as_array().unwrap();
         all.iter()
             .filter(|one| one["own"] == own)
             .map(|one| one["amount"].as_i64().unwrap())
             .sum::<i64>()
     };
-    assert_eq!((of(true), of(false)), (8, 4), "{told}");
-    let names: std::collections::HashSet<_> = told["replicas"]
+    assert_eq!((of(true), of(false)), (8, 4), "{body}");
+    let names: std::collections::HashSet<_> = body["replicas"]
         .as_array()
         .unwrap()
         .iter()
@@ -199,9 +199,9 @@ fn replicas_of_a_field_are_told_with_what_each_has_added() {
     assert_eq!(names.len(), 2);
 }
 
-/// A counter beyond what an integer can be is told as it is.
+/// A counter beyond 64 bits is sent as text.
 #[test]
-fn a_counter_beyond_64_bits_is_told_as_text() {
+fn a_counter_beyond_64_bits_is_sent_as_text() {
     let server = Server::new();
     let admin = server.admin();
     let post = "/v1/databases/people/collections/Post/p";

@@ -1,4 +1,4 @@
-//! Files over HTTP: whole and in part, in either direction.
+//! Files over HTTP: whole and in part, in both directions.
 
 use std::{io::Write, time::Duration};
 
@@ -9,7 +9,7 @@ const FILES: &str = "/v1/databases/people/files";
 const BYTES: [(&str, &str); 1] = [("Content-Type", "application/octet-stream")];
 
 #[test]
-fn a_file_comes_back_whole_and_in_part() {
+fn a_file_is_read_whole_and_in_part() {
     let server = Server::new();
     let admin = server.admin();
     let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
@@ -87,13 +87,13 @@ fn folders_are_listed_moved_and_removed() {
     assert_eq!(admin.get(FILES).value()["entries"], serde_json::json!([]));
 }
 
-/// Uploads that are under way at the same time, all under a condition that holds when they begin: one of them gets the name.
+/// Concurrent uploads under a precondition that holds when they begin: one of them succeeds.
 #[test]
-fn of_uploads_that_race_under_a_condition_one_wins() {
+fn one_of_several_concurrent_uploads_under_a_condition_wins() {
     let server = Server::new();
     let admin = server.admin();
     let path = format!("{FILE}?path=/raced");
-    // First for a name that is free, then for the content that the winner left.
+    // First for a free name, then for the content that the winner wrote.
     let mut condition = ("If-None-Match".to_owned(), "*".to_owned());
     for round in 0..3_u8 {
         let uploads: Vec<_> = (0..4_u8)
@@ -108,7 +108,7 @@ fn of_uploads_that_race_under_a_condition_one_wins() {
                 stream
             })
             .collect();
-        // All have been let in and wait for the rest of their content.
+        // All have been admitted and wait for the rest of their content.
         std::thread::sleep(Duration::from_millis(300));
         let answers: Vec<_> = std::thread::scope(|scope| {
             let sending: Vec<_> = uploads
@@ -142,9 +142,9 @@ fn of_uploads_that_race_under_a_condition_one_wins() {
     }
 }
 
-/// No path leads out of the database, and no request leaves half a file.
+/// No path leads out of the database, and an interrupted request leaves no partial file.
 #[test]
-fn paths_that_lead_nowhere_and_bodies_that_end_early_leave_nothing() {
+fn invalid_paths_and_interrupted_bodies_leave_nothing() {
     let server = Server::with(&[("limits.import", "1MiB")]);
     let admin = server.admin();
     for path in [
@@ -175,9 +175,9 @@ fn paths_that_lead_nowhere_and_bodies_that_end_early_leave_nothing() {
     assert_eq!(admin.get(FILES).value()["entries"], serde_json::json!([]));
 }
 
-/// A folder is no other one whose name begins as its own does: nothing is read, listed, moved or removed there.
+/// A folder is not confused with another one whose name has the same prefix.
 #[test]
-fn a_folder_whose_name_begins_alike_is_another_one() {
+fn folders_with_a_common_prefix_are_different() {
     let server = Server::new();
     let admin = server.admin();
     let at = |path: &str| admin.get(&format!("{FILE}?path={path}"));

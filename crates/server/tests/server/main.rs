@@ -7,6 +7,7 @@ mod bolt_abuse;
 mod conditions;
 mod data;
 mod driver;
+mod early;
 mod fields;
 mod files;
 mod limits;
@@ -15,7 +16,9 @@ mod peers;
 mod queries;
 mod results;
 mod rights;
+mod silence;
 mod streams;
 mod support;
+mod timeouts;
 #[cfg(feature = "otel")]
 mod traces;

@@ -1,4 +1,4 @@
-//! Pages end where they are full, whatever they are full of, and the next one begins there.
+//! Pages end when they are full, and the cursor leads to the next one.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn at(path: &str) -> String {
     format!("{PEOPLE}{path}")
 }
 
-/// The things of all pages, and how many were on each.
+/// The items of all pages, and how many were on each.
 fn all(client: &Client, path: &str, name: &str) -> (Vec<Value>, Vec<usize>) {
     let (mut things, mut sizes, mut cursor) = (Vec::new(), Vec::new(), String::new());
     let sign = if path.contains('?') { '&' } else { '?' };
@@ -28,9 +28,9 @@ fn all(client: &Client, path: &str, name: &str) -> (Vec<Value>, Vec<usize>) {
     }
 }
 
-/// What is large makes pages short instead of answers large, or none.
+/// Large items make pages short instead of answers large.
 #[test]
-fn a_page_of_large_things_ends_early_and_says_where_the_next_begins() {
+fn a_page_of_large_items_ends_early_with_a_cursor() {
     let server = Server::with(&[("limits.result", "12MiB")]);
     let admin = server.admin();
     let text = "x".repeat(5 << 20);
@@ -59,7 +59,7 @@ fn a_page_of_large_things_ends_early_and_says_where_the_next_begins() {
     let path = format!("/nodes/{hub}/neighbours");
     let (found, sizes) = all(&admin, &path, "neighbours");
     assert_eq!((found.len(), sizes), (5, vec![2, 2, 1]));
-    // One thing that is too large for any page is an error.
+    // One item that is too large for any page is an error.
     let server = Server::with(&[("limits.result", "1MiB")]);
     let admin = server.admin();
     let key = at("/buckets/big/keys/k");
@@ -67,9 +67,9 @@ fn a_page_of_large_things_ends_early_and_says_where_the_next_begins() {
     assert_eq!(admin.get(&at("/buckets/big/keys")).status, 413);
 }
 
-/// An export reads no more at once than it has room for, however many records there are.
+/// An export reads no more at a time than its buffer, however many records there are.
 #[test]
-fn an_export_of_large_records_is_whole() {
+fn an_export_of_large_records_is_complete() {
     let server = Server::new();
     let admin = server.admin();
     admin.rows("people", "UNWIND range(1, 30) AS n CREATE (:Big {_key: n})");
@@ -94,9 +94,9 @@ fn an_export_of_large_records_is_whole() {
     }
 }
 
-/// All values of a key, and all keys that have any, can be had.
+/// All values of a key, and all keys with values, are reachable.
 #[test]
-fn a_bucket_with_several_values_a_key_is_paged_through() {
+fn a_bucket_with_several_values_per_key_is_paged_through() {
     let server = Server::new();
     let admin = server.admin();
     admin.json("PUT", &at("/buckets/many"), "{\"multi\": true}");
@@ -127,7 +127,7 @@ fn a_bucket_with_several_values_a_key_is_paged_through() {
     assert_eq!(keys.len(), 100);
 }
 
-/// A cursor never leads out of the range that is asked for.
+/// A cursor never leads out of the requested range.
 #[test]
 fn a_cursor_of_another_page_stays_in_the_range() {
     let server = Server::new();
@@ -165,9 +165,9 @@ fn a_cursor_of_another_page_stays_in_the_range() {
     assert_eq!(first(&path, "documents", "_key"), "k3");
 }
 
-/// Keys are strings and integers: pages go through both.
+/// Keys are strings and integers: pages continue from one to the other.
 #[test]
-fn pages_of_documents_go_from_strings_to_integers() {
+fn pages_of_documents_continue_from_strings_to_integers() {
     let server = Server::new();
     let admin = server.admin();
     admin.rows(
@@ -183,9 +183,9 @@ fn pages_of_documents_go_from_strings_to_integers() {
     }
 }
 
-/// Open transactions hold what their user may hold together, and no more.
+/// The memory of a user's open transactions is limited.
 #[test]
-fn what_open_transactions_write_is_limited_for_a_user() {
+fn the_writes_of_open_transactions_of_a_user_are_limited() {
     let server = Server::with(&[("limits.user_memory", "16MiB")]);
     let admin = server.admin();
     let begin = |client: &Client| {
@@ -204,25 +204,25 @@ fn what_open_transactions_write_is_limited_for_a_user() {
         );
         match put.status {
             204 => written += 3 << 20,
-            // What comes after that in the same transaction is refused since it is broken.
+            // Later statements in the same transaction are refused because it is broken.
             _ => {
                 refused.get_or_insert(put);
             }
         }
     }
     let refused = refused.expect("too much");
-    // There is no room for what it writes, or already for its body.
+    // No memory is left for its writes, or already for its body.
     assert!(matches!(refused.status, 422 | 429), "{refused:?}");
     assert_eq!(refused.kind(), "Limit");
     assert!((6 << 20..=18 << 20).contains(&written), "{written}");
-    // Others have what is theirs.
+    // Other users are not affected.
     let bob = server.client(&server.user("bob", "{\"people\": \"editor\"}"));
     let own = begin(&bob);
     let put = bob
         .with("Isomer-Transaction", &own)
         .json("PUT", &at("/buckets/b/keys/x"), &text);
     assert_eq!(put.status, 204, "{put:?}");
-    // What has ended is given back.
+    // Ended transactions release their memory.
     for transaction in &transactions {
         admin.delete(&at(&format!("/tx/{transaction}")));
     }

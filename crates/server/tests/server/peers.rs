@@ -1,14 +1,14 @@
-//! Another database as a peer of this server: who is let in, over what, and what comes through.
+//! Another database as a peer of this server: authentication, transports, and what is exchanged.
 
 use isomer_db::{
     Database,
-    data::{Access, Store},
+    data::{Access, DataStore},
 };
 use isomer_sync::{ErrorKind, Exchanged, Remote, RemoteOptions, Result, exchange};
 
 use crate::support::Server;
 
-fn replica() -> (Database, Store) {
+fn replica() -> (Database, DataStore) {
     let database = Database::builder()
         .memory(256 << 20)
         .open_in_memory()
@@ -18,12 +18,12 @@ fn replica() -> (Database, Store) {
     (database, store)
 }
 
-fn with(url: &str, options: RemoteOptions, store: &Store) -> Result<Exchanged> {
+fn with(url: &str, options: RemoteOptions, store: &DataStore) -> Result<Exchanged> {
     let mut peer = Remote::new(url, options)?;
     exchange(store, &mut peer, &mut |_| ())
 }
 
-fn plain(server: &Server, token: &str, store: &Store) -> Result<Exchanged> {
+fn plain(server: &Server, token: &str, store: &DataStore) -> Result<Exchanged> {
     let url = format!("http://{}/people", server.address());
     let options = RemoteOptions {
         token: Some(token.to_owned()),
@@ -32,9 +32,9 @@ fn plain(server: &Server, token: &str, store: &Store) -> Result<Exchanged> {
     with(&url, options, store)
 }
 
-fn put(store: &Store, key: &[u8], bytes: usize) {
+fn put(store: &DataStore, key: &[u8], bytes: usize) {
     let mut tx = store.begin(Access::Write).expect("begun");
-    // Does not get smaller by packing.
+    // Incompressible.
     let mut state = key
         .iter()
         .fold(7_u64, |sum, byte| sum * 257 + u64::from(*byte));
@@ -50,17 +50,17 @@ fn put(store: &Store, key: &[u8], bytes: usize) {
     tx.commit().expect("committed");
 }
 
-fn keys(store: &Store) -> usize {
+fn keys(store: &DataStore) -> usize {
     let tx = store.begin(Access::Read).expect("begun");
     (0..=255_u8)
         .filter(|key| tx.kv_get("b", &[*key]).expect("read").is_some())
         .count()
 }
 
-/// A wrong token, none, and one of somebody who may read and write, but is no replica: nothing goes either way, and nobody is
-/// quarantined, as somebody may mend it.
+/// A wrong token, none, and that of a user who may read and write but not replicate: nothing is exchanged, and the
+/// peer is not quarantined, as an administrator may correct it.
 #[test]
-fn only_replicas_are_let_in() {
+fn only_replicas_are_admitted() {
     let server = Server::new();
     let people = server.people.store().expect("a store");
     people.begin_replication().expect("a replica");
@@ -80,7 +80,7 @@ fn only_replicas_are_let_in() {
     assert_eq!((keys(&people), keys(&store)), (2, 2));
 }
 
-/// With TLS, by the name in the certificate; not under another name, nor by a certificate that is not trusted.
+/// With TLS and the name in the certificate; not under another name, nor with an untrusted certificate.
 #[test]
 fn a_peer_behind_tls() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -116,15 +116,15 @@ fn a_peer_behind_tls() {
     assert_eq!(keys(&server.people.store().expect("a store")), 0);
     assert_eq!(to("localhost", "own.pem").expect("exchanged").sent, 1);
     assert_eq!(keys(&server.people.store().expect("a store")), 1);
-    // Whoever speaks in the clear to it is not answered as a peer.
+    // A peer that connects without TLS is refused.
     let url = format!("http://127.0.0.1:{}/people", server.address().port());
     let refused = with(&url, RemoteOptions::default(), &store).expect_err("no TLS");
     assert!(!matches!(refused.kind(), ErrorKind::Denied), "{refused}");
 }
 
-/// What was there before the first peer is in no log: it comes, and goes, as a snapshot of several pages.
+/// Data from before the first peer is in no log: it is sent as a state transfer of several pages.
 #[test]
-fn snapshots_over_http() {
+fn state_transfers_over_http() {
     let server = Server::new();
     let token = server.user("peer", "{\"people\": \"replica\"}");
     let people = server.people.store().expect("a store");
@@ -137,7 +137,7 @@ fn snapshots_over_http() {
     let done = plain(&server, &token, &store).expect("exchanged");
     assert!(done.joined && done.pages >= 3, "{done:?}");
     assert_eq!((keys(&people), keys(&store)), (13, 13));
-    // And the other way: what the server lacks is handed over, in the end all at once.
+    // In the other direction: what the server lacks is pushed, in the end all of it.
     let full = Database::builder()
         .memory(256 << 20)
         .open_in_memory()
@@ -152,7 +152,7 @@ fn snapshots_over_http() {
     assert!(!people.is_joining());
 }
 
-/// A replica that was evicted is told so and gives nothing away; the others go on.
+/// An evicted replica is refused and cannot push; the others continue.
 #[test]
 fn an_evicted_replica_is_refused() {
     let server = Server::new();
@@ -170,7 +170,7 @@ fn an_evicted_replica_is_refused() {
     let refused = plain(&server, &token, &gone).expect_err("refused");
     assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
     assert!(refused.to_string().contains("evicted"), "{refused}");
-    // The second time it says that it has what came the first time.
+    // The second time it has already what it received the first time.
     for _ in 0..2 {
         plain(&server, &token, &stays).expect("exchanged");
     }
@@ -182,16 +182,16 @@ fn an_evicted_replica_is_refused() {
             .iter()
             .any(|one| one.is_evicted)
     );
-    // Nobody waits for it: the log is cut.
+    // The log is trimmed, as no replica needs it.
     assert_eq!(
         people.replication_status().expect("a status").log_entries,
         0
     );
 }
 
-/// Anything that is no frame of this version is refused in a frame, and changes nothing; the connection's client says why.
+/// An invalid frame, or one of another version, is refused with a frame, and changes nothing; the client reports why.
 #[test]
-fn what_is_no_frame() {
+fn invalid_frames_are_refused() {
     let server = Server::new();
     let token = server.user("peer", "{\"people\": \"replica\"}");
     let people = server.people.store().expect("a store");
@@ -213,4 +213,82 @@ fn what_is_no_frame() {
     }
     assert!(people.replica_members().expect("members").is_empty());
     assert_eq!(keys(&people), 0);
+}
+
+/// Invalid data and frames other than a greeting do not turn a database into a replica: imports still work, and its
+/// status says that it is not a replica. A greeting does.
+#[test]
+fn invalid_data_does_not_create_a_replica() {
+    let server = Server::new();
+    let token = server.user("peer", "{\"people\": \"replica\"}");
+    let admin = server.admin();
+    let people = server.people.store().expect("a store");
+    let send = |bytes: &[u8]| {
+        let head = [("Content-Type", "application/octet-stream")];
+        server
+            .client(&token)
+            .send("POST", "/v1/databases/people/replication", &head, bytes)
+    };
+    let import = |key: &str| {
+        let head = [("Content-Type", "application/jsonl")];
+        let line = format!("{{\"id\": \"{key}\"}}\n");
+        let path = "/v1/databases/people/import/nodes?label=Person&key=id";
+        admin.send("POST", path, &head, line.as_bytes()).status
+    };
+    let status = || {
+        server
+            .client(&token)
+            .get("/v1/databases/people/replication")
+            .value()
+    };
+    for bytes in [
+        b"xx".as_slice(),
+        b"",
+        &[0xff; 4096],
+        b"isomsync\x01\x02\x00",
+    ] {
+        let answer = send(bytes);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    assert!(!people.is_replicated());
+    assert_eq!(import("before"), 200);
+    assert!(status()["replica"].is_null());
+    assert_eq!(
+        admin
+            .json(
+                "PUT",
+                "/v1/databases/people/replication/clock",
+                "{\"accept_until\": null}"
+            )
+            .status,
+        400
+    );
+
+    let (_own, store) = replica();
+    plain(&server, &token, &store).expect("exchanged");
+    assert!(people.is_replicated());
+    assert_eq!(import("after"), 422);
+    let report = status();
+    assert!(report["replica"].is_string(), "{report}");
+    assert_eq!(report["members"][0]["lacked_transactions"], 0, "{report}");
+    let until = "{\"accept_until\": \"2126-12-01T00:00:00Z\"}";
+    let report = admin.json("PUT", "/v1/databases/people/replication/clock", until);
+    assert_eq!(
+        report.value()["accepts_stamps_until"],
+        "2126-12-01T00:00:00Z",
+        "{report:?}"
+    );
+    assert!(people.accepted_clock_ms() > 0);
+    let wrong = admin.json(
+        "PUT",
+        "/v1/databases/people/replication/clock",
+        "{\"accept_until\": \"soon\"}",
+    );
+    assert_eq!(wrong.status, 400, "{wrong:?}");
+    let none = admin.json(
+        "PUT",
+        "/v1/databases/people/replication/clock",
+        "{\"accept_until\": null}",
+    );
+    assert!(none.value()["accepts_stamps_until"].is_null(), "{none:?}");
 }

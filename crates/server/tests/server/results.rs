@@ -1,4 +1,4 @@
-//! Queries whose results are sent again when they have changed.
+//! Live queries: results that are sent again when they have changed.
 
 use std::{
     io::{Read, Write},
@@ -30,7 +30,7 @@ struct Event {
 }
 
 impl Feed {
-    /// The changes themselves.
+    /// The change feed.
     fn of_changes(client: &Client, path: &str) -> Self {
         let head = format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -63,7 +63,7 @@ impl Feed {
         }
     }
 
-    /// The next event; nothing where the feed has ended.
+    /// The next event; `None` if the feed has ended.
     fn next(&mut self) -> Option<Event> {
         loop {
             if let Some((_, rest)) = self.text.split_once("event: ")
@@ -83,7 +83,7 @@ impl Feed {
                 return Some(found);
             }
             if self.text.ends_with("\r\n0\r\n\r\n") {
-                // The last chunk: the connection stays.
+                // The last chunk: the connection stays open.
                 return None;
             }
             let mut buffer = [0; 4096];
@@ -95,7 +95,7 @@ impl Feed {
         }
     }
 
-    /// What has come until this stands in it.
+    /// Reads until `part` has arrived.
     fn until(&mut self, part: &str) -> String {
         let mut buffer = [0; 4096];
         while !self.text.contains(part) {
@@ -112,7 +112,7 @@ impl Feed {
         event.data["rows"].clone()
     }
 
-    /// Whether no event comes for so long; comments may.
+    /// Whether no event arrives for this time; comments may.
     fn is_silent(&mut self, time: Duration) -> bool {
         let began = Instant::now();
         while began.elapsed() < time && !self.text.contains("event: ") {
@@ -157,7 +157,7 @@ fn a_result_is_sent_again_when_it_has_changed() {
     assert_eq!(feed.rows(), json!([["bob", 3], ["eve", 9]]));
     admin.rows("people", "MATCH (b:P {_key: 'bob'}) DETACH DELETE b");
     assert_eq!(feed.rows(), json!([["eve", 9]]));
-    // What touches nothing, and what changes nothing in the end.
+    // A commit that touches nothing relevant, and one that does not change the result.
     admin.rows("people", "CREATE (:Q {n: 1})");
     admin.rows("people", "CREATE (:P {_key: 'far', n: 1})");
     admin.rows("people", "MATCH (a:P {_key: 'ada'}) SET a.n = 17");
@@ -166,7 +166,7 @@ fn a_result_is_sent_again_when_it_has_changed() {
     let last = feed.next().unwrap();
     assert_eq!(last.data["rows"], json!([["eve", 10]]));
 
-    // Who comes back has it already, or gets the newest.
+    // A reconnecting client has it already, or gets the newest one.
     let mut again = Feed::open(&admin, &path, &body, &last.id);
     assert_eq!(again.next().unwrap().kind, "unchanged");
     let mut later = Feed::open(&admin, &path, &body, &first.id);
@@ -175,7 +175,7 @@ fn a_result_is_sent_again_when_it_has_changed() {
     for feed in [&mut feed, &mut again, &mut later] {
         assert_eq!(feed.rows(), json!([["eve", 11]]));
     }
-    // All feeds end with the server, in order: nobody cuts them off.
+    // All feeds end with the server without being aborted.
     server.running.stop().unwrap();
     for feed in [&mut feed, &mut again, &mut later] {
         assert!(feed.next().is_none() && feed.text.ends_with("\r\n0\r\n\r\n"));
@@ -183,7 +183,7 @@ fn a_result_is_sent_again_when_it_has_changed() {
 }
 
 #[test]
-fn keys_are_followed_too_and_many_changes_are_one_result() {
+fn keys_are_followed_and_many_changes_are_combined() {
     let server = Server::new();
     let admin = server.admin();
     admin.json("PUT", "/v1/databases/people/buckets/b/keys/k", "0");
@@ -194,7 +194,7 @@ fn keys_are_followed_too_and_many_changes_are_one_result() {
         let put = |tx: &mut isomer_db::Transaction| tx.bucket("b").put("k", n);
         server.people.transact(put).unwrap();
     }
-    // However they fall, far fewer results than changes, and the last one is told.
+    // Whatever the timing, far fewer results than changes, and the last one is sent.
     let mut results = 0;
     loop {
         results += 1;
@@ -206,7 +206,7 @@ fn keys_are_followed_too_and_many_changes_are_one_result() {
 }
 
 #[test]
-fn what_is_not_simple_or_not_allowed_is_refused() {
+fn unsupported_and_forbidden_queries_are_refused() {
     let server = Server::with(&[("limits.result", "1KiB")]);
     let admin = server.admin();
     for (body, status, kind, why) in [
@@ -220,7 +220,7 @@ fn what_is_not_simple_or_not_allowed_is_refused() {
             json!({"query": "RETURN rand() AS r"}),
             422,
             "Unsupported",
-            "another value each time",
+            "differs from call to call",
         ),
         (json!({"query": "SHOW QUERIES"}), 422, "Unsupported", ""),
         (json!({"query": "MATCH (n"}), 400, "Invalid", ""),
@@ -235,7 +235,7 @@ fn what_is_not_simple_or_not_allowed_is_refused() {
             json!({"query": "RETURN $x AS x", "parameters": {"x": "y".repeat(300_000)}}),
             413,
             "Limit",
-            "parameters included",
+            "text and the parameters",
         ),
         (
             json!({"query": "RETURN 1 AS x", "types": {}}),
@@ -271,15 +271,15 @@ fn what_is_not_simple_or_not_allowed_is_refused() {
         refused(&admin.with("Isomer-Transaction", id), CHANGES, &simple).status,
         400
     );
-    let nobody = server.client(&server.user("eve", "{\"other\": \"admin\"}"));
-    assert_eq!(refused(&nobody, CHANGES, &simple).status, 403);
+    let anonymous = server.client(&server.user("eve", "{\"other\": \"admin\"}"));
+    assert_eq!(refused(&anonymous, CHANGES, &simple).status, 403);
     assert_eq!(
         admin.rows("people", "MATCH (n:P) RETURN count(*)"),
         json!([[0]])
     );
 }
 
-/// Rights are looked at before each result; so they are for the feed of changes.
+/// Rights are checked before each result, and for the change feed.
 #[test]
 fn a_feed_ends_with_the_right_to_it() {
     let server = Server::new();
@@ -301,7 +301,7 @@ fn a_feed_ends_with_the_right_to_it() {
     assert!(feed.next().is_none());
 }
 
-/// What goes wrong later on is told, and ends the feed.
+/// A later error is sent as an event, and ends the feed.
 #[test]
 fn a_result_that_grows_too_large_ends_its_feed() {
     let server = Server::with(&[("limits.result", "1KiB")]);
@@ -325,9 +325,10 @@ fn a_result_that_grows_too_large_ends_its_feed() {
     assert!(feed.next().is_none());
 }
 
-/// Commits of which a feed tells nothing hold up neither its comments nor the look at its right; nor does a query at work.
+/// Commits that a feed does not send delay neither its comments nor the checks of its right; nor does a running
+/// query.
 #[test]
-fn what_is_not_told_keeps_no_feed_alive_and_none_silent() {
+fn filtered_commits_do_not_affect_keep_alive_and_rights() {
     let server = Server::with(&[("limits.heartbeat", "200ms")]);
     let admin = server.admin();
     let eve = server.client(&server.user("eve", "{\"people\": \"reader\"}"));
@@ -360,9 +361,9 @@ fn what_is_not_told_keeps_no_feed_alive_and_none_silent() {
     others.join().unwrap();
 }
 
-/// A query that takes long holds up neither the comments of its feed nor the server that stops; one that finds no place waits for it.
+/// A slow query delays neither the comments of its feed nor shutdown; one that finds no slot waits for it.
 #[test]
-fn a_feed_waits_for_a_place_and_nobody_waits_for_a_feed() {
+fn a_feed_waits_for_a_slot_and_does_not_block_others() {
     let server = Server::with(&[
         ("limits.heartbeat", "100ms"),
         ("limits.requests", "1"),
@@ -377,7 +378,7 @@ fn a_feed_waits_for_a_place_and_nobody_waits_for_a_feed() {
     let path = format!("{CHANGES}?pause_ms=0");
     let mut feed = Feed::open(&admin, &path, &json!({"query": text}), "");
     feed.until("event: result");
-    // The only place is taken for longer than a request would wait for it.
+    // The only slot is taken for longer than a request would wait.
     let other = admin.clone();
     let busy = std::thread::spawn(move || {
         let body = json!({"query": slow, "limits": {"time_ms": 700}});
@@ -386,13 +387,13 @@ fn a_feed_waits_for_a_place_and_nobody_waits_for_a_feed() {
     std::thread::sleep(Duration::from_millis(200));
     server.people.query("CREATE (:P)", ()).unwrap();
     server.people.query("CREATE (:P)", ()).unwrap();
-    let told = feed.until(": still here");
-    assert!(!told.contains("event: error"), "{told}");
+    let received = feed.until(": still here");
+    assert!(!received.contains("event: error"), "{received}");
     assert_ne!(busy.join().unwrap().status, 200);
-    // Now its own query has the place.
+    // Now its own query has the slot.
     std::thread::sleep(Duration::from_millis(300));
-    let told = feed.until(": still here");
-    assert!(!told.contains("event: error"), "{told}");
+    let received = feed.until(": still here");
+    assert!(!received.contains("event: error"), "{received}");
     let began = Instant::now();
     server.running.stop().unwrap();
     assert!(
@@ -403,9 +404,9 @@ fn a_feed_waits_for_a_place_and_nobody_waits_for_a_feed() {
     assert!(feed.next().is_none());
 }
 
-/// A feed that waits for commits is no request at work: nobody locks himself out by having many.
+/// A feed that waits for commits does not count as a request: many of them do not lock their user out.
 #[test]
-fn feeds_of_changes_count_as_no_requests_while_they_wait() {
+fn waiting_change_feeds_do_not_count_as_requests() {
     let server = Server::with(&[("limits.user_requests", "2")]);
     let eve = server.client(&server.user("eve", "{\"people\": \"reader\"}"));
     let mut feeds: Vec<Feed> = (0..8)
@@ -424,9 +425,9 @@ fn feeds_of_changes_count_as_no_requests_while_they_wait() {
     assert_eq!(eve.get("/v1/me").status, 200);
 }
 
-/// Counters, sets and files are data as well: whoever follows the changes hears of them.
+/// Counters, sets and files are data as well: the change feed includes them.
 #[test]
-fn changes_of_convergent_fields_and_files_are_told() {
+fn changes_of_convergent_fields_and_files_are_sent() {
     let server = Server::new();
     let admin = server.admin();
     admin.json("PUT", "/v1/databases/people/collections/Post/p", "{}");
@@ -469,6 +470,6 @@ fn changes_of_convergent_fields_and_files_are_told() {
         "/v1/databases/people/collections/Post/p",
         "{\"n\": 1}",
     );
-    let told = filtered.until("node_changed");
-    assert!(!told.contains("file_"), "{told}");
+    let received = filtered.until("node_changed");
+    assert!(!received.contains("file_"), "{received}");
 }

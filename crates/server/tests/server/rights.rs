@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication and authorisation.
 
 use isomer_server::{
     access::Role,
@@ -7,7 +7,7 @@ use isomer_server::{
 
 use crate::support::{Client, PASSWORD, Server};
 
-/// The path of a route in a database, with something in all its places.
+/// The path of a route in a database, with values for all its parameters.
 fn path(route: &Route, database: &str) -> String {
     let mut path = route.path.replace("{db}", database);
     for (place, value) in [
@@ -19,7 +19,7 @@ fn path(route: &Route, database: &str) -> String {
         ("{name}", "n"),
         ("{field}", "f"),
         ("{datatype}", "counters"),
-        ("{user}", "nobody"),
+        ("{user}", "eve"),
         ("{file}", "f"),
         ("{backup}", "nightly"),
         ("{transaction}", "00112233445566778899aabbccddeeff"),
@@ -28,10 +28,10 @@ fn path(route: &Route, database: &str) -> String {
     }
     assert!(
         !path.contains('{'),
-        "{path}: a place without a value in this test"
+        "{path}: a parameter without a value in this test"
     );
     if route.tag == "changes" && route.method == "GET" {
-        // A feed has no end: with this it is none.
+        // A feed has no end: with this it is an error.
         return format!("{path}?from=nothing");
     }
     let needed: Vec<String> = route
@@ -50,7 +50,7 @@ fn call(server: &Server, token: &str, route: &Route, database: &str) -> (u16, St
     let client = server.client(token);
     let answer = match route.body {
         BodyOf::Nothing => client.send(route.method, &path(route, database), &[], b""),
-        // Not what any route expects: rights come before bodies.
+        // An invalid body for every route: rights are checked before bodies.
         _ => client.json(route.method, &path(route, database), "{\"nonsense\": true}"),
     };
     let kind = answer.kind_or_none();
@@ -66,10 +66,10 @@ impl crate::support::Answer {
     }
 }
 
-/// Every route, every role, on the database that the role is for and on another one: what is not allowed is refused
-/// before anything is read or said, and nobody without a token gets anywhere.
+/// Every route and every role, on the role's database and on another one: what is not allowed is refused before
+/// anything is read or revealed, and no route but public ones answers without a token.
 #[test]
-fn every_route_is_closed_to_every_role_that_it_is_not_for() {
+fn every_route_is_refused_to_every_role_without_the_right() {
     let server = Server::with(&[("limits.login_failures", "100000")]);
     let roles = [
         None,
@@ -102,41 +102,45 @@ fn every_route_is_closed_to_every_role_that_it_is_not_for() {
         };
         let mut token = server.user(&name, &rights);
         for route in ROUTES {
-            let told = format!("{} {} as {name}", route.method, route.path);
+            let context = format!("{} {} as {name}", route.method, route.path);
             let (own, own_kind) = call(&server, &token, route, "people");
             if route.path == "/v1/logout" {
                 token = server.login(&name);
             }
             match route.needs {
-                Needs::Nobody => assert_ne!(own_kind, "Denied", "{told}"),
-                Needs::Server(None) => assert_ne!(own, 401, "{told}"),
+                Needs::Public => assert_ne!(own_kind, "Denied", "{context}"),
+                Needs::Server(None) => assert_ne!(own, 401, "{context}"),
                 Needs::Server(Some(_)) => {
-                    assert_eq!((own, own_kind.as_str()), (403, "Denied"), "{told}")
+                    assert_eq!((own, own_kind.as_str()), (403, "Denied"), "{context}")
                 }
                 Needs::Database(need) => {
                     let allowed = role >= Some(need);
-                    assert_eq!(own_kind == "Denied", !allowed, "{told}: {own} {own_kind}");
+                    assert_eq!(
+                        own_kind == "Denied",
+                        !allowed,
+                        "{context}: {own} {own_kind}"
+                    );
                     if !allowed {
-                        assert_eq!(own, 403, "{told}");
+                        assert_eq!(own, 403, "{context}");
                     }
-                    // Another database, and one that is not there: the same answer.
+                    // Another database, and one that does not exist: the same answer.
                     for other in ["other", "nowhere", "..%2Fpeople", "people%00", "*"] {
                         let (status, kind) = call(&server, &token, route, other);
                         assert_eq!(
                             (status, kind.as_str()),
                             (403, "Denied"),
-                            "{told} on {other}"
+                            "{context} on {other}"
                         );
                     }
                 }
             }
-            if route.needs != Needs::Nobody {
-                for nobody in ["", "isomer_00_00", "x"] {
-                    let (status, kind) = call(&server, nobody, route, "people");
+            if route.needs != Needs::Public {
+                for anonymous in ["", "isomer_00_00", "x"] {
+                    let (status, kind) = call(&server, anonymous, route, "people");
                     assert_eq!(
                         (status, kind.as_str()),
                         (401, "Unauthenticated"),
-                        "{told} with the token `{nobody}`"
+                        "{context} with the token `{anonymous}`"
                     );
                 }
             }
@@ -159,13 +163,13 @@ fn every_route_is_closed_to_every_role_that_it_is_not_for() {
         }
     }
     assert_eq!(tried, ROUTES.len() * roles.len());
-    // Nothing of all that changed anything that it must not: the databases stand.
+    // None of the refused requests had an effect.
     assert_eq!(server.admin().get("/v1/databases/other").status, 200);
 }
 
-/// A right on a database is none on others whose names begin alike, nor are their backups its own.
+/// A right on a database does not extend to others with the same name prefix, nor to their backups.
 #[test]
-fn a_database_whose_name_begins_alike_is_another_one() {
+fn databases_with_a_common_name_prefix_are_different() {
     let server = Server::new();
     for name in ["shop", "shop-other", "sho"] {
         let body = format!("{{\"database\":\"{name}\"}}");
@@ -202,9 +206,9 @@ fn a_database_whose_name_begins_alike_is_another_one() {
     assert_eq!(folder.exists(), made.status == 201);
 }
 
-/// What a statement does is taken from its plan, not from where it was sent.
+/// The class of a statement is determined by its plan, not by its route.
 #[test]
-fn a_statement_needs_the_role_of_its_class() {
+fn a_statement_requires_the_role_of_its_class() {
     let server = Server::new();
     let statements = [
         (Role::Reader, "MATCH (n) RETURN count(n)"),
@@ -264,7 +268,7 @@ fn a_statement_needs_the_role_of_its_class() {
 }
 
 #[test]
-fn a_transaction_is_of_no_use_to_another_user() {
+fn a_transaction_cannot_be_used_by_another_user() {
     let server = Server::new();
     let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
     let bob = server.client(&server.user("bob", "{\"people\":\"editor\",\"other\":\"editor\"}"));
@@ -282,9 +286,9 @@ fn a_transaction_is_of_no_use_to_another_user() {
     assert_eq!(ada.json("POST", &path("people"), query).status, 200);
 }
 
-/// What was written under a right is committed only while there is such a right.
+/// Writes are committed only if the right to them still exists.
 #[test]
-fn who_lost_a_right_commits_nothing_that_was_written_with_it() {
+fn writes_are_not_committed_after_the_right_was_revoked() {
     let server = Server::new();
     let admin = server.admin();
     let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
@@ -325,7 +329,7 @@ fn who_lost_a_right_commits_nothing_that_was_written_with_it() {
     assert_eq!(ada.post(&format!("{tx}/{put}/commit")).status, 200);
 }
 
-/// A database that is made anew under a name knows nothing of the transactions of the one before.
+/// A recreated database does not have the transactions of the previous one.
 #[test]
 fn a_transaction_ends_with_its_database() {
     let server = Server::new();
@@ -348,9 +352,9 @@ fn a_transaction_ends_with_its_database() {
     }
 }
 
-/// The end of time is not before 1970.
+/// Very large lifetimes do not overflow.
 #[test]
-fn a_token_may_last_for_longer_than_time_is_counted() {
+fn the_lifetime_of_a_token_may_exceed_the_range_of_time() {
     let server = Server::new();
     let body = "{\"expires_in_ms\":9223372036854775807}";
     let token = server.admin().json("POST", "/v1/tokens", body);
@@ -359,7 +363,7 @@ fn a_token_may_last_for_longer_than_time_is_counted() {
 }
 
 #[test]
-fn a_token_does_no_more_than_its_scope_and_leaves_no_other_behind() {
+fn a_token_is_limited_to_its_scope_and_cannot_create_another() {
     let server = Server::new();
     let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
     let made = ada.json(
@@ -390,7 +394,7 @@ fn a_token_does_no_more_than_its_scope_and_leaves_no_other_behind() {
             "{beyond}"
         );
     }
-    // The user's rights bound the token's from day to day.
+    // The token is always limited by the user's current rights.
     server.admin().json("PUT", "/v1/users/ada/roles", "{}");
     assert_eq!(
         report
@@ -443,37 +447,40 @@ fn revoked_and_expired_tokens_are_refused_at_once() {
 }
 
 #[test]
-fn guesses_are_answered_less_and_less_and_alike() {
+fn guesses_are_limited_and_get_the_same_answer() {
     let server = Server::with(&[("limits.login_failures", "5")]);
-    let nobody = server.client("");
-    let wrong = nobody.json(
+    let anonymous = server.client("");
+    let wrong = anonymous.json(
         "POST",
         "/v1/login",
         "{\"user\":\"admin\",\"password\":\"wrong password\"}",
     );
-    let unknown = nobody.json(
+    let unknown = anonymous.json(
         "POST",
         "/v1/login",
         "{\"user\":\"eve\",\"password\":\"wrong password\"}",
     );
     assert_eq!((wrong.status, unknown.status), (401, 401));
-    assert_eq!(wrong.body, unknown.body, "who is known is not told");
+    assert_eq!(
+        wrong.body, unknown.body,
+        "known and unknown users get the same answer"
+    );
     let mut statuses = Vec::new();
     for number in 0..6 {
         let body = format!("{{\"user\":\"admin\",\"password\":\"guess number {number}\"}}");
-        statuses.push(nobody.json("POST", "/v1/login", &body).status);
+        statuses.push(anonymous.json("POST", "/v1/login", &body).status);
     }
     assert_eq!(statuses, [401, 401, 401, 429, 429, 429]);
     let right = format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\"}}");
-    let held_up = nobody.json("POST", "/v1/login", &right);
+    let held_up = anonymous.json("POST", "/v1/login", &right);
     assert_eq!(
         held_up.status, 429,
-        "the right password is not found out, either"
+        "the right password gets the same answer, too"
     );
     assert!(held_up.header("retry-after").is_some());
-    // Who has a token is not touched by those who guess.
+    // A valid token is not affected by guesses.
     assert_eq!(server.admin().get("/v1/me").status, 200);
-    // Nor are tokens guessed.
+    // Guessed tokens are limited as well.
     let guess = server.client(
         "isomer_0000000000000000_0000000000000000000000000000000000000000000000000000000000000000",
     );
@@ -481,7 +488,7 @@ fn guesses_are_answered_less_and_less_and_alike() {
 }
 
 #[test]
-fn tokens_of_other_makes_are_refused() {
+fn malformed_tokens_are_refused() {
     let server = Server::with(&[("limits.login_failures", "1000")]);
     for token in [
         "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJhZG1pbiJ9.",
@@ -494,7 +501,7 @@ fn tokens_of_other_makes_are_refused() {
     ] {
         assert_eq!(server.client(token).get("/v1/me").status, 401, "{token}");
     }
-    let nobody = server.client("");
+    let anonymous = server.client("");
     for header in [
         format!("Basic {}", server.admin),
         server.admin.clone(),
@@ -502,7 +509,10 @@ fn tokens_of_other_makes_are_refused() {
         "Bearer ".to_owned(),
     ] {
         assert_eq!(
-            nobody.with("Authorization", &header).get("/v1/me").status,
+            anonymous
+                .with("Authorization", &header)
+                .get("/v1/me")
+                .status,
             401,
             "{header}"
         );
@@ -510,11 +520,11 @@ fn tokens_of_other_makes_are_refused() {
     let twice = server
         .admin()
         .with("Authorization", &format!("Bearer {}", server.admin));
-    assert_eq!(twice.get("/v1/me").status, 401, "two tokens are none");
+    assert_eq!(twice.get("/v1/me").status, 401, "two tokens are refused");
 }
 
 #[test]
-fn the_first_administrator_is_made_once() {
+fn the_first_administrator_is_created_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut layers = isomer_server::config::Layers::new();
     layers.add_flag("listen", "127.0.0.1:0").unwrap();
@@ -535,11 +545,11 @@ fn the_first_administrator_is_made_once() {
     assert_eq!(post(running.address(), &token).status, 401);
     drop(running);
     let again = isomer_server::start(options).unwrap();
-    assert!(again.setup_token().is_none(), "there is an administrator");
+    assert!(again.setup_token().is_none(), "an administrator exists");
 }
 
 #[test]
-fn what_happened_is_in_the_audit_log_and_what_was_said_is_not() {
+fn the_audit_log_records_events_without_contents() {
     let server = Server::new();
     let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
     ada.rows("people", "CREATE (:Secret {word: 'xyzzy'})");
@@ -588,13 +598,13 @@ fn audit(server: &Server) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// Whatever a statement changes is told, over every way that it can take, by the class that its plan says.
+/// The class of every statement is recorded by its plan, over every interface.
 #[test]
-fn statements_are_told_by_what_they_do() {
+fn statements_are_audited_by_their_class() {
     let server = Server::new();
     let admin = server.admin();
     let (one, tx) = ("/v1/databases/people/query", "/v1/databases/people/tx");
-    let told = || audit(&server).len();
+    let count = || audit(&server).len();
     let last = || audit(&server).pop().unwrap();
     let run = |client: &Client, path: &str, text: &str| {
         client.json(
@@ -605,10 +615,10 @@ fn statements_are_told_by_what_they_do() {
     };
     let lines = admin.with("Accept", "application/jsonl");
     let once = admin.with("Idempotency-Key", "once");
-    let before = told();
+    let before = count();
     assert_eq!(run(&admin, one, "MATCH (n) RETURN n").status, 200);
     assert_eq!(run(&lines, one, "MATCH (n) RETURN n").status, 200);
-    assert_eq!(told(), before, "reads are not told at this level");
+    assert_eq!(count(), before, "reads are not recorded at this level");
     for (client, text, class) in [
         (&admin, "CREATE (:A {n: 1})", "write"),
         (&lines, "CREATE (:A {n: 2})", "write"),
@@ -616,9 +626,9 @@ fn statements_are_told_by_what_they_do() {
         (&admin, "MATCH (a:A {n: 3}) DETACH DELETE a", "write"),
         (&admin, "CREATE INDEX FOR (a:A) ON (a.n)", "schema"),
     ] {
-        let before = told();
+        let before = count();
         assert_eq!(run(client, one, text).status, 200, "{text}");
-        assert_eq!(told(), before + 1, "{text}");
+        assert_eq!(count(), before + 1, "{text}");
         let line = last();
         assert_eq!(
             (&line["class"], &line["status"], &line["user"]),
@@ -626,12 +636,12 @@ fn statements_are_told_by_what_they_do() {
             "{text}"
         );
     }
-    // What failed is told, too, and what it would have done.
+    // Failures are recorded, too, with the class that the statement would have had.
     assert_eq!(run(&admin, one, "CREATE (:A {n: 1 / 0})").status, 400);
     let line = last();
     assert_eq!(line["class"], "write");
     assert_eq!(line["error"], "Invalid");
-    // In a transaction: each statement, and that all of it was committed.
+    // In a transaction: each statement, and the commit with the highest class.
     let open = admin.json("POST", tx, "{}").value()["transaction"].clone();
     let own = format!("{tx}/{}", open.as_str().unwrap());
     assert_eq!(
@@ -643,15 +653,15 @@ fn statements_are_told_by_what_they_do() {
     let line = last();
     assert!(line["action"].as_str().unwrap().ends_with("/commit"));
     assert_eq!(line["class"], "write");
-    let before = told();
+    let before = count();
     let open = admin.json("POST", tx, "{}").value()["transaction"].clone();
     let own = format!("{tx}/{}", open.as_str().unwrap());
     assert_eq!(admin.post(&format!("{own}/commit")).status, 200);
-    assert_eq!(told(), before, "nothing was written there");
+    assert_eq!(count(), before, "nothing was written there");
 }
 
 #[test]
-fn the_audit_log_names_who_logged_in_and_what_it_was_about() {
+fn the_audit_log_names_the_user_of_a_login_and_the_target() {
     let server = Server::new();
     let admin = server.admin();
     let last = || audit(&server).pop().unwrap();
@@ -669,7 +679,7 @@ fn the_audit_log_names_who_logged_in_and_what_it_was_about() {
     assert_eq!(last()["user"], "eve");
     assert!(last()["token"].is_null());
     assert_eq!(login("my long password!", "x").status, 401);
-    assert!(last()["user"].is_null(), "no user may have that name");
+    assert!(last()["user"].is_null(), "that is not a valid user name");
 
     server.user("ada", "{}");
     let about = |line: serde_json::Value| (line["user"].clone(), line["target"].clone());
@@ -699,13 +709,13 @@ fn the_audit_log_names_who_logged_in_and_what_it_was_about() {
     assert_eq!(about(last()), by_admin("nightly"));
     admin.delete("/v1/databases/shop");
     assert_eq!(last()["database"], "shop");
-    // Numbers of nodes are data, not what the log is for.
+    // Ids of nodes are data, which the log must not contain.
     admin.delete("/v1/databases/people/nodes/7");
     assert!(last()["target"].is_null());
 }
 
 #[test]
-fn the_first_login_is_told_by_name() {
+fn the_first_login_is_audited_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut layers = isomer_server::config::Layers::new();
     let system = folder.path().join("system");
@@ -731,26 +741,26 @@ fn the_first_login_is_told_by_name() {
 }
 
 #[test]
-fn without_authentication_pages_of_other_sites_still_get_nothing() {
+fn without_authentication_cross_origin_requests_are_still_refused() {
     let server = Server::with(&[("without_authentication", "true")]);
-    let nobody = server.client("");
-    assert_eq!(nobody.rows("people", "RETURN 1")[0][0], 1);
+    let anonymous = server.client("");
+    assert_eq!(anonymous.rows("people", "RETURN 1")[0][0], 1);
     assert_eq!(
-        nobody
+        anonymous
             .with("Origin", "http://evil.example")
             .get("/v1/me")
             .status,
         403
     );
-    assert_eq!(nobody.with("Origin", "null").get("/v1/me").status, 403);
-    let form = nobody.send(
+    assert_eq!(anonymous.with("Origin", "null").get("/v1/me").status, 403);
+    let form = anonymous.send(
         "POST",
         "/v1/databases/people/query",
         &[("Content-Type", "application/x-www-form-urlencoded")],
         b"query=CREATE",
     );
     assert_eq!(form.status, 415);
-    let text = nobody.send(
+    let text = anonymous.send(
         "POST",
         "/v1/databases/people/query",
         &[("Content-Type", "text/plain")],
@@ -765,12 +775,12 @@ fn without_authentication_pages_of_other_sites_still_get_nothing() {
     ] {
         let request = format!("GET /v1/me HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         assert_eq!(
-            nobody.raw(request.as_bytes()).unwrap().status,
+            anonymous.raw(request.as_bytes()).unwrap().status,
             421,
             "{host}"
         );
     }
-    let answer = nobody.get("/v1/me");
+    let answer = anonymous.get("/v1/me");
     assert!(answer.header("access-control-allow-origin").is_none());
     assert!(
         answer
@@ -780,9 +790,9 @@ fn without_authentication_pages_of_other_sites_still_get_nothing() {
     );
 }
 
-/// Behind a proxy that ends TLS the cookie goes over TLS only; and the proxy's word for who asks counts, nobody else's.
+/// Behind a proxy that terminates TLS, the cookie is marked as secure; and only a trusted proxy can name the client.
 #[test]
-fn a_proxy_is_believed_where_it_is_trusted() {
+fn only_a_trusted_proxy_is_believed() {
     let login = format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\",\"cookie\":true}}");
     let wrong = "{\"user\":\"admin\",\"password\":\"wrong\"}";
     for (trusted, is_trusted) in [("127.0.0.0/8", true), ("10.0.0.0/8", false), ("", false)] {
@@ -802,7 +812,7 @@ fn a_proxy_is_believed_where_it_is_trusted() {
         assert_eq!(secure, is_trusted, "{trusted}");
         assert!(!cookie(&proxied("198.51.100.7", "http")).contains("Secure"));
         assert!(!cookie(&server.client("")).contains("Secure"));
-        // Who guesses behind the proxy is held up, others behind it are not; without trust all are one.
+        // Guesses behind the proxy are limited per client; without trust all clients count as one.
         let mut refused = 0;
         for _ in 0..8 {
             let answer = proxied("198.51.100.7", "https").json("POST", "/v1/login", wrong);
@@ -815,7 +825,7 @@ fn a_proxy_is_believed_where_it_is_trusted() {
             if is_trusted { 200 } else { 429 },
             "{trusted}"
         );
-        // A customer of IPv6 has 2^64 addresses: they are one.
+        // The 2^64 addresses of an IPv6 customer count as one.
         if is_trusted {
             let guess = |address: &str| proxied(address, "https").json("POST", "/v1/login", wrong);
             let statuses: Vec<u16> = ["::1", "::2", "::3", ":a::4"]
@@ -827,14 +837,11 @@ fn a_proxy_is_believed_where_it_is_trusted() {
         }
         let log = std::fs::read_to_string(server.folder.path().join("system/audit.jsonl")).unwrap();
         assert_eq!(log.contains("198.51.100.7"), is_trusted, "{trusted}");
-        assert!(
-            !log.contains("203.0.113.66"),
-            "what the client says of itself"
-        );
+        assert!(!log.contains("203.0.113.66"), "what the client claims");
     }
 }
 
-/// A page that was loaded over TLS, wherever that ends: the browser says so.
+/// The origin of a page shows that it was loaded over TLS, wherever that ends.
 #[test]
 fn a_page_over_tls_gets_a_cookie_for_tls() {
     let server = Server::with(&[("hosts", "people.example")]);
@@ -853,25 +860,25 @@ fn a_page_over_tls_gets_a_cookie_for_tls() {
     }
 }
 
-/// A browser's login: the cookie opens nothing without what only a page of this server can read, and what a form or
-/// another site can send is refused.
+/// A browser's login: the cookie is not accepted without the CSRF token, and requests that a form or another site can
+/// send are refused.
 #[test]
-fn a_cookie_alone_opens_nothing() {
+fn a_cookie_alone_is_not_accepted() {
     let server = Server::new();
     let body = format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\",\"cookie\":true}}");
-    let nobody = server.client("");
-    let answer = nobody.json("POST", "/v1/login", &body);
+    let anonymous = server.client("");
+    let answer = anonymous.json("POST", "/v1/login", &body);
     assert_eq!(answer.status, 200, "{answer:?}");
-    let told = answer.value();
-    assert!(told["token"].is_null() && !answer.text().contains("isomer_"));
-    let csrf = told["csrf"].as_str().expect("told").to_owned();
+    let body = answer.value();
+    assert!(body["token"].is_null() && !answer.text().contains("isomer_"));
+    let csrf = body["csrf"].as_str().expect("the CSRF token").to_owned();
     let line = answer.header("set-cookie").expect("set").to_owned();
     assert!(
         line.contains("HttpOnly") && line.contains("SameSite=Strict") && line.contains("Path=/")
     );
     let cookie = line.split(';').next().expect("a cookie");
 
-    let browser = nobody.with("Cookie", cookie);
+    let browser = anonymous.with("Cookie", cookie);
     assert_eq!(browser.get("/v1/databases").status, 403);
     assert_eq!(
         browser.with("Isomer-Csrf", "x").get("/v1/databases").status,
@@ -886,7 +893,7 @@ fn a_cookie_alone_opens_nothing() {
         b"{\"query\":\"CREATE (:Owned)\"}",
     );
     assert_eq!((form.status, form.kind().as_str()), (403, "Denied"));
-    // What it may ask without: who it is, and what to show beside the cookie. No other site's page may.
+    // Without the CSRF token it may only request its identity and the CSRF token. Pages of other sites may not.
     let me = browser.get("/v1/me");
     assert_eq!(me.value()["csrf"].as_str(), Some(&*csrf));
     for site in ["cross-site", "same-site"] {
@@ -907,7 +914,7 @@ fn a_cookie_alone_opens_nothing() {
             .status,
         403
     );
-    // A token that is shown counts, not the cookie beside it.
+    // An explicit token takes precedence over the cookie.
     let reader = server.user("reader", "{\"people\":\"reader\"}");
     let both = server.client(&reader).with("Cookie", cookie);
     assert_eq!(both.get("/v1/me").value()["user"], "reader");
@@ -930,12 +937,12 @@ fn a_cookie_alone_opens_nothing() {
     );
 }
 
-/// The console's page and files: to be had by everybody, framed by nobody, and running nothing but themselves.
+/// The console's page and files are public, cannot be framed, and run only their own scripts.
 #[test]
-fn the_console_runs_nothing_but_itself() {
+fn the_console_runs_only_its_own_scripts() {
     let server = Server::new();
-    let nobody = server.client("");
-    let page = nobody.get("/");
+    let anonymous = server.client("");
+    let page = anonymous.get("/");
     assert_eq!(page.status, 200);
     let policy = page.header("content-security-policy").expect("a policy");
     for rule in [
@@ -962,7 +969,7 @@ fn the_console_runs_nothing_but_itself() {
         .collect();
     assert!(files.len() >= 2, "{text}");
     for file in files {
-        let answer = nobody.get(file);
+        let answer = anonymous.get(file);
         assert_eq!(answer.status, 200, "{file}");
         assert!(
             answer
@@ -971,7 +978,7 @@ fn the_console_runs_nothing_but_itself() {
                 .contains("immutable")
         );
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-        let packed = nobody.with("Accept-Encoding", "gzip").get(file);
+        let packed = anonymous.with("Accept-Encoding", "gzip").get(file);
         assert!(packed.body.len() < answer.body.len() || file.ends_with(".svg"));
     }
     for path in [
@@ -981,6 +988,6 @@ fn the_console_runs_nothing_but_itself() {
         "/console/%2e%2e%2findex.html",
         "/console/index.html/x",
     ] {
-        assert_eq!(nobody.get(path).status, 404, "{path}");
+        assert_eq!(anonymous.get(path).status, 404, "{path}");
     }
 }

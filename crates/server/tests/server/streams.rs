@@ -1,4 +1,4 @@
-//! What is sent or received piece by piece: rights, rates, and how it ends.
+//! Streamed requests and answers: rights, rates, and how they end.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,7 @@ fn at(path: &str) -> String {
     format!("{PEOPLE}{path}")
 }
 
-/// Asks, and reads the begin of the answer.
+/// Sends a request, and reads the beginning of the answer.
 fn begin(client: &Client, head: &str, body: &str) -> TcpStream {
     let mut stream = client.connect();
     let head = format!(
@@ -33,7 +33,7 @@ fn begin(client: &Client, head: &str, body: &str) -> TcpStream {
     stream
 }
 
-/// What comes until the connection ends, and its last bytes.
+/// Reads until the connection ends; returns the count and the last bytes.
 fn rest(stream: &mut TcpStream) -> (usize, Vec<u8>) {
     let mut buffer = vec![0; 1 << 16];
     let (mut count, mut last) = (0, Vec::new());
@@ -44,12 +44,12 @@ fn rest(stream: &mut TcpStream) -> (usize, Vec<u8>) {
         count += read;
         last.extend_from_slice(&buffer[..read]);
         last.drain(..last.len().saturating_sub(64));
-        assert!(began.elapsed() < Duration::from_secs(20), "it goes on");
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not end");
     }
     (count, last)
 }
 
-/// Rows, records and files stop coming when the token that they were asked for with is revoked.
+/// Rows, records and files stop when the token of their request is revoked.
 #[test]
 fn an_answer_breaks_off_when_its_token_is_revoked() {
     let server = Server::new();
@@ -78,13 +78,17 @@ fn an_answer_breaks_off_when_its_token_is_revoked() {
         assert_eq!(admin.delete(&format!("/v1/tokens/{id}")).status, 204);
         let (count, last) = rest(&mut stream);
         assert!(count < 20 << 20, "{head}: {count} more bytes");
-        assert!(!last.ends_with(b"\r\n0\r\n\r\n"), "{head}: it looks whole");
+        assert!(
+            !last.ends_with(b"\r\n0\r\n\r\n"),
+            "{head}: it looks complete"
+        );
     }
 }
 
-/// Who sends a byte now and then holds no place for long: pauses are allowed, and so is a slow line, but not for ever.
+/// A client that sends single bytes occupies a slot only for a limited time, although pauses and slow connections are
+/// allowed.
 #[test]
-fn an_upload_that_drips_is_ended() {
+fn an_upload_that_trickles_in_is_ended() {
     let server = Server::with(&[("limits.body_time", "500ms")]);
     for (method, path, kind) in [
         ("PUT", "/file?path=/slow", "application/octet-stream"),
@@ -118,7 +122,7 @@ fn an_upload_that_drips_is_ended() {
 }
 
 #[test]
-fn what_is_too_large_to_be_loaded_is_said_to_be() {
+fn a_record_that_is_too_large_is_refused_with_a_message() {
     let server = Server::with(&[("limits.import", "64KiB")]);
     let admin = server.admin();
     let lines = "{\"n\": 1}\n".repeat(10_000);
@@ -145,9 +149,46 @@ fn what_is_too_large_to_be_loaded_is_said_to_be() {
     assert!(long.text().contains("line 1"), "{long:?}");
 }
 
-/// An export is whole or breaks off, and says all labels; what an import would lose it refuses.
+/// Values of every type survive an export and an import. A convergent field is refused, unless only its value is
+/// requested.
 #[test]
-fn nothing_is_lost_between_export_and_import_without_a_word() {
+fn an_export_keeps_the_types_of_values() {
+    let server = Server::new();
+    let admin = server.admin();
+    let create = "CREATE (:V {_key: 7, day: date('2024-02-29'), span: duration('P1DT2H'), nan: 0.0 / 0.0, place: point({x: 1, y: 2}),
+        at: datetime('2023-11-05T01:40-08:00[America/Los_Angeles]'), list: [1, 2.0, time('10:00+01:00')], text: '2024-02-29'})";
+    admin.rows("people", create);
+    let shown = "MATCH (v:V) RETURN v._key, valueType(v._key), v.day, valueType(v.day), v.span, valueType(v.span), v.nan, valueType(v.nan),
+        v.place, valueType(v.place), v.at, valueType(v.at), v.list, [x IN v.list | valueType(x)], v.text, valueType(v.text)";
+    let before = admin.rows("people", shown);
+    let lines = admin.get(&at("/export/nodes?label=V"));
+    assert!(
+        lines.text().contains(r#""day":{"$date":"2024-02-29"}"#),
+        "{lines:?}"
+    );
+    let kind = [("Content-Type", "application/jsonl")];
+    let path = "/v1/databases/other/import/nodes?label=V";
+    assert_eq!(admin.send("POST", path, &kind, &lines.body).status, 200);
+    assert_eq!(admin.rows("other", shown), before);
+    let plain = admin.get(&at("/export/nodes?label=V&plain=true"));
+    assert!(plain.text().contains(r#""day":"2024-02-29""#), "{plain:?}");
+    admin.rows(
+        "people",
+        "CREATE (v:W {_key: 'w'}) WITH v SET v.votes = counter.add(v.votes, 5)",
+    );
+    let refused = admin.get(&at("/export/nodes?label=W"));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(
+        refused.text().contains("`votes` is a convergent field"),
+        "{refused:?}"
+    );
+    let plain = admin.get(&at("/export/nodes?label=W&plain=true"));
+    assert!(plain.text().contains(r#""votes":5"#), "{plain:?}");
+}
+
+/// An export is complete or breaks off, and includes all labels; an import refuses what it would lose.
+#[test]
+fn nothing_is_lost_silently_between_export_and_import() {
     let server = Server::new();
     let admin = server.admin();
     admin.rows("people", "CREATE (:A {_key: 'one'}), (:A:B {_key: 'two'})");
@@ -179,7 +220,7 @@ fn nothing_is_lost_between_export_and_import_without_a_word() {
     );
     assert_eq!(cut.status, 400, "{cut:?}");
     assert!(cut.text().contains("broke off"), "{cut:?}");
-    // Ends without keys come late: what was sent until then is no whole answer.
+    // An end node without a key is found late: the answer breaks off.
     admin.rows(
         "people",
         "CREATE (a:K {_key: 'a'}) WITH a UNWIND range(1, 2000) AS n CREATE (a)-[:T {n: n}]->(a)",

@@ -1,4 +1,4 @@
-//! A server in this process, and a client that sends exactly what it is told to.
+//! A server in this process, and a client that sends exactly the bytes that a test specifies.
 
 use std::{
     io::{Read, Write},
@@ -22,12 +22,12 @@ pub struct Server {
 pub const PASSWORD: &str = "correct horse battery";
 
 impl Server {
-    /// With these settings beside those that every test has.
+    /// With these settings in addition to those of every test.
     pub fn with(settings: &[(&str, &str)]) -> Self {
         Self::on(tempfile::tempdir().expect("a folder"), settings)
     }
 
-    /// Stops it and starts another one on its folder: what was in memory is gone.
+    /// Stops it and starts another one on its folder; in-memory data is lost.
     pub fn again(self) -> Self {
         let Self {
             running, folder, ..
@@ -36,7 +36,7 @@ impl Server {
         Self::on(folder, &[])
     }
 
-    /// On the folder of one that has stopped.
+    /// On the folder of a stopped server.
     pub fn on(folder: tempfile::TempDir, settings: &[(&str, &str)]) -> Self {
         let mut layers = Layers::new();
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -79,7 +79,7 @@ impl Server {
     }
 
     pub fn bolt_address(&self) -> SocketAddr {
-        self.running.bolt_address().expect("it speaks Bolt")
+        self.running.bolt_address().expect("Bolt is enabled")
     }
 
     /// The token of a login.
@@ -105,6 +105,13 @@ impl Server {
         self.client(&self.admin)
     }
 
+    /// Running queries of clients.
+    pub fn running_queries(&self) -> usize {
+        let shown = self.people.query("SHOW QUERIES", ()).expect("shown");
+        let texts = shown.iter().map(|row| format!("{:?}", row.values()));
+        texts.filter(|text| text.contains("UNWIND")).count()
+    }
+
     pub fn client(&self, token: &str) -> Client {
         let mut client = Client::at(self.address());
         client.token = token.to_owned();
@@ -119,7 +126,7 @@ fn memory() -> Database {
         .expect("in memory")
 }
 
-/// Sends requests, each over a connection of its own.
+/// Sends each request over a new connection.
 #[derive(Clone)]
 pub struct Client {
     pub address: SocketAddr,
@@ -127,7 +134,7 @@ pub struct Client {
     headers: Vec<(String, String)>,
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -162,7 +169,7 @@ impl Answer {
 }
 
 impl Client {
-    /// Of a server at this address, without a token.
+    /// A client of the server at this address, without a token.
     pub fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -171,7 +178,7 @@ impl Client {
         }
     }
 
-    /// With another field in the head.
+    /// Adds a header field.
     pub fn with(&self, name: &str, value: &str) -> Self {
         let mut client = self.clone();
         client.headers.push((name.into(), value.into()));
@@ -199,7 +206,7 @@ impl Client {
         )
     }
 
-    /// Runs a query and gives its rows.
+    /// Runs a query and returns its rows.
     pub fn rows(&self, database: &str, query: &str) -> Value {
         let body = serde_json::json!({ "query": query }).to_string();
         let answer = self.json("POST", &format!("/v1/databases/{database}/query"), &body);
@@ -223,7 +230,7 @@ impl Client {
         answer
     }
 
-    /// The head of a request, up to the fields that say more of it.
+    /// The beginning of a request's head; further fields may follow.
     pub fn head(&self, method: &str, path: &str) -> String {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
         if !self.token.is_empty() {
@@ -238,7 +245,7 @@ impl Client {
     /// Sends bytes and reads one answer.
     pub fn raw(&self, bytes: &[u8]) -> Result<Answer, String> {
         let mut stream = self.connect();
-        // A server that has answered already may have closed.
+        // A server that has answered already may have closed the connection.
         let _ = stream.write_all(bytes);
         read_answer(&mut stream)
     }
@@ -252,7 +259,7 @@ impl Client {
     }
 }
 
-/// An answer that is no error is one of those that the route is described with, in content as in status.
+/// Checks that a successful answer matches the description of its route, in content and status.
 fn check_described(method: &str, path: &str, answer: &Answer) {
     let path = path.split('?').next().unwrap_or_default();
     let Some(route) = Route::of(method, path).filter(|_| answer.status < 400) else {
@@ -316,7 +323,7 @@ pub fn read_answer(stream: &mut TcpStream) -> Result<Answer, String> {
             };
             let size = String::from_utf8_lossy(&rest[..line]).into_owned();
             let size =
-                usize::from_str_radix(&size, 16).map_err(|_| format!("`{size}` is no size"))?;
+                usize::from_str_radix(&size, 16).map_err(|_| format!("invalid size `{size}`"))?;
             rest.drain(..line + 2);
             while rest.len() < size + 2 {
                 if fill(stream, &mut rest)? == 0 {
@@ -347,7 +354,7 @@ pub fn read_answer(stream: &mut TcpStream) -> Result<Answer, String> {
 fn fill(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<usize, String> {
     let mut buffer = [0; 16 << 10];
     if bytes.len() > 64 && bytes.ends_with(b": still here\n\n\r\n") {
-        return Err("this is a feed, which has no end".into());
+        return Err("a feed has no end".into());
     }
     let count = stream
         .read(&mut buffer)

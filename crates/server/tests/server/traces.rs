@@ -1,4 +1,4 @@
-//! What a collector of traces is sent, and what it is not.
+//! Traces: what is sent to a collector, and what is not.
 
 use std::{
     io::{Read, Write},
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::Server;
 
-/// A collector that gives what it was sent: the head and the body of each request.
+/// A collector that returns the head and the body of each request.
 fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -54,7 +54,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn requests_and_queries_are_traced_without_what_was_said() {
+fn requests_and_queries_are_traced_without_contents() {
     let (endpoint, batches) = collector();
     let server = Server::with(&[
         ("traces.endpoint", &endpoint),
@@ -78,7 +78,7 @@ fn requests_and_queries_are_traced_without_what_was_said() {
     let body = json!({"query": "RETURN 1 / 0 AS x"});
     let wrong = admin.json("POST", "/v1/databases/people/query", &body.to_string());
     assert_eq!(wrong.status, 400, "{wrong:?}");
-    // The rest is sent before the server ends.
+    // The rest is sent before the server stops.
     server.running.stop().unwrap();
     let mut all = Vec::new();
     while let Ok((head, batch)) = batches.recv_timeout(Duration::from_millis(500)) {
@@ -86,7 +86,7 @@ fn requests_and_queries_are_traced_without_what_was_said() {
         assert!(head.contains("application/x-protobuf"), "{head}");
         all.extend(batch);
     }
-    for told in [
+    for expected in [
         "shop-database",
         "POST /v1/databases/{db}/query",
         "http.response.status_code",
@@ -97,7 +97,7 @@ fn requests_and_queries_are_traced_without_what_was_said() {
         "isomer.answer.outcome",
         "http.response.body.size",
     ] {
-        assert!(holds(&all, told.as_bytes()), "{told} was not sent");
+        assert!(holds(&all, expected.as_bytes()), "{expected} was not sent");
     }
     let trace = [
         0x0a, 0xf7, 0x65, 0x19, 0x16, 0xcd, 0x43, 0xdd, 0x84, 0x48, 0xeb, 0x21, 0x1c, 0x80, 0x31,
@@ -111,17 +111,17 @@ fn requests_and_queries_are_traced_without_what_was_said() {
 }
 
 #[test]
-fn nothing_is_sent_where_nothing_is_kept_and_no_collector_holds_nobody_up() {
+fn nothing_is_sent_without_sampling_and_a_missing_collector_blocks_nothing() {
     let (endpoint, batches) = collector();
     let server = Server::with(&[("traces.endpoint", &endpoint), ("traces.sample_ratio", "0")]);
     let admin = server.admin();
     admin.rows("people", "RETURN 1");
-    // Whoever asks does not decide it.
+    // The client's sampling flag does not decide.
     let kept = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     admin.with("traceparent", kept).rows("people", "RETURN 1");
     server.running.stop().unwrap();
     assert!(batches.try_recv().is_err());
-    // A port where nobody listens.
+    // A port without a listener.
     let server = Server::with(&[("traces.endpoint", "http://127.0.0.1:9")]);
     server.admin().rows("people", "RETURN 1");
     let began = std::time::Instant::now();
@@ -130,20 +130,20 @@ fn nothing_is_sent_where_nothing_is_kept_and_no_collector_holds_nobody_up() {
 }
 
 #[test]
-fn those_who_are_not_let_in_trace_nothing_and_long_texts_are_cut() {
+fn unauthenticated_requests_are_not_traced_and_long_texts_are_truncated() {
     let (endpoint, batches) = collector();
     let server = Server::with(&[("traces.endpoint", &endpoint)]);
     let admin = server.admin();
     let of = |trace: &str| format!("00-{}-b7ad6b7169203331-01", trace.repeat(32));
-    let nobody = server.client("");
+    let anonymous = server.client("");
     for path in ["/health", "/ready", "/metrics", "/v1/databases"] {
-        nobody.with("traceparent", &of("e")).get(path);
+        anonymous.with("traceparent", &of("e")).get(path);
     }
     assert_eq!(
         admin.with("traceparent", &of("e")).get("/metrics").status,
         200
     );
-    // Neither these nor what is no query name a trace, or are told.
+    // Neither malformed trace ids nor texts that are not queries are recorded.
     for wrong in ["00-0-0-01", &of("0"), &of("A"), "ff"] {
         admin.with("traceparent", wrong).rows("people", "RETURN 1");
     }

@@ -1,4 +1,4 @@
-//! Several transactions and threads at once.
+//! Several transactions and threads concurrently.
 
 use std::{
     sync::{
@@ -13,10 +13,11 @@ use std::{
 use super::{ALL, Make, SubjectOptions, get, put, scan};
 use crate::sync::Mutex;
 use crate::{
-    Committing, Durability, Engine, Granule, GuardMode, Order, Read, StorageError, Transaction,
+    Durability, Engine, EngineCommit, EngineTransaction, Granule, GuardMode, Order, Read,
+    StorageError,
 };
 
-/// The table at [`GuardMode`], line by line, and what lies outside it.
+/// The table at [`GuardMode`], line by line, and the cases outside of it.
 pub fn guards_matrix(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -51,7 +52,7 @@ pub fn guards_matrix(make: Make) {
             Err(other) => panic!("{other}"),
         }
     }
-    // A change before the snapshot, or of another granule, is none.
+    // A change before the snapshot, or of another granule, does not conflict.
     let mut before = begin(b"before");
     before.guard(Granule(100), GuardMode::Write);
     before.commit(Durability::Synced).expect("a commit");
@@ -72,7 +73,7 @@ pub fn guards_matrix(make: Make) {
         reader.commit(Durability::Synced).expect("wrote nothing"),
         seen
     );
-    // A refused transaction changed nothing, not even for those who look at its granules.
+    // A refused transaction changes nothing, not even for transactions that observe its granules.
     let mut old = begin(b"old");
     old.guard(Granule(103), GuardMode::Write);
     old.guard(Granule(104), GuardMode::Write);
@@ -89,13 +90,13 @@ pub fn guards_matrix(make: Make) {
     assert!(engine.statistics().expect("statistics").conflicts >= 5);
 }
 
-/// Transactions that are committed together are checked against one another: of many that observed and changed one
-/// granule, each commit sees the one before it.
+/// Transactions of one group are validated against one another: of many that observed and changed one granule,
+/// each commit sees the one before it.
 pub fn guards_see_the_group_before_them(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
     for round in 0..20u64 {
-        let transactions: Vec<Box<dyn Transaction>> = (0..8)
+        let transactions: Vec<Box<dyn EngineTransaction>> = (0..8)
             .map(|number| {
                 let mut transaction = engine.begin().expect("a transaction");
                 transaction.guard(Granule(7), GuardMode::Write);
@@ -122,7 +123,7 @@ pub fn guards_see_the_group_before_them(make: Make) {
     assert_eq!(engine.version(), 20);
 }
 
-/// Counters that several threads raise, each in a transaction that is run again when it loses.
+/// Counters that several threads increment, each in a transaction that is retried on conflict.
 pub fn concurrent_counters(make: Make) {
     const THREADS: u64 = 4;
     const RAISES: u64 = 60;
@@ -170,7 +171,7 @@ fn try_raise(engine: &dyn Engine, counter: u64) -> Result<u64, StorageError> {
     transaction.commit(Durability::Buffered)
 }
 
-/// Somebody who sleeps until he is woken.
+/// A thread that sleeps until its waker is called.
 struct Sleeper(thread::Thread);
 
 impl Wake for Sleeper {
@@ -179,20 +180,20 @@ impl Wake for Sleeper {
     }
 }
 
-/// Somebody who commits where he is woken.
+/// A waker that commits.
 struct Committer {
     engine: Arc<dyn Engine>,
-    told: mpsc::Sender<u64>,
+    done: mpsc::Sender<u64>,
 }
 
 impl Wake for Committer {
     fn wake(self: Arc<Self>) {
         let version = put(&*self.engine, b"woken", b"there");
-        self.told.send(version).expect("somebody waits");
+        self.done.send(version).expect("the test waits");
     }
 }
 
-/// Somebody who fails where he is woken.
+/// A waker that panics.
 struct Failing;
 
 impl Wake for Failing {
@@ -201,18 +202,18 @@ impl Wake for Failing {
     }
 }
 
-/// Somebody who waits for another commit where he is woken.
-struct Forgetting(Mutex<Option<Box<dyn Committing>>>);
+/// A waker that waits for another commit.
+struct Forgetting(Mutex<Option<Box<dyn EngineCommit>>>);
 
 impl Wake for Forgetting {
     fn wake(self: Arc<Self>) {
         if let Some(commit) = self.0.lock().take() {
-            commit.wait().expect("nobody collides");
+            commit.wait().expect("no conflict");
         }
     }
 }
 
-fn awaited(mut commit: Box<dyn Committing>) -> Result<u64, StorageError> {
+fn awaited(mut commit: Box<dyn EngineCommit>) -> Result<u64, StorageError> {
     let waker = Waker::from(Arc::new(Sleeper(thread::current())));
     loop {
         match commit.poll(&waker) {
@@ -222,8 +223,9 @@ fn awaited(mut commit: Box<dyn Committing>) -> Result<u64, StorageError> {
     }
 }
 
-/// Commits that nobody waits for: one thread has many under way, beside threads that wait for theirs. They end as others do,
-/// whether they are asked, awaited or forgotten, and those that a dropped engine still has to do are done.
+/// Asynchronous commits: one thread has many under way, concurrently with threads that wait for theirs. They
+/// complete whether they are polled, awaited or dropped, and those that are queued when the engine is dropped
+/// are committed.
 pub fn started_commits_end(make: Make) {
     const MANY: u64 = 200;
     let mut subject = make(SubjectOptions::default());
@@ -256,11 +258,11 @@ pub fn started_commits_end(make: Make) {
                 0 => awaited(commit),
                 _ => commit.wait(),
             })
-            .map(|outcome| outcome.expect("nobody collides"))
+            .map(|outcome| outcome.expect("no conflict"))
             .collect();
         versions.sort_unstable();
         versions.dedup();
-        assert_eq!(versions.len() as u64, MANY, "each has a version of its own");
+        assert_eq!(versions.len() as u64, MANY, "the versions are distinct");
         for thread in threads {
             thread.join().expect("no panic");
         }
@@ -292,20 +294,20 @@ pub fn started_commits_end(make: Make) {
         });
     assert_eq!(won.count(), 1);
 
-    let (told, over) = mpsc::channel();
+    let (done, over) = mpsc::channel();
     let mut first = start(MANY, MANY);
     let committing = Committer {
         engine: engine.clone(),
-        told,
+        done,
     };
     let waker = Waker::from(Arc::new(committing));
     match first.poll(&waker) {
-        Poll::Ready(outcome) => drop(outcome.expect("nobody collides")),
-        Poll::Pending => drop(over.recv().expect("who is woken may commit")),
+        Poll::Ready(outcome) => drop(outcome.expect("no conflict")),
+        Poll::Pending => drop(over.recv().expect("a waker may commit")),
     }
     drop((first, waker));
 
-    // What others do when they are woken holds up nobody.
+    // Wakers that panic or block do not delay other commits.
     let mut failing = start(MANY, MANY + 1);
     drop(failing.poll(&Waker::from(Arc::new(Failing))));
     let later = start(MANY, MANY + 2);
@@ -313,31 +315,24 @@ pub fn started_commits_end(make: Make) {
     let mut earlier = start(MANY, MANY + 3);
     drop(earlier.poll(&waker));
     drop((failing, earlier));
-    awaited(start(MANY, MANY + 4)).expect("nobody collides");
+    awaited(start(MANY, MANY + 4)).expect("no conflict");
     let commits = engine.version();
 
-    let (told, over) = mpsc::channel::<()>();
+    let (during, over) = mpsc::channel::<()>();
     let mut transaction = engine.begin().expect("a transaction");
     transaction
         .put(&MANY.to_be_bytes(), b"there")
         .expect("a put");
-    drop(transaction.start_commit(Durability::Synced, Box::new(told)));
-    assert!(
-        over.recv().is_err(),
-        "what is kept until its end is let go of"
-    );
+    drop(transaction.start_commit(Durability::Synced, Box::new(during)));
+    assert!(over.recv().is_err(), "`during` is dropped at the end");
     drop(engine);
     subject.reopen();
     let engine = subject.engine();
-    assert_eq!(
-        engine.version(),
-        commits + 1,
-        "a forgotten commit took place"
-    );
+    assert_eq!(engine.version(), commits + 1, "a dropped commit took place");
     assert!(get(&*engine, &MANY.to_be_bytes()).is_some());
 }
 
-/// Snapshots on other threads never change, and never see half a commit, while transactions go on.
+/// Snapshots on other threads never change and never see half a commit while transactions run.
 pub fn snapshots_stay_while_others_write(make: Make) {
     const KEYS: u16 = 50;
     let subject = make(SubjectOptions::default());

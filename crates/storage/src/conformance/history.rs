@@ -1,11 +1,11 @@
-//! One random history on several engines and on a naive model: all answers must be equal.
+//! One random history on several engines and on a simple model: all results must be equal.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
 use super::{Random, Subject, scan};
 use crate::{
-    Durability, Granule, GuardMode, KeyRange, Order, Savepoint, Snapshot, StorageError,
-    Transaction, Version,
+    Durability, EngineSavepoint, EngineTransaction, Granule, GuardMode, KeyRange, Order, Snapshot,
+    StorageError, Version,
 };
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -20,14 +20,14 @@ struct Model {
 }
 
 /// One transaction, on the model and on every engine.
-struct Open {
+struct OpenTransaction {
     snapshot: Version,
     map: Map,
     writes: Vec<Write>,
     stream: Vec<u8>,
     guards: Vec<(Granule, GuardMode)>,
-    savepoints: Vec<(Map, usize, usize, Vec<Savepoint>)>,
-    on: Vec<Box<dyn Transaction>>,
+    savepoints: Vec<(Map, usize, usize, Vec<EngineSavepoint>)>,
+    on: Vec<Box<dyn EngineTransaction>>,
 }
 
 #[derive(Clone)]
@@ -49,19 +49,19 @@ impl Write {
     }
 }
 
-/// Snapshots held across commits, with what they must answer.
-struct Held {
+/// Snapshots held across commits, with their expected contents.
+struct HeldSnapshots {
     map: Map,
     on: Vec<std::sync::Arc<dyn Snapshot>>,
 }
 
-/// Runs `steps` random operations with the seed `seed` on all `subjects`, which must be empty, and compares every answer
-/// with a sorted map's. Panics where one differs.
+/// Runs `steps` random operations with the seed `seed` on all `subjects`, which must be empty, and compares
+/// every result with a sorted map. Panics on a difference.
 pub fn random_history(seed: u64, steps: usize, subjects: &mut [Box<dyn Subject>]) {
     let random = &mut Random(seed);
     let mut model = Model::default();
-    let mut open: Vec<Open> = Vec::new();
-    let mut held: Vec<Held> = Vec::new();
+    let mut open: Vec<OpenTransaction> = Vec::new();
+    let mut held: Vec<HeldSnapshots> = Vec::new();
     for step in 0..steps {
         match random.below(100) {
             0..12 if open.len() < 5 => open.push(begin(&model, subjects)),
@@ -81,7 +81,7 @@ pub fn random_history(seed: u64, steps: usize, subjects: &mut [Box<dyn Subject>]
             80..84 if !open.is_empty() => {
                 drop(open.swap_remove(random.below(open.len() as u64) as usize))
             }
-            84..88 if held.len() < 4 => held.push(Held {
+            84..88 if held.len() < 4 => held.push(HeldSnapshots {
                 map: model.committed.clone(),
                 on: subjects
                     .iter()
@@ -130,8 +130,8 @@ pub fn random_history(seed: u64, steps: usize, subjects: &mut [Box<dyn Subject>]
     }
 }
 
-fn begin(model: &Model, subjects: &[Box<dyn Subject>]) -> Open {
-    Open {
+fn begin(model: &Model, subjects: &[Box<dyn Subject>]) -> OpenTransaction {
+    OpenTransaction {
         snapshot: model.version,
         map: model.committed.clone(),
         writes: Vec::new(),
@@ -145,7 +145,7 @@ fn begin(model: &Model, subjects: &[Box<dyn Subject>]) -> Open {
     }
 }
 
-/// A key out of a few hundred, often near another one.
+/// One of a few hundred keys, often adjacent to another one.
 fn key(random: &mut Random) -> Vec<u8> {
     let length = 1 + random.below(3) as usize;
     (0..length).map(|_| b'a' + random.below(7) as u8).collect()
@@ -161,7 +161,7 @@ fn value(random: &mut Random, step: usize) -> Vec<u8> {
     value
 }
 
-fn act(open: &mut Open, random: &mut Random, step: usize) {
+fn act(open: &mut OpenTransaction, random: &mut Random, step: usize) {
     match random.below(20) {
         0..7 => write(open, Write::Put(key(random), value(random, step))),
         7..10 => write(open, Write::Delete(key(random))),
@@ -234,7 +234,7 @@ fn act(open: &mut Open, random: &mut Random, step: usize) {
     }
 }
 
-fn write(open: &mut Open, write: Write) {
+fn write(open: &mut OpenTransaction, write: Write) {
     write.apply(&mut open.map);
     for transaction in &mut open.on {
         match &write {
@@ -250,9 +250,9 @@ fn write(open: &mut Open, write: Write) {
     open.writes.push(write);
 }
 
-fn commit(open: Open, model: &mut Model, durability: Durability) {
-    // An engine may keep a write that changes nothing, or see that it does not: the model cannot tell whether such a
-    // transaction is a commit, so it always is one.
+fn commit(open: OpenTransaction, model: &mut Model, durability: Durability) {
+    // An engine may keep a write that changes nothing, or detect it: the model cannot tell whether such a
+    // transaction is a commit, so each transaction changes something.
     let mut open = open;
     if open
         .writes

@@ -3,7 +3,7 @@
 use super::{ALL, Make, Subject, SubjectOptions, get, put, scan};
 use crate::{Durability, Engine, Granule, GuardMode, Order, StorageError, StreamEntry};
 
-/// What an ingestion is fed.
+/// An input item of an ingestion.
 type Pair = Result<(Vec<u8>, Vec<u8>), StorageError>;
 
 /// Commits a pair with a stream entry.
@@ -104,7 +104,7 @@ pub fn stream_keeps_order_and_is_trimmed(make: Make) {
     assert_eq!(engine.version(), version);
 }
 
-/// Synced commits are there after reopening, with the version and the statistics.
+/// Synced commits exist after reopening, with the version and the statistics.
 pub fn commits_survive_reopening(make: Make) {
     let mut subject = make(SubjectOptions::default());
     let durable = subject.engine().capabilities().durable;
@@ -149,7 +149,7 @@ pub fn commits_survive_reopening(make: Make) {
     }
 }
 
-/// Buffered commits are visible at once, durable after a sync or a synced commit, and there after closing.
+/// Buffered commits are visible at once, durable after a sync or a synced commit, and exist after closing.
 pub fn buffered_commits_become_durable(make: Make) {
     let mut subject = make(SubjectOptions::default());
     let durable = subject.engine().capabilities().durable;
@@ -186,7 +186,8 @@ pub fn buffered_commits_become_durable(make: Make) {
     assert_eq!(put(&*engine, b"next", b"value"), 14);
 }
 
-/// A checkpoint of a live database is one of its own, at one version; where there can be none, that is said.
+/// A checkpoint of an open database is an independent database at one version; an engine without files returns
+/// an error.
 pub fn checkpoint_is_a_database_of_its_own(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -217,7 +218,7 @@ pub fn checkpoint_is_a_database_of_its_own(make: Make) {
     drop(std::fs::remove_dir_all(&folder));
 }
 
-/// A new folder that nobody else uses.
+/// A new folder, used by one test.
 fn tempfile_dir() -> std::path::PathBuf {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -229,7 +230,8 @@ fn tempfile_dir() -> std::path::PathBuf {
     folder
 }
 
-/// Bulk ingestion is one commit, among keys that are there, all or nothing, and ends what observed the time before.
+/// Bulk ingestion is one commit among existing keys, all or nothing, and conflicts with transactions that
+/// observed an earlier version.
 pub fn ingest_is_one_commit(make: Make) {
     let mut subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -249,7 +251,8 @@ pub fn ingest_is_one_commit(make: Make) {
     adder.guard(Granule(1), GuardMode::Add);
     adder.put(b"adder", b"value").expect("a put");
 
-    // Refused as a whole: an order that does not ascend, a key twice, a key that is there, an error of the source.
+    // Refused completely: an order that does not ascend, a duplicate key, an existing key, an error of the
+    // source.
     let extra = |key: u32| -> Pair { Ok((key.to_be_bytes().to_vec(), vec![1])) };
     let bad: [Pair; 5] = [
         extra(500),
@@ -281,7 +284,7 @@ pub fn ingest_is_one_commit(make: Make) {
         assert_eq!(engine.stream(0, 10, 1000, false).expect("the stream"), []);
     }
 
-    // A refused ingestion stands in nobody's way.
+    // A refused ingestion does not make other transactions conflict.
     let mut passing = engine.begin().expect("a transaction");
     passing.guard(Granule(2), GuardMode::Write);
     passing.put(b"passing", b"value").expect("a put");
@@ -351,7 +354,7 @@ fn check_ingested(subject: &dyn Subject) {
     );
 }
 
-/// Verifying an intact database finds nothing and reports its progress to the end.
+/// Verification of an intact database finds nothing and reports its progress to the end.
 pub fn verify_finds_nothing(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();

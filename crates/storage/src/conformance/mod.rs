@@ -1,7 +1,7 @@
-//! The scripts that every engine must pass, for the tests of engines.
+//! The conformance tests that every engine must pass.
 //!
-//! An engine brings a [`Subject`] and names itself in [`crate::conformance_tests!`]; each script becomes a test. The scripts
-//! assert; a panic is a failure.
+//! An engine implements [`Subject`] and calls [`crate::conformance_tests!`]; each script becomes a test. The
+//! scripts assert; a panic is a failure.
 
 mod concurrency;
 mod history;
@@ -32,7 +32,7 @@ pub use writes::{
 
 use crate::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
 
-/// What a test asks of the engine that it opens.
+/// Options with which a test opens the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct SubjectOptions {
     /// Largest write set.
@@ -51,14 +51,14 @@ impl Default for SubjectOptions {
 pub trait Subject {
     /// The open engine.
     fn engine(&self) -> Arc<dyn Engine>;
-    /// Closes and opens it again; nothing happens to an engine that is not durable.
+    /// Closes and reopens it; does nothing for an engine that is not durable.
     fn reopen(&mut self);
 }
 
-/// Makes an empty database.
+/// Creates an empty database.
 pub type Make = fn(SubjectOptions) -> Box<dyn Subject>;
 
-/// Makes a test of every script, for the engine that `$make` makes.
+/// Generates a test of every script, for the engine that `$make` creates.
 #[macro_export]
 macro_rules! conformance_tests {
     ($make:expr) => {
@@ -80,7 +80,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// Everything that can be read.
+/// The whole key space.
 pub const ALL: KeyRange<'static> = KeyRange {
     start: b"",
     end: None,
@@ -126,7 +126,7 @@ pub fn scan<R: Read + ?Sized>(
         );
         assert!(
             !page.is_empty() || page.next().is_none(),
-            "an empty page that goes on"
+            "an empty page with a continuation"
         );
         pairs.extend(
             page.iter()
@@ -140,7 +140,7 @@ pub fn scan<R: Read + ?Sized>(
     pairs
 }
 
-/// A visit gives the same pairs as pages do, and ends where it is told to.
+/// A visit gives the same pairs as pages, and stops when the visitor breaks.
 fn assert_visits<R: Read + ?Sized>(
     read: &R,
     range: KeyRange<'_>,
@@ -150,7 +150,7 @@ fn assert_visits<R: Read + ?Sized>(
     for wanted in [usize::MAX, pairs.len() / 2] {
         let mut seen = 0;
         read.visit(range, order, &mut |key, value| {
-            assert!(seen < wanted.max(1), "a visit goes on after its end");
+            assert!(seen < wanted.max(1), "a visit continues after a break");
             assert_eq!((key, value), (&pairs[seen].0[..], &pairs[seen].1[..]));
             seen += 1;
             if seen >= wanted {
@@ -179,14 +179,14 @@ pub fn get(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
         .expect("a get")
 }
 
-/// Owned pairs, for comparing.
+/// Owned pairs, for comparison.
 pub fn pairs(of: &[(&str, &str)]) -> Vec<(Vec<u8>, Vec<u8>)> {
     of.iter()
         .map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()))
         .collect()
 }
 
-/// A small generator of numbers that look random and repeat with their seed (SplitMix64).
+/// A small reproducible pseudo-random generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::{ALL, Make, SubjectOptions, between, get, pairs, put, scan};
 use crate::{Durability, KeyRange, Order, Page, PageLimit};
 
-/// A commit is read by snapshots taken after it, not by those taken before.
+/// A commit is visible to snapshots taken after it, not to those taken before.
 pub fn reads_see_commits(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -44,11 +44,11 @@ pub fn reads_see_commits(make: Make) {
     assert_eq!(
         engine.version(),
         3,
-        "a transaction that wrote nothing is no commit"
+        "a transaction without writes must not be a commit"
     );
 }
 
-/// A batched read answers in the order of its keys, repeated ones and own writes included.
+/// A batched read returns values in the order of its keys, including repeated keys and own writes.
 pub fn get_many_keeps_order(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -84,17 +84,17 @@ pub fn get_many_keeps_order(make: Make) {
         transaction.get_many(&[]).expect("a batch"),
         Vec::<Option<Vec<u8>>>::new()
     );
-    // A visit ends where it breaks, at a value from below or at an own one.
+    // A visit stops where it breaks, at a value of the snapshot or at an own write.
     for upto in 1..=keys.len() {
         let mut seen = Vec::new();
-        let told = transaction.visit_many(&keys, &mut |value| {
+        let visited = transaction.visit_many(&keys, &mut |value| {
             seen.push(value.map(<[u8]>::to_vec));
             match seen.len() == upto {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         });
-        told.expect("a visit");
+        visited.expect("a visit");
         assert_eq!(seen, expected[..upto]);
     }
 }
@@ -135,7 +135,7 @@ pub fn values_of_all_sizes(make: Make) {
     );
 }
 
-/// Scans answer in both directions, in pages of any size, and say where they go on.
+/// Scans work in both directions, in pages of any size, and return where to continue.
 pub fn pages_in_both_directions(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -183,7 +183,7 @@ pub fn pages_in_both_directions(make: Make) {
             }
         }
     }
-    // A page that ends with the range does not go on; one that does not fit in its bytes still holds a pair.
+    // A page that ends with the range has no continuation; a page with a small byte limit still holds one pair.
     let mut page = Page::new();
     snapshot
         .scan(
@@ -230,7 +230,7 @@ pub fn pages_in_both_directions(make: Make) {
     );
 }
 
-/// Pages merge own writes with what is stored, in both directions and across their borders.
+/// Pages merge own writes with stored pairs, in both directions and across page borders.
 pub fn pages_under_own_writes(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();

@@ -1,9 +1,9 @@
 //! Writing in a transaction: own writes, range deletions, savepoints, limits.
 
 use super::{ALL, Make, SubjectOptions, between, get, pairs, put, scan};
-use crate::{Durability, KeyRange, Order, Savepoint, StorageError, Transaction};
+use crate::{Durability, EngineSavepoint, EngineTransaction, KeyRange, Order, StorageError};
 
-/// A transaction reads what it wrote; others do not before its commit.
+/// A transaction reads its own writes; others do not before its commit.
 pub fn own_writes_are_read(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -39,7 +39,7 @@ pub fn own_writes_are_read(make: Make) {
     );
 }
 
-/// Deleted ranges cover what is stored and what was written before them, and nothing that is written after.
+/// Deleted ranges cover stored pairs and earlier own writes, and nothing that is written later.
 pub fn delete_ranges_and_own_writes(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -51,7 +51,7 @@ pub fn delete_ranges_and_own_writes(make: Make) {
     }
     transaction.commit(Durability::Synced).expect("a commit");
 
-    let keys = |transaction: &dyn Transaction, order| -> String {
+    let keys = |transaction: &dyn EngineTransaction, order| -> String {
         scan(transaction, ALL, order, 3)
             .into_iter()
             .map(|(key, _)| String::from_utf8(key).expect("text"))
@@ -127,7 +127,7 @@ pub fn delete_ranges_and_own_writes(make: Make) {
     assert_eq!(engine.statistics().expect("statistics").key_count, 0);
 }
 
-/// A failed statement can be undone alone, within others, with its range deletions and stream bytes.
+/// A failed statement can be rolled back alone, nested, with its range deletions and stream bytes.
 pub fn savepoints_nest(make: Make) {
     let subject = make(SubjectOptions::default());
     let engine = subject.engine();
@@ -175,7 +175,7 @@ pub fn savepoints_nest(make: Make) {
         pairs(&[("a", "1"), ("b", "old"), ("c", "old")])
     );
     transaction.rollback_to(inner);
-    transaction.rollback_to(Savepoint(99));
+    transaction.rollback_to(EngineSavepoint(99));
     transaction.put(b"b", b"5").expect("a put");
     transaction.rollback_to(outer);
     transaction.put(b"c", b"6").expect("a put");
@@ -216,7 +216,7 @@ pub fn dropped_transactions_leave_no_trace(make: Make) {
     assert_eq!(engine.stream(0, 10, 100, false).expect("the stream"), []);
 }
 
-/// What undoing would need counts too: a savepoint lets nobody past the limit by writing one key again and again.
+/// The undo log counts as well: with a savepoint, writing one key repeatedly does not bypass the limit.
 pub fn what_can_be_undone_is_limited(make: Make) {
     let subject = make(SubjectOptions {
         max_transaction_bytes: 1 << 20,
@@ -239,7 +239,7 @@ pub fn what_can_be_undone_is_limited(make: Make) {
     assert_eq!(get(&*engine, b"key"), Some(vec![199; 10_000]));
 }
 
-/// What is too large, or no key, is an error that says so; the transaction goes on without it.
+/// A pair that is too large and an empty key are errors with advice; the transaction continues without them.
 pub fn limits_are_errors(make: Make) {
     let subject = make(SubjectOptions {
         max_transaction_bytes: 1 << 20,

@@ -1,22 +1,23 @@
-//! The pairs of a leaf: keys and short values lie one behind the other in one piece of memory, long values are shared.
+//! The pairs of a leaf: keys and short values are stored consecutively in one buffer, long values are shared.
 
 use std::{ops::Range, sync::Arc};
 
-/// Values of up to so many bytes lie beside their keys and are copied with the leaf; longer ones are shared.
+/// Values of up to this many bytes are stored next to their keys and copied with the leaf; longer ones are
+/// shared.
 const SHORT: usize = 128;
 
-/// Pairs, ascending by key. Memory: one piece for all keys and short values, 8 bytes a pair.
+/// Pairs, ascending by key. Memory: one buffer for all keys and short values, 8 bytes per pair.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
     bytes: Vec<u8>,
     pairs: Vec<Pair>,
-    /// Values that are longer; a place in it stands behind the key then. Most leaves have none.
+    /// Longer values; their index in it is stored after the key. Most leaves do not have any.
     long: Vec<Arc<[u8]>>,
     /// How many of `bytes` belong to no pair any more.
     waste: usize,
 }
 
-/// Where a pair lies: its key from `at` on, behind it a short value, or the place of a long one.
+/// Where a pair is stored: its key from `at` on, followed by a short value, or by the index of a long one.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     at: u32,
@@ -24,11 +25,11 @@ struct Pair {
     lengths: u32,
 }
 
-/// Says that the value is a long one.
+/// Marks a long value.
 const LONG: u32 = 0xff;
 const _: () = assert!((SHORT as u32) < LONG && crate::MAX_KEY_BYTES < 1 << 24);
 
-/// Bytes of a place in [`Leaf::long`].
+/// Bytes of an index into [`Leaf::long`].
 const PLACE_BYTES: usize = 4;
 
 impl Pair {
@@ -47,7 +48,7 @@ impl Pair {
             .map(|len| len as usize)
     }
 
-    /// What it takes of the leaf's bytes.
+    /// Bytes that it takes in the leaf's buffer.
     fn own_bytes(self) -> usize {
         (self.lengths >> 8) as usize + self.short().unwrap_or(PLACE_BYTES)
     }
@@ -58,7 +59,7 @@ impl Pair {
 pub(super) struct Source<'a> {
     key: &'a [u8],
     value: &'a [u8],
-    /// Where the value is shared already.
+    /// The value, if it is shared already.
     shared: Option<&'a Arc<[u8]>>,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Bytes that it takes beside others.
+    /// Bytes that it takes in a leaf's buffer.
     fn own_bytes(&self) -> usize {
         self.key.len()
             + match self.value.len() {
@@ -122,13 +123,13 @@ impl Leaf {
         }
     }
 
-    /// Where the long value of a pair is.
+    /// Index of the long value of a pair.
     fn place(&self, pair: Pair) -> usize {
         let place = self.bytes[pair.key_end()..].first_chunk::<PLACE_BYTES>();
         u32::from_le_bytes(*place.expect("a place stands behind the key")) as usize
     }
 
-    /// The pair at a place, to be copied into another leaf.
+    /// The pair at an index, to be copied into another leaf.
     pub(super) fn source(&self, at: usize) -> Source<'_> {
         let pair = self.pairs[at];
         Source {
@@ -141,7 +142,7 @@ impl Leaf {
         }
     }
 
-    /// How many keys are below `key`.
+    /// Number of keys below `key`.
     pub(super) fn below(&self, key: &[u8]) -> usize {
         let (mut from, mut to) = (0, self.pairs.len());
         while from < to {
@@ -154,7 +155,7 @@ impl Leaf {
         from
     }
 
-    /// Where `key` is, else where it belongs.
+    /// Index of `key`, or where it would be inserted.
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let at = self.below(key);
         match at < self.len() && self.key(at) == key {
@@ -163,13 +164,13 @@ impl Leaf {
         }
     }
 
-    /// Puts a pair at the place where its key belongs.
+    /// Inserts a pair at the index where its key belongs.
     pub(super) fn insert(&mut self, at: usize, key: &[u8], value: &[u8]) {
         let pair = self.hold(Source::new(key, value));
         self.pairs.insert(at, pair);
     }
 
-    /// Gives the key at a place another value; returns how long the old one was.
+    /// Replaces the value of the key at an index; returns the length of the old one.
     pub(super) fn replace(&mut self, at: usize, value: &[u8]) -> usize {
         let (pair, old) = (self.pairs[at], self.value(at).len());
         if value.len() == old && old <= SHORT {
@@ -183,14 +184,14 @@ impl Leaf {
         old
     }
 
-    /// Takes the pairs of some places out.
+    /// Removes the pairs at some indexes.
     pub(super) fn remove(&mut self, places: Range<usize>) {
         places.clone().for_each(|at| self.let_go(self.pairs[at]));
         self.pairs.drain(places);
         self.close_gaps();
     }
 
-    /// Takes the pairs from a place on out, into a leaf of their own.
+    /// Moves the pairs from an index on into a new leaf.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let right = Self::with_room(
             (at..self.len()).map(|at| self.source(at)),
@@ -200,7 +201,7 @@ impl Leaf {
         right
     }
 
-    /// Appends the pairs of a leaf whose keys are all above.
+    /// Appends the pairs of a leaf whose keys are all greater.
     pub(super) fn append(&mut self, right: &Self) {
         for at in 0..right.len() {
             let pair = self.hold(right.source(at));
@@ -208,7 +209,7 @@ impl Leaf {
         }
     }
 
-    /// Copies key and value behind the others.
+    /// Appends key and value to the buffer.
     fn hold(&mut self, source: Source<'_>) -> Pair {
         let narrow = |len: usize| u32::try_from(len).expect("a leaf is far below 4 GiB");
         let at = narrow(self.bytes.len());
@@ -233,7 +234,7 @@ impl Leaf {
         }
     }
 
-    /// Counts what a pair leaves behind; a long value goes at once.
+    /// Counts the bytes that a removed pair leaves unused; a long value is dropped at once.
     fn let_go(&mut self, pair: Pair) {
         self.waste += pair.own_bytes();
         if pair.short().is_none() {
@@ -242,7 +243,7 @@ impl Leaf {
         }
     }
 
-    /// Closes the gaps once they are the larger part.
+    /// Compacts the buffer once more than half of it is unused.
     fn close_gaps(&mut self) {
         if self.waste > self.bytes.len() / 2 {
             *self = self.clone();
@@ -250,7 +251,7 @@ impl Leaf {
     }
 }
 
-/// A copy has no gaps.
+/// A copy has no unused bytes.
 impl Clone for Leaf {
     fn clone(&self) -> Self {
         Self::with_room((0..self.len()).map(|at| self.source(at)), self.len() + 1)

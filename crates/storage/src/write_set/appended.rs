@@ -1,4 +1,4 @@
-//! Writes as they came: two copies and nothing else each, until somebody asks.
+//! Writes in the order in which they were made: two copies and nothing else per write, until one is looked up.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -6,30 +6,35 @@ use crate::sync::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
-    SLOT_BYTES,
-    content::{Content, Place, Write},
+    content::{Content, Write, WritePosition},
     ordered::Ordered,
     sort::{prefix, sorted},
 };
 use crate::KeyRange;
 
-/// So many of the latest writes are searched one by one.
+/// Number of the latest writes that are searched one by one.
 const FEW: usize = 8;
 
-/// Puts and deletions in the order in which they came; a key may come more than once, the last counts.
+/// What a write costs in addition to its key and value: 8 bytes before the key, and 8 while it is sorted, or in
+/// the table. (Keys that were not written in order take more while the writes with one first byte are sorted.)
+const WRITE_BYTES: usize = 16;
+
+/// Puts and deletions in the order in which they were made; a key may occur more than once, the last one
+/// counts.
 #[derive(Debug, Default)]
 pub(super) struct Appended {
     content: Content,
-    /// How many writes there were when recording began, if it did, and where those behind begin: they can be undone.
-    recording_from: Option<(usize, Place)>,
-    /// The last write of each key, of the writes up to when somebody asked.
+    /// Number of writes when recording began, if it did, and the position of the later ones: they can be
+    /// undone.
+    recording_from: Option<(usize, WritePosition)>,
+    /// The last write of each key, of the writes up to the last lookup.
     table: Mutex<Table>,
-    /// The writes of one key in [`SAMPLED`]: where, and the key's hash.
-    sampled: Vec<(Place, u64)>,
-    /// Where their keys lie, of the writes up to when somebody asked.
+    /// The writes of one key in [`SAMPLED`]: position, and the key's hash.
+    sampled: Vec<(WritePosition, u64)>,
+    /// The smallest and greatest keys, of the writes up to the last lookup.
     bounds: Mutex<Bounds>,
-    /// The last writes of each key, ascending by key, made when first asked for.
-    sorted: OnceLock<Vec<Place>>,
+    /// The last writes of each key, ascending by key, built on first use.
+    sorted: OnceLock<Vec<WritePosition>>,
 }
 
 impl Appended {
@@ -41,13 +46,14 @@ impl Appended {
         self.len() == 0
     }
 
-    /// Whether nothing more may be pushed.
+    /// Whether no more writes may be pushed.
     pub(super) fn is_full(&self) -> bool {
         self.content.is_full()
     }
 
+    /// Bytes of memory, including what looking up and sorting the writes takes.
     pub(super) fn bytes(&self) -> usize {
-        self.content.bytes() + SLOT_BYTES * self.len()
+        self.content.bytes() + WRITE_BYTES * self.len()
     }
 
     pub(super) fn content_bytes(&self) -> usize {
@@ -55,25 +61,25 @@ impl Appended {
     }
 
     pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let place = self.content.push(key, value);
+        let position = self.content.push(key, value);
         if end_of(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / SAMPLED {
-            self.sampled.push((place, hash(key)));
+            self.sampled.push((position, hash(key)));
         }
         if self.sorted.get().is_some() {
             self.sorted.take();
         }
     }
 
-    fn key(&self, place: Place) -> &[u8] {
-        self.content.at(place).0
+    fn key(&self, position: WritePosition) -> &[u8] {
+        self.content.at(position).0
     }
 
-    /// All writes as they came.
-    fn all(&self) -> impl Iterator<Item = (Place, Write<'_>)> {
-        self.content.since(Place::default())
+    /// All writes in the order in which they were made.
+    fn all(&self) -> impl Iterator<Item = (WritePosition, Write<'_>)> {
+        self.content.since(WritePosition::default())
     }
 
-    /// What the writes say about `key`.
+    /// The write of `key`, if there is one.
     pub(super) fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         if self.len() <= FEW {
             let of_key = self.all().filter(|(_, write)| write.0 == key);
@@ -82,24 +88,26 @@ impl Appended {
         if !self.may_hold(key) {
             return None;
         }
-        let place = self.table().find(&self.content, key)?;
-        Some(self.content.at(place).1)
+        let position = self.table().find(&self.content, key)?;
+        Some(self.content.at(position).1)
     }
 
-    /// False where many writes are not in the table yet, and `key` is outside of what they cover: that costs a comparison a write.
+    /// False if many writes are not in the table yet and `key` is outside of their bounds: that costs one
+    /// comparison per write.
     fn may_hold(&self, key: &[u8]) -> bool {
         if self.len() - self.table.lock().entered < 8 * FEW {
             return true;
         }
-        let (least, greatest) = self.bounds();
-        least <= key && key <= greatest
+        self.bounds()
+            .of(key)
+            .is_some_and(|(least, greatest)| self.key(least) <= key && key <= self.key(greatest))
     }
 
-    /// The least and the greatest key; there must be one.
-    fn bounds(&self) -> (&[u8], &[u8]) {
+    /// The bounds, with all writes in them.
+    fn bounds(&self) -> MutexGuard<'_, Bounds> {
         let mut bounds = self.bounds.lock();
         bounds.enter(&self.content);
-        (self.key(bounds.least), self.key(bounds.greatest))
+        bounds
     }
 
     /// The table, with all writes in it.
@@ -114,8 +122,8 @@ impl Appended {
         self.table().used
     }
 
-    /// Whether fewer than half of the writes, which are many, are the last of their keys: told by the writes of one key in
-    /// [`SAMPLED`], and counted where these are not the share of all that they should be.
+    /// Whether fewer than half of the writes, which are many, are the last of their keys: estimated from the
+    /// writes of one key in [`SAMPLED`], and counted if these are not the expected share of all.
     pub(super) fn mostly_obsolete(&self) -> bool {
         let mut sampled: Vec<u64> = self.sampled.iter().map(|(_, hash)| *hash).collect();
         let writes = sampled.len();
@@ -128,20 +136,28 @@ impl Appended {
         sampled.len() < writes / 2
     }
 
-    /// Whether one of few writes is of a key in `range`; of many, whether the range lies between the least and the greatest of them.
+    /// For few writes, whether one of them has a key in `range`; for many, whether the range overlaps the
+    /// bounds of the writes with the same first byte.
     pub(super) fn may_touch(&self, range: KeyRange<'_>) -> bool {
         let is_in = |key: &[u8]| key >= range.start && range.end.is_none_or(|end| key < end);
         if self.len() <= 8 * FEW {
             return self.all().any(|(_, write)| is_in(write.0));
         }
-        let (least, greatest) = self.bounds();
-        greatest >= range.start && range.end.is_none_or(|end| least < end)
+        let bounds = self.bounds();
+        bounds.within(range).any(|(least, greatest)| {
+            self.key(greatest) >= range.start && range.end.is_none_or(|end| self.key(least) < end)
+        })
+    }
+
+    /// Frees the lookup table; it is rebuilt on demand.
+    pub(super) fn forget_table(&self) {
+        *self.table.lock() = Table::default();
     }
 
     /// The last write of each key, ascending by key.
     pub(super) fn slots(&self) -> impl ExactSizeIterator<Item = Write<'_>> {
         let sorted = self.sorted.get_or_init(|| sorted(&self.content));
-        sorted.iter().map(|place| self.content.at(*place))
+        sorted.iter().map(|position| self.content.at(*position))
     }
 
     pub(super) fn mark(&mut self) -> usize {
@@ -151,13 +167,15 @@ impl Appended {
     }
 
     pub(super) fn rollback_to(&mut self, mark: usize) {
-        let Some((from, place)) = self.recording_from else {
+        let Some((from, position)) = self.recording_from else {
             return;
         };
-        let first = self.content.since(place).nth(mark);
+        let first = self.content.since(position).nth(mark);
         if let Some((first, _)) = first {
             self.content.truncate(first, from + mark);
-            let kept = self.sampled.partition_point(|(place, _)| *place < first);
+            let kept = self
+                .sampled
+                .partition_point(|(position, _)| *position < first);
             self.sampled.truncate(kept);
             *self.table.get_mut() = Table::default();
             *self.bounds.get_mut() = Bounds::default();
@@ -169,7 +187,7 @@ impl Appended {
         self.recording_from = None;
     }
 
-    /// The same writes in order, with the same marks.
+    /// The same writes in order, with the same savepoint positions.
     pub(super) fn ordered(&self) -> Ordered {
         let mut ordered = Ordered::default();
         let recording_from = self.recording_from.map(|(from, _)| from);
@@ -189,7 +207,7 @@ impl Appended {
     }
 }
 
-/// One key in so many is looked at to guess how often keys are written.
+/// One key in this many is sampled to estimate how often keys are written.
 const SAMPLED: u64 = 64;
 
 fn hash(key: &[u8]) -> u64 {
@@ -204,91 +222,122 @@ fn end_of(key: &[u8]) -> u64 {
     }
 }
 
-/// The writes of the least and the greatest key.
+/// The writes with the smallest and the greatest key of those that have the same first byte (one kind of key).
 #[derive(Debug, Default)]
 struct Bounds {
-    least: Place,
-    greatest: Place,
-    /// How many of the writes were looked at.
+    /// By the first byte, ascending: few kinds are written at once. Keys of no byte count as 0.
+    kinds: Vec<(u8, WritePosition, WritePosition)>,
+    /// Number of writes that were included.
     entered: usize,
     /// Where the others begin.
-    next: Place,
+    next: WritePosition,
 }
 
 impl Bounds {
-    /// Looks at those that were not looked at yet.
+    /// Includes the writes that are not included yet.
     fn enter(&mut self, content: &Content) {
         if self.entered == content.len() {
             return;
         }
-        for (place, (key, _)) in content.since(self.next) {
-            if self.entered == 0 || key < content.at(self.least).0 {
-                self.least = place;
+        for (position, (key, _)) in content.since(self.next) {
+            let kind = first_byte(key);
+            match self.kinds.binary_search_by_key(&kind, |(kind, ..)| *kind) {
+                Ok(at) => {
+                    let (_, least, greatest) = &mut self.kinds[at];
+                    if key > content.at(*greatest).0 {
+                        *greatest = position;
+                    } else if key < content.at(*least).0 {
+                        *least = position;
+                    }
+                }
+                Err(at) => self.kinds.insert(at, (kind, position, position)),
             }
-            if self.entered == 0 || key > content.at(self.greatest).0 {
-                self.greatest = place;
-            }
-            self.entered += 1;
         }
+        self.entered = content.len();
         self.next = content.end();
     }
+
+    /// The smallest and the greatest write of the kind of `key`.
+    fn of(&self, key: &[u8]) -> Option<(WritePosition, WritePosition)> {
+        let kind = first_byte(key);
+        let at = self
+            .kinds
+            .binary_search_by_key(&kind, |(kind, ..)| *kind)
+            .ok()?;
+        let (_, least, greatest) = self.kinds[at];
+        Some((least, greatest))
+    }
+
+    /// Those of each kind that `range` may overlap.
+    fn within(&self, range: KeyRange<'_>) -> impl Iterator<Item = (WritePosition, WritePosition)> {
+        let first = first_byte(range.start);
+        let last = range.end.map_or(u8::MAX, first_byte);
+        self.kinds
+            .iter()
+            .filter(move |(kind, ..)| (first..=last).contains(kind))
+            .map(|(_, least, greatest)| (*least, *greatest))
+    }
+}
+
+fn first_byte(key: &[u8]) -> u8 {
+    key.first().copied().unwrap_or_default()
 }
 
 /// Last write of each key, by the key's hash: open addressing, at most half full.
 #[derive(Debug, Default)]
 struct Table {
-    /// Place of a write and one, 0 for none.
+    /// Position of a write plus one, 0 for none.
     slots: Vec<u32>,
     used: usize,
-    /// How many of the writes are in it.
+    /// Number of writes that are in it.
     entered: usize,
     /// Where the others begin.
-    next: Place,
+    next: WritePosition,
 }
 
-/// Differs between processes, so that nobody can choose keys that collide.
+/// Differs between processes, so that colliding keys cannot be chosen.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 });
 
 impl Table {
-    /// The write that a slot holds.
-    fn held(&self, slot: usize) -> Option<Place> {
-        self.slots[slot].checked_sub(1).map(Place)
+    /// The write in a slot.
+    fn held(&self, slot: usize) -> Option<WritePosition> {
+        self.slots[slot].checked_sub(1).map(WritePosition)
     }
 
     /// The slot of `key`, or the free one where it belongs.
     fn slot(&self, content: &Content, key: &[u8]) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = hash(key) as usize & mask;
-        while let Some(place) = self.held(at)
-            && content.at(place).0 != key
+        while let Some(position) = self.held(at)
+            && content.at(position).0 != key
         {
             at = (at + 1) & mask;
         }
         at
     }
 
-    fn find(&self, content: &Content, key: &[u8]) -> Option<Place> {
+    fn find(&self, content: &Content, key: &[u8]) -> Option<WritePosition> {
         match self.slots.is_empty() {
             true => None,
             false => self.held(self.slot(content, key)),
         }
     }
 
-    /// Enters those that are not in it yet.
+    /// Adds the writes that are not in it yet.
     fn enter(&mut self, content: &Content) {
         if self.entered == content.len() {
             return;
         }
-        for (place, (key, _)) in content.since(self.next) {
+        for (position, (key, _)) in content.since(self.next) {
             if self.used * 2 >= self.slots.len() {
                 self.grow(content);
             }
             let slot = self.slot(content, key);
             self.used += usize::from(self.slots[slot] == 0);
-            self.slots[slot] = place.0 + 1;
+            self.slots[slot] = position.0 + 1;
         }
         self.entered = content.len();
         self.next = content.end();
@@ -298,7 +347,7 @@ impl Table {
         let larger = vec![0; (self.slots.len() * 2).max(32)];
         let old = std::mem::replace(&mut self.slots, larger);
         for entry in old.into_iter().filter(|entry| *entry != 0) {
-            let slot = self.slot(content, content.at(Place(entry - 1)).0);
+            let slot = self.slot(content, content.at(WritePosition(entry - 1)).0);
             self.slots[slot] = entry;
         }
     }
@@ -308,9 +357,9 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// Of keys that were written, undone and written again one write is sampled.
+    /// Of keys that were written, rolled back and written again one write is sampled.
     #[test]
-    fn what_was_undone_is_not_sampled() {
+    fn rolled_back_writes_are_not_sampled() {
         let mut appended = Appended::default();
         let put = |appended: &mut Appended, numbers: std::ops::Range<u32>| {
             numbers.for_each(|number| appended.push(&number.to_be_bytes(), Some(b"value")));
@@ -322,16 +371,20 @@ mod tests {
             appended.rollback_to(mark);
         }
         put(&mut appended, 10_000..20_000);
-        let places: Vec<Place> = appended.sampled.iter().map(|(place, _)| *place).collect();
-        assert!(places.is_sorted_by(|a, b| a < b));
+        let positions: Vec<WritePosition> = appended
+            .sampled
+            .iter()
+            .map(|(position, _)| *position)
+            .collect();
+        assert!(positions.is_sorted_by(|a, b| a < b));
         let share = appended.len() / SAMPLED as usize;
         assert!(
-            (share / 2..=share * 2).contains(&places.len()),
+            (share / 2..=share * 2).contains(&positions.len()),
             "{}",
-            places.len()
+            positions.len()
         );
-        for (place, hashed) in &appended.sampled {
-            assert_eq!(hash(appended.key(*place)), *hashed);
+        for (position, hashed) in &appended.sampled {
+            assert_eq!(hash(appended.key(*position)), *hashed);
         }
         assert!(!appended.mostly_obsolete());
         put(&mut appended, 0..20_000);

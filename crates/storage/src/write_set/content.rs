@@ -1,16 +1,19 @@
-//! Puts and deletions one behind the other, in pieces of memory that are never copied: one that grew would be copied into
-//! twice as much memory again and again, fresh from the operating system where it is large.
+//! Puts and deletions stored consecutively, in chunks of memory that are never reallocated: a growing buffer
+//! would be copied into twice as much memory repeatedly, which the operating system has to provide if it is
+//! large.
 
-/// A key with its value; none where it was deleted.
+/// A key with its value; `None` if it was deleted.
 pub(super) type Write<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Where a write begins: the number of its piece and, in the lowest bits, how far into it. Later ones are greater.
+/// Position of a write: the number of its chunk and, in the lowest bits, the offset in it. Later ones are
+/// greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(pub(super) u32);
+pub(super) struct WritePosition(pub(super) u32);
 
-/// Bits of how far into a piece: a write begins within so many bytes of it.
+/// Bits of the offset: a write begins within this many bytes of its chunk.
 const OFFSET_BITS: u32 = 18;
-/// Bytes of the first piece; each further one has as many as there are so far, up to the most, or what a write needs.
+/// Bytes of the first chunk; each further one has as many as there are so far, up to the maximum, or what a
+/// write needs.
 const FIRST_PIECE_BYTES: usize = 1 << 10;
 const PIECE_BYTES: usize = 1 << OFFSET_BITS;
 const MOST_PIECES: usize = if cfg!(test) {
@@ -19,11 +22,11 @@ const MOST_PIECES: usize = if cfg!(test) {
     1 << (32 - OFFSET_BITS)
 };
 
-/// Before a key: how long it is, and how long its value, 32 bits each.
+/// Before a key: its length, and the length of its value, 32 bits each.
 const HEAD_BYTES: usize = 8;
 const DELETED: u32 = u32::MAX;
 
-impl Place {
+impl WritePosition {
     fn new(piece: usize, offset: usize) -> Self {
         Self(((piece << OFFSET_BITS) + offset) as u32)
     }
@@ -37,10 +40,10 @@ impl Place {
     }
 }
 
-/// Writes as they came. Memory: 8 bytes each beside key and value.
+/// Writes in order. Memory: 8 bytes each in addition to key and value.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// Each is filled within what it was allocated with; none is empty.
+    /// Each is filled within its capacity; none is empty.
     pieces: Vec<Vec<u8>>,
     /// Bytes in all of them.
     bytes: usize,
@@ -48,7 +51,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// How many writes there are.
+    /// Number of writes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -58,13 +61,13 @@ impl Content {
         self.bytes - HEAD_BYTES * self.len
     }
 
-    /// Whether nothing more may be pushed.
+    /// Whether no more writes may be pushed.
     pub(super) fn is_full(&self) -> bool {
         self.pieces.len() == MOST_PIECES
     }
 
-    /// Appends a write, and says where it is.
-    pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Place {
+    /// Appends a write, and returns its position.
+    pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> WritePosition {
         let value_len = value.map_or(DELETED, |value| narrow(value.len()));
         let value = value.unwrap_or_default();
         let needed = HEAD_BYTES + key.len() + value.len();
@@ -85,13 +88,13 @@ impl Content {
         piece.extend_from_slice(value);
         self.bytes += needed;
         self.len += 1;
-        Place::new(self.pieces.len() - 1, offset)
+        WritePosition::new(self.pieces.len() - 1, offset)
     }
 
-    /// The write at a place.
+    /// The write at a position.
     #[inline]
-    pub(super) fn at(&self, place: Place) -> Write<'_> {
-        let bytes = &self.pieces[place.piece()][place.offset()..];
+    pub(super) fn at(&self, position: WritePosition) -> Write<'_> {
+        let bytes = &self.pieces[position.piece()][position.offset()..];
         let (head, rest) = bytes.split_first_chunk().expect("a write begins there");
         let head = u64::from_le_bytes(*head);
         let (key, rest) = rest.split_at(head as u32 as usize);
@@ -102,33 +105,39 @@ impl Content {
         )
     }
 
-    /// The writes from a place on.
-    pub(super) fn since(&self, from: Place) -> impl Iterator<Item = (Place, Write<'_>)> {
+    /// The writes from a position on.
+    pub(super) fn since(
+        &self,
+        from: WritePosition,
+    ) -> impl Iterator<Item = (WritePosition, Write<'_>)> {
         let mut next = from;
         std::iter::from_fn(move || {
             if next.offset() >= self.pieces.get(next.piece())?.len() {
-                next = Place::new(next.piece() + 1, 0);
+                next = WritePosition::new(next.piece() + 1, 0);
                 self.pieces.get(next.piece())?;
             }
-            let place = next;
-            let (key, value) = self.at(place);
+            let position = next;
+            let (key, value) = self.at(position);
             let bytes = HEAD_BYTES + key.len() + value.map_or(0, <[u8]>::len);
-            // One that is larger than a piece is alone in its own.
-            next = Place::new(place.piece(), (place.offset() + bytes).min(PIECE_BYTES));
-            Some((place, (key, value)))
+            // A write that is larger than a chunk is alone in its chunk.
+            next = WritePosition::new(
+                position.piece(),
+                (position.offset() + bytes).min(PIECE_BYTES),
+            );
+            Some((position, (key, value)))
         })
     }
 
-    /// Where the next write will be: there, or at the beginning of the piece behind.
-    pub(super) fn end(&self) -> Place {
+    /// Position of the next write: there, or at the beginning of the next chunk.
+    pub(super) fn end(&self) -> WritePosition {
         match self.pieces.last() {
-            Some(last) => Place::new(self.pieces.len() - 1, last.len().min(PIECE_BYTES)),
-            None => Place::default(),
+            Some(last) => WritePosition::new(self.pieces.len() - 1, last.len().min(PIECE_BYTES)),
+            None => WritePosition::default(),
         }
     }
 
-    /// Takes everything from a place on out, after `len` writes.
-    pub(super) fn truncate(&mut self, from: Place, len: usize) {
+    /// Removes everything from a position on, keeping `len` writes.
+    pub(super) fn truncate(&mut self, from: WritePosition, len: usize) {
         self.pieces
             .truncate(from.piece() + usize::from(from.offset() > 0));
         if let Some(last) = self.pieces.get_mut(from.piece()) {

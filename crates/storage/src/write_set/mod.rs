@@ -1,8 +1,9 @@
 //! A transaction's own writes, with range deletions and savepoints, and their merge with a view.
 //!
-//! Most transactions only put, delete and get: their writes are appended to a list ([`appended`]), looked up through a
-//! hash table once somebody asks, and sorted once, when they commit. A scan over own writes, a deleted range, or keys
-//! that are written again and again bring them into order first ([`ordered`]), and they stay so.
+//! Most transactions only put, delete and get: their writes are appended to a list ([`appended`]), looked up
+//! through a hash table once a lookup is made, and sorted once, at commit. A scan over own writes, a deleted
+//! range, or keys that are written repeatedly convert them to a sorted map first ([`ordered`]), and they stay
+//! so.
 
 mod appended;
 mod content;
@@ -21,15 +22,16 @@ use self::{
 };
 use crate::{KeyRange, Order, Parked, StorageError, View, Visitor};
 
-/// What a slot costs beside its key and value: map entry, two allocations, undo entry.
+/// What a slot costs in addition to its key and value: map entry, two allocations, undo entry.
 const SLOT_BYTES: usize = 96;
 
-/// From so many writes on it is looked at, each time that they have doubled, whether most of them are obsolete.
+/// From this many writes on, each doubling triggers a check whether most of them are obsolete.
 const MANY: usize = 1 << 16;
 
 /// Puts and deletions on top of deleted ranges.
 ///
-/// A key has at most one slot. Ranges are disjoint and never touch; a slot inside a range is younger than the range.
+/// A key has at most one slot. Ranges are disjoint and never touch; a slot inside a range is newer than the
+/// range.
 #[derive(Debug, Default)]
 pub struct WriteSet {
     /// All writes, unless they are in order.
@@ -47,7 +49,7 @@ impl WriteSet {
         self.ordered.get_or_init(|| self.appended.ordered())
     }
 
-    /// Brings the writes into order, which frees what was written over.
+    /// Sorts the writes, which frees overwritten values.
     pub fn order(&mut self) {
         self.ordered();
         self.appended = Appended::default();
@@ -67,7 +69,7 @@ impl WriteSet {
         self.ordered.get_mut().expect("just made")
     }
 
-    /// Whether it would change nothing.
+    /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         match self.ordered.get() {
             Some(ordered) => ordered.is_empty(),
@@ -75,7 +77,7 @@ impl WriteSet {
         }
     }
 
-    /// About how many bytes of memory it holds, with what undoing would need.
+    /// Approximate bytes of memory, including the undo log.
     pub fn bytes(&self) -> usize {
         match self.ordered.get() {
             Some(ordered) => ordered.bytes(),
@@ -91,7 +93,7 @@ impl WriteSet {
         }
     }
 
-    /// About how many bytes one more pair would take.
+    /// Upper bound on the bytes that one more pair takes, approximately.
     pub fn cost(key: &[u8], value: &[u8]) -> usize {
         key.len() + value.len() + SLOT_BYTES
     }
@@ -128,7 +130,7 @@ impl WriteSet {
         }
     }
 
-    /// What the set says about `key`: `None` nothing, `Some(None)` deleted, `Some(Some(value))` put.
+    /// The write of `key`: `None` for none, `Some(None)` deleted, `Some(Some(value))` put.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         match self.ordered.get() {
             Some(ordered) => ordered.get(key),
@@ -136,7 +138,7 @@ impl WriteSet {
         }
     }
 
-    /// Whether `key` is among [`WriteSet::slots`]: put or deleted by itself, not only within a range.
+    /// Whether `key` is among [`WriteSet::slots`]: put or deleted individually, not only within a range.
     pub fn has_slot(&self, key: &[u8]) -> bool {
         match self.ordered.get() {
             Some(ordered) => ordered.has_slot(key),
@@ -152,14 +154,17 @@ impl WriteSet {
         }
     }
 
-    /// Deleted ranges, ascending; they come before the slots.
-    pub fn erased(&self) -> impl ExactSizeIterator<Item = KeyRange<'_>> {
+    /// Deleted ranges, ascending; they apply before the slots.
+    pub fn deleted_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange<'_>> {
         const NONE: &Ordered = &Ordered::EMPTY;
-        self.ordered.get().unwrap_or(NONE).erased()
+        self.ordered.get().unwrap_or(NONE).deleted_ranges()
     }
 
-    /// Does now what [`WriteSet::slots`] would do when first asked.
+    /// Does now what [`WriteSet::slots`] would do on first use, and frees what only lookups need.
     pub fn prepare(&self) {
+        if self.ordered.get().is_none() && self.appended.len() >= MANY {
+            self.appended.forget_table();
+        }
         drop(self.slots());
     }
 
@@ -171,7 +176,7 @@ impl WriteSet {
         }
     }
 
-    /// Takes every change since `mark` back.
+    /// Undoes every change since `mark`.
     pub fn rollback_to(&mut self, mark: usize) {
         match self.if_ordered() {
             Some(ordered) => ordered.rollback_to(mark),
@@ -179,7 +184,7 @@ impl WriteSet {
         }
     }
 
-    /// Forgets how to undo: there is no savepoint left.
+    /// Drops the undo log: there is no savepoint left.
     pub fn stop_recording(&mut self) {
         match self.if_ordered() {
             Some(ordered) => ordered.stop_recording(),
@@ -187,7 +192,7 @@ impl WriteSet {
         }
     }
 
-    /// Whether these writes may hide or add a pair of `range`, as far as that can be told at once.
+    /// Whether these writes may hide or add a pair of `range`, as far as can be determined quickly.
     pub fn may_touch(&self, range: KeyRange<'_>) -> bool {
         self.ordered.get().is_some() || self.appended.may_touch(range)
     }
@@ -241,7 +246,7 @@ impl<'a, I: ExactSizeIterator<Item = (&'a [u8], Option<&'a [u8]>)>> ExactSizeIte
 {
 }
 
-/// Whether no key can be in the range.
+/// Whether the range is empty.
 pub(crate) fn is_empty_range(range: KeyRange<'_>) -> bool {
     range.end.is_some_and(|end| end <= range.start)
 }
@@ -259,9 +264,9 @@ mod tests {
     use super::*;
     use crate::conformance::Random;
 
-    /// Random writes, savepoints and looks, against the same writes kept in order from the beginning.
+    /// Random writes, savepoints and lookups, compared with the same writes kept in order from the beginning.
     #[test]
-    fn it_answers_as_the_ordered_one_does() {
+    fn it_agrees_with_the_ordered_write_set() {
         for seed in 0..200 {
             let random = &mut Random(seed);
             let mut writes = WriteSet::new();
@@ -336,16 +341,17 @@ mod tests {
                     }
                     let key = key(random);
                     assert_eq!(writes.has_slot(&key), model.has_slot(&key));
-                    assert!(writes.erased().eq(model.erased()));
+                    assert!(writes.deleted_ranges().eq(model.deleted_ranges()));
                     assert_eq!(writes.is_empty(), model.is_empty());
                 }
             }
         }
     }
 
-    /// Many writes are sorted in another way: keys of all lengths, with and without beginnings in common, some twice.
+    /// Many writes are sorted by another algorithm: keys of all lengths, with and without common prefixes, some
+    /// twice.
     #[test]
-    fn many_writes_come_in_order() {
+    fn many_writes_are_sorted() {
         for seed in 0..8 {
             let random = &mut Random(seed);
             let mut writes = WriteSet::new();
@@ -370,10 +376,10 @@ mod tests {
         }
     }
 
-    /// Keys of several kinds by turns, as records and what finds them: of one kind they come in order already, of another not,
-    /// of a third most come twice.
+    /// Keys of several kinds interleaved, as records and index entries: one kind is written in order, another
+    /// is not, of a third most are written twice.
     #[test]
-    fn many_writes_of_several_kinds_come_in_order() {
+    fn many_writes_of_several_kinds_are_sorted() {
         let random = &mut Random(5);
         let mut writes = WriteSet::new();
         let mut model = std::collections::BTreeMap::new();
@@ -395,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Writes go on where they are larger than a piece of memory, and where there may be no more pieces.
+    /// Writes larger than a chunk of memory are kept, and so are writes beyond the maximum number of chunks.
     #[test]
     fn more_writes_than_fit_are_kept() {
         let mut writes = WriteSet::new();
@@ -414,9 +420,9 @@ mod tests {
         }
     }
 
-    /// A key that is written again and again does not fill the memory.
+    /// Writing one key repeatedly does not fill the memory.
     #[test]
-    fn what_was_written_over_is_freed() {
+    fn overwritten_values_are_freed() {
         let mut writes = WriteSet::new();
         for number in 0..(3 * MANY as u64) {
             writes.put(&(number % 10).to_be_bytes(), &number.to_be_bytes());

@@ -11,26 +11,27 @@ use crate::{KeyRange, Order, StorageError, View, Visitor};
 
 /// Ordered puts and deletions on top of deleted ranges.
 ///
-/// A key has at most one slot. Ranges are disjoint and never touch; a slot inside a range is younger than the range.
+/// A key has at most one slot. Ranges are disjoint and never touch; a slot inside a range is newer than the
+/// range.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
     slots: BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>,
-    erased: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
+    deleted_ranges: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
     undo: Vec<Undo>,
     /// Whether changes are recorded in `undo`: there is a savepoint.
     recording: bool,
     bytes: usize,
-    /// What `undo` holds beside what is counted in `bytes`: values that were replaced, keys.
+    /// What `undo` holds in addition to the bytes counted in `bytes`: replaced values, keys.
     undo_bytes: usize,
 }
 
 pub(super) type Slot = Option<Arc<[u8]>>;
 type Interval = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// What an undo entry costs beside its keys and values.
+/// What an undo entry costs in addition to its keys and values.
 const UNDO_BYTES: usize = 64;
 
-/// How to take one change back.
+/// How to undo one change.
 #[derive(Debug)]
 enum Undo {
     Slot {
@@ -44,7 +45,7 @@ enum Undo {
 }
 
 impl Undo {
-    /// What it holds beside the write set: a slot's own cost covers the entry that takes it away again.
+    /// What it holds in addition to the write set: a slot's own cost covers the entry that removes it again.
     fn bytes(&self) -> usize {
         match self {
             Self::Slot { before: None, .. } => 0,
@@ -68,26 +69,26 @@ impl Ordered {
     /// No writes.
     pub const EMPTY: Self = Self {
         slots: BTreeMap::new(),
-        erased: BTreeMap::new(),
+        deleted_ranges: BTreeMap::new(),
         undo: Vec::new(),
         recording: false,
         bytes: 0,
         undo_bytes: 0,
     };
 
-    /// Whether it would change nothing.
+    /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.erased.is_empty()
+        self.slots.is_empty() && self.deleted_ranges.is_empty()
     }
 
-    /// About how many bytes of memory it holds, with what undoing would need.
+    /// Approximate bytes of memory, including the undo log.
     pub fn bytes(&self) -> usize {
         self.bytes + self.undo_bytes
     }
 
     /// Bytes of the keys and values in it.
     pub fn content_bytes(&self) -> usize {
-        self.bytes - SLOT_BYTES * (self.slots.len() + self.erased.len())
+        self.bytes - SLOT_BYTES * (self.slots.len() + self.deleted_ranges.len())
     }
 
     /// Puts a pair.
@@ -97,7 +98,7 @@ impl Ordered {
 
     /// Deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
-        let slot = if self.is_erased(key) {
+        let slot = if self.is_range_deleted(key) {
             None
         } else {
             Some(None)
@@ -118,14 +119,14 @@ impl Ordered {
         for key in inside {
             self.set(&key, None);
         }
-        self.erase(range);
+        self.add_deleted_range(range);
     }
 
-    /// What the set says about `key`: `None` nothing, `Some(None)` deleted, `Some(Some(value))` put.
+    /// The write of `key`: `None` for none, `Some(None)` deleted, `Some(Some(value))` put.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         match self.slots.get(key) {
             Some(slot) => Some(slot.as_deref()),
-            None if self.is_erased(key) => Some(None),
+            None if self.is_range_deleted(key) => Some(None),
             None => None,
         }
     }
@@ -139,9 +140,9 @@ impl Ordered {
         self.slots.iter()
     }
 
-    /// Deleted ranges, ascending; they come before the slots.
-    pub fn erased(&self) -> impl ExactSizeIterator<Item = KeyRange<'_>> {
-        self.erased.iter().map(|(start, end)| KeyRange {
+    /// Deleted ranges, ascending; they apply before the slots.
+    pub fn deleted_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange<'_>> {
+        self.deleted_ranges.iter().map(|(start, end)| KeyRange {
             start,
             end: end.as_deref(),
         })
@@ -153,7 +154,7 @@ impl Ordered {
         self.undo.len()
     }
 
-    /// Takes every change since `mark` back.
+    /// Undoes every change since `mark`.
     pub fn rollback_to(&mut self, mark: usize) {
         while self.undo.len() > mark {
             let undo = self.undo.pop().expect("longer than the mark");
@@ -172,7 +173,7 @@ impl Ordered {
         }
     }
 
-    /// Forgets how to undo: there is no savepoint left.
+    /// Drops the undo log: there is no savepoint left.
     pub fn stop_recording(&mut self) {
         self.recording = false;
         self.undo = Vec::new();
@@ -258,7 +259,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// The parts of `range` that are not erased, ascending.
+    /// The parts of `range` that are not deleted, ascending.
     fn gaps<'a>(&'a self, range: KeyRange<'a>) -> Vec<(&'a [u8], Option<&'a [u8]>)> {
         let mut gaps = Vec::new();
         let mut at = range.start;
@@ -277,13 +278,13 @@ impl Ordered {
         gaps
     }
 
-    /// Erased intervals that share a key with `range`, ascending.
+    /// Deleted intervals that overlap `range`, ascending.
     fn overlapping<'a>(
         &'a self,
         range: KeyRange<'a>,
     ) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
         let first = self
-            .erased
+            .deleted_ranges
             .range::<[u8], _>((Bound::Unbounded, Bound::Included(range.start)))
             .next_back()
             .filter(|(_, end)| end.as_deref().is_none_or(|end| end > range.start));
@@ -291,7 +292,7 @@ impl Ordered {
         let rest = match range.end {
             Some(end) if end <= range.start => None,
             _ => Some(
-                self.erased
+                self.deleted_ranges
                     .range::<[u8], _>((Bound::Excluded(range.start), upper)),
             ),
         };
@@ -301,21 +302,21 @@ impl Ordered {
             .map(|(start, end)| (&**start, end.as_deref()))
     }
 
-    fn is_erased(&self, key: &[u8]) -> bool {
+    fn is_range_deleted(&self, key: &[u8]) -> bool {
         let before = self
-            .erased
+            .deleted_ranges
             .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
             .next_back();
         before.is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
     }
 
-    /// Adds an interval, joined with those that it overlaps or touches.
-    fn erase(&mut self, range: KeyRange<'_>) {
+    /// Adds an interval, merged with those that it overlaps or touches.
+    fn add_deleted_range(&mut self, range: KeyRange<'_>) {
         let mut start: Box<[u8]> = range.start.into();
         let mut end: Option<Box<[u8]>> = range.end.map(Into::into);
         let mut joined: Vec<Box<[u8]>> = Vec::new();
         let before = self
-            .erased
+            .deleted_ranges
             .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(range.start)))
             .next_back();
         if let Some((first, first_end)) = before
@@ -327,7 +328,7 @@ impl Ordered {
         }
         let upper = range.end.map_or(Bound::Unbounded, Bound::Included);
         joined.extend(
-            self.erased
+            self.deleted_ranges
                 .range::<[u8], _>((Bound::Included(range.start), upper))
                 .map(|(start, _)| start.clone()),
         );
@@ -352,11 +353,11 @@ impl Ordered {
 
     fn insert_interval(&mut self, start: Box<[u8]>, end: Option<Box<[u8]>>) {
         self.bytes += start.len() + end.as_ref().map_or(0, |end| end.len()) + SLOT_BYTES;
-        self.erased.insert(start, end);
+        self.deleted_ranges.insert(start, end);
     }
 
     fn remove_interval(&mut self, start: &[u8]) -> Option<Option<Box<[u8]>>> {
-        let end = self.erased.remove(start)?;
+        let end = self.deleted_ranges.remove(start)?;
         self.bytes -= start.len() + end.as_ref().map_or(0, |end| end.len()) + SLOT_BYTES;
         Some(end)
     }

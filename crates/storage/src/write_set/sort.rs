@@ -1,14 +1,15 @@
 //! The last write of each key, ascending by key.
 
-use super::content::{Content, Place};
+use super::content::{Content, WritePosition};
 
-/// From so many writes on they are put into groups by what their keys begin with, before they are sorted.
+/// With at least this many writes they are grouped by the first byte of their keys before they are sorted.
 const MANY: usize = 2048;
-/// Bits of the keys by which those of a large group are parted.
+/// Bits of the keys by which a large group is partitioned (radix sort).
 const DIGIT_BITS: u32 = 11;
 
-/// The last write of each key, ascending by key. Memory: 4 bytes a write, 26 more while it sorts.
-pub(super) fn sorted(content: &Content) -> Vec<Place> {
+/// The last write of each key, ascending by key. Memory: 4 bytes per write, 4 more while sorting and 22 for each
+/// of the writes with one first byte, if these were not written in order.
+pub(super) fn sorted(content: &Content) -> Vec<WritePosition> {
     let mut sorted = Vec::with_capacity(content.len());
     for group in groups(content) {
         group.sort_into(content, &mut sorted);
@@ -16,58 +17,60 @@ pub(super) fn sorted(content: &Content) -> Vec<Place> {
     sorted
 }
 
-/// All writes: of many, those whose keys begin with one byte together; where they are few, all of them are one group.
+/// All writes: if they are many, grouped by the first byte of their keys; if they are few, in one group.
 fn groups(content: &Content) -> Vec<Group<'_>> {
     let by_first_byte = content.len() >= MANY;
     let mut groups = vec![Group::default(); if by_first_byte { 257 } else { 1 }];
-    for (place, (key, _)) in content.since(Place::default()) {
+    for (position, (key, _)) in content.since(WritePosition::default()) {
         let group = match key.first() {
             Some(byte) if by_first_byte => usize::from(*byte) + 1,
             _ => 0,
         };
-        groups[group].push(place, key);
+        groups[group].push(position, key);
     }
     groups
 }
 
-/// Some of the writes, in the order in which they came.
+/// Some of the writes, in the order in which they were made.
 #[derive(Clone, Default)]
 struct Group<'a> {
-    places: Vec<Place>,
-    /// What the first one's key begins with.
+    positions: Vec<WritePosition>,
+    /// The first bytes of the first key.
     first: u64,
-    /// The last one's key.
+    /// The last key.
     last: &'a [u8],
-    /// In which bits of their first eight bytes some keys differ from it.
+    /// The bits of their first eight bytes in which some keys differ from it.
     differing: u64,
-    /// Whether a key is not above the one before it. Often they came in order: records do.
+    /// Whether a key is not above the previous one. Often they are in order: records are.
     mixed: bool,
 }
 
 impl<'a> Group<'a> {
-    fn push(&mut self, place: Place, key: &'a [u8]) {
+    fn push(&mut self, position: WritePosition, key: &'a [u8]) {
         let beginning = prefix(key);
-        if self.places.is_empty() {
+        if self.positions.is_empty() {
             self.first = beginning;
         } else {
             self.differing |= beginning ^ self.first;
             self.mixed = self.mixed || self.last >= key;
         }
         self.last = key;
-        self.places.push(place);
+        self.positions.push(position);
     }
 
     /// Appends the last write of each key, ascending by key.
-    fn sort_into(self, content: &Content, sorted: &mut Vec<Place>) {
+    fn sort_into(self, content: &Content, sorted: &mut Vec<WritePosition>) {
         if !self.mixed {
-            sorted.extend_from_slice(&self.places);
+            sorted.extend_from_slice(&self.positions);
             return;
         }
         let (common, differing) = self.first_difference(content);
-        let entry = |place: &Place| Entry::new(beginning(content, *place, common), *place);
-        let (mut entries, ends) = match self.places.len() < MANY {
-            true => (self.places.iter().map(entry).collect(), Vec::new()),
-            false => in_parts(&self.places, entry, differing),
+        let entry = |position: &WritePosition| {
+            SortKey::new(beginning(content, *position, common), *position)
+        };
+        let (mut entries, ends) = match self.positions.len() < MANY {
+            true => (self.positions.iter().map(entry).collect(), Vec::new()),
+            false => in_parts(&self.positions, entry, differing),
         };
         let (all, mut start) = (entries.len(), 0);
         for end in ends.into_iter().chain([all]) {
@@ -76,21 +79,29 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// How many bytes all keys have in common, zeros thought behind their ends, and in which bits of the next eight some of them
-    /// differ. All of it where they differ in nothing but such zeros.
+    /// Length of the common prefix of all keys, padded with zeros, and the bits of the next eight bytes in which some
+    /// of them differ. Zero if they differ only in the padding.
     fn first_difference(&self, content: &Content) -> (usize, u64) {
-        let key = |place: &Place| content.at(*place).0;
+        let key = |position: &WritePosition| content.at(*position).0;
         let (mut at, mut bits) = (0, self.differing);
-        let longest = || self.places.iter().map(|place| key(place).len()).max();
+        let longest = || {
+            self.positions
+                .iter()
+                .map(|position| key(position).len())
+                .max()
+        };
         let longest = if bits == 0 { longest() } else { None };
         while bits == 0 {
             at += 8;
             if longest.is_none_or(|longest| at >= longest) {
                 return (0, 0);
             }
-            let eight = |place| prefix(key(place).get(at..).unwrap_or_default());
-            let first = eight(&self.places[0]);
-            let differing = self.places.iter().map(|place| eight(place) ^ first);
+            let eight = |position| prefix(key(position).get(at..).unwrap_or_default());
+            let first = eight(&self.positions[0]);
+            let differing = self
+                .positions
+                .iter()
+                .map(|position| eight(position) ^ first);
             bits = differing.fold(0, |all, differing| all | differing);
         }
         let bytes = bits.leading_zeros() / 8;
@@ -98,36 +109,35 @@ impl<'a> Group<'a> {
     }
 }
 
-/// What a key begins with behind the bytes that all keys of its group have in common, above the place of its write: ordered
-/// as these two are.
+/// The eight bytes of a key after the common prefix of its group, above the position of its write: ordered as these
+/// two are.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry(u128);
+struct SortKey(u128);
 
-impl Entry {
-    fn new(beginning: u64, place: Place) -> Self {
-        Self(u128::from(beginning) << u32::BITS | u128::from(place.0))
+impl SortKey {
+    fn new(beginning: u64, position: WritePosition) -> Self {
+        Self(u128::from(beginning) << u32::BITS | u128::from(position.0))
     }
 
     fn beginning(self) -> u64 {
         (self.0 >> u32::BITS) as u64
     }
 
-    fn place(self) -> Place {
-        Place(self.0 as u32)
+    fn position(self) -> WritePosition {
+        WritePosition(self.0 as u32)
     }
 }
 
-/// The entries of writes, parted by the first of the `differing` bits of what their keys begin with, ascending; and where each
-/// part ends.
+/// The sort keys of writes, partitioned by the first of the `differing` bits, ascending; and the end of each part.
 fn in_parts(
-    places: &[Place],
-    entry: impl Fn(&Place) -> Entry,
+    positions: &[WritePosition],
+    entry: impl Fn(&WritePosition) -> SortKey,
     differing: u64,
-) -> (Vec<Entry>, Vec<usize>) {
+) -> (Vec<SortKey>, Vec<usize>) {
     let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(DIGIT_BITS);
     let mut ends = vec![0; 1 << DIGIT_BITS];
-    let digits = places.iter().map(|place| {
-        let digit = (entry(place).beginning() >> shift) as u16 % (1 << DIGIT_BITS);
+    let digits = positions.iter().map(|position| {
+        let digit = (entry(position).beginning() >> shift) as u16 % (1 << DIGIT_BITS);
         ends[usize::from(digit)] += 1;
         digit
     });
@@ -136,40 +146,40 @@ fn in_parts(
     for count in &mut ends {
         sum += std::mem::replace(count, sum);
     }
-    let mut parted = vec![Entry::default(); places.len()];
-    for (place, digit) in places.iter().zip(digits) {
+    let mut parted = vec![SortKey::default(); positions.len()];
+    for (position, digit) in positions.iter().zip(digits) {
         let at = &mut ends[usize::from(digit)];
-        parted[*at] = entry(place);
+        parted[*at] = entry(position);
         *at += 1;
     }
     (parted, ends)
 }
 
 /// Sorts a part and appends the last write of each key, ascending by key.
-fn push_part(content: &Content, part: &mut [Entry], sorted: &mut Vec<Place>) {
+fn push_part(content: &Content, part: &mut [SortKey], sorted: &mut Vec<WritePosition>) {
     part.sort_unstable();
-    let key = |entry: &Entry| content.at(entry.place()).0;
+    let key = |entry: &SortKey| content.at(entry.position()).0;
     for same in part.chunk_by_mut(|a, b| a.beginning() == b.beginning()) {
         if same.len() > 1 {
-            // Stable: of one key they stay in the order in which they came.
+            // Stable: the writes of one key stay in the order in which they were made.
             same.sort_by(|a, b| key(a).cmp(key(b)));
         }
         for (at, entry) in same.iter().enumerate() {
             let next = same.get(at + 1);
             if next.is_none_or(|next| key(next) != key(entry)) {
-                sorted.push(entry.place());
+                sorted.push(entry.position());
             }
         }
     }
 }
 
-/// What a key begins with behind its first `common` bytes.
+/// The eight bytes of a key after its first `common` bytes.
 #[inline]
-fn beginning(content: &Content, place: Place, common: usize) -> u64 {
-    prefix(content.at(place).0.get(common..).unwrap_or_default())
+fn beginning(content: &Content, position: WritePosition, common: usize) -> u64 {
+    prefix(content.at(position).0.get(common..).unwrap_or_default())
 }
 
-/// The first 8 bytes of a key as a number, zeros behind its end: smaller where the key is smaller, if it differs.
+/// The first 8 bytes of a key as a number, padded with zeros: if two differ, the smaller one is of the smaller key.
 pub(super) fn prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(bytes) => u64::from_be_bytes(*bytes),

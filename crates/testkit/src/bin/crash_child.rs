@@ -1,4 +1,4 @@
-//! The process that the crash suite kills.
+//! The child process that the crash suite kills.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ struct Arguments {
 enum Role {
     /// Commits until killed.
     Write { path: PathBuf },
-    /// Holds the database open until its standard input ends.
+    /// Holds the database open until its standard input is closed.
     Hold { path: PathBuf },
 }
 

@@ -1,4 +1,5 @@
-//! `tck [DIR]`: runs a folder of openCypher's conformance features and says how many passed, failed, were skipped, and were wrong.
+//! `tck [DIR]`: runs a folder of openCypher's conformance features and prints how many passed, failed, were
+//! skipped, and were wrong.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,9 +16,9 @@ use isomer_testkit::tck::{DEVIATIONS, graphs_folder, suite_folder};
 /// Example: tck ../shared/tck/features --report report.json --list-failures
 #[derive(Parser)]
 struct Arguments {
-    /// Folder of feature files, or one file; the suite beside the checkout if absent.
+    /// Folder of feature files, or one file [default: the suite next to the checkout]
     dir: Option<PathBuf>,
-    /// Where to write the outcome of every scenario as JSON.
+    /// Writes the outcome of every scenario to this file, as JSON
     #[arg(long)]
     report: Option<PathBuf>,
     /// Only scenarios whose file, feature or name contains this.
@@ -26,10 +27,10 @@ struct Arguments {
     /// Also print each scenario that did not pass, with the reason.
     #[arg(long)]
     list_failures: bool,
-    /// Fail if fewer percent of the scenarios passed.
+    /// Fail if a lower percentage of the scenarios passed.
     #[arg(long, value_name = "PERCENT")]
     min_passed: Option<f64>,
-    /// Fail if more percent of the scenarios were wrong.
+    /// Fail if a higher percentage of the scenarios was wrong.
     #[arg(long, value_name = "PERCENT")]
     max_wrong: Option<f64>,
 }
@@ -39,7 +40,7 @@ fn main() -> Result<ExitCode> {
     let dir = match arguments.dir {
         Some(dir) => dir,
         None => suite_folder()
-            .context("the suite is not beside the checkout: name its folder, or set ISOMER_SHARED")?
+            .context("the suite was not found: name its folder, or set ISOMER_SHARED")?
             .join("features"),
     };
     let mut scenarios = load_folder(&dir)?;

@@ -3,13 +3,13 @@
 use anyhow::{Context, Result, bail};
 use isomer_db::{Order, Transaction, Value, json};
 
-/// Pairs that a scan prints at most.
+/// Maximum number of pairs that a scan prints.
 const MAX_PAIRS: usize = 100;
 
 /// Runs a command in a transaction:
 ///
-/// `put BUCKET/KEY VALUE`, `get BUCKET/KEY`, `delete BUCKET/KEY`, `scan BUCKET/FROM [TO] [reverse]`. A value is JSON, or
-/// text as it stands.
+/// `put BUCKET/KEY VALUE`, `get BUCKET/KEY`, `delete BUCKET/KEY`, `scan BUCKET/FROM [TO] [reverse]`. A value
+/// is JSON, or else literal text.
 pub(super) fn run(tx: &mut Transaction, command: &str) -> Result<isomer_db::Result<String>> {
     let mut words = command.split_whitespace();
     let (word, place) = (
@@ -56,7 +56,7 @@ pub(super) fn run(tx: &mut Transaction, command: &str) -> Result<isomer_db::Resu
     })
 }
 
-/// Whether a command is about a bucket, and not a query.
+/// Whether a command is a bucket command rather than a query.
 pub(super) fn is_command(command: &str) -> bool {
     let mut words = command.split_whitespace();
     matches!(words.next(), Some("put" | "get" | "delete" | "scan"))

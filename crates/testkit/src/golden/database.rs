@@ -1,4 +1,4 @@
-//! The commands of golden scripts, run against the public API.
+//! Runs the commands of golden scripts on the public API.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ impl DatabaseWorld {
         })
     }
 
-    /// Closes and opens the database again; in memory only the sessions end.
+    /// Closes and reopens the database; in memory only the sessions end.
     fn reopen(&mut self) -> Result<()> {
         self.sessions.clear();
         if let Some(path) = &self.path {
@@ -112,23 +112,23 @@ impl World for DatabaseWorld {
                 None => db.query(command, &session.params).map(printed),
             },
         };
-        Ok(ran.unwrap_or_else(told))
+        Ok(ran.unwrap_or_else(message_of))
     }
 }
 
-/// The error as users see it, but for version numbers: how many commits something takes is no promise.
-fn told(error: Error) -> String {
+/// The error message without version numbers, which are not part of the contract.
+fn message_of(error: Error) -> String {
     let text = format!("error: {}: {error}", error.kind().name());
     let mut parts = text.split("(version ");
-    let mut told = parts.next().unwrap_or_default().to_owned();
+    let mut message = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        told.push_str("(version …");
-        told.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+        message.push_str("(version …");
+        message.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
-    told
+    message
 }
 
-/// A line of column names and a line per row; nothing for a statement that returns nothing.
+/// A line of column names and a line per row; empty for a statement without a result.
 fn printed(result: QueryResult) -> String {
     if let Some(plan) = result.plan() {
         return plan.to_owned();

@@ -1,7 +1,8 @@
-//! Golden scripts: commands of named sessions and what they print, compared with what stands in the file.
+//! Golden scripts: commands of named sessions and their output, compared with the expected output in the
+//! file.
 //!
-//! The format is described in `tests/golden/README.md`. This module reads and rewrites scripts; what a command does is up
-//! to the [`World`] that runs it.
+//! `tests/golden/README.md` describes the format. This module reads and rewrites scripts; the [`World`]
+//! interprets the commands.
 
 mod buckets;
 mod database;
@@ -14,16 +15,16 @@ use anyhow::{Context, Result, bail};
 pub use database::DatabaseWorld;
 pub use script::{Block, Command, Script};
 
-/// What scripts run against: a fresh one for each script.
+/// The system that a script runs against: a new one for each script.
 pub trait World {
-    /// Runs one command of one session and returns what it prints, possibly nothing. Errors of the database are part of
-    /// that; an error here means that the script itself is wrong.
+    /// Runs one command of one session and returns its output, possibly empty. Errors of the database are
+    /// part of the output; an error returned here means that the script itself is invalid.
     fn run(&mut self, session: &str, command: &str) -> Result<String>;
 }
 
-/// Runs the script in `path` against `world`; with `update`, writes what was printed into the file.
+/// Runs the script in `path` against `world`; with `update`, writes the actual output into the file.
 ///
-/// An error tells the first block that printed something else, with both texts.
+/// The error shows the first block with a different output, with both texts.
 pub fn run(path: &Path, world: &mut dyn World, update: bool) -> Result<()> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let mut script = Script::parse(&text).with_context(|| path.display().to_string())?;
@@ -47,12 +48,12 @@ pub fn run(path: &Path, world: &mut dyn World, update: bool) -> Result<()> {
         Some(_) if update => {
             fs::write(path, script.to_string()).with_context(|| path.display().to_string())
         }
-        Some(told) => bail!("{told}\nUPDATE_GOLDEN=1 writes what was printed into the file"),
+        Some(message) => bail!("{message}\nUPDATE_GOLDEN=1 writes what was printed into the file"),
         None => Ok(()),
     }
 }
 
-/// What all commands of a block print, each line with its session's name where sessions have names.
+/// The output of all commands of a block, each line prefixed with its session if sessions have names.
 fn run_block(block: &Block, world: &mut dyn World) -> Result<String> {
     let mut printed = String::new();
     for command in &block.commands {
@@ -64,7 +65,8 @@ fn run_block(block: &Block, world: &mut dyn World) -> Result<String> {
                 printed.push_str(&command.session);
                 printed.push_str(": ");
             }
-            // An empty line ends what is expected, so one that is printed shows as a dot.
+            // An empty line ends the expected output, so an empty line in the actual output is written as a
+            // dot.
             printed.push_str(if line.trim().is_empty() {
                 "."
             } else {
@@ -77,7 +79,7 @@ fn run_block(block: &Block, world: &mut dyn World) -> Result<String> {
 }
 
 fn difference(expected: &str, printed: &str) -> String {
-    let mut told = String::new();
+    let mut message = String::new();
     let (expected, printed): (Vec<&str>, Vec<&str>) =
         (expected.lines().collect(), printed.lines().collect());
     let same = expected
@@ -86,22 +88,22 @@ fn difference(expected: &str, printed: &str) -> String {
         .take_while(|(a, b)| a == b)
         .count();
     for line in &expected[..same] {
-        told.push_str(&format!("    {line}\n"));
+        message.push_str(&format!("    {line}\n"));
     }
     for line in &expected[same..] {
-        told.push_str(&format!("  - {line}\n"));
+        message.push_str(&format!("  - {line}\n"));
     }
     for line in &printed[same..] {
-        told.push_str(&format!("  + {line}\n"));
+        message.push_str(&format!("  + {line}\n"));
     }
-    told
+    message
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Echoes, and fails where it is told to.
+    /// Echoes, and fails on request.
     struct Echo;
 
     impl World for Echo {
@@ -126,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_compared() {
+    fn printed_output_is_compared() {
         let good = "# Echoes.\na> one\na> silent\n---\na: one\na: .\na: end\n";
         assert!(in_file(good, false).0.is_ok());
         let (ran, after) = in_file(&good.replace("a: end", "a: start"), false);
-        let told = ran.expect_err("the output differs").to_string();
+        let message = ran.expect_err("the output differs").to_string();
         assert!(
-            told.contains("- a: start") && told.contains("+ a: end"),
-            "{told}"
+            message.contains("- a: start") && message.contains("+ a: end"),
+            "{message}"
         );
         assert!(
             after.contains("a: start"),
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn updating_rewrites_only_what_is_expected() {
+    fn updating_rewrites_expected_output_only() {
         let (ran, after) = in_file(
             "# Echoes.\n\n> one\n---\n\n# Again.\nb> two\n---\nb: old\n",
             true,
@@ -157,10 +159,10 @@ mod tests {
     #[test]
     fn a_wrong_command_names_its_line() {
         let (ran, _) = in_file("# Wrong.\n> nonsense\n---\n", true);
-        let told = format!("{:#}", ran.expect_err("there is no such command"));
+        let message = format!("{:#}", ran.expect_err("there is no such command"));
         assert!(
-            told.contains("line 2") && told.contains("no such command"),
-            "{told}"
+            message.contains("line 2") && message.contains("no such command"),
+            "{message}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Reading and writing the text of a golden script.
+//! Parser and printer of golden scripts.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use anyhow::{Result, bail};
 /// A script: comments and blocks in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Blocks, each with the lines that stand before it.
+    /// Blocks, each with the lines before it.
     pub blocks: Vec<Block>,
     /// Lines after the last block.
     rest: Vec<String>,
 }
 
-/// Commands, and what they print together.
+/// Commands, and their common output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Comments and empty lines before the first command.
     before: Vec<String>,
-    /// The commands as they stand, comments among them included.
+    /// The commands as written, including comments between them.
     source: Vec<String>,
     /// The commands.
     pub commands: Vec<Command>,
-    /// What they print: whole lines, each ended by a line feed.
+    /// The expected output: whole lines, each terminated by a line feed.
     pub expected: String,
     /// The line of the first command, from 1.
     pub line: usize,
@@ -31,7 +31,7 @@ pub struct Block {
 /// One command of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The session's name; empty in scripts with one nameless session.
+    /// The session's name; empty in scripts with one unnamed session.
     pub session: String,
     /// The command, its continuation lines joined by line feeds.
     pub text: String,
@@ -40,7 +40,7 @@ pub struct Command {
 }
 
 impl Script {
-    /// Reads a script. The first line must be a comment that says what it shows.
+    /// Parses a script. The first line must be a comment that states its purpose.
     pub fn parse(text: &str) -> Result<Self> {
         if !text.starts_with("# ") {
             bail!("open with a sentence on what the script shows: `# …`");
@@ -71,7 +71,7 @@ impl Script {
                 block.source.push(line.to_owned());
                 if let Some(more) = line.strip_prefix("  ") {
                     let Some(last) = block.commands.last_mut() else {
-                        bail!("line {}: goes on with no command", at + 1)
+                        bail!("line {}: continuation without a command", at + 1)
                     };
                     last.text.push('\n');
                     last.text.push_str(more);
@@ -150,16 +150,16 @@ a: 1
     }
 
     #[test]
-    fn what_is_no_script_is_refused() {
-        for (text, told) in [
+    fn an_invalid_script_is_rejected() {
+        for (text, message) in [
             ("a> x\n---\n", "open with a sentence"),
             ("# S.\n", "no command"),
             ("# S.\na> x\n", "no `---`"),
             ("# S.\nwords without a session\n---\n", "session> text"),
-            ("# S.\n  more\n---\n", "no command"),
+            ("# S.\n  more\n---\n", "without a command"),
         ] {
             let error = Script::parse(text).expect_err(text).to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 }

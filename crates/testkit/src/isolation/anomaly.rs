@@ -1,15 +1,15 @@
-//! What a serializable database never shows.
+//! Anomalies that a serializable database never shows.
 
 use std::fmt;
 
-/// Classes of anomalies, from the plainest to the subtlest.
+/// Classes of anomalies, from the simplest to the subtlest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// A transaction did not see its own writes.
     Internal,
-    /// A value that nobody wrote.
+    /// A value that no transaction wrote.
     Garbage,
-    /// A committed write that a later transaction does not see, and nobody overwrote.
+    /// A committed write that a later transaction does not see, and that was not overwritten.
     LostWrite,
     /// Two readers saw the versions of one object in different orders.
     IncompatibleOrder,
@@ -17,7 +17,7 @@ pub enum Class {
     G1a,
     /// A value was read that its writer overwrote before it committed.
     G1b,
-    /// Writes of two transactions follow each other both ways.
+    /// Writes of two transactions depend on each other in both directions.
     G0,
     /// A cycle of writes and reads, without anti-dependencies.
     G1c,
@@ -29,12 +29,12 @@ pub enum Class {
     WriteSkew,
     /// A cycle with an anti-dependency on a predicate (G2): what matched it changed.
     Phantom,
-    /// No cycle but for the order in which clients saw transactions begin and end.
+    /// A cycle only through the real-time order in which clients saw transactions begin and end.
     Stale,
 }
 
 impl Class {
-    /// The class as reports print it.
+    /// The name of the class in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Internal => "internal",
@@ -54,12 +54,12 @@ impl Class {
     }
 }
 
-/// An anomaly and how it shows.
+/// An anomaly with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
     /// Its class.
     pub class: Class,
-    /// Transactions, objects and values, for people.
+    /// Transactions, objects and values, as text.
     pub story: String,
 }
 

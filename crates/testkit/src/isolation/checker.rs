@@ -1,4 +1,4 @@
-//! Looking for cycles, class by class.
+//! Searches for cycles, class by class.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use super::{
     versions::{Dependencies, RT, RW, RW_PREDICATE, WR, WW},
 };
 
-/// Anomalies told per class; more are only counted.
+/// Anomalies reported per class; further ones are only counted.
 const TOLD: usize = 10;
-/// Searches for a cycle through one edge, per class of edges: a broken database shows itself long before.
+/// Cycle searches per class of edges: a broken database shows an anomaly long before.
 const MAX_SEARCHES: usize = 500;
 
-/// What a history shows.
+/// Result of checking a history.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Transactions that took effect.
+    /// Committed transactions.
     pub committed: usize,
     /// Dependencies between them, of all kinds.
     pub dependencies: usize,
-    /// What a serializable database never shows; the first few of each class.
+    /// The anomalies; only the first few of each class.
     pub anomalies: Vec<Anomaly>,
-    /// How many of each class were found, told or not.
+    /// Number of anomalies per class, including unreported ones.
     pub counts: BTreeMap<Class, usize>,
 }
 
@@ -46,7 +46,8 @@ impl Report {
     }
 }
 
-/// Finds every class of anomaly that `history` shows. Cost: O(events + dependencies), and a search per cycle told.
+/// Finds every class of anomaly in `history`. Cost: O(events + dependencies), and one search per reported
+/// cycle.
 pub fn check(history: &History) -> Report {
     let mut dependencies = Dependencies::new(history);
     let committed = (0..history.txns.len() as u32)
@@ -78,7 +79,8 @@ pub fn check(history: &History) -> Report {
     report
 }
 
-/// Adds a chain of moments, so that `n` transactions need 3 `n` edges for their order in real time instead of `n`².
+/// Adds a chain of time points, so that `n` transactions need 3 `n` edges for their real-time order instead
+/// of `n`².
 fn add_real_time(
     history: &History,
     dependencies: &Dependencies<'_>,
@@ -88,7 +90,7 @@ fn add_real_time(
     let committed: Vec<u32> = (0..count)
         .filter(|txn| dependencies.is_committed(*txn))
         .collect();
-    // One with an unknown outcome may have taken effect after its client gave up.
+    // A transaction with an unknown outcome may have taken effect after its client gave up.
     let known = committed
         .iter()
         .filter(|txn| history.txns[**txn as usize].outcome == Outcome::Committed);
@@ -143,7 +145,7 @@ impl Search<'_> {
             if report.is_full(Class::GSingle) && report.is_full(Class::WriteSkew) {
                 break;
             }
-            // Both overwrote one version of one object, and nothing else is on the cycle.
+            // Both overwrote the same version of one object, and the cycle has no other edges.
             let same_object = |walk: &[Edge]| {
                 walk.iter()
                     .all(|step| step.colour & (WW | RW) != 0 && step.label == edge.label)
@@ -157,7 +159,7 @@ impl Search<'_> {
                 } else {
                     Class::GSingle
                 };
-                report.add(self.tell(class, edge, &walk));
+                report.add(self.describe(class, edge, &walk));
             } else if let Some(walk) =
                 self.graph
                     .walk(edge.to, edge.from, all, &components, &mut scratch)
@@ -167,7 +169,7 @@ impl Search<'_> {
                 } else {
                     Class::WriteSkew
                 };
-                report.add(self.tell(class, edge, &walk));
+                report.add(self.describe(class, edge, &walk));
             }
         }
     }
@@ -187,7 +189,7 @@ impl Search<'_> {
         );
     }
 
-    /// Tells a shortest cycle through each edge of colour `through` (the first few), over edges of `over`.
+    /// Reports a shortest cycle through each edge of colour `through` (the first few), over edges of `over`.
     fn through(
         &self,
         through: Colours,
@@ -205,7 +207,7 @@ impl Search<'_> {
                 continue;
             };
             let class = class(&walk);
-            report.add(self.tell(class, edge, &walk));
+            report.add(self.describe(class, edge, &walk));
             if report.is_full(class) {
                 break;
             }
@@ -223,11 +225,11 @@ impl Search<'_> {
             .take(MAX_SEARCHES)
     }
 
-    fn tell(&self, class: Class, first: &Edge, walk: &[Edge]) -> Anomaly {
+    fn describe(&self, class: Class, first: &Edge, walk: &[Edge]) -> Anomaly {
         let count = self.history.txns.len() as u32;
         let mut story = String::new();
         for edge in std::iter::once(first).chain(walk) {
-            // Moments of real time stand between transactions and have no number of their own.
+            // Time points lie between transactions and have no transaction number.
             if edge.from < count {
                 story.push_str(&format!("T{} ", edge.from));
             }

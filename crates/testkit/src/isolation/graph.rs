@@ -14,13 +14,13 @@ pub(super) struct Edge {
     pub label: u32,
 }
 
-/// Edges grouped by where they start. Memory: 4 bytes a node, 16 an edge.
+/// Edges grouped by source. Memory: 4 bytes per node, 16 per edge.
 pub(super) struct Graph {
     offsets: Vec<u32>,
     edges: Vec<Edge>,
 }
 
-/// Component number per node; components of one node without company count too.
+/// Component number per node; single-node components count too.
 pub(super) struct Components {
     of: Vec<u32>,
     sizes: Vec<u32>,
@@ -52,7 +52,7 @@ impl Graph {
         self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize
     }
 
-    /// Tarjan's algorithm over the edges of `colours`, with a stack of its own: histories are deep.
+    /// Tarjan's algorithm over the edges of `colours`, with an explicit stack: histories are deep.
     pub fn components(&self, colours: Colours) -> Components {
         const UNSEEN: u32 = u32::MAX;
         let count = self.node_count();
@@ -87,7 +87,7 @@ impl Graph {
                         continue;
                     }
                     if index[there] == UNSEEN {
-                        calls.push((node, at - 1)); // looked at again on the way back, to take over its low mark
+                        calls.push((node, at - 1)); // visited again on the way back, to take over its low mark
                         calls.push((edge.to, self.range(edge.to).start));
                         descended = true;
                         break;
@@ -156,7 +156,7 @@ impl Graph {
 }
 
 impl Components {
-    /// Whether two nodes lie in one component.
+    /// Whether two nodes are in one component.
     pub fn same(&self, a: u32, b: u32) -> bool {
         self.of[a as usize] == self.of[b as usize]
     }
@@ -167,7 +167,7 @@ impl Components {
     }
 }
 
-/// Marks of a search, reused by the next one: an old epoch's marks count as none.
+/// Visited marks of a search, reused by the next one: marks of an earlier epoch are ignored.
 #[derive(Default)]
 pub(super) struct Scratch {
     epoch: u32,

@@ -1,4 +1,4 @@
-//! What concurrent transactions did and saw, written down as they ran.
+//! Histories: what concurrent transactions did and saw, recorded while they ran.
 
 use std::{
     collections::HashMap,
@@ -11,17 +11,17 @@ use std::{
 /// Something that transactions share: a list, a register or a set. An index into [`History::objects`].
 pub type ObjectId = u32;
 
-/// A value that is written once in a whole history, so that whoever sees it knows who wrote it.
+/// A value that is written only once in a whole history, so that a reader of it identifies its writer.
 pub type Element = u64;
 
-/// One step of a transaction.
+/// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Put `element` at the end of a list.
+    /// Append `element` to a list.
     Append {
         /// The list.
         object: ObjectId,
-        /// What was put.
+        /// The appended element.
         element: Element,
     },
     /// Read a whole list.
@@ -35,28 +35,28 @@ pub enum Event {
     Write {
         /// The register.
         object: ObjectId,
-        /// What was written.
+        /// The written value.
         value: Element,
     },
     /// Read a register.
     Read {
         /// The register.
         object: ObjectId,
-        /// What was there.
+        /// The value read.
         seen: Option<Element>,
     },
     /// Added to a set. An element is added to one set, once.
     Add {
         /// The set.
         object: ObjectId,
-        /// What was added.
+        /// The added element.
         element: Element,
     },
-    /// Removed from a set, after it was seen there.
+    /// Removed from a set, after it was read there.
     Remove {
         /// The set.
         object: ObjectId,
-        /// What was removed.
+        /// The removed element.
         element: Element,
     },
     /// Read all members of a set: the matches of a predicate.
@@ -69,7 +69,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// What the step touched.
+    /// The object of the operation.
     pub fn object(&self) -> ObjectId {
         match self {
             Self::Append { object, .. }
@@ -83,40 +83,40 @@ impl Event {
     }
 }
 
-/// How a transaction ended, as its client knows.
+/// Outcome of a transaction, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It took effect.
     Committed,
-    /// It left no trace.
+    /// It was rolled back.
     Aborted,
-    /// Nobody knows: it counts as committed if anything that it wrote was seen.
+    /// Unknown: it counts as committed if any of its writes was seen.
     Unknown,
 }
 
 /// A transaction as its client saw it.
 #[derive(Clone, Debug)]
 pub struct Txn {
-    /// Its steps in order.
+    /// Its operations in order.
     pub events: Vec<Event>,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Moment just before it began. Moments of one history are all different and follow real time.
+    /// Time point just before it began. Time points of one history are distinct and follow real time.
     pub begin: u64,
-    /// Moment just after it ended.
+    /// Time point just after it ended.
     pub end: u64,
 }
 
-/// What a number of clients did to one database.
+/// The operations of several clients on one database.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Names of the objects, for people.
+    /// Names of the objects, for display.
     pub objects: Vec<String>,
     /// All transactions, in any order.
     pub txns: Vec<Txn>,
 }
 
-/// Writes a history down from many threads.
+/// Records a history from many threads.
 #[derive(Debug, Default)]
 pub struct Recorder {
     clock: AtomicU64,
@@ -126,7 +126,7 @@ pub struct Recorder {
     txns: Mutex<Vec<Txn>>,
 }
 
-/// A transaction that is being written down. Dropped without an end, it is not part of the history.
+/// A transaction being recorded. If it is dropped without an outcome, it is not part of the history.
 #[derive(Debug)]
 pub struct Recording {
     events: Vec<Event>,
@@ -139,7 +139,7 @@ impl Recorder {
         Self::default()
     }
 
-    /// The number of the object of that name.
+    /// The number of the object with this name.
     pub fn object(&self, name: &str) -> ObjectId {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(id) = names.0.get(name) {
@@ -151,7 +151,7 @@ impl Recorder {
         id
     }
 
-    /// An element that nobody else gets.
+    /// A new element, unique in the history.
     pub fn element(&self) -> Element {
         self.next_element.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -198,7 +198,7 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Adds a step.
+    /// Adds an operation.
     pub fn push(&mut self, event: Event) {
         self.events.push(event);
     }

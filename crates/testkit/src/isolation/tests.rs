@@ -1,4 +1,4 @@
-//! Hand-made histories: every class of anomaly is found where it is, and not where it is not.
+//! Constructed histories: every class of anomaly is found where it is, and not elsewhere.
 
 use super::*;
 
@@ -24,7 +24,7 @@ impl Script {
         }
     }
 
-    /// A transaction that overlaps with all others made by `during`.
+    /// A transaction concurrent with all others created by `during`.
     fn during(mut self, events: &[Event], outcome: Outcome) -> Self {
         let begin = self.history.txns.len() as u64;
         let end = 500 + begin;
@@ -289,7 +289,7 @@ fn internal_a_transaction_misses_its_own_write() {
 }
 
 #[test]
-fn garbage_a_value_that_nobody_wrote() {
+fn garbage_a_value_that_was_never_written() {
     assert_eq!(
         Script::new().commits(&[read(A, 5)]).classes(),
         [Class::Garbage]
@@ -352,7 +352,8 @@ fn an_unknown_outcome_counts_as_what_was_seen() {
     assert_eq!(unseen.classes(), []);
 }
 
-/// A simulated serializable store, run with a random schedule, gives clean histories: the checker cries no wolf.
+/// A simulated serializable store with a random schedule yields clean histories: the checker has no false
+/// positives.
 #[test]
 fn random_serial_executions_are_clean() {
     for seed in 0..50_u64 {

@@ -1,4 +1,4 @@
-//! From events to dependencies: who wrote which version of an object, who read it, who replaced it.
+//! From events to dependencies: which transaction wrote which version of an object, read it, replaced it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,15 +14,16 @@ pub(super) const WW: Colours = 1;
 pub(super) const WR: Colours = 2;
 /// One overwrote what the other had read.
 pub(super) const RW: Colours = 4;
-/// One changed what matches a predicate that the other had read.
+/// One changed the matches of a predicate that the other had read.
 pub(super) const RW_PREDICATE: Colours = 8;
 /// One ended before the other began.
 pub(super) const RT: Colours = 16;
 
-/// Steps on one object, by the transactions that count.
+/// Operations on one object, by committed transactions.
 #[derive(Default)]
 struct Object {
-    /// Reads of what others wrote: (reader, version). Lists and sets keep what was seen, registers one value or none.
+    /// Reads of other transactions' writes: (reader, version). Lists and sets keep all elements, registers
+    /// one value or none.
     reads: Vec<(u32, Vec<Element>)>,
     /// Final writes of committed transactions: (writer, elements in order, what it had read before).
     writes: Vec<(u32, Vec<Element>, Option<Vec<Element>>)>,
@@ -39,13 +40,13 @@ enum Kind {
     Set,
 }
 
-/// Who wrote an element, and whether it was that writer's last word on a register.
+/// The writer of an element, and whether it was its final write to a register.
 struct Writer {
     txn: u32,
     is_final: bool,
 }
 
-/// Dependencies and what needed no graph to see.
+/// Dependencies, and anomalies found without a graph.
 pub(super) struct Dependencies<'a> {
     history: &'a History,
     committed: Vec<bool>,
@@ -122,7 +123,7 @@ impl<'a> Dependencies<'a> {
         }
     }
 
-    /// An unknown outcome counts as committed if anybody else saw one of its writes.
+    /// A transaction with an unknown outcome counts as committed if another one saw one of its writes.
     fn decide_outcomes(&mut self) {
         let txns = &self.history.txns;
         self.committed = txns
@@ -150,7 +151,7 @@ impl<'a> Dependencies<'a> {
         }
     }
 
-    /// Splits a transaction's reads into its own writes (checked here) and those of others (kept).
+    /// Separates a transaction's reads of own writes (checked here) from reads of others' writes (kept).
     fn replay(&mut self, txn: u32, objects: &mut [Object]) {
         let history = self.history;
         let mut own: HashMap<ObjectId, Vec<Element>> = HashMap::new();
@@ -231,7 +232,8 @@ impl<'a> Dependencies<'a> {
                             format!("T{txn} saw {seen:?} in {} after it added {mine:?} and removed {gone:?}", self.name(id)),
                         );
                     }
-                    // What it removed itself it had seen: as a read of others' versions it was there.
+                    // An element it removed itself must have been read before: it counts as a read of another
+                    // transaction's version.
                     let others = seen
                         .iter()
                         .copied()
@@ -303,8 +305,8 @@ impl<'a> Dependencies<'a> {
         self.lost_writes(id, object, &present);
     }
 
-    /// Versions of a register in the order that is known: a writer follows the version that it read; one that read
-    /// none follows those writers that had ended before it began.
+    /// The known part of a register's version order: a writer follows the version that it read; a writer that
+    /// read none follows those that had ended before it began.
     fn register(&mut self, id: ObjectId, object: &Object) {
         let mut followers: HashMap<Option<Element>, Vec<u32>> = HashMap::new();
         let mut by_end: Vec<(u64, u64, Element)> = Vec::new();
@@ -323,7 +325,7 @@ impl<'a> Dependencies<'a> {
             }
             let begin = self.history.txns[*writer as usize].begin;
             let before = &by_end[..by_end.partition_point(|(end, ..)| *end < begin)];
-            // Of those that had ended, the ones that none of the others wholly follows.
+            // Of those that had ended, the maximal ones.
             let latest_begin = before.iter().map(|(_, begin, _)| *begin).max();
             let mut any = false;
             for (end, _, value) in before.iter().rev() {
@@ -395,7 +397,7 @@ impl<'a> Dependencies<'a> {
                 None => self.report(
                     Class::Garbage,
                     format!(
-                        "T{reader} read {element} in {}, which nobody wrote",
+                        "T{reader} read {element} in {}, which no transaction wrote",
                         self.name(id)
                     ),
                 ),
@@ -508,7 +510,7 @@ impl<'a> Dependencies<'a> {
     }
 }
 
-/// The end of a list, for people.
+/// The tail of a list, for display.
 fn tail(seen: &[Element]) -> String {
     const SHOWN: usize = 6;
     match seen.len() {

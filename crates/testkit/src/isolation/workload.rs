@@ -1,7 +1,8 @@
-//! Random concurrent transactions across all models, written down as they run.
+//! Random concurrent transactions across all models, recorded while they run.
 //!
-//! A client keeps several transactions open at once and takes a random step in a random one of them, so that they
-//! overlap however many cores there are, and a run with one client repeats exactly from its seed.
+//! A client keeps several transactions open at once and runs a random operation in a random one of them, so
+//! that they overlap regardless of the number of cores, and a run with one client is reproducible from its
+//! seed.
 
 use std::{fmt, thread};
 
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use super::history::{Element, Event, History, ObjectId, Outcome, Recorder, Recording};
 use crate::random::Random;
 
-/// What transactions share, by model and by how it is read.
+/// Kinds of shared objects, by model and read path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A list in the value of a bucket's key.
@@ -78,40 +79,41 @@ impl Kind {
     }
 }
 
-/// Why a step or a commit did not happen.
+/// Why an operation or a commit did not happen.
 #[derive(Debug)]
 pub enum Failure {
-    /// A race was lost.
+    /// A conflict.
     Retry,
-    /// A commit whose outcome nobody knows.
+    /// A commit with an unknown outcome.
     Unknown,
-    /// Something that must not happen.
+    /// A violation.
     Broken(anyhow::Error),
 }
 
-/// A database under test. Objects are numbered; the numbers of one call to [`Subject::prepare`] are used after it.
+/// A database under test. Objects are numbered; the numbers of one call to [`Subject::prepare`] are used
+/// after it.
 pub trait Subject: Sync {
-    /// The kinds of objects that it offers.
+    /// The kinds of objects that it supports.
     fn kinds(&self) -> &[Kind] {
         &Kind::ALL
     }
-    /// Makes what must exist before objects `from..to` are used.
+    /// Creates what must exist before objects `from..to` are used.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
     /// A transaction.
     fn begin(&self, access: Access) -> Result<Box<dyn Steps + '_>>;
 }
 
-/// What a transaction may do.
+/// Access mode of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads alone.
+    /// Read-only.
     Read,
-    /// Reads and writes.
+    /// Read-write.
     Write,
 }
 
-/// An open transaction: what steps can do to an object of a kind.
-#[allow(clippy::missing_errors_doc)] // all of them: a lost race, or something that must not happen
+/// An open transaction: the operations on an object of a kind.
+#[allow(clippy::missing_errors_doc)] // all of them: a conflict, or a violation
 pub trait Steps {
     /// Reads a list.
     fn list(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure>;
@@ -125,26 +127,26 @@ pub trait Steps {
     fn members(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure>;
     /// Adds to a set without reading it.
     fn add(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), Failure>;
-    /// Removes a member that was seen.
+    /// Removes a member that was read.
     fn remove(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), Failure>;
-    /// Ends it.
+    /// Commits or rolls back.
     fn commit(self: Box<Self>) -> Result<(), Failure>;
 }
 
-/// How much, how crowded, how concurrent.
+/// Size and concurrency of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Transactions in all.
+    /// Total number of transactions.
     pub transactions: u32,
-    /// Objects of each kind that are in use at one time: the fewer, the more transactions meet.
+    /// Objects of each kind in use at one time: the fewer, the more conflicts.
     pub objects: u64,
     /// Threads.
     pub clients: u32,
     /// Transactions that each thread keeps open.
     pub open: usize,
-    /// Transactions after which fresh objects are used, so that sets stay small.
+    /// Number of transactions after which new objects are used, so that sets stay small.
     pub round: u32,
-    /// Where randomness starts.
+    /// The seed.
     pub seed: u64,
 }
 
@@ -165,7 +167,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Runs the plan and returns what was seen. Ends with one transaction per object that reads everything.
+/// Runs the plan and returns the history. Ends with one transaction per object that reads everything.
 pub fn run(subject: &dyn Subject, plan: Plan) -> Result<History> {
     let recorder = Recorder::new();
     let rounds = u64::from(plan.transactions.div_ceil(plan.round));
@@ -189,7 +191,7 @@ pub fn run(subject: &dyn Subject, plan: Plan) -> Result<History> {
     Ok(recorder.finish())
 }
 
-/// Reads every object once, so that the order of the last versions is known.
+/// Reads every object once, so that the order of the final versions is known.
 fn read_all(subject: &dyn Subject, recorder: &Recorder, objects: u64) -> Result<()> {
     for object in 0..objects {
         let mut recording = recorder.begin();
@@ -236,11 +238,11 @@ struct Client<'a> {
     recorder: &'a Recorder,
     plan: Plan,
     random: Random,
-    open: Vec<Open<'a>>,
+    open: Vec<OpenTransaction<'a>>,
 }
 
-/// A transaction between two of its steps.
-struct Open<'a> {
+/// A transaction between two of its operations.
+struct OpenTransaction<'a> {
     steps: Box<dyn Steps + 'a>,
     recording: Recording,
     access: Access,
@@ -281,7 +283,7 @@ impl<'a> Client<'a> {
                 self.end(ended)?;
                 continue;
             }
-            match self.step(at) {
+            match self.run_operation(at) {
                 Ok(()) => self.open[at].left -= 1,
                 Err(Failure::Retry) => {
                     let lost = self.open.swap_remove(at);
@@ -289,9 +291,9 @@ impl<'a> Client<'a> {
                     self.recorder.end(lost.recording, Outcome::Aborted);
                 }
                 Err(Failure::Unknown) => {
-                    return Err(anyhow!("a step answered with an unknown outcome"));
+                    return Err(anyhow!("an operation returned an unknown outcome"));
                 }
-                Err(Failure::Broken(error)) => return Err(error.context("a step")),
+                Err(Failure::Broken(error)) => return Err(error.context("an operation")),
             }
         }
     }
@@ -308,7 +310,7 @@ impl<'a> Client<'a> {
         let steps = self.subject.begin(access)?;
         let left = 1 + self.random.below(4) as u32;
         let gives_up = access == Access::Write && self.random.below(20) == 0;
-        self.open.push(Open {
+        self.open.push(OpenTransaction {
             steps,
             recording,
             access,
@@ -319,7 +321,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn step(&mut self, at: usize) -> Result<(), Failure> {
+    fn run_operation(&mut self, at: usize) -> Result<(), Failure> {
         let Self {
             subject,
             recorder,
@@ -337,7 +339,7 @@ impl<'a> Client<'a> {
                 .push(read(&mut *open.steps, recorder, kind, object)?);
             return Ok(());
         }
-        let Open {
+        let OpenTransaction {
             steps, recording, ..
         } = open;
         match kind.shape() {
@@ -382,7 +384,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn end(&self, open: Open<'_>) -> Result<()> {
+    fn end(&self, open: OpenTransaction<'_>) -> Result<()> {
         if open.gives_up {
             drop(open.steps);
             self.recorder.end(open.recording, Outcome::Aborted);

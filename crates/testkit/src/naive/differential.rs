@@ -1,7 +1,9 @@
-//! Random whole queries over random graphs, run by the database in several ways and by the interpreter; all must agree.
+//! Differential tests: random queries over random graphs, run by the database in several modes and by the
+//! interpreter; all must agree.
 //!
-//! Rows are compared as bags; where the last clause orders them, in that order, rows that stand equal in it in any. Where
-//! the answer depends on what the language leaves open, the database's must be one that the interpreter can come to.
+//! Rows are compared as bags; if the last clause orders them, in that order, with equal rows in any order. If
+//! the result depends on what the language leaves open, the database's result must be one that the
+//! interpreter can produce.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,65 +13,65 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use isomer_cypher::ast::Statement;
 use isomer_db::{ErrorKind, Phase};
-use isomer_value::{Map, Value};
+use isomer_oracle::graph::Graph;
+use isomer_oracle::logic::same_group;
+use isomer_oracle::notation::literal;
+use isomer_oracle::{Answer, Datum, Fault, Map, Ordered, Variation};
 
-use super::interpreter::graph::Graph;
-use super::interpreter::logic::same_group;
-use super::interpreter::{self, Answer, Fault, Ordered, Variation};
 use super::queries::{self, Made};
-use super::subject::{Outcome, Subject, WAYS, Way};
+use super::subject::{MODES, Mode, Outcome, Subject};
 use crate::random::Random;
 
-/// Queries tried on one graph.
+/// Queries per graph.
 const QUERIES_PER_GRAPH: usize = 60;
-/// Orders of rows that are tried before two answers count as different.
+/// Row orders tried before two results count as different.
 const ORDERS: u64 = 60;
-/// Parts of a run, each with a seed of its own.
+/// Parts of a run, each with a separate seed.
 const PARTS: u64 = 16;
-/// Unoptimised frames need more than a thread's usual stack.
+/// Stack size: unoptimised frames exceed a thread's default.
 const STACK_BYTES: usize = 64 << 20;
-/// Of so many graphs one is kept on disk, too.
+/// One in this many graphs is stored on disk, too.
 const DURABLE: u64 = 25;
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Queries tried.
+    /// Number of queries.
     pub tried: usize,
-    /// Queries that gave the same answer in every way.
+    /// Queries with the same result in every mode.
     pub agreed: usize,
-    /// Of these, in error everywhere.
+    /// Of these, errors in every mode.
     pub errors: usize,
     /// Of these, with at least one row.
     pub with_rows: usize,
     /// Of these, that write.
     pub wrote: usize,
-    /// Queries whose answer depends on what the language leaves open, and was one of those that it may be.
+    /// Queries whose result depends on what the language leaves open, and is one of the allowed ones.
     pub open: usize,
-    /// The same, and too many answers are possible to find the database's among them.
+    /// The same, but with too many allowed results to enumerate.
     pub undecided: usize,
-    /// Queries that were refused before they ran.
+    /// Queries rejected before they ran.
     pub refused: usize,
-    /// Queries with too many rows to be worth it.
+    /// Queries skipped because of too many rows.
     pub too_large: usize,
-    /// Queries whose writes were kept for those that follow.
+    /// Queries whose writes were kept for later ones.
     pub kept: usize,
-    /// Differences, each with all that is needed to see it again.
+    /// Differences, each with all that is needed to reproduce it.
     pub differences: Vec<String>,
 }
 
-/// What was made of one query.
+/// Verdict on one query.
 #[derive(Debug)]
 enum Verdict {
     Agreed { error: bool, rows: bool },
-    Open,
+    Undefined,
     Undecided,
     Refused,
     TooLarge,
     Different(String),
 }
 
-/// Where a run stops.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Queries.
@@ -78,11 +80,12 @@ pub struct Bounds {
     pub differences: usize,
     /// Time.
     pub until: Option<Instant>,
-    /// Only this part, from 1 on.
+    /// Only this part, counted from 1.
     pub part: Option<u64>,
 }
 
-/// Compares until a bound is reached, on as many threads as there are cores. What is tried depends on the seed alone.
+/// Compares until a limit is reached, on as many threads as there are cores. The tested queries depend on the
+/// seed alone.
 pub fn compare(seed: u64, bounds: Bounds) -> Result<Tally> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -179,7 +182,7 @@ fn on_one_graph(
     let schema = queries::graph::schema(random);
     let mut world = World::open(graph, schema)?;
     if random.once_in(DURABLE) {
-        let durable = Subject::open(Way::Durable, &world.graph, &world.schema)?;
+        let durable = Subject::open(Mode::Durable, &world.graph, &world.schema)?;
         world.subjects.push(durable);
     }
     for _ in 0..QUERIES_PER_GRAPH {
@@ -202,7 +205,7 @@ fn on_one_graph(
                     }
                 }
             }
-            Verdict::Open => tally.open += 1,
+            Verdict::Undefined => tally.open += 1,
             Verdict::Undecided => tally.undecided += 1,
             Verdict::Refused => tally.refused += 1,
             Verdict::TooLarge => tally.too_large += 1,
@@ -212,7 +215,7 @@ fn on_one_graph(
                 tally
                     .differences
                     .push(format!("{report}\n  after {history}"));
-                // A panic may have left something behind.
+                // A panic may have left a broken state.
                 world = World::open(world.graph.clone(), world.schema.clone())?;
             }
         }
@@ -220,7 +223,7 @@ fn on_one_graph(
     Ok(())
 }
 
-/// What is different about a query on a graph, if anything is.
+/// The difference between the results of a query on a graph, if any.
 pub(super) fn difference(made: &Made, graph: &Graph, schema: &[String]) -> Option<String> {
     let world = World::open(graph.clone(), schema.to_vec()).ok()?;
     match world.judge(made) {
@@ -229,7 +232,7 @@ pub(super) fn difference(made: &Made, graph: &Graph, schema: &[String]) -> Optio
     }
 }
 
-/// Whether the interpreter comes to what the database came to with a query on a graph; `None` where it does not know the
+/// Whether the interpreter reproduces the database's result of a query on a graph; `None` if it does not support the
 /// query.
 pub(super) fn cross_check(
     text: &str,
@@ -243,7 +246,9 @@ pub(super) fn cross_check(
         writes: true,
     };
     let mut expected = Expected::new(&statement, graph);
-    if let Err(Fault::Unknown(_) | Fault::TooLarge) = expected.outcome(Variation::default()) {
+    if let Err(Fault::Unknown(_) | Fault::TooLarge | Fault::LeftOpen(_)) =
+        expected.outcome(Variation::default())
+    {
         return None;
     }
     match judge_one(&made, &mut expected, outcome) {
@@ -253,20 +258,20 @@ pub(super) fn cross_check(
     }
 }
 
-/// The same graph in every way.
+/// The same graph in every mode.
 struct World {
     graph: Graph,
     schema: Vec<String>,
     subjects: Vec<Subject>,
-    /// What made the graph, where later queries see what earlier ones wrote.
+    /// The queries that built the graph, including the writes of earlier queries.
     history: Vec<String>,
 }
 
 impl World {
     fn open(graph: Graph, schema: Vec<String>) -> Result<Self> {
-        let subjects = WAYS
+        let subjects = MODES
             .iter()
-            .map(|way| Subject::open(*way, &graph, &schema))
+            .map(|mode| Subject::open(*mode, &graph, &schema))
             .collect::<Result<_>>()?;
         let history = graph.to_cypher().into_iter().collect();
         Ok(Self {
@@ -277,7 +282,7 @@ impl World {
         })
     }
 
-    /// Keeps what a query writes, in every way.
+    /// Commits what a query writes, in every mode.
     fn keep(&mut self, made: &Made) -> Result<()> {
         self.history.push(made.text.clone());
         let statement = isomer_cypher::parse(&made.text)?;
@@ -288,18 +293,18 @@ impl World {
         for subject in &self.subjects {
             let kept = match subject.run(&made.text, true, true)? {
                 Outcome::Rows { graph, .. } => graph,
-                // What does not fit into memory is kept without it.
-                Outcome::Error { .. } if subject.way == Way::Small => {
+                // A mode whose memory does not suffice takes over the result.
+                Outcome::Error { .. } if subject.mode == Mode::Small => {
                     subject.run_with_memory(&made.text)?
                 }
                 Outcome::Error { message, .. } => {
-                    bail!("{:?}: {message}\n{}", subject.way, made.text)
+                    bail!("{:?}: {message}\n{}", subject.mode, made.text)
                 }
             };
             ensure!(
                 kept.is_some_and(|kept| kept.shape() == after.shape()),
                 "{:?} keeps another graph than it showed for\n  {}",
-                subject.way,
+                subject.mode,
                 self.history.join("\n  ")
             );
         }
@@ -323,6 +328,9 @@ impl World {
         if let Err(Fault::TooLarge) = first {
             return Verdict::TooLarge;
         }
+        if let Err(Fault::LeftOpen(_)) = first {
+            return Verdict::Undefined;
+        }
         if let Err(Fault::Unknown(what)) = &first {
             if made.risky {
                 return Verdict::TooLarge;
@@ -342,25 +350,25 @@ impl World {
             let actual = match run {
                 Ok(Ok(actual)) => actual,
                 Ok(Err(error)) => {
-                    return Verdict::Different(format!("{:?}: {error:#}", subject.way));
+                    return Verdict::Different(format!("{:?}: {error:#}", subject.mode));
                 }
                 Err(panic) => {
                     let message = crate::tck::suite::message(panic.as_ref());
-                    return Verdict::Different(format!("{:?}: panic: {message}", subject.way));
+                    return Verdict::Different(format!("{:?}: panic: {message}", subject.mode));
                 }
             };
             if let Outcome::Error {
                 kind: ErrorKind::Limit,
                 ..
             } = actual
-                && subject.way == Way::Small
+                && subject.mode == Mode::Small
             {
                 continue;
             }
             match judge_one(made, &mut expected, &actual) {
                 Verdict::Agreed { .. } => {}
                 Verdict::Different(what) => {
-                    return Verdict::Different(format!("{:?}: {what}", subject.way));
+                    return Verdict::Different(format!("{:?}: {what}", subject.mode));
                 }
                 other => verdict = other,
             }
@@ -371,7 +379,7 @@ impl World {
 
 type Run = Result<(Answer, Graph), Fault>;
 
-/// What the interpreter makes of a query, under each variation.
+/// The interpreter's result under each variation.
 struct Expected<'q> {
     statement: &'q Statement,
     graph: &'q Graph,
@@ -394,7 +402,7 @@ impl<'q> Expected<'q> {
             .runs
             .entry((variation.order, variation.eager, variation.late))
             .or_insert_with(|| {
-                interpreter::run(self.statement, self.graph, &self.parameters, variation)
+                isomer_oracle::run(self.statement, self.graph, &self.parameters, variation)
             });
         run.clone()
     }
@@ -416,7 +424,7 @@ fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verd
             rows: false,
         };
     }
-    // Refused before it ran: right where a wrong kind was put in, which no row needed to meet.
+    // Rejected before it ran: right if a wrong type was inserted that no row needed.
     if let Outcome::Error {
         phase: Some(Phase::Prepare),
         ..
@@ -425,14 +433,14 @@ fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verd
     {
         return Verdict::Refused;
     }
-    // A predicate may be looked at for rows that another clause would have dropped.
+    // A predicate may be evaluated for rows that another clause would have dropped.
     if let Outcome::Error {
         phase: Some(Phase::Run),
         ..
     } = actual
         && made.risky
     {
-        return Verdict::Open;
+        return Verdict::Undefined;
     }
     if let Outcome::Error {
         kind: ErrorKind::Unsupported,
@@ -441,12 +449,12 @@ fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verd
     {
         return Verdict::Refused;
     }
-    // Nor is an error met for rows that no one asked for, or that a predicate was not asked about.
+    // Nor does an error occur for rows that were not requested, or for which a predicate was not evaluated.
     if let Outcome::Rows { .. } = actual
         && made.risky
         && (matches!(first, Err(Fault::Asked(_))) || first.is_err() && made.text.contains("LIMIT"))
     {
-        return Verdict::Open;
+        return Verdict::Undefined;
     }
     let mut seen = vec![first.clone()];
     let mut varied = false;
@@ -455,7 +463,7 @@ fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verd
             let other = expected.outcome(Variation { order, eager, late });
             if agrees(&other, actual, false) || agrees(&other, actual, true) && order > 0 && varied
             {
-                return Verdict::Open;
+                return Verdict::Undefined;
             }
             if !same(&seen[0], &other) {
                 varied = true;
@@ -467,16 +475,16 @@ fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verd
         }
     }
     if varied && seen.iter().any(|other| agrees(other, actual, true)) {
-        return Verdict::Open;
+        return Verdict::Undefined;
     }
     let differing = seen.len() > 1 && !seen.iter().all(|other| same_but_lists(&seen[0], other));
     if differing {
         return Verdict::Undecided;
     }
-    Verdict::Different(told(&first, actual))
+    Verdict::Different(describe(&first, actual))
 }
 
-/// Whether two runs of the interpreter came to the same.
+/// Whether two runs of the interpreter have the same result.
 fn same(a: &Run, b: &Run) -> bool {
     match (a, b) {
         (Ok((a, left)), Ok((b, right))) => {
@@ -498,7 +506,7 @@ fn same_but_lists(a: &Run, b: &Run) -> bool {
     }
 }
 
-/// Whether the database came to the same as the interpreter; `loose`: lists in any order.
+/// Whether the database has the interpreter's result; `loose`: lists in any order.
 fn agrees(expected: &Run, actual: &Outcome, loose: bool) -> bool {
     match (expected, actual) {
         (Err(Fault::Raised(_) | Fault::Asked(_)), Outcome::Error { .. }) => true,
@@ -528,11 +536,11 @@ fn agrees(expected: &Run, actual: &Outcome, loose: bool) -> bool {
     }
 }
 
-/// Each row of the answer stands where the order wants it, in any order among those that are equal in it.
+/// Each row is at the position that the order requires, in any order among equal rows.
 fn agrees_in_order(
     ordered: &Ordered,
     after: &Graph,
-    rows: &[Vec<Value>],
+    rows: &[Vec<Datum>],
     own: Option<&Graph>,
     loose: bool,
 ) -> bool {
@@ -572,50 +580,42 @@ fn shown_rows(answer: &Answer, after: &Graph, loose: bool) -> Vec<String> {
     bag(&answer.rows, Some(after), loose)
 }
 
-fn bag(rows: &[Vec<Value>], graph: Option<&Graph>, loose: bool) -> Vec<String> {
+fn bag(rows: &[Vec<Datum>], graph: Option<&Graph>, loose: bool) -> Vec<String> {
     let mut shown: Vec<String> = rows.iter().map(|row| show(row, graph, loose)).collect();
     shown.sort();
     shown
 }
 
-fn show(row: &[Value], graph: Option<&Graph>, loose: bool) -> String {
+fn show(row: &[Datum], graph: Option<&Graph>, loose: bool) -> String {
     let cells: Vec<String> = row.iter().map(|value| cell(value, graph, loose)).collect();
     cells.join(" | ")
 }
 
-/// A value by what it holds: entities by labels, type and properties, floats to ten digits.
-fn cell(value: &Value, graph: Option<&Graph>, loose: bool) -> String {
-    let inside = |value: &Value| cell(value, graph, loose);
+/// A value by content: entities by labels, type and properties, floats to ten digits.
+fn cell(value: &Datum, graph: Option<&Graph>, loose: bool) -> String {
+    let inside = |value: &Datum| cell(value, graph, loose);
     match value {
-        Value::Float(number) if *number == 0.0 => "0e0".into(),
-        Value::Float(number) => format!("{number:.9e}"),
-        Value::List(items) => {
+        Datum::Float(number) if *number == 0.0 => "0e0".into(),
+        Datum::Float(number) => format!("{number:.9e}"),
+        Datum::List(items) => {
             let mut items: Vec<String> = items.iter().map(inside).collect();
             if loose {
                 items.sort();
             }
             format!("[{}]", items.join(", "))
         }
-        Value::Map(map) => {
+        Datum::Map(map) => {
             let entries: Vec<String> = map
                 .iter()
                 .map(|(name, value)| format!("{name}: {}", inside(value)))
                 .collect();
             format!("{{{}}}", entries.join(", "))
         }
-        Value::Node(node) => match (
+        Datum::Node(node) => match (
             &node.content,
-            graph.and_then(|graph| graph.nodes.get(&node.id.0)),
+            graph.and_then(|graph| graph.nodes.get(&node.id)),
         ) {
-            (Some(content), _) => {
-                let labels: Vec<&str> = content.labels.iter().map(AsRef::as_ref).collect();
-                format!(
-                    "({} {})",
-                    labels.join(":"),
-                    inside(&content.properties.clone().into())
-                )
-            }
-            (None, Some(held)) => {
+            (Some(held), _) | (None, Some(held)) => {
                 let labels: Vec<&str> = held.labels.iter().map(String::as_str).collect();
                 format!(
                     "({} {})",
@@ -625,17 +625,13 @@ fn cell(value: &Value, graph: Option<&Graph>, loose: bool) -> String {
             }
             (None, None) => "a node that is gone".into(),
         },
-        Value::Relationship(one) => {
+        Datum::Relationship(one) => {
             match (
                 &one.content,
-                graph.and_then(|graph| graph.relationships.get(&one.id.0)),
+                graph.and_then(|graph| graph.relationships.get(&one.id)),
             ) {
-                (Some(content), _) => {
-                    format!(
-                        "[{} {}]",
-                        content.type_name,
-                        inside(&content.properties.clone().into())
-                    )
+                (Some((name, properties)), _) => {
+                    format!("[{name} {}]", inside(&properties.clone().into()))
                 }
                 (None, Some(held)) => format!(
                     "[{} {}]",
@@ -645,25 +641,25 @@ fn cell(value: &Value, graph: Option<&Graph>, loose: bool) -> String {
                 (None, None) => "a relationship that is gone".into(),
             }
         }
-        Value::Path(path) => {
+        Datum::Path(path) => {
             let nodes: Vec<String> = path
                 .nodes
                 .iter()
-                .map(|node| inside(&node.clone().into()))
+                .map(|node| inside(&Datum::Node(node.clone().into())))
                 .collect();
             let between: Vec<String> = path
                 .relationships
                 .iter()
-                .map(|one| inside(&one.clone().into()))
+                .map(|one| inside(&Datum::Relationship(one.clone().into())))
                 .collect();
             format!("<{} by {}>", nodes.join(" "), between.join(" "))
         }
-        other => interpreter::notation::literal(other),
+        other => literal(other),
     }
 }
 
-fn told(expected: &Run, actual: &Outcome) -> String {
-    let rows = |rows: &[Vec<Value>], graph: Option<&Graph>| {
+fn describe(expected: &Run, actual: &Outcome) -> String {
+    let rows = |rows: &[Vec<Datum>], graph: Option<&Graph>| {
         let shown = bag(rows, graph, false);
         let first: Vec<String> = shown.iter().take(12).cloned().collect();
         format!("{} rows\n      {}", rows.len(), first.join("\n      "))

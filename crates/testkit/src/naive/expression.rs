@@ -1,5 +1,5 @@
-//! The same expression over the same values, given in different ways: one row of parameters at a time, many rows at once,
-//! and written as literals. All must come out the same.
+//! One expression over the same values in three forms: one row of parameters at a time, many rows at once,
+//! and as literals. All must yield the same result.
 
 use anyhow::{Result, ensure};
 use isomer_db::{Database, QueryOptions};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::random::Random;
 use crate::tck::notation::Noted;
 
-/// Values as they are written.
+/// Values in their written form.
 const VALUES: [&str; 30] = [
     "null",
     "null",
@@ -43,15 +43,15 @@ const VALUES: [&str; 30] = [
     "localtime('12:00')",
 ];
 
-/// Variables of one expression.
+/// Variables per expression.
 const VARIABLES: usize = 3;
-/// Rows given at once.
+/// Rows per batch.
 const ROWS: usize = 6;
 
-/// What an expression came to: its value, or an error.
+/// Result of an expression: its value, or an error.
 type Outcome = Result<String, String>;
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evaluated {
     /// Expressions tried.
@@ -105,7 +105,7 @@ pub fn compare(count: usize, seed: u64) -> Result<Evaluated> {
                 show_all(&rows)
             ),
         }
-        // What is written out may be refused before running, where a value would do: only answers are compared.
+        // Literals may be rejected before running where a value would not be: only values are compared.
         if let (Ok(written), Ok(given)) = (as_written(&database, &expression, &rows[0]), &alone[0])
         {
             ensure!(

@@ -11,13 +11,13 @@ use crate::random::Random;
 /// Names for nodes.
 const NODES: u64 = 6;
 
-/// What is known while a query is made.
+/// State while a query is generated.
 struct Maker<'r> {
     random: &'r mut Random,
     scope: Vec<Variable>,
-    /// The next number of a relationship's name.
+    /// The next number for a relationship's name.
     next: usize,
-    /// Relationships named in the clause at hand: none is named twice in one.
+    /// Relationships named in the current clause: none is named twice.
     in_clause: Vec<Variable>,
 }
 

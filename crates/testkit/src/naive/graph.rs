@@ -9,29 +9,29 @@ pub const LABELS: [&str; 3] = ["A", "B", "C"];
 /// Types that relationships have.
 pub const TYPES: [&str; 3] = ["T", "U", "V"];
 
-/// A node: its number is its place in the graph.
+/// A node; its number is its index in the graph.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// By place in [`LABELS`].
+    /// By index into [`LABELS`].
     pub labels: Vec<usize>,
     /// The property `v`, where it has one.
     pub v: Option<i64>,
 }
 
-/// A relationship: its number is its place in the graph.
+/// A relationship; its number is its index in the graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Relationship {
     /// Where it starts.
     pub source: usize,
     /// Where it ends.
     pub target: usize,
-    /// By place in [`TYPES`].
+    /// By index into [`TYPES`].
     pub name: usize,
     /// The property `w`.
     pub w: i64,
 }
 
-/// Nodes and relationships; loops and parallel ones among them.
+/// Nodes and relationships, including loops and parallel ones.
 #[derive(Clone, Debug)]
 pub struct Graph {
     /// The nodes.

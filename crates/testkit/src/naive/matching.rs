@@ -1,4 +1,4 @@
-//! Brute force: every way to bind every variable.
+//! Brute force: enumerates all bindings of all variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use super::query::{
     Returned, Variable,
 };
 
-/// With more rows than this somewhere, a query is given up.
+/// A query with more intermediate rows than this is skipped.
 const MAX_ROWS: usize = 2_000;
 
-/// With more steps than this for one row, too.
+/// Limit of operations per row.
 const MAX_STEPS: usize = 50_000;
 
-/// What a variable stands for.
+/// The binding of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Bound {
     Null,
@@ -25,7 +25,7 @@ enum Bound {
 
 type Row = BTreeMap<Variable, Bound>;
 
-/// The rows as text, sorted; `None` if there are too many on the way.
+/// The rows as text, sorted; `None` if there are too many intermediate rows.
 pub fn answer(graph: &Graph, query: &Query) -> Option<Vec<String>> {
     let mut rows = vec![Row::new()];
     for clause in &query.clauses {

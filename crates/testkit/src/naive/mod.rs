@@ -1,12 +1,14 @@
-//! A second opinion on patterns: random queries over small random graphs, answered by brute force straight from what the
-//! language says, without a plan. Slow, small, readable.
+//! Reference results for patterns: random queries over small random graphs, evaluated by brute force directly
+//! from the language's definition, without a plan. Slow, small, readable.
 
+pub mod constraints;
+mod convert;
 pub mod differential;
 pub mod expression;
 pub mod generate;
 pub mod graph;
-pub mod interpreter;
 pub mod matching;
+pub mod nested;
 pub mod queries;
 pub mod query;
 pub mod scenarios;
@@ -21,22 +23,22 @@ use std::time::Duration;
 use crate::random::Random;
 use graph::Graph;
 
-/// Queries tried on one graph.
+/// Queries per graph.
 const QUERIES_PER_GRAPH: u64 = 40;
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreement {
-    /// Queries whose answers agreed.
+    /// Queries with equal results.
     pub agreed: usize,
-    /// Queries that have too many rows to be worth it.
+    /// Queries skipped because of too many rows.
     pub too_large: usize,
     /// Rows compared.
     pub rows: usize,
 }
 
-/// Compares the database's answers with brute force's for `count` queries, with and without an index. The first difference is
-/// the error, with all that is needed to see it again.
+/// Compares the database's results with those of brute force for `count` queries, with and without an index.
+/// The first difference is the error, with all that is needed to reproduce it.
 pub fn compare(count: usize, seed: u64) -> Result<Agreement> {
     let mut random = Random::new(seed);
     let mut agreement = Agreement::default();

@@ -1,4 +1,4 @@
-//! The queries that brute force understands, and their text.
+//! The queries that brute force supports, and their text.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use super::graph::{LABELS, TYPES};
 /// A variable's number. Nodes are `a`, `b`, …; relationships `r0`, `r1`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variable {
-    /// Of a node.
+    /// Number of a node.
     Node(usize),
-    /// Of one relationship.
+    /// Number of a relationship.
     Relationship(usize),
-    /// Of a list of relationships.
+    /// Number of a list of relationships.
     Walk(usize),
 }
 
@@ -22,24 +22,24 @@ pub struct Query {
     pub clauses: Vec<Clause>,
     /// The variables in scope at the end.
     pub scope: Vec<Variable>,
-    /// What is returned of them.
+    /// The returned expression over them.
     pub result: Returned,
 }
 
-/// What is returned.
+/// The kinds of results.
 #[derive(Clone, Copy, Debug)]
 pub enum Returned {
     /// All variables.
     Rows,
-    /// How many rows.
+    /// Number of rows.
     Count,
-    /// How many rows for each value of the first variable.
+    /// Number of rows per value of the first variable.
     CountByFirst,
-    /// How many different values the last variable has.
+    /// Number of distinct values of the last variable.
     CountDistinctLast,
-    /// Each combination of values once.
+    /// Distinct combinations of values.
     Distinct,
-    /// Each combination of nodes once, whatever led to them.
+    /// Distinct combinations of nodes.
     DistinctNodes,
 }
 
@@ -57,9 +57,9 @@ pub enum Clause {
     },
     /// `WITH [DISTINCT] variables`
     With {
-        /// Whether equal rows are made one.
+        /// Whether duplicate rows are removed.
         distinct: bool,
-        /// What is kept.
+        /// The kept variables.
         variables: Vec<Variable>,
     },
 }
@@ -78,7 +78,7 @@ pub struct Path {
 pub struct NodePattern {
     /// By name.
     pub variable: Option<Variable>,
-    /// By place in [`LABELS`]; whether it must have it.
+    /// By index into [`LABELS`]; whether it must have it.
     pub label: Option<(usize, bool)>,
     /// The property `v`.
     pub v: Option<i64>,
@@ -89,17 +89,17 @@ pub struct NodePattern {
 pub struct RelationshipPattern {
     /// By name; a [`Variable::Walk`] where there is a length.
     pub variable: Option<Variable>,
-    /// By place in [`TYPES`]; any if empty.
+    /// By index into [`TYPES`]; any if empty.
     pub types: Vec<usize>,
     /// Left to right, right to left, or either.
     pub direction: Direction,
-    /// Least and most relationships in a row.
+    /// Minimum and maximum number of relationships.
     pub length: Option<(u64, u64)>,
     /// The property `w`.
     pub w: Option<i64>,
 }
 
-/// Which way a relationship points.
+/// Direction of a relationship.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// `-->`
@@ -123,13 +123,13 @@ pub enum Condition {
     HasLabel(Variable, usize),
     /// `a IS NULL`
     IsNull(Variable),
-    /// Whether there is such a path.
+    /// Whether such a path exists.
     Exists(Path),
-    /// Of both.
+    /// Conjunction.
     And(Box<Condition>, Box<Condition>),
-    /// Of either.
+    /// Disjunction.
     Or(Box<Condition>, Box<Condition>),
-    /// Of neither.
+    /// Negation of the disjunction.
     Not(Box<Condition>),
 }
 
@@ -155,7 +155,7 @@ impl fmt::Display for Variable {
 }
 
 impl Variable {
-    /// What shows which value it has.
+    /// The column that identifies its value.
     fn shown(self) -> String {
         match self {
             Self::Walk(_) => format!("[x IN {self} | x.i]"),

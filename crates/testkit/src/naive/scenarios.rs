@@ -1,27 +1,27 @@
-//! The queries of a folder of scenarios, run by the database and by the interpreter: what people thought of to ask a
-//! database, beside what chance makes.
+//! Runs the queries of a folder of scenarios on the database and the interpreter: queries written by people,
+//! in addition to random ones.
 
 use std::path::Path;
 
 use anyhow::Result;
+use isomer_oracle::graph::Graph;
 
 use super::differential::cross_check;
-use super::interpreter::graph::Graph;
-use super::subject::{Outcome, Subject, Way};
+use super::subject::{Mode, Outcome, Subject};
 use crate::tck::scenario::{Scenario, load_folder};
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Crossed {
-    /// Queries that came to the same.
+    /// Queries with equal results.
     pub agreed: usize,
-    /// Queries with something that the interpreter does not know, or that needs parameters or procedures.
+    /// Queries that the interpreter does not support, or that need parameters or procedures.
     pub left_out: usize,
     /// Differences.
     pub differences: Vec<String>,
 }
 
-/// Runs the queries of all scenarios, each scenario on a database of its own.
+/// Runs the queries of all scenarios, each scenario on a new database.
 pub fn compare(folder: &Path) -> Result<Crossed> {
     let mut crossed = Crossed::default();
     for scenario in load_folder(folder)? {
@@ -31,7 +31,7 @@ pub fn compare(folder: &Path) -> Result<Crossed> {
 }
 
 fn one(scenario: &Scenario, crossed: &mut Crossed) -> Result<()> {
-    let subject = Subject::open(Way::Indexed, &Graph::default(), &[])?;
+    let subject = Subject::open(Mode::Indexed, &Graph::default(), &[])?;
     let mut graph = Graph::default();
     for step in &scenario.steps {
         let text = step.text.trim_end_matches(':').trim();

@@ -1,4 +1,4 @@
-//! Shortest paths against brute force: all walks are made, the shortest are counted.
+//! Shortest paths against brute force: enumerates all paths and counts the shortest.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::matching::walks_between;
 use super::query::{Direction, RelationshipPattern};
 use crate::random::Random;
 
-/// Compares `count` random questions for all pairs of nodes of small graphs. The first difference is the error.
+/// Compares `count` random queries for all pairs of nodes of small graphs. The first difference is the error.
 pub fn compare(count: usize, seed: u64) -> Result<usize> {
     let mut random = Random::new(seed);
     let mut compared = 0;

@@ -1,15 +1,16 @@
-//! Makes a query with a different answer smaller, and the graph, as long as the answers differ.
+//! Shrinks a failing query, and its graph, as long as the results differ.
 
 use isomer_cypher::ast::{Clause, Expr, ExprKind, Statement, StatementBody};
 
+use isomer_oracle::graph::Graph;
+
 use super::differential::difference;
-use super::interpreter::graph::Graph;
 use super::queries::Made;
 
-/// Most attempts.
+/// Maximum number of attempts.
 const ATTEMPTS: usize = 400;
 
-/// The smallest query and graph found, with what differs.
+/// The smallest query and graph found, with the difference.
 pub fn report(made: &Made, graph: &Graph, schema: &[String], seen: &str) -> String {
     let mut best = made.clone();
     let mut graph = graph.clone();
@@ -79,7 +80,7 @@ fn smaller_graph(
         candidates.push(smaller);
     }
     for (id, node) in &graph.nodes {
-        for name in node.properties.names() {
+        for name in node.properties.keys() {
             let mut smaller = graph.clone();
             if let Some(node) = smaller.nodes.get_mut(id) {
                 node.properties.remove(name);
@@ -121,7 +122,7 @@ fn smaller_query(
             ..made.clone()
         };
         if let Some(what) = difference(&smaller, graph, schema)
-            // An error of the mutilation is none of the query.
+            // An error introduced by shrinking is not a finding.
             && !what.contains("not defined")
             && !what.contains("not parsed")
             && (before.contains("Some(Prepare)") || !what.contains("Some(Prepare)"))
@@ -132,7 +133,7 @@ fn smaller_query(
     None
 }
 
-/// Statements with one thing less.
+/// Statements with one part removed.
 fn smaller_statements(statement: &Statement) -> Vec<Statement> {
     let StatementBody::Query(query) = &statement.body else {
         return Vec::new();
@@ -165,7 +166,7 @@ fn smaller_statements(statement: &Statement) -> Vec<Statement> {
     out
 }
 
-/// Clauses with one thing less.
+/// Clauses with one part removed.
 fn smaller_clauses(clause: &Clause) -> Vec<Clause> {
     let mut out = Vec::new();
     match clause {
@@ -287,7 +288,7 @@ fn smaller_projections(
     out
 }
 
-/// Parts of an expression, and the expression with a smaller part.
+/// Subexpressions, and the expression with a smaller subexpression.
 fn smaller_expressions(expr: &Expr) -> Vec<Expr> {
     let mut out = Vec::new();
     let mut inside = |part: &Expr, rebuild: &dyn Fn(Expr) -> ExprKind| {

@@ -1,4 +1,4 @@
-//! The database, opened in different ways, and what it makes of a query.
+//! The database in several modes, and its results of a query.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,16 @@ use isomer_db::{
     Builder, Database, Durability, ErrorKind, Limits, Phase, Planning, QueryOptions, Transaction,
     views::ViewOptions,
 };
+use isomer_oracle::Datum;
+use isomer_oracle::graph::{Graph, Node, Relationship};
 use isomer_value::{Map, Value};
 use tempfile::TempDir;
 
-use super::interpreter::graph::{Graph, Node, Relationship};
+use super::convert;
 
-/// One way to run queries.
+/// A mode of running queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Mode {
     /// No index.
     Plain,
     /// Indexes.
@@ -24,39 +26,39 @@ pub enum Way {
     NoRules,
     /// Indexes, and a barrier after every clause.
     Barriers,
-    /// Indexes, and prepared with the literals as parameters.
+    /// Indexes; prepared, with the literals as parameters.
     Prepared,
-    /// Read views from the first relationship on, waited for.
+    /// Read views from the first relationship on; waits until they are ready.
     Views,
-    /// Next to no memory: what sorts, groups and joins goes to disk, or is refused.
+    /// A minimal memory budget: sorting, grouping and joining spills to disk, or is refused.
     Small,
-    /// Several threads for however few rows.
+    /// Several threads, regardless of the number of rows.
     Parallel,
     /// Indexes, on disk.
     Durable,
 }
 
-/// Those that every query is run in; [`Way::Durable`] is for a sample.
-pub const WAYS: [Way; 8] = [
-    Way::Plain,
-    Way::Indexed,
-    Way::NoRules,
-    Way::Barriers,
-    Way::Prepared,
-    Way::Views,
-    Way::Small,
-    Way::Parallel,
+/// The modes in which every query runs; the durable mode runs on a sample.
+pub const MODES: [Mode; 8] = [
+    Mode::Plain,
+    Mode::Indexed,
+    Mode::NoRules,
+    Mode::Barriers,
+    Mode::Prepared,
+    Mode::Views,
+    Mode::Small,
+    Mode::Parallel,
 ];
 
-/// Bytes that a query of [`Way::Small`] may hold.
+/// Bytes that a query of the small-memory mode may hold.
 const SMALL_BYTES: usize = 12 << 10;
 
-impl Way {
-    /// How a database is opened for it.
+impl Mode {
+    /// Options for opening its database.
     pub fn builder(self) -> Builder {
         let planning = Planning {
-            plain: self == Way::NoRules,
-            barriers_everywhere: self == Way::Barriers,
+            plain: self == Mode::NoRules,
+            barriers_everywhere: self == Mode::Barriers,
             ..Planning::default()
         };
         let builder = match self {
@@ -70,11 +72,11 @@ impl Way {
             .durability(Durability::Buffered)
     }
 
-    /// How its queries run.
+    /// Options for running its queries.
     pub fn options(self) -> QueryOptions {
         let mut limits = Limits::default();
         limits.time = Some(Duration::from_secs(20));
-        if self == Way::Small {
+        if self == Mode::Small {
             limits.memory_bytes = SMALL_BYTES;
         }
         QueryOptions::new().limits(limits)
@@ -84,14 +86,14 @@ impl Way {
 /// A database with a graph.
 pub struct Subject {
     /// How it runs queries.
-    pub way: Way,
+    pub mode: Mode,
     database: Database,
     options: QueryOptions,
-    /// Gone with the database.
+    /// Removed together with the database.
     _folder: Option<TempDir>,
 }
 
-/// What a query came to.
+/// Result of a query.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Rows, and the graph afterwards where the query writes.
@@ -99,30 +101,30 @@ pub enum Outcome {
         /// The names of the columns.
         columns: Vec<Arc<str>>,
         /// The rows.
-        rows: Vec<Vec<Value>>,
+        rows: Vec<Vec<Datum>>,
         /// The graph afterwards.
         graph: Option<Graph>,
     },
-    /// An error: when, what, and whether it is the database's own fault.
+    /// An error: when it occurred, its message, and its kind.
     Error {
-        /// When it was found.
+        /// When it occurred.
         phase: Option<Phase>,
-        /// What it says.
+        /// Its message.
         message: String,
-        /// What it is.
+        /// Its kind.
         kind: ErrorKind,
     },
 }
 
 impl Subject {
-    /// A database with that graph and, where the way says so, the schema.
-    pub fn open(way: Way, graph: &Graph, schema: &[String]) -> Result<Self> {
-        let (database, folder) = match way {
-            Way::Durable => {
+    /// A database with that graph and, if the mode has one, the schema.
+    pub fn open(mode: Mode, graph: &Graph, schema: &[String]) -> Result<Self> {
+        let (database, folder) = match mode {
+            Mode::Durable => {
                 let folder = tempfile::tempdir()?;
-                (way.builder().open(folder.path().join("db"))?, Some(folder))
+                (mode.builder().open(folder.path().join("db"))?, Some(folder))
             }
-            _ => (way.builder().open_in_memory()?, None),
+            _ => (mode.builder().open_in_memory()?, None),
         };
         let fill = || -> Result<()> {
             if let Some(text) = graph.to_cypher() {
@@ -130,12 +132,12 @@ impl Subject {
             }
             Ok(())
         };
-        // Indexes are built over what is there, or kept while it comes.
+        // Indexes are built over existing data, or maintained while it is written.
         let comes_first = schema.len().is_multiple_of(2);
         if comes_first {
             fill()?;
         }
-        if way != Way::Plain {
+        if mode != Mode::Plain {
             for statement in schema {
                 database
                     .query(statement, ())
@@ -146,14 +148,19 @@ impl Subject {
             fill()?;
         }
         Ok(Self {
-            way,
+            mode,
             database,
-            options: way.options(),
+            options: mode.options(),
             _folder: folder,
         })
     }
 
-    /// Keeps what a query writes that needs more memory than the others may take: the graph afterwards.
+    /// The database itself.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Commits what a query writes that needs more memory than this mode has: takes over the resulting graph.
     pub fn run_with_memory(&self, text: &str) -> Result<Option<Graph>> {
         let mut transaction = self.database.begin()?;
         transaction.query(text, ())?;
@@ -162,13 +169,13 @@ impl Subject {
         Ok(Some(graph))
     }
 
-    /// Runs a query. Nothing of what it writes stays, unless `keeps`.
+    /// Runs a query. Its writes are rolled back unless `keeps`.
     pub fn run(&self, text: &str, writes: bool, keeps: bool) -> Result<Outcome> {
-        let (text, parameters) = match self.way {
-            Way::Prepared => lifted(text),
+        let (text, parameters) = match self.mode {
+            Mode::Prepared => lifted(text),
             _ => (text.to_owned(), Map::new()),
         };
-        if self.way == Way::Views {
+        if self.mode == Mode::Views {
             self.database.views().wait_ready();
         }
         let mut transaction = if writes {
@@ -176,8 +183,8 @@ impl Subject {
         } else {
             self.database.begin_read()?
         };
-        let answer = match self.way {
-            Way::Prepared => self
+        let answer = match self.mode {
+            Mode::Prepared => self
                 .database
                 .prepare(&text)
                 .and_then(|prepared| transaction.query_prepared(&prepared, &parameters)),
@@ -207,24 +214,24 @@ impl Subject {
             rows: answer
                 .rows()
                 .iter()
-                .map(|row| row.values().to_vec())
+                .map(|row| row.values().iter().map(convert::datum).collect())
                 .collect(),
             graph,
         })
     }
 }
 
-/// Views at once, or none.
-fn views(way: Way) -> ViewOptions {
+/// Builds views at once, or none.
+fn views(mode: Mode) -> ViewOptions {
     let mut options = ViewOptions::default();
-    options.enabled = way == Way::Views;
+    options.enabled = mode == Mode::Views;
     options.demand = 1;
     options.merge_after = 2;
     options
 }
 
 /// The text with its literals as parameters.
-fn lifted(text: &str) -> (String, Map) {
+pub(super) fn lifted(text: &str) -> (String, Map) {
     use isomer_cypher::ast::Literal;
     let normalised = isomer_cypher::normalise(text);
     let value = |literal: &Literal| match literal {
@@ -241,8 +248,8 @@ fn lifted(text: &str) -> (String, Map) {
     (normalised.key.clone(), parameters.collect())
 }
 
-/// All that the database holds, as the transaction sees it.
-fn graph_of(transaction: &mut Transaction) -> Result<Graph> {
+/// The content of the database, as the transaction sees it.
+pub(super) fn graph_of(transaction: &mut Transaction) -> Result<Graph> {
     let mut graph = Graph::default();
     for row in transaction.query("MATCH (n) RETURN n", ())?.rows() {
         if let Some(Value::Node(node)) = row.values().first() {
@@ -252,7 +259,7 @@ fn graph_of(transaction: &mut Transaction) -> Result<Graph> {
                 node.id.0,
                 Node {
                     labels,
-                    properties: content.properties,
+                    properties: convert::map(&content.properties),
                 },
             );
         }
@@ -266,7 +273,7 @@ fn graph_of(transaction: &mut Transaction) -> Result<Graph> {
                     source: one.source.0,
                     target: one.target.0,
                     name: content.type_name.to_string(),
-                    properties: content.properties,
+                    properties: convert::map(&content.properties),
                 },
             );
         }

@@ -1,7 +1,7 @@
-//! The subset of Gherkin that conformance suites are written in: features, backgrounds, rules, scenarios, outlines with
-//! examples, steps with a text in triple quotes or a table below.
+//! The subset of Gherkin used by conformance suites: features, backgrounds, rules, scenarios, outlines with
+//! examples, steps with a text in triple quotes or a table.
 //!
-//! Read line by line. The `gherkin` crate refuses cells with a lone backslash, which the suite has.
+//! Parsed line by line. The `gherkin` crate rejects cells with a single backslash, which the suite contains.
 
 use anyhow::{Result, bail};
 
@@ -20,7 +20,7 @@ pub(super) struct ScenarioText {
     pub(super) line: usize,
     pub(super) tags: Vec<String>,
     pub(super) steps: Vec<Step>,
-    /// The tables below `Examples:`; each starts with the names.
+    /// The tables of `Examples:`; each starts with the names.
     pub(super) examples: Vec<Vec<Vec<String>>>,
 }
 
@@ -35,7 +35,7 @@ pub struct Step {
     pub table: Option<Vec<Vec<String>>>,
 }
 
-/// What the line before belongs to.
+/// The part that the previous line belongs to.
 #[derive(PartialEq)]
 enum Part {
     Nothing,
@@ -152,7 +152,7 @@ fn steps<'f>(feature: &'f mut Feature, part: &Part) -> Option<&'f mut [Step]> {
     }
 }
 
-/// The name behind `Keyword:`.
+/// The name after `Keyword:`.
 fn header(line: &str, keywords: &[&str]) -> Option<String> {
     keywords
         .iter()
@@ -184,7 +184,8 @@ fn docstring<'t>(
     None
 }
 
-/// The cells of a row. In a cell `\|` is a bar, `\\` a backslash and `\n` a new line; other backslashes stand for themselves.
+/// The cells of a row. In a cell `\|` is a bar, `\\` a backslash and `
+/// ` a new line; other backslashes are literal.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = Vec::new();
     let mut cell = String::new();
@@ -258,7 +259,7 @@ Feature: Things - of some kind
     }
 
     #[test]
-    fn what_is_no_feature_is_refused() {
+    fn an_invalid_feature_is_rejected() {
         for text in [
             "",
             "Scenario: x\n\"\"\"\nopen",

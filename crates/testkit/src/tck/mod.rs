@@ -1,7 +1,8 @@
 //! openCypher's Technology Compatibility Kit, run against a database.
 //!
-//! A scenario *passes*, *fails* (an error where an answer was demanded, or another error), is *wrong* (an answer where another
-//! one, or an error, was demanded) or is *skipped*. Every scenario has a fresh database in memory.
+//! A scenario *passes*, *fails* (an error where a result was expected, or a different error), is *wrong* (a
+//! different result, or a result where an error was expected) or is *skipped*. Every scenario has a new
+//! in-memory database.
 
 mod gherkin;
 pub mod mutate;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use gherkin::Step;
 
-/// The suite's folder beside the checkout (or under `ISOMER_SHARED`), where there is one.
+/// The suite's folder next to the checkout (or under `ISOMER_SHARED`), if it exists.
 pub fn suite_folder() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let shared = match std::env::var_os("ISOMER_SHARED") {
@@ -28,8 +29,8 @@ pub fn suite_folder() -> Option<PathBuf> {
     folder.join("features").is_dir().then_some(folder)
 }
 
-/// The named graphs that belong to a folder of features: `graphs` in it, beside it or beside one of its parents,
-/// else those of the suite beside the checkout.
+/// The named graphs of a folder of features: `graphs` in it, next to it or next to one of its parents, else
+/// those of the suite next to the checkout.
 pub fn graphs_folder(features: &Path) -> Option<PathBuf> {
     let features = features
         .canonicalize()
@@ -42,5 +43,5 @@ pub fn graphs_folder(features: &Path) -> Option<PathBuf> {
         .find(|folder| folder.is_dir())
 }
 
-/// The text of the list of scenarios that are deliberately not met.
+/// The list of known deviations.
 pub const DEVIATIONS: &str = include_str!("../../tck-deviations.txt");

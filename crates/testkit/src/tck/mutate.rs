@@ -1,5 +1,4 @@
-//! Queries made from others by mistakes and crossings: whatever the text, a database answers or gives an error that is not
-//! its own fault.
+//! Mutated queries: for every text, a database returns a result or an error that is not an internal one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,22 +11,22 @@ use isomer_value::Map;
 
 use crate::random::Random;
 
-/// A database with a little of everything in it.
+/// A database with data of every kind.
 const GRAPH: &str = "CREATE (a:A:B {name: 'a', num: 1, list: [1, 2]}), (b:B {name: 'b', num: 2.5, map: {x: {y: 1}}}), (c:C {name: 'c', num: null}),
     (a)-[:T {num: 1}]->(b), (b)-[:T {num: 2}]->(c), (c)-[:U]->(a), (a)-[:LOOP]->(a), (:D {day: date('2020-02-29')})";
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct Mutated {
-    /// Queries that answered.
+    /// Queries with a result.
     pub answered: usize,
-    /// Queries that were refused or failed in a way that the caller can understand.
+    /// Queries rejected or failed with an error that the user can understand.
     pub refused: usize,
-    /// Panics and internal errors, with a query of each.
+    /// Panics and internal errors, each with a query.
     pub faults: BTreeMap<String, String>,
 }
 
-/// Runs `count` queries made from `originals`, the same ones for a seed.
+/// Runs `count` mutations of `originals`; deterministic by seed.
 pub fn run(originals: &[String], count: usize, seed: u64) -> Mutated {
     let pieces: Vec<Vec<Word<'_>>> = originals
         .iter()
@@ -40,7 +39,7 @@ pub fn run(originals: &[String], count: usize, seed: u64) -> Mutated {
     std::panic::set_hook(Box::new(|_| {}));
     let mut database = None;
     for at in 0..count {
-        // Some queries write: start again now and then.
+        // Some queries write: restart from time to time.
         if at % 200 == 0 {
             database = fresh();
         }
@@ -72,7 +71,7 @@ fn fresh() -> Option<Database> {
     Some(database)
 }
 
-/// An error that is the database's own fault comes back with its text.
+/// Returns the text of an internal error.
 fn execute(database: &Database, query: &str) -> Result<(), Option<String>> {
     let parameters: Map = [("param", 1_i64), ("p", 2), ("x", 3)]
         .into_iter()
@@ -98,8 +97,8 @@ fn words(text: &str) -> Vec<Word<'_>> {
         .collect()
 }
 
-/// Mostly right: words are replaced by others of their kind, from the same query or another one; now and then the query is
-/// crossed with another one, or a word is left out, doubled or swapped.
+/// Mostly valid: words are replaced by others of their kind, from the same query or another one; sometimes
+/// the query is crossed with another one, or a word is removed, duplicated or swapped.
 fn mutate(pieces: &[Vec<Word<'_>>], random: &mut Random) -> String {
     let mut query = random.pick(pieces).clone();
     let other = random.pick(pieces);
@@ -173,7 +172,7 @@ fn cross<'t>(query: &mut Vec<Word<'t>>, other: &[Word<'t>], random: &mut Random)
     query.extend_from_slice(&other[*random.pick(&there)..]);
 }
 
-/// Whether a word of one kind can mostly stand for one of another.
+/// Whether a word of one kind can usually replace one of another.
 fn is_alike(a: TokenKind, b: TokenKind) -> bool {
     let is_value = |kind| {
         matches!(

@@ -1,4 +1,4 @@
-//! The suite's notation for values, and answers turned into it.
+//! The suite's notation for values, and conversion of results to it.
 //!
 //! `1`, `1.5`, `'a'`, `true`, `null`, `NaN`, `[1, 2]`, `{a: 1}`, `(:A:B {a: 1})`, `[:T {a: 1}]`,
 //! `<(:A)-[:T]->()<-[:U]-(:B)>`. Temporal values are written as strings.
@@ -9,7 +9,7 @@ use std::fmt;
 use anyhow::{Result, bail};
 use isomer_value::{Map, Node, Relationship, Value, temporal};
 
-/// A value as the suite sees it: entities by what they hold, not by their ids.
+/// A value as the suite sees it: entities by content, not by id.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Noted {
     /// `null`
@@ -49,7 +49,7 @@ pub struct NotedRelationship {
 }
 
 impl Noted {
-    /// An answer of the database in the suite's terms.
+    /// A result of the database in the suite's notation.
     pub fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -87,7 +87,7 @@ impl Noted {
         }
     }
 
-    /// As a parameter or the result of a procedure. Entities cannot be given.
+    /// As a parameter or the result of a procedure. Entities are not allowed.
     pub fn to_value(&self) -> Option<Value> {
         Some(match self {
             Self::Null => Value::Null,
@@ -111,7 +111,7 @@ impl Noted {
         })
     }
 
-    /// The same with the elements of every list in one order.
+    /// The same with the elements of every list sorted.
     pub fn with_sorted_lists(self) -> Self {
         match self {
             Self::List(items) => {
@@ -159,14 +159,14 @@ fn noted_relationship(relationship: &Relationship) -> NotedRelationship {
     }
 }
 
-/// The one text of a value: equal values and no others have the same.
+/// Canonical text: equal for equal values only.
 impl fmt::Display for Noted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("null"),
             Self::Bool(value) => value.fmt(f),
             Self::Int(value) => value.fmt(f),
-            // The suite knows no negative zero.
+            // The suite has no negative zero.
             Self::Float(value) if *value == 0.0 => f.write_str("0.0"),
             Self::Float(value) => write!(f, "{value:?}"),
             Self::String(value) => f.write_str(&isomer_cypher::quote_string(value)),
@@ -239,7 +239,7 @@ fn separated<T>(
     Ok(())
 }
 
-/// Reads a value in the suite's notation.
+/// Parses a value in the suite's notation.
 pub fn parse(text: &str) -> Result<Noted> {
     let mut reader = Reader { rest: text.trim() };
     let value = reader.value()?;
@@ -339,7 +339,7 @@ impl<'t> Reader<'t> {
             _ => match (word.parse::<i64>(), word.parse::<f64>()) {
                 (Ok(number), _) => Noted::Int(number),
                 (Err(_), Ok(number)) => Noted::Float(number),
-                _ => bail!("`{word}{}` is no value", self.rest),
+                _ => bail!("`{word}{}` is not a value", self.rest),
             },
         })
     }

@@ -1,4 +1,4 @@
-//! Procedures that a scenario declares by a signature and a table of what they return.
+//! Procedures that a scenario declares by a signature and a table of results.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use isomer_value::Value;
 
 use super::notation;
 
-/// A procedure that looks its answer up.
+/// A procedure that looks up its result.
 #[derive(Debug)]
 pub(super) struct TableProcedure {
     signature: Arc<ProcedureSignature>,
-    /// Of each row the arguments and the results.
+    /// Arguments and results of each row.
     rows: Vec<(Vec<Value>, Vec<Value>)>,
 }
 
 impl TableProcedure {
-    /// From `name(in :: INTEGER?) :: (out :: STRING?):` and its table.
+    /// Parses `name(in :: INTEGER?) :: (out :: STRING?):` and its table.
     pub(super) fn parse(declaration: &str, table: &[Vec<String>]) -> Result<Self> {
         let declaration = declaration.trim().trim_end_matches(':').trim();
         let open = declaration
@@ -106,7 +106,7 @@ fn kind_of(name: &str) -> Result<Kind> {
             .or_else(|| name.strip_prefix("LIST? OF "))
         {
             Some(element) => Kind::List(Box::new(kind_of(element.trim_end_matches(['>', '?']))?)),
-            None => bail!("{name} is no type"),
+            None => bail!("{name} is not a type"),
         },
     })
 }

@@ -1,4 +1,4 @@
-//! What came out of a run of the suite.
+//! Report of a run of the suite.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,15 @@ use serde_json::json;
 use super::run::Outcome;
 use super::scenario::Scenario;
 
-/// Scenarios that are deliberately not met, with the reason.
+/// Known deviations, with the reason.
 #[derive(Debug, Default)]
 pub struct Deviations {
     reasons: BTreeMap<String, String>,
 }
 
 impl Deviations {
-    /// From lines of `feature / scenario | reason`; `#` starts a comment. An outline's line is about all of its examples.
+    /// Parses lines of `feature / scenario | reason`; `#` starts a comment. A line for an outline applies to
+    /// all of its examples.
     pub fn parse(text: &str) -> Self {
         let lines = text
             .lines()
@@ -44,28 +45,28 @@ impl Deviations {
 /// All outcomes of a run, in the order of the scenarios.
 #[derive(Debug)]
 pub struct Report {
-    entries: Vec<Entry>,
+    entries: Vec<ScenarioEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ScenarioEntry {
     scenario: Scenario,
     outcome: Outcome,
     deviation: Option<String>,
 }
 
-/// How many scenarios ended how.
+/// Counts of outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// As demanded.
+    /// Passed.
     pub passed: usize,
-    /// With an error.
+    /// Failed with an error.
     pub failed: usize,
-    /// Not run.
+    /// Skipped.
     pub skipped: usize,
-    /// With a wrong answer.
+    /// Wrong result.
     pub wrong: usize,
-    /// Not as demanded, deliberately.
+    /// Known deviation.
     pub deviations: usize,
 }
 
@@ -75,7 +76,7 @@ impl Tally {
         self.passed + self.failed + self.skipped + self.wrong + self.deviations
     }
 
-    /// A share of all in percent; 0 of none.
+    /// A percentage of all; 0 if there are none.
     pub fn percent(&self, count: usize) -> f64 {
         100.0 * count as f64 / self.total().max(1) as f64
     }
@@ -99,14 +100,14 @@ impl fmt::Display for Tally {
 }
 
 impl Report {
-    /// From scenarios and their outcomes.
+    /// Builds the report from scenarios and their outcomes.
     pub fn new(outcomes: Vec<(Scenario, Outcome)>, deviations: &Deviations) -> Self {
         let entries = outcomes.into_iter().map(|(scenario, outcome)| {
             let deviation = deviations
                 .reason(&scenario)
                 .filter(|_| outcome != Outcome::Passed)
                 .map(str::to_owned);
-            Entry {
+            ScenarioEntry {
                 scenario,
                 outcome,
                 deviation,
@@ -182,7 +183,7 @@ impl Report {
     }
 }
 
-impl Entry {
+impl ScenarioEntry {
     fn words(&self) -> (&'static str, &str) {
         match (&self.deviation, &self.outcome) {
             (Some(reason), _) => ("deviation", reason),

@@ -11,27 +11,27 @@ use super::notation::{self, Noted};
 use super::procedure::TableProcedure;
 use super::scenario::Scenario;
 use super::subject::{Answer, Failure, State, Subject};
-use crate::naive::subject::Way;
+use crate::naive::subject::Mode;
 
-/// How a scenario ended.
+/// Outcome of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// As the suite demands.
+    /// Passed.
     Passed,
-    /// With an error where an answer was demanded, or with another error.
+    /// An error where a result was expected, or a different error.
     Failed(String),
-    /// It has a step that is not known, or the suite says to leave it out.
+    /// It has an unknown step, or the suite marks it as ignored.
     Skipped(String),
-    /// With an answer where another one, or an error, was demanded.
+    /// A different result, or a result where an error was expected.
     Wrong(String),
 }
 
-/// Runs a scenario on a database of its own. `graphs` is the folder of the suite's named graphs.
-pub fn run(scenario: &Scenario, graphs: Option<&Path>, way: Option<Way>) -> Outcome {
+/// Runs a scenario on a new database. `graphs` is the folder of the suite's named graphs.
+pub fn run(scenario: &Scenario, graphs: Option<&Path>, mode: Option<Mode>) -> Outcome {
     if scenario.is_ignored {
         return Outcome::Skipped("the suite marks it as ignored".into());
     }
-    match Run::start(scenario, way).and_then(|mut run| {
+    match Run::start(scenario, mode).and_then(|mut run| {
         scenario
             .steps
             .iter()
@@ -45,13 +45,13 @@ pub fn run(scenario: &Scenario, graphs: Option<&Path>, way: Option<Way>) -> Outc
 struct Run {
     subject: Subject,
     parameters: Map,
-    /// What the last query answered.
+    /// Result of the last query.
     result: Option<Result<Answer, Failure>>,
     before: State,
 }
 
 impl Run {
-    fn start(scenario: &Scenario, way: Option<Way>) -> Result<Self, Outcome> {
+    fn start(scenario: &Scenario, mode: Option<Mode>) -> Result<Self, Outcome> {
         let declarations = scenario
             .steps
             .iter()
@@ -64,7 +64,7 @@ impl Run {
             .map_err(|error| {
                 Outcome::Skipped(format!("a procedure is not understood: {error:#}"))
             })?;
-        let subject = Subject::open(procedures, way)
+        let subject = Subject::open(procedures, mode)
             .map_err(|error| Outcome::Failed(format!("no database: {error:#}")))?;
         Ok(Self {
             subject,

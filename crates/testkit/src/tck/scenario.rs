@@ -1,4 +1,4 @@
-//! Feature files to scenarios: outlines expanded, backgrounds put in front.
+//! From feature files to scenarios: outlines expanded, backgrounds prepended.
 
 use std::path::{Path, PathBuf};
 
@@ -10,20 +10,20 @@ use anyhow::{Context, Result};
 pub struct Scenario {
     /// The feature's name.
     pub feature: String,
-    /// The scenario's name; of an outline with the number of its example, from 1.
+    /// The scenario's name; for an outline with the number of its example, from 1.
     pub name: String,
     /// The file, relative to the folder it was found in.
     pub file: PathBuf,
     /// The line of the scenario in its file.
     pub line: usize,
-    /// Whether the suite says to leave it out.
+    /// Whether the suite marks it as ignored.
     pub is_ignored: bool,
     /// The steps in order.
     pub steps: Vec<Step>,
 }
 
 impl Scenario {
-    /// What tells it from all others of the suite: feature and scenario.
+    /// Its unique name in the suite: feature and scenario.
     pub fn id(&self) -> String {
         format!("{} / {}", self.feature, self.name)
     }
@@ -39,7 +39,7 @@ pub fn load_folder(folder: &Path) -> Result<Vec<Scenario>> {
         let text = std::fs::read_to_string(&file)
             .with_context(|| format!("{} cannot be read", file.display()))?;
         let feature = gherkin::parse(&text)
-            .with_context(|| format!("{} is no feature file", file.display()))?;
+            .with_context(|| format!("{} is not a feature file", file.display()))?;
         let relative = file.strip_prefix(folder).unwrap_or(&file);
         expand_feature(&feature, relative, &mut scenarios);
     }

@@ -1,4 +1,4 @@
-//! The database under test: what it answers, how it fails, and what it holds.
+//! The database under test: its results, errors and content.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,44 +10,44 @@ use isomer_value::{Map, Value};
 
 use super::notation::Noted;
 use super::procedure::TableProcedure;
-use crate::naive::subject::Way;
+use crate::naive::subject::Mode;
 
-/// Longer than this no query of a conformance suite may take.
+/// Timeout of a query of a conformance suite.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// A fresh database in memory.
 pub(super) struct Subject {
     database: Database,
     options: QueryOptions,
-    /// Whether views are waited for before each query.
+    /// Whether to wait for views before each query.
     waits: bool,
 }
 
-/// What a query answered.
+/// Result of a query.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<Noted>>,
 }
 
-/// How a query failed.
+/// Failure of a query.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    /// Phase, class and detail, where the language defines the error.
+    /// Phase, class and detail, if the language defines the error.
     pub(super) named: Option<(Phase, &'static str, &'static str)>,
     pub(super) message: String,
 }
 
 impl Subject {
-    pub(super) fn open(procedures: Vec<TableProcedure>, way: Option<Way>) -> Result<Self> {
-        let fresh = way.map_or_else(Database::builder, Way::builder);
+    pub(super) fn open(procedures: Vec<TableProcedure>, mode: Option<Mode>) -> Result<Self> {
+        let fresh = mode.map_or_else(Database::builder, Mode::builder);
         let builder = procedures.into_iter().fold(fresh, |builder, procedure| {
             builder.procedure(Arc::new(procedure))
         });
         Ok(Self {
             database: builder.open_in_memory()?,
             options: QueryOptions::new().time_limit(TIME_LIMIT),
-            waits: way == Some(Way::Views),
+            waits: mode == Some(Mode::Views),
         })
     }
 
@@ -74,7 +74,7 @@ impl Subject {
         })
     }
 
-    /// All that the graph holds.
+    /// The content of the graph.
     pub(super) fn state(&self) -> Result<State, Failure> {
         let mut state = State::default();
         let none = Map::new();
@@ -93,13 +93,13 @@ impl Subject {
     }
 }
 
-/// What the graph holds, so that two states can be compared as the suite does: by difference of sets.
+/// The content of the graph in a form that allows the suite's comparison of two states, a set difference.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     nodes: BTreeSet<u64>,
     relationships: BTreeSet<u64>,
     labels: BTreeSet<String>,
-    /// Whether of a node, its id, the name and the value.
+    /// Whether it belongs to a node, its id, the name and the value.
     properties: BTreeSet<(bool, u64, String, String)>,
 }
 
@@ -128,7 +128,7 @@ impl State {
         self.properties.extend(noted);
     }
 
-    /// How many nodes, relationships, labels and properties are here and not in `other`.
+    /// Numbers of nodes, relationships, labels and properties that are in this state and not in `other`.
     pub(super) fn minus(&self, other: &Self) -> [(&'static str, usize); 4] {
         [
             ("nodes", self.nodes.difference(&other.nodes).count()),

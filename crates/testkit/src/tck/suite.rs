@@ -10,9 +10,9 @@ use anyhow::Result;
 
 use super::run::{Outcome, run};
 use super::scenario::Scenario;
-use crate::naive::subject::Way;
+use crate::naive::subject::Mode;
 
-/// Unoptimised frames of deep queries need more than a thread's usual stack.
+/// Stack size: unoptimised frames of deep queries exceed a thread's default.
 const STACK_BYTES: usize = 64 << 20;
 
 /// Runs the scenarios as users run queries; a panic is a failure.
@@ -23,16 +23,16 @@ pub fn run_all(
     run_in(scenarios, graphs, None)
 }
 
-/// Runs the scenarios, in a way of its own where one is given; a panic is a failure.
+/// Runs the scenarios in a given mode, if any; a panic is a failure.
 pub fn run_in(
     scenarios: Vec<Scenario>,
     graphs: Option<&Path>,
-    way: Option<Way>,
+    mode: Option<Mode>,
 ) -> Result<Vec<(Scenario, Outcome)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; scenarios.len()]);
-    // Panics are told in the report, once each.
+    // Panics are reported once each, in the report.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let ran = std::thread::scope(|scope| {
@@ -45,10 +45,11 @@ pub fn run_in(
                         let Some(scenario) = scenarios.get(at) else {
                             return;
                         };
-                        let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, graphs, way)))
-                            .unwrap_or_else(|panic| {
-                                Outcome::Failed(format!("panic: {}", message(panic.as_ref())))
-                            });
+                        let outcome =
+                            catch_unwind(AssertUnwindSafe(|| run(scenario, graphs, mode)))
+                                .unwrap_or_else(|panic| {
+                                    Outcome::Failed(format!("panic: {}", message(panic.as_ref())))
+                                });
                         if let Ok(mut outcomes) = outcomes.lock() {
                             outcomes[at] = Some(outcome);
                         }

@@ -1,5 +1,6 @@
-//! Graph algorithms against networkx: random graphs (directed, with self loops, parallel edges, parts that do not hang
-//! together, without edges, without nodes) go through `CALL algo.…` and through `compare.py`, which compares.
+//! Graph algorithms against networkx: random graphs (directed, with self loops, parallel edges, disconnected
+//! parts, without edges, without nodes) are passed to `CALL algo.…` and to `compare.py`, which compares the
+//! results.
 
 use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
@@ -12,7 +13,7 @@ use serde_json::json;
 
 const SCRIPT: &str = include_str!("compare.py");
 
-/// What is called, under the name that the script knows, and the columns that it compares.
+/// The procedures, under the names that the script uses, and the columns that it compares.
 const CALLS: &[(&str, &str, &[&str])] = &[
     (
         "degree",
@@ -138,7 +139,7 @@ fn python_has_networkx() -> std::result::Result<(), String> {
     }
 }
 
-/// Sends `count` graphs and their answers through the script; it prints what differs.
+/// Sends `count` graphs and their results to the script, which prints differences.
 fn compare(name: &str, call: &str, columns: &[&str], count: u64) -> Result<()> {
     let mut lines = String::new();
     for number in 0..count {
@@ -163,7 +164,7 @@ fn compare(name: &str, call: &str, columns: &[&str], count: u64) -> Result<()> {
     Ok(())
 }
 
-/// A random graph and what the procedure says of it.
+/// A random graph and the results of the procedure.
 fn answer(call: &str, columns: &[&str], seed: u64) -> Result<serde_json::Value> {
     let mut random = Random::new(seed);
     let nodes = match random.below(8) {

@@ -1,8 +1,9 @@
-//! `kill -9` in the middle of commits: what was acknowledged is there, wholly; what was not is there wholly or not at all.
+//! `kill -9` in the middle of commits: acknowledged commits are present and complete; others are complete or
+//! absent.
 //!
-//! The same with the power gone for a file system, where one can be mounted (see [`power`]).
+//! The same with a power cut of a file system, if one can be mounted (see [`power`]).
 //!
-//! `ISOMER_TEST_SEED` chooses other moments, `ISOMER_TEST_QUICK` fewer of them.
+//! `ISOMER_TEST_SEED` selects other moments, `ISOMER_TEST_QUICK` fewer of them.
 
 mod power;
 
@@ -43,17 +44,17 @@ fn main() -> ExitCode {
         a_killed_process_leaves_no_lock,
     );
     harness.case(
-        "a_second_process_is_told_who_holds_the_database",
-        a_second_process_is_told_who_holds_the_database,
+        "a_second_process_learns_which_process_holds_the_database",
+        a_second_process_learns_which_process_holds_the_database,
     );
     harness.run()
 }
 
 fn child(role: &str, path: &Path) -> Result<Child> {
-    child_telling(role, path, Stdio::inherit())
+    child_with_errors(role, path, Stdio::inherit())
 }
 
-fn child_telling(role: &str, path: &Path, errors: Stdio) -> Result<Child> {
+fn child_with_errors(role: &str, path: &Path, errors: Stdio) -> Result<Child> {
     Command::new(env!("CARGO_BIN_EXE_crash_child"))
         .arg(role)
         .arg(path)
@@ -72,7 +73,7 @@ fn acknowledged_transactions_survive_kill() -> Outcome {
     let mut journal = Journal::default();
     let mut views = 0;
     for kill in 0..kills {
-        // Moments in opening, in recovery, in the first commits, and in a steady run of them.
+        // Moments during opening, recovery, the first commits, and steady operation.
         let lifetime = Duration::from_millis(*random.pick(&[5, 30, 100, 200, 400]))
             + Duration::from_millis(random.below(60));
         write_for(&path, lifetime, &mut journal)?;
@@ -90,12 +91,12 @@ fn acknowledged_transactions_survive_kill() -> Outcome {
     ensure!(views > 0, "no view was found on disk after a kill");
     ensure!(
         journal.acknowledged() > kills,
-        "too few transactions between kills to tell anything"
+        "too few transactions between kills to be significant"
     );
     Ok(Verdict::Passed)
 }
 
-/// Lets a child write and kills it; its lines, up to the last whole one, go to the journal.
+/// Lets a child write and kills it; its complete lines go to the journal.
 fn write_for(path: &Path, lifetime: Duration, journal: &mut Journal) -> Result<()> {
     let mut child = child("write", path)?;
     let out = child.stdout.take().context("its standard output is ours")?;
@@ -126,7 +127,7 @@ fn isomer() -> Result<Command> {
     Ok(command)
 }
 
-/// Imports of nodes and of relationships, which write the files of their read views on the way.
+/// Imports of nodes and of relationships, which also write view files.
 fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
     let kills = if is_quick() { 8 } else { 60 };
     let folder = tempfile::tempdir()?;
@@ -160,7 +161,7 @@ fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
     let mut random = Random::new(seed());
     let (mut nothing, mut all, mut views) = (0, 0, 0);
     let mut path = folder.path().join("db");
-    // How long each takes when nobody kills it.
+    // Duration of each import without a kill.
     let mut usual = [Duration::ZERO; 2];
     for (load, usual) in loads.iter().zip(&mut usual) {
         let started = Instant::now();
@@ -202,7 +203,7 @@ fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
     println!(
         "{kills} kills: {nothing} left nothing, {all} came too late; {views} read views came from their files"
     );
-    ensure!(nothing > 0, "every kill came too late to tell anything");
+    ensure!(nothing > 0, "every kill came too late to be significant");
     ensure!(views > 0 || is_quick(), "no view was found on disk");
     Ok(Verdict::Passed)
 }
@@ -229,7 +230,7 @@ impl Load {
     }
 }
 
-/// Files that were being written and are nobody's now.
+/// Temporary files left over.
 fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -260,7 +261,7 @@ fn a_killed_process_leaves_no_lock() -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn a_second_process_is_told_who_holds_the_database() -> Outcome {
+fn a_second_process_learns_which_process_holds_the_database() -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("db");
     let mut holder = hold(&path)?;
@@ -288,6 +289,6 @@ fn hold(path: &Path) -> Result<Child> {
         .context("its standard output is ours")?;
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line)?;
-    ensure!(line == "open\n", "the child said {line:?}");
+    ensure!(line == "open\n", "unexpected line from the child: {line:?}");
     Ok(child)
 }

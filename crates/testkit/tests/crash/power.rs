@@ -1,7 +1,8 @@
-//! The power goes for a file system of the machine: an ext4 in a file, cut off by its shutdown call in the middle of commits.
+//! Power cut of a file system of the machine: an ext4 in a file, cut off by its shutdown call in the middle
+//! of commits.
 //!
-//! Unlike a killed process, this loses what the operating system had not yet written. What it loses is decided by a real file
-//! system and its journal, not by us.
+//! Unlike a killed process, this loses what the operating system had not written yet. A real file system and
+//! its journal decide what is lost, not this test.
 
 use std::{
     fs,
@@ -19,20 +20,21 @@ use isomer_testkit::{
     random::Random,
 };
 
-/// Waits for a line, then `ioctl(EXT4_IOC_SHUTDOWN, NOLOGFLUSH)`: nothing more reaches the disk, the journal's own buffer included.
+/// Waits for a line, then `ioctl(EXT4_IOC_SHUTDOWN, NOLOGFLUSH)`: no further write reaches the disk,
+/// including the journal's own buffer.
 const SHUTDOWN: &str = "import fcntl, os, struct, sys\n\
     disk = os.open(sys.argv[1], os.O_RDONLY)\n\
     print('ready', flush=True)\n\
     sys.stdin.readline()\n\
     fcntl.ioctl(disk, 0x8004587d, struct.pack('I', 2))";
 
-/// An ext4 in a file, mounted while it lives.
+/// An ext4 in a file, mounted during its lifetime.
 struct Ext4 {
     folder: tempfile::TempDir,
 }
 
 impl Ext4 {
-    /// Makes one; the reason where that is not possible here.
+    /// Creates one; returns the reason if that is not possible here.
     fn make() -> Result<Result<Self, String>> {
         let disk = Self {
             folder: tempfile::tempdir()?,
@@ -47,7 +49,7 @@ impl Ext4 {
         if let Err(reason) = disk.mount() {
             return Ok(Err(format!("needs root and loop devices: {reason}")));
         }
-        // Tried once, so that whoever cannot do it skips instead of failing.
+        // Tried once, so that an environment without support skips instead of failing.
         if let Err(reason) = disk.switch().and_then(Switch::cut_off) {
             return Ok(Err(format!("needs python3 and ext4's shutdown: {reason}")));
         }
@@ -79,13 +81,13 @@ impl Ext4 {
             .map_err(|error| error.to_string())?;
         let mut ready = String::new();
         if let Some(out) = process.stdout.as_mut() {
-            let told = BufReader::new(out).read_line(&mut ready);
-            told.map_err(|error| error.to_string())?;
+            let message = BufReader::new(out).read_line(&mut ready);
+            message.map_err(|error| error.to_string())?;
         }
         Ok(Switch { process })
     }
 
-    /// What the machine does when it comes up again: it mounts, and the journal is replayed.
+    /// What happens at the next boot: the file system is mounted, and its journal is replayed.
     fn remount(&self) -> Result<()> {
         succeeds(Command::new("umount").arg(self.path()))
             .and_then(|()| self.mount())
@@ -93,14 +95,15 @@ impl Ext4 {
     }
 }
 
-/// A process that stands ready to shut the file system down, so that the moment of the cut is known to the microsecond.
+/// A process that is ready to shut the file system down, so that the moment of the cut is known to the
+/// microsecond.
 struct Switch {
     process: Child,
 }
 
 impl Switch {
     fn cut_off(self) -> Result<(), String> {
-        // Dropping its input is its line, too.
+        // Closing its input triggers the shutdown as well.
         finished(self.process.wait_with_output())
     }
 }
@@ -120,8 +123,8 @@ fn finished(output: io::Result<Output>) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let told = String::from_utf8_lossy(&output.stderr);
-    Err(told.lines().last().unwrap_or("it failed").to_owned())
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(message.lines().last().unwrap_or("it failed").to_owned())
 }
 
 pub fn acknowledged_transactions_survive_power_cuts() -> Outcome {
@@ -155,24 +158,26 @@ pub fn acknowledged_transactions_survive_power_cuts() -> Outcome {
     );
     ensure!(
         journal.acknowledged() > cuts,
-        "too few transactions between cuts to tell anything"
+        "too few transactions between cuts to be significant"
     );
     Ok(Verdict::Passed)
 }
 
-/// Lets a child write, cuts the disk off below it, and then ends it: how many transactions it acknowledged after the cut.
+/// Lets a child write, cuts its disk off, and then ends it; returns the number of transactions acknowledged
+/// after the cut.
 ///
-/// Those bind nobody: without power there is no process to acknowledge anything. Here there still is one for a moment, and a
-/// sync that meets the shutdown can report success for what is gone afterwards (seen with both engines). The likely reason: the
-/// data goes out, turning its preallocated extent into a written one fails, and the sync has no newer transaction to wait for.
+/// Those need not survive: without power no process could acknowledge anything. In this test one still runs
+/// for a moment, and a sync that meets the shutdown can report success for lost data (seen with both
+/// engines). The likely reason: the data is written, converting its preallocated extent fails, and the sync
+/// has no newer transaction to wait for.
 fn write_until_cut(
     disk: &Ext4,
     path: &Path,
     lifetime: Duration,
     journal: &mut Journal,
 ) -> Result<u64> {
-    // That its disk is gone is what it says there.
-    let mut child = super::child_telling("write", path, Stdio::null())?;
+    // It reports the failing disk there.
+    let mut child = super::child_with_errors("write", path, Stdio::null())?;
     let out = child.stdout.take().context("its standard output is ours")?;
     let (sender, lines) = mpsc::channel();
     let reader = std::thread::spawn(move || {

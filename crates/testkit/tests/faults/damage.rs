@@ -1,4 +1,4 @@
-//! Bits flip and files are cut short: never a wrong answer, never a panic, never a hang.
+//! Flipped bits and truncated files: never a wrong result, a panic or a hang.
 
 use std::{
     fs,
@@ -37,8 +37,8 @@ const QUESTIONS: [&str; 7] = [
 
 type Answers = Vec<Vec<Vec<Value>>>;
 
-/// What the questions came to: one answer each, or the error that stopped it.
-type Told = Result<Vec<Result<Vec<Vec<Value>>, (ErrorKind, String)>>, (ErrorKind, String)>;
+/// The results of the queries: one each, or the error that stopped the run.
+type Outcomes = Result<Vec<Result<Vec<Vec<Value>>, (ErrorKind, String)>>, (ErrorKind, String)>;
 
 fn make(path: &Path) -> Result<()> {
     let db = Database::open(path)?;
@@ -54,7 +54,7 @@ fn make(path: &Path) -> Result<()> {
         tx.query("MATCH (a:P), (b:P) WHERE b._key = (a._key * 3 + 1) % 300 OR b._key = (a._key + 50) % 300 CREATE (a)-[:T {w: a._key}]->(b)", ())?;
         Ok::<(), isomer_db::Error>(())
     })?;
-    // What came before stands in tables where the engine has them, what comes after in its log.
+    // Earlier data is in tables if the engine has them, later data in its log.
     match db.compact() {
         Err(error) if error.kind() == ErrorKind::Unsupported => {}
         other => other?,
@@ -67,9 +67,12 @@ fn make(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn ask(path: &Path) -> Told {
-    let told = |error: Error| (error.kind(), error.to_string());
-    let db = Database::builder().create(false).open(path).map_err(told)?;
+fn ask(path: &Path) -> Outcomes {
+    let described = |error: Error| (error.kind(), error.to_string());
+    let db = Database::builder()
+        .create(false)
+        .open(path)
+        .map_err(described)?;
     let answer = |text: &&str| -> Result<Vec<Vec<Value>>, Error> {
         Ok(db
             .query(text, ())?
@@ -80,7 +83,7 @@ fn ask(path: &Path) -> Told {
     };
     Ok(QUESTIONS
         .iter()
-        .map(|text| answer(text).map_err(told))
+        .map(|text| answer(text).map_err(described))
         .collect())
 }
 
@@ -109,9 +112,9 @@ fn damaged_files_never_give_a_wrong_answer() -> Outcome {
                 ensure!(expected(kind), "{}: opening: {kind:?}: {message}", what());
                 refused += 1;
             }
-            Ok(told) => {
+            Ok(outcomes) => {
                 let mut any_error = false;
-                for ((answer, right), text) in told.iter().zip(&answers).zip(QUESTIONS) {
+                for ((answer, right), text) in outcomes.iter().zip(&answers).zip(QUESTIONS) {
                     match answer {
                         Ok(answer) => {
                             ensure!(answer == right, "{}: WRONG ANSWER to {text}", what())
@@ -144,16 +147,16 @@ fn expected(kind: ErrorKind) -> bool {
     )
 }
 
-/// Asks in a thread of its own: a panic or a hang is a failure that names the trial.
-fn patiently(path: &Path) -> Result<Told> {
+/// Runs the queries on a separate thread: a panic or a hang is a failure that names the trial.
+fn patiently(path: &Path) -> Result<Outcomes> {
     let (sender, receiver) = mpsc::channel();
     let path = path.to_owned();
     std::thread::spawn(move || {
-        let told = catch_unwind(AssertUnwindSafe(|| ask(&path)));
-        sender.send(told).ok();
+        let outcomes = catch_unwind(AssertUnwindSafe(|| ask(&path)));
+        sender.send(outcomes).ok();
     });
     match receiver.recv_timeout(PATIENCE) {
-        Ok(Ok(told)) => Ok(told),
+        Ok(Ok(outcomes)) => Ok(outcomes),
         Ok(Err(_)) => bail!("it panicked"),
         Err(_) => bail!("it hung for {PATIENCE:?}"),
     }
@@ -170,7 +173,7 @@ fn files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(files)
 }
 
-/// The files in a folder and in those within it, under their names in the outermost.
+/// The files in a folder and its subfolders, by their relative paths.
 fn gather(folder: &Path, within: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -184,8 +187,8 @@ fn gather(folder: &Path, within: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> 
     Ok(())
 }
 
-/// Copies the files with one bit flipped, a stretch zeroed or one file cut short. Bits flip where bytes are not all zero:
-/// elsewhere nothing is stored.
+/// Copies the files with one bit flipped, a range zeroed or one file truncated. Bits are flipped only where not all
+/// bytes are zero: elsewhere nothing is stored.
 fn damage(files: &[(PathBuf, Vec<u8>)], target: &Path, random: &mut Random) -> Result<String> {
     const LINE: usize = 64;
     let damageable: Vec<usize> = (0..files.len())
@@ -193,7 +196,7 @@ fn damage(files: &[(PathBuf, Vec<u8>)], target: &Path, random: &mut Random) -> R
         .filter(|at| files[*at].0 != Path::new("LOCK"))
         .collect();
     let chosen = *random.pick(&damageable);
-    let mut told = String::new();
+    let mut damage = String::new();
     for (at, (name, bytes)) in files.iter().enumerate() {
         let mut bytes = bytes.clone();
         if at == chosen {
@@ -211,17 +214,17 @@ fn damage(files: &[(PathBuf, Vec<u8>)], target: &Path, random: &mut Random) -> R
                 0 => {
                     let length = random.below(bytes.len() as u64) as usize;
                     bytes.truncate(length);
-                    told = format!("{name} cut to {length} bytes");
+                    damage = format!("{name} cut to {length} bytes");
                 }
                 1 => {
                     let length = (1 + random.below(5_000) as usize).min(bytes.len() - place);
                     bytes[place..place + length].fill(0);
-                    told = format!("{length} bytes of {name} zeroed at {place}");
+                    damage = format!("{length} bytes of {name} zeroed at {place}");
                 }
                 _ => {
                     let bit = random.below(8);
                     bytes[place] ^= 1 << bit;
-                    told = format!("bit {bit} of byte {place} of {name} flipped");
+                    damage = format!("bit {bit} of byte {place} of {name} flipped");
                 }
             }
         }
@@ -231,5 +234,5 @@ fn damage(files: &[(PathBuf, Vec<u8>)], target: &Path, random: &mut Random) -> R
         }
         fs::write(path, bytes)?;
     }
-    Ok(told)
+    Ok(damage)
 }

@@ -1,4 +1,4 @@
-//! What is opened is not a database, not readable, or not there.
+//! Opening things that are not a database, not readable, or missing.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -181,10 +181,10 @@ fn a_folder_that_cannot_be_written_is_a_clear_error() -> Outcome {
         refused(Database::open(&path), &UNUSABLE, "locked")?;
         return Ok(Verdict::Passed);
     }
-    // Permissions do not bind root; a disk that is mounted to be read does.
+    // Permissions do not restrict root; a read-only mount does.
     let Some(disk) = SmallDisk::mount(16)? else {
         return Ok(Verdict::Skipped(
-            "needs root that may mount, or a user who is not root".into(),
+            "needs root with permission to mount, or a user other than root".into(),
         ));
     };
     let old = disk.path.join("old");

@@ -1,4 +1,4 @@
-//! A disk of a few megabytes runs full.
+//! A disk of a few megabytes runs out of space.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one of `mebibytes`; `None` where that needs rights that we do not have.
+    /// Mounts one of `mebibytes`; `None` if that needs privileges that are missing.
     pub fn mount(mebibytes: u32) -> Result<Option<Self>> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("disk");
@@ -75,7 +75,7 @@ fn skipped() -> Outcome {
     Ok(Verdict::Skipped("needs root, to mount a small disk".into()))
 }
 
-/// Fills what is left of the disk, and gives it back when removed.
+/// Fills the rest of the disk; releases it on drop.
 fn ballast(path: &Path, bytes: usize) -> Result<PathBuf> {
     let file = path.join("ballast");
     fs::write(&file, vec![0x5A; bytes])?;
@@ -128,7 +128,7 @@ fn a_full_disk_refuses_commits_and_recovers() -> Outcome {
     );
     println!("after {} documents: {full}", acknowledged.len());
 
-    // What is stored stays readable; where the outcome is unknown, one more may be there.
+    // Stored data stays readable; if an outcome is unknown, one more transaction may exist.
     let found = keys(&db)?;
     ensure!(
         found.starts_with(&acknowledged) && found.len() <= acknowledged.len() + 1,

@@ -1,4 +1,5 @@
-//! Bad files: an error that says what and where, nothing half imported. What is only awkward is read right.
+//! Bad files: an error with cause and position, and nothing is partially imported. Files that are merely awkward are
+//! read correctly.
 
 use std::{
     fs,
@@ -33,7 +34,10 @@ pub fn cases(harness: &mut Harness) {
         "a_relationship_without_its_end_stops_the_import",
         a_relationship_without_its_end_stops_the_import,
     );
-    harness.case("what_is_no_file_is_refused", what_is_no_file_is_refused);
+    harness.case(
+        "paths_that_are_not_files_are_refused",
+        paths_that_are_not_files_are_refused,
+    );
     harness.case(
         "a_full_disk_stops_an_import_and_leaves_nothing",
         a_full_disk_stops_an_import_and_leaves_nothing,
@@ -41,11 +45,11 @@ pub fn cases(harness: &mut Harness) {
 }
 
 /// A database and a file to import.
-struct Place {
+struct ImportCase {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl ImportCase {
     fn new() -> Result<Self> {
         Ok(Self {
             folder: tempfile::tempdir()?,
@@ -62,7 +66,7 @@ impl Place {
         Ok(path)
     }
 
-    /// Imports nodes with the label `P`; what was said if it was refused.
+    /// Imports nodes with the label `P`; returns the error if it was refused.
     fn nodes(&self, file: &Path, options: &[&str]) -> Result<Option<String>> {
         let mut command = isomer()?;
         command.current_dir(self.folder.path());
@@ -109,25 +113,25 @@ fn awkward_files_are_imported_right() -> Outcome {
             2,
         ),
     ] {
-        let place = Place::new()?;
-        let file = place.file(name, bytes)?;
+        let case = ImportCase::new()?;
+        let file = case.file(name, bytes)?;
         let key: &[&str] = if name == "object.json" {
             &[]
         } else {
             &["--key", "id"]
         };
-        let told = place.nodes(&file, key)?;
-        ensure!(told.is_none(), "{name}: {}", told.unwrap_or_default());
-        let count = place.count()?;
+        let message = case.nodes(&file, key)?;
+        ensure!(message.is_none(), "{name}: {}", message.unwrap_or_default());
+        let count = case.count()?;
         ensure!(count == rows, "{name}: {count} rows");
     }
-    let place = Place::new()?;
-    let file = place.file(
+    let case = ImportCase::new()?;
+    let file = case.file(
         "exact.jsonl",
         b"{\"id\": \"a\", \"x\": 9007199254740993, \"y\": -9223372036854775808}\n",
     )?;
-    place.nodes(&file, &["--key", "id"])?;
-    let db = Database::open(place.db())?;
+    case.nodes(&file, &["--key", "id"])?;
+    let db = Database::open(case.db())?;
     let exact: (i64, i64) = db
         .query("MATCH (p:P) RETURN p.x, p.y", ())?
         .single()?
@@ -190,36 +194,36 @@ fn bad_rows_stop_an_import_and_leave_nothing() -> Outcome {
         ("over.jsonl", over.as_bytes(), &["line 2", "128"]),
         ("far_over.jsonl", far_over.as_bytes(), &["line 2", "128"]),
     ] {
-        let place = Place::new()?;
-        let file = place.file(name, bytes)?;
-        let told = place
+        let case = ImportCase::new()?;
+        let file = case.file(name, bytes)?;
+        let message = case
             .nodes(&file, &["--key", "id"])?
             .with_context(|| format!("{name} was accepted"))?;
         for word in words {
             ensure!(
-                told.to_lowercase().contains(word),
+                message.to_lowercase().contains(word),
                 "{name}: no {word:?} in: {}",
-                &told[..told.len().min(600)]
+                &message[..message.len().min(600)]
             );
         }
         ensure!(
-            told.len() < 4_000,
+            message.len() < 4_000,
             "{name}: a message of {} bytes",
-            told.len()
+            message.len()
         );
-        let count = place.count()?;
+        let count = case.count()?;
         ensure!(count == 0, "{name}: {count} rows are there");
     }
     Ok(Verdict::Passed)
 }
 
 fn bad_rows_are_set_aside_when_asked() -> Outcome {
-    let place = Place::new()?;
-    let file = place.file(
+    let case = ImportCase::new()?;
+    let file = case.file(
         "some.jsonl",
         b"{\"id\": 1}\nnonsense\n{\"id\": 2}\n{\"id\": 2}\n{\"id\": 3}\n",
     )?;
-    let told = place.nodes(
+    let message = case.nodes(
         &file,
         &[
             "--key",
@@ -230,15 +234,15 @@ fn bad_rows_are_set_aside_when_asked() -> Outcome {
             "rejects.jsonl",
         ],
     )?;
-    ensure!(told.is_none(), "{}", told.unwrap_or_default());
-    let count = place.count()?;
+    ensure!(message.is_none(), "{}", message.unwrap_or_default());
+    let count = case.count()?;
     ensure!(count == 3, "{count} rows");
-    let rejects = fs::read_to_string(place.folder.path().join("rejects.jsonl"))?;
+    let rejects = fs::read_to_string(case.folder.path().join("rejects.jsonl"))?;
     ensure!(
         rejects.lines().count() == 2 && rejects.contains("nonsense"),
         "{rejects}"
     );
-    let one_less = place.nodes(&file, &["--key", "id", "--max-rejects", "1"])?;
+    let one_less = case.nodes(&file, &["--key", "id", "--max-rejects", "1"])?;
     ensure!(
         one_less.is_some(),
         "more bad rows than allowed were accepted"
@@ -247,20 +251,23 @@ fn bad_rows_are_set_aside_when_asked() -> Outcome {
 }
 
 fn a_relationship_without_its_end_stops_the_import() -> Outcome {
-    let place = Place::new()?;
-    place.nodes(&place.file("people.csv", b"id\na\nb\n")?, &["--key", "id"])?;
-    let file = place.file("edges.csv", b"from,to\na,b\na,nobody\n")?;
+    let case = ImportCase::new()?;
+    case.nodes(&case.file("people.csv", b"id\na\nb\n")?, &["--key", "id"])?;
+    let file = case.file("edges.csv", b"from,to\na,b\na,missing\n")?;
     let mut command = isomer()?;
     command
-        .current_dir(place.folder.path())
+        .current_dir(case.folder.path())
         .arg("import")
-        .arg(place.db())
+        .arg(case.db())
         .arg("relationships")
         .arg(&file);
     command.args(["--type", "T", "--from", "P", "--to", "P", "--quiet"]);
-    let told = refused(&mut command)?.context("it was accepted")?;
-    ensure!(told.contains("nobody") && told.contains("line 3"), "{told}");
-    let db = Database::open(place.db())?;
+    let message = refused(&mut command)?.context("it was accepted")?;
+    ensure!(
+        message.contains("missing") && message.contains("line 3"),
+        "{message}"
+    );
+    let db = Database::open(case.db())?;
     let n: u64 = db
         .query("MATCH ()-[t:T]->() RETURN count(t) AS n", ())?
         .single()?
@@ -269,20 +276,20 @@ fn a_relationship_without_its_end_stops_the_import() -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn what_is_no_file_is_refused() -> Outcome {
-    let place = Place::new()?;
+fn paths_that_are_not_files_are_refused() -> Outcome {
+    let case = ImportCase::new()?;
     for file in [
-        place.folder.path().join("none.csv"),
-        place.folder.path().to_owned(),
+        case.folder.path().join("none.csv"),
+        case.folder.path().to_owned(),
     ] {
-        let told = place
+        let message = case
             .nodes(&file, &["--key", "id"])?
             .with_context(|| format!("{} was accepted", file.display()))?;
-        ensure!(told.contains(&file.display().to_string()), "{told}");
+        ensure!(message.contains(&file.display().to_string()), "{message}");
     }
-    let text = place.file("text.csv.gz", b"not compressed")?;
+    let text = case.file("text.csv.gz", b"not compressed")?;
     ensure!(
-        place.nodes(&text, &["--key", "id"])?.is_some(),
+        case.nodes(&text, &["--key", "id"])?.is_some(),
         "text was taken for gzip"
     );
     Ok(Verdict::Passed)
@@ -292,9 +299,9 @@ fn a_full_disk_stops_an_import_and_leaves_nothing() -> Outcome {
     let Some(disk) = SmallDisk::mount(28)? else {
         return Ok(Verdict::Skipped("needs root, to mount a small disk".into()));
     };
-    let place = Place::new()?;
+    let case = ImportCase::new()?;
     let rows = 60_000;
-    // Not to be compressed much: what it takes on disk does not depend on the engine.
+    // Incompressible, so that its size on disk does not depend on the engine.
     let mut random = Random::new(seed());
     let lines: String = (0..rows)
         .map(|id| {
@@ -304,22 +311,25 @@ fn a_full_disk_stops_an_import_and_leaves_nothing() -> Outcome {
             format!("{{\"id\": {id}, \"text\": \"{text}\"}}\n")
         })
         .collect();
-    let file = place.file("large.jsonl", lines.as_bytes())?;
+    let file = case.file("large.jsonl", lines.as_bytes())?;
     let db = disk.path.join("db");
     Database::open(&db)?.query("CREATE (:Kept {n: 1})", ())?;
     let ballast = disk.path.join("ballast");
     fs::write(&ballast, vec![0x5A; 4 << 20])?;
     let mut command = isomer()?;
     command
-        .current_dir(place.folder.path())
+        .current_dir(case.folder.path())
         .arg("import")
         .arg(&db)
         .arg("nodes")
         .arg(&file);
     command.args(["--label", "P", "--key", "id", "--quiet"]);
-    let told =
+    let message =
         refused(&mut command)?.context("24 MB fit on a disk of 24, with what a commit needs")?;
-    ensure!(told.contains("full") || told.contains("space"), "{told}");
+    ensure!(
+        message.contains("full") || message.contains("space"),
+        "{message}"
+    );
     let opened = Database::open(&db)?;
     let (imported, kept): (u64, u64) = opened
         .query(
@@ -335,7 +345,7 @@ fn a_full_disk_stops_an_import_and_leaves_nothing() -> Outcome {
     fs::remove_file(ballast)?;
     opened
         .query("CREATE (:Kept {n: 2})", ())
-        .context("writing goes on when there is room")?;
+        .context("writing continues when there is room")?;
     drop(opened);
     crash::check(&db)?;
     Ok(Verdict::Passed)

@@ -8,6 +8,7 @@ mod full_disk;
 mod imports;
 mod queries;
 mod values;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -16,16 +17,17 @@ use isomer_testkit::harness::Harness;
 
 fn main() -> ExitCode {
     let mut harness = Harness::new();
-    files::cases(&mut harness);
-    values::cases(&mut harness);
-    queries::cases(&mut harness);
-    imports::cases(&mut harness);
-    damage::cases(&mut harness);
-    full_disk::cases(&mut harness);
+    harness.module("files", files::cases);
+    harness.module("values", values::cases);
+    harness.module("queries", queries::cases);
+    harness.module("imports", imports::cases);
+    harness.module("damage", damage::cases);
+    harness.module("whole", whole::cases);
+    harness.module("full_disk", full_disk::cases);
     harness.run()
 }
 
-/// The error of something that must fail, with its kind and a word that its message must have.
+/// The error of a call that must fail, with its kind and a word that its message must contain.
 fn refused<T>(result: Result<T, Error>, kinds: &[ErrorKind], word: &str) -> anyhow::Result<Error> {
     match result {
         Ok(_) => anyhow::bail!("it was accepted"),

@@ -1,4 +1,4 @@
-//! Queries that are wrong, or would run for ever.
+//! Invalid queries, and queries that would run forever.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ pub fn cases(harness: &mut Harness) {
         any_truncation_of_a_query_is_an_answer_or_an_error,
     );
     harness.case(
-        "a_type_error_deep_in_a_query_is_told",
-        a_type_error_deep_in_a_query_is_told,
+        "a_type_error_deep_in_a_query_is_reported",
+        a_type_error_deep_in_a_query_is_reported,
     );
     harness.case("a_missing_parameter_is_named", a_missing_parameter_is_named);
     harness.case("a_cartesian_product_is_cancelled_within_a_second", || {
@@ -129,7 +129,7 @@ fn memory_has_a_limit() -> Outcome {
             .with_context(|| text.to_owned())?;
         ensure!(error.message().contains("limit"), "{error}");
     }
-    // What can go on on disk does.
+    // Operators that can spill continue on disk.
     let mut limits = Limits::default();
     limits.memory_bytes = 1 << 20;
     let options = QueryOptions::new().limits(limits);
@@ -161,11 +161,11 @@ fn a_syntax_error_shows_line_column_and_caret() -> Outcome {
     ] {
         let error = refused(db.query(text, ()), &[ErrorKind::Invalid], "")
             .with_context(|| format!("{text:?}"))?;
-        let told = error.to_string();
-        ensure!(told.contains(caret), "{text:?}: {told}");
+        let message = error.to_string();
+        ensure!(message.contains(caret), "{text:?}: {message}");
         ensure!(
-            caret.is_empty() || told.contains(&format!("line {line}")),
-            "{text:?}: no line {line} in {told}"
+            caret.is_empty() || message.contains(&format!("line {line}")),
+            "{text:?}: no line {line} in {message}"
         );
     }
     Ok(Verdict::Passed)
@@ -190,7 +190,7 @@ fn any_truncation_of_a_query_is_an_answer_or_an_error() -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn a_type_error_deep_in_a_query_is_told() -> Outcome {
+fn a_type_error_deep_in_a_query_is_reported() -> Outcome {
     let db = dense()?;
     let text = "MATCH (n:N) WITH n ORDER BY n.n RETURN [x IN [{a: [1, 'two', n.n]}] | x.a[1] * 2]";
     refused(db.query(text, ()), &[ErrorKind::Invalid], "")?;

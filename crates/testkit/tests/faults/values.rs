@@ -203,7 +203,7 @@ fn nesting_of_a_query_has_a_limit() -> Outcome {
                 open.repeat(depth),
                 close.repeat(depth)
             );
-            // Deep or not: an answer or an error that names a limit, and no overflow of the stack.
+            // At any depth: a result, or an error that names a limit, without stack overflow.
             if let Err(error) = db.query(&text, ()) {
                 ensure!(
                     BAD.contains(&error.kind()),

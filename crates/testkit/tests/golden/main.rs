@@ -1,5 +1,5 @@
-//! The scripts in `tests/golden`, each against a database in memory and one on disk. `UPDATE_GOLDEN=1` writes what was
-//! printed in memory into the files.
+//! The scripts in `tests/golden`, each against an in-memory database and a durable one. `UPDATE_GOLDEN=1`
+//! writes the in-memory output into the files.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 

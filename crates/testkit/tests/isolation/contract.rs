@@ -1,11 +1,11 @@
-//! The workload on the bare storage contract, with granules as `data` would declare them.
+//! The workload on the storage contract alone, with granules as `data` would declare them.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 use isomer_storage::{
-    Durability, Engine, Granule, GuardMode, KeyRange, Order, Page, PageLimit, StorageError,
-    Transaction,
+    Durability, Engine, EngineTransaction, Granule, GuardMode, KeyRange, Order, Page, PageLimit,
+    StorageError,
 };
 use isomer_testkit::isolation::{
     Element,
@@ -21,11 +21,11 @@ impl Subject for Contract {
     }
 
     fn begin(&self, _: Access) -> Result<Box<dyn Steps + '_>> {
-        Ok(Box::new(Open(self.0.begin()?)))
+        Ok(Box::new(OpenTransaction(self.0.begin()?)))
     }
 }
 
-struct Open(Box<dyn Transaction>);
+struct OpenTransaction(Box<dyn EngineTransaction>);
 
 fn key(kind: Kind, object: u64) -> Vec<u8> {
     let mut key = vec![kind as u8];
@@ -60,7 +60,7 @@ fn failure(error: StorageError) -> Failure {
     }
 }
 
-impl Steps for Open {
+impl Steps for OpenTransaction {
     fn list(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure> {
         self.0.guard(granule(kind, object), GuardMode::Read);
         let value = self.0.get(&key(kind, object)).map_err(failure)?;

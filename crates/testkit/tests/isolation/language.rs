@@ -1,4 +1,4 @@
-//! The workload in the language, through the public API: every step is a query.
+//! The workload in the query language, through the public API: every operation is a query.
 
 use anyhow::Result;
 use isomer_db::{Database, Error, ErrorKind, Map, Transaction, Value, params};
@@ -28,14 +28,14 @@ impl Subject for Language {
     }
 
     fn begin(&self, access: Access) -> Result<Box<dyn Steps + '_>> {
-        Ok(Box::new(Open(match access {
+        Ok(Box::new(OpenTransaction(match access {
             Access::Read => self.0.begin_read()?,
             Access::Write => self.0.begin()?,
         })))
     }
 }
 
-struct Open(Transaction);
+struct OpenTransaction(Transaction);
 
 fn failure(error: Error) -> Failure {
     match error.kind() {
@@ -45,7 +45,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-impl Open {
+impl OpenTransaction {
     /// The first column of a query's rows.
     fn column(&mut self, text: &str, parameters: Map) -> Result<Vec<Value>, Failure> {
         let result = self.0.query(text, parameters).map_err(failure)?;
@@ -76,7 +76,7 @@ fn elements(values: &[Value]) -> Vec<Element> {
         .collect()
 }
 
-impl Steps for Open {
+impl Steps for OpenTransaction {
     fn list(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure> {
         let text = match kind {
             Kind::BucketList => "RETURN kv.get('lists', toString($o))",

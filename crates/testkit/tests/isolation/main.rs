@@ -1,7 +1,8 @@
-//! Isolation, from recorded histories: random concurrent transactions across all models, checked for every anomaly that
-//! a serializable database never shows; and the proof that the check notices when validation is switched off.
+//! Isolation, from recorded histories: random concurrent transactions across all models, checked for every
+//! anomaly that a serializable database never shows; and the proof that the checker detects disabled
+//! validation.
 //!
-//! `ISOMER_TEST_SEED` chooses another history, `ISOMER_TEST_QUICK` a shorter one.
+//! `ISOMER_TEST_SEED` selects another history, `ISOMER_TEST_QUICK` a shorter one.
 
 mod contract;
 mod language;
@@ -12,9 +13,9 @@ use std::{path::Path, process::ExitCode, sync::Arc};
 use anyhow::{Result, bail, ensure};
 use contract::Contract;
 use isomer_db::{Database, Durability};
+use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
-use isomer_store::{StoreEngine, StoreOptions};
 use isomer_testkit::{
     harness::{Harness, Outcome, Verdict, is_quick, seed},
     isolation::{
@@ -26,7 +27,7 @@ use isomer_testkit::{
 use language::Language;
 use records::Records;
 
-/// Objects of each kind in use at one time, from one that everybody meets at to many.
+/// Objects of each kind in use at one time, from a single contended one to many.
 const CONTENTION: [u64; 5] = [1, 2, 4, 16, 64];
 
 fn main() -> ExitCode {
@@ -104,14 +105,14 @@ fn plan(transactions: u32, objects: u64) -> Plan {
 fn on_disk(path: &Path) -> Result<Arc<dyn Engine>> {
     Ok(match std::env::var("ISOMER_ENGINE").as_deref() {
         Ok("redb") => Arc::new(RedbEngine::open(path, RedbOptions::default())?),
-        _ => Arc::new(StoreEngine::open(path, StoreOptions::default())?),
+        _ => Arc::new(LsmEngine::open(path, LsmOptions::default())?),
     })
 }
 
-/// Runs the plan and finds nothing.
+/// Runs the plan and expects no anomaly.
 fn serializable(subject: &dyn Subject, plan: Plan) -> Outcome {
     let report = check(&run(subject, plan)?);
-    tell(plan, &report);
+    print_summary(plan, &report);
     if !report.anomalies.is_empty() {
         report
             .anomalies
@@ -122,16 +123,16 @@ fn serializable(subject: &dyn Subject, plan: Plan) -> Outcome {
     let enough = plan.transactions as usize / 10;
     ensure!(
         report.committed > enough,
-        "{plan}: only {} committed, too few to tell anything",
+        "{plan}: only {} committed, too few to be significant",
         report.committed
     );
     Ok(Verdict::Passed)
 }
 
-/// Runs the plan on a database without validation and finds what that lets through.
+/// Runs the plan on a database without validation and expects the anomalies that this allows.
 fn caught(subject: &dyn Subject, plan: Plan) -> Outcome {
     let report = check(&run(subject, plan)?);
-    tell(plan, &report);
+    print_summary(plan, &report);
     for class in [Class::LostUpdate, Class::WriteSkew, Class::Phantom] {
         ensure!(
             report.counts.contains_key(&class),
@@ -143,7 +144,7 @@ fn caught(subject: &dyn Subject, plan: Plan) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn tell(plan: Plan, report: &Report) {
+fn print_summary(plan: Plan, report: &Report) {
     println!(
         "{plan}: {} committed, {} dependencies, {:?}",
         report.committed, report.dependencies, report.counts

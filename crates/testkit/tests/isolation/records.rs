@@ -4,8 +4,8 @@ use std::{ops::Bound, sync::Arc};
 
 use anyhow::Result;
 use isomer_data::{
-    DataError, Direction, Durability, ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField,
-    IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, Store, StoreOptions, Transaction,
+    DataError, DataStore, DataStoreOptions, Direction, Durability, ErrorKind, FieldPath, GraphRead,
+    IndexCursor, IndexField, IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, Transaction,
 };
 use isomer_storage::{Engine, KeyRange, Page, PageLimit};
 use isomer_testkit::isolation::{
@@ -16,7 +16,7 @@ use isomer_value::{IndexId, LabelId, Map, NodeId, PropId, RelId, TypeId, Value};
 
 /// A store with the names that the workload uses.
 pub struct Records {
-    store: Store,
+    store: DataStore,
     names: Names,
 }
 
@@ -35,7 +35,7 @@ struct Names {
 
 impl Records {
     pub fn open(engine: Arc<dyn Engine>) -> Result<Self> {
-        let store = Store::open(engine, StoreOptions::default())?;
+        let store = DataStore::open(engine, DataStoreOptions::default())?;
         store.change_schema(SchemaChange::CreateIndex {
             spec: IndexSpec {
                 name: Some("item_group".into()),
@@ -72,7 +72,7 @@ impl Records {
 }
 
 impl Subject for Records {
-    /// One document per object, which is the hub of its relationships too.
+    /// One document per object, which is also the hub of its relationships.
     fn prepare(&self, from: u64, to: u64) -> Result<()> {
         let mut tx = self.store.begin(isomer_data::Access::Write)?;
         for object in from..to {
@@ -91,14 +91,14 @@ impl Subject for Records {
             Access::Read => isomer_data::Access::Read,
             Access::Write => isomer_data::Access::Write,
         };
-        Ok(Box::new(Open {
+        Ok(Box::new(OpenTransaction {
             tx: self.store.begin(access)?,
             names: self.names,
         }))
     }
 }
 
-struct Open {
+struct OpenTransaction {
     tx: Transaction,
     names: Names,
 }
@@ -115,7 +115,7 @@ fn element_of(value: &Value) -> Element {
     value.as_int().expect("the workload stores integers alone") as Element
 }
 
-impl Open {
+impl OpenTransaction {
     fn bucket_numbers(&self, key: &[u8]) -> Result<Vec<Element>, DataError> {
         let bytes = self.tx.kv_get("shared", key)?.unwrap_or_default();
         Ok(bytes
@@ -126,7 +126,7 @@ impl Open {
             .collect())
     }
 
-    /// Keys of a range, a few a page; for every other object from the last to the first.
+    /// Keys of a range, a few per page; for every other object in reverse order.
     fn bucket_range(&self, object: u64) -> Result<Vec<Element>, DataError> {
         let (start, end) = (object.to_be_bytes(), (object + 1).to_be_bytes());
         let range = KeyRange {
@@ -172,7 +172,8 @@ impl Open {
         Ok(out[0].remove(0))
     }
 
-    /// Members found through the index: those of one group alone, or (for every other object) as a part of a range.
+    /// Members found through the index: those of one group alone, or (for every other object) as a part of a
+    /// range.
     fn indexed_nodes(&self, object: u64) -> Result<Vec<NodeId>, DataError> {
         let (group, next) = (Value::Int(object as i64), Value::Int(object as i64 + 1));
         let by_range = object % 2 == 1;
@@ -217,7 +218,7 @@ impl Open {
         }
     }
 
-    /// Members as nodes: all with the label, or those of the label `Member` whose group fits.
+    /// Members as nodes: all with the label, or those of the label `Member` with the right group.
     fn member_nodes(&self, kind: Kind, object: u64) -> Result<Vec<(NodeId, Element)>, DataError> {
         let nodes = match kind {
             Kind::Index => self.indexed_nodes(object)?,
@@ -286,7 +287,8 @@ impl Open {
         let element = ("element", Value::Int(element as i64));
         match kind {
             Kind::Adjacency => {
-                // A hub, and as its other end the hub of the next object: two transactions may add at both ends.
+                // A hub, and as its other end the hub of the next object: two transactions may add at both
+                // ends.
                 let (source, target) = (self.document(object)?, self.document(object)?);
                 self.tx.create_relationship(
                     self.names.has,
@@ -336,7 +338,7 @@ impl Open {
                     .find(|(_, other)| *other == element);
                 let node = found.expect("the member was just seen").0;
                 match kind {
-                    // A member leaves by losing the label, or the group, as often as by being deleted.
+                    // A member leaves by losing the label or the group as well as by deletion.
                     Kind::Label if element.is_multiple_of(2) => {
                         let label = self.tx.intern_label(&label_name(object))?;
                         self.tx.remove_label(node, label)?;
@@ -365,7 +367,7 @@ fn label_name(object: u64) -> String {
     format!("L{object}")
 }
 
-impl Steps for Open {
+impl Steps for OpenTransaction {
     fn list(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure> {
         if kind == Kind::BucketList {
             return self

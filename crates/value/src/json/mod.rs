@@ -1,10 +1,11 @@
 //! The one JSON codec: text to [`Value`](crate::Value) and back.
 //!
-//! Reading is strict RFC 8259, and right or an error: integers are exact within 64 bits and refused beyond, floats are the nearest double
-//! and refused where they overflow (`1e400`), a key given twice in one object is refused, so are lone surrogates and nesting
-//! over [`MAX_NESTING`](crate::limits::MAX_NESTING). Errors carry line and column. `1.0`, `1e0` and `-0.0` are floats, `1` and `-0` integers.
+//! Reading is strict RFC 8259 and exact, or an error: integers are exact within 64 bits and rejected beyond,
+//! floats are the nearest double and rejected on overflow (`1e400`); duplicate keys in one object are
+//! rejected, and so are lone surrogates and nesting beyond [`MAX_NESTING`](crate::limits::MAX_NESTING).
+//! Errors carry line and column. `1.0`, `1e0` and `-0.0` are floats, `1` and `-0` integers.
 //!
-//! Writing, one form per type:
+//! Writing uses one form per type:
 //!
 //! | value | JSON |
 //! |---|---|
@@ -19,12 +20,16 @@
 //! | relationship | `{"$relationship": 1, "type": "KNOWS", "source": 1, "target": 2, "properties": {…}}` |
 //! | path | `{"$path": [node, relationship, node, …]}` |
 //!
-//! A written text may be nested twice as deep as one that is read: queries wrap stored documents in lists and maps.
-//! A node or relationship of which only the id was read has no `labels`, `type` and `properties`.
+//! Written text may be nested twice as deep as text that is read: queries wrap stored documents in lists and
+//! maps. A node or relationship that was read without its content has no `labels`, `type` and `properties`.
 
+pub mod exact;
+mod keep;
 mod read;
 mod write;
 
+pub use exact::{from_exact, to_exact};
+pub use keep::{keep_entry_types, keep_types};
 pub use read::{JsonReader, parse, parse_bytes};
 pub use write::{to_string, write};
 

@@ -7,7 +7,7 @@ use crate::{Map, Value, ValueError, limits::MAX_NESTING};
 /// The value of a JSON text.
 ///
 /// # Errors
-/// `Json` with line, column and what is wrong.
+/// `Json` with line, column and cause.
 pub fn parse(text: &str) -> Result<Value, ValueError> {
     JsonReader::new().read(text)
 }
@@ -15,16 +15,15 @@ pub fn parse(text: &str) -> Result<Value, ValueError> {
 /// The value of a JSON text in bytes.
 ///
 /// # Errors
-/// `Json`, also where the bytes are not UTF-8.
+/// `Json`, also for bytes that are not UTF-8.
 pub fn parse_bytes(bytes: &[u8]) -> Result<Value, ValueError> {
     JsonReader::new().read_bytes(bytes)
 }
 
-/// Number of names that a reader remembers; a power of two.
+/// Size of the name cache; a power of two.
 const NAME_CACHE: usize = 256;
 
-/// Reads JSON texts one after the other, and shares the names that come again and again: one allocation for a name of
-/// a million records.
+/// Reads consecutive JSON texts and interns recurring names: one allocation per name, not one per record.
 pub struct JsonReader {
     names: Vec<Option<Arc<str>>>,
 }
@@ -36,15 +35,15 @@ impl Default for JsonReader {
 }
 
 impl JsonReader {
-    /// A reader that remembers no name yet.
+    /// A reader with an empty name cache.
     pub fn new() -> Self {
         Self { names: Vec::new() }
     }
 
-    /// The value of a JSON text; white space may stand around it.
+    /// The value of a JSON text; surrounding white space is allowed.
     ///
     /// # Errors
-    /// As [`parse`].
+    /// Like [`parse`].
     pub fn read(&mut self, text: &str) -> Result<Value, ValueError> {
         let (value, used) = self.read_prefix(text)?;
         let mut parser = Parser {
@@ -55,14 +54,14 @@ impl JsonReader {
         parser.skip_space();
         match parser.peek() {
             None => Ok(value),
-            Some(_) => Err(parser.error("the text goes on after the value: one value is expected")),
+            Some(_) => Err(parser.error("unexpected text after the value: one value is expected")),
         }
     }
 
-    /// As [`JsonReader::read`], of bytes.
+    /// Like [`JsonReader::read`], for bytes.
     ///
     /// # Errors
-    /// As [`parse_bytes`].
+    /// Like [`parse_bytes`].
     pub fn read_bytes(&mut self, bytes: &[u8]) -> Result<Value, ValueError> {
         match str::from_utf8(bytes) {
             Ok(text) => self.read(text),
@@ -77,10 +76,10 @@ impl JsonReader {
         }
     }
 
-    /// The first value of `text`, and the number of bytes up to its end.
+    /// The first value of `text`, and its length in bytes.
     ///
     /// # Errors
-    /// As [`parse`].
+    /// Like [`parse`].
     pub fn read_prefix(&mut self, text: &str) -> Result<(Value, usize), ValueError> {
         let mut parser = Parser {
             text,
@@ -168,7 +167,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The map of these entries, each of which started at its place in the text.
+    /// The map of these entries, each with its start offset in the text.
     fn map(
         &self,
         mut entries: Vec<(Arc<str>, Value)>,
@@ -176,7 +175,8 @@ impl<'a> Parser<'a, '_> {
     ) -> Result<Value, ValueError> {
         if !entries.is_sorted_by(|a, b| a.0 < b.0) {
             let mut order: Vec<usize> = (0..entries.len()).collect();
-            order.sort_by(|a, b| entries[*a].0.cmp(&entries[*b].0)); // stable: of equal keys the later stands later
+            // Stable: of duplicate keys the later one in the text stays later.
+            order.sort_by(|a, b| entries[*a].0.cmp(&entries[*b].0));
             let twice = order
                 .windows(2)
                 .filter(|pair| entries[pair[0]].0 == entries[pair[1]].0);
@@ -220,7 +220,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// Passes a bracket and the space behind it.
+    /// Skips a bracket and following white space.
     fn open(&mut self) {
         self.at += 1;
         self.skip_space();
@@ -276,7 +276,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Passes digits and says how many.
+    /// Skips digits and returns their number.
     fn digits(&mut self) -> usize {
         let count = self
             .rest()
@@ -470,7 +470,7 @@ fn error_at(text: &str, at: usize, reason: String) -> ValueError {
     }
 }
 
-/// At most 40 characters of a text from outside, for messages.
+/// At most 40 characters of user input, for messages.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(40) {
         None => text.to_owned(),

@@ -77,7 +77,7 @@ fn what_would_be_lost_is_refused_by_name() {
         ("é,", "`é`"),
         ("\u{feff}1", "byte order mark"),
         ("", "the text ends where a value is expected"),
-        ("1 2", "line 1, column 3: the text goes on"),
+        ("1 2", "line 1, column 3: unexpected text after the value"),
         ("01", "must not start with 0"),
         ("-", "a digit after `-`"),
         ("1.", "a digit after the decimal point"),

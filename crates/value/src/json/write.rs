@@ -1,10 +1,12 @@
 //! Values to JSON text.
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+
 use crate::{
     Crs, Map, Node, Path, Point, Relationship, Value, ValueError, limits::MAX_NESTING, temporal,
 };
 
-/// How deep a written text is nested at most: a stored document, and as much again that the query put around it.
+/// Maximum nesting of written text: that of a stored document, and as much again for the query around it.
 const MAX_WRITTEN: usize = 2 * MAX_NESTING;
 
 /// The JSON text of a value, in the forms that the [module](super) lists.
@@ -20,7 +22,7 @@ pub fn to_string(value: &Value) -> Result<String, ValueError> {
 /// Appends the JSON text of a value. On an error `out` is as before.
 ///
 /// # Errors
-/// As [`to_string`].
+/// Like [`to_string`].
 pub fn write(value: &Value, out: &mut String) -> Result<(), ValueError> {
     let start = out.len();
     put(value, out, MAX_WRITTEN).inspect_err(|_| out.truncate(start))
@@ -36,7 +38,7 @@ fn put(value: &Value, out: &mut String, depth_left: usize) -> Result<(), ValueEr
         Value::String(text) => put_string(text, out),
         Value::Bytes(bytes) => {
             out.push_str("{\"$bytes\":\"");
-            put_base64(bytes, out);
+            BASE64_STANDARD.encode_string(bytes, out);
             out.push_str("\"}");
         }
         Value::List(items) => {
@@ -93,7 +95,7 @@ fn put_map(map: &Map, out: &mut String, depth_left: usize) -> Result<(), ValueEr
     })
 }
 
-/// The contents of entities are stored values: their depth counts by itself.
+/// The content of an entity is a stored value, so its depth is counted separately.
 fn put_node(node: &Node, out: &mut String) -> Result<(), ValueError> {
     out.push_str("{\"$node\":");
     out.push_str(&node.id.to_string());
@@ -160,7 +162,7 @@ fn put_point(point: &Point, out: &mut String) {
 
 fn put_int(int: i64, out: &mut String) {
     use std::fmt::Write;
-    let _ = write!(out, "{int}"); // a String takes everything
+    let _ = write!(out, "{int}"); // writing to a String cannot fail
 }
 
 fn put_float(float: f64, out: &mut String) {
@@ -195,20 +197,4 @@ fn put_string(text: &str, out: &mut String) {
     }
     out.push_str(&text[run..]);
     out.push('"');
-}
-
-fn put_base64(bytes: &[u8], out: &mut String) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for chunk in bytes.chunks(3) {
-        let mut group = [0; 4];
-        group[1..=chunk.len()].copy_from_slice(chunk);
-        let bits = u32::from_be_bytes(group);
-        for index in 0..4 {
-            if index > chunk.len() {
-                out.push('=');
-            } else {
-                out.push(ALPHABET[(bits >> (18 - 6 * index) & 63) as usize].into());
-            }
-        }
-    }
 }

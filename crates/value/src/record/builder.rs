@@ -1,15 +1,15 @@
-//! Making records.
+//! Builds records.
 
 use std::ops::Range;
 
 use super::{KIND_NODE, KIND_RELATIONSHIP, RecordRef, payload};
 use crate::{Interner, LabelId, Map, NodeId, PropId, TypeId, Value, ValueError, bytes::put_varint};
 
-/// A record in the making, from nothing or from another record whose fields are kept as bytes.
+/// A record under construction, empty or based on another record whose fields are kept as bytes.
 #[derive(Clone, Debug)]
 pub struct RecordBuilder {
     head: Head,
-    /// Each property and where its value lies in `values`; unsorted, each property once.
+    /// Each property with the range of its value in `values`; unsorted, without duplicates.
     fields: Vec<(PropId, Range<usize>)>,
     values: Vec<u8>,
 }
@@ -21,7 +21,7 @@ enum Head {
 }
 
 impl RecordBuilder {
-    /// A node of these labels, without properties.
+    /// A node with these labels, without properties.
     pub fn node(labels: &[LabelId]) -> Self {
         let mut builder = Self {
             head: Head::Node(Vec::new()),
@@ -41,7 +41,7 @@ impl RecordBuilder {
         }
     }
 
-    /// A copy of `record`, to be changed. Values are copied as bytes.
+    /// A modifiable copy of `record`. Values are copied as bytes.
     ///
     /// # Errors
     /// `Corrupt` if the record's directory is damaged.
@@ -58,7 +58,7 @@ impl RecordBuilder {
         Ok(builder)
     }
 
-    /// The labels of a node, ascending; of a relationship none.
+    /// The labels of a node, ascending; empty for a relationship.
     pub fn labels(&self) -> &[LabelId] {
         match &self.head {
             Head::Node(labels) => labels,
@@ -66,7 +66,7 @@ impl RecordBuilder {
         }
     }
 
-    /// Replaces the labels; given in any order and number. A relationship has none, and stays so.
+    /// Replaces the labels; any order, duplicates allowed. Has no effect on a relationship.
     pub fn set_labels(&mut self, labels: &[LabelId]) {
         if let Head::Node(own) = &mut self.head {
             own.clear();
@@ -76,16 +76,16 @@ impl RecordBuilder {
         }
     }
 
-    /// Whether there is such a property.
+    /// Whether the property exists.
     pub fn contains(&self, prop: PropId) -> bool {
         self.fields.iter().any(|(own, _)| *own == prop)
     }
 
-    /// Sets one property; null is stored like any value, whoever wants it absent removes it.
+    /// Sets one property. Null is stored like any value: a caller that wants no property removes it.
     ///
     /// # Errors
-    /// `NotStorable` for nodes, relationships and paths at any depth, `TooDeep`, and what `interner` refuses.
-    /// The record then lacks the property.
+    /// `NotStorable` for nodes, relationships and paths at any depth, `TooDeep`, and errors of `interner`.
+    /// After an error the record lacks the property.
     pub fn put(
         &mut self,
         prop: PropId,
@@ -102,7 +102,7 @@ impl RecordBuilder {
     /// Sets all properties of a map.
     ///
     /// # Errors
-    /// As [`RecordBuilder::put`].
+    /// Like [`RecordBuilder::put`].
     pub fn put_all(
         &mut self,
         properties: &Map,
@@ -114,7 +114,7 @@ impl RecordBuilder {
         })
     }
 
-    /// Sets one property to a value as [`RecordRef::get_raw`] gave it.
+    /// Sets one property to an encoded value from [`RecordRef::get_raw`].
     pub fn put_raw(&mut self, prop: PropId, raw: &[u8]) {
         self.remove(prop);
         let start = self.values.len();
@@ -122,7 +122,7 @@ impl RecordBuilder {
         self.fields.push((prop, start..self.values.len()));
     }
 
-    /// Takes one property out and says whether it was there.
+    /// Removes one property; returns whether it existed.
     pub fn remove(&mut self, prop: PropId) -> bool {
         match self.fields.iter().position(|(own, _)| *own == prop) {
             Some(at) => {
@@ -133,26 +133,26 @@ impl RecordBuilder {
         }
     }
 
-    /// Takes all properties out.
+    /// Removes all properties.
     pub fn clear(&mut self) {
         self.fields.clear();
         self.values.clear();
     }
 
-    /// The record's bytes. Equal contents give equal bytes, whatever the order of the puts.
+    /// The record's bytes. Equal contents yield equal bytes, independent of the order of insertion.
     ///
     /// # Errors
-    /// `TooLarge` for values of more than 4 GiB together.
+    /// `TooLarge` if the values exceed 4 GiB in total.
     pub fn finish(self) -> Result<Vec<u8>, ValueError> {
         let mut out = Vec::new();
         self.finish_into(&mut out)?;
         Ok(out)
     }
 
-    /// As [`RecordBuilder::finish`]: appends the record's bytes to `out`.
+    /// Like [`RecordBuilder::finish`], but appends the bytes to `out`.
     ///
     /// # Errors
-    /// As [`RecordBuilder::finish`].
+    /// Like [`RecordBuilder::finish`].
     pub fn finish_into(mut self, out: &mut Vec<u8>) -> Result<(), ValueError> {
         self.fields.sort_unstable_by_key(|(prop, _)| *prop);
         let total: usize = self.fields.iter().map(|(_, range)| range.len()).sum();

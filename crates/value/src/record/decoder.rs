@@ -1,4 +1,4 @@
-//! Decoding many records, one after the other.
+//! Decodes many records, one after another.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -7,20 +7,21 @@ use rustc_hash::FxHashMap;
 use super::{RecordRef, corrupt, decode_value};
 use crate::{Map, Names, PropId, Value, ValueError};
 
-/// Sets of properties that are remembered: records of one label mostly have one of few.
+/// Number of cached shapes (sets of properties): most records of a label have one of a small number of
+/// shapes.
 const SHAPES: usize = 8;
 
-/// Turns records into maps, for one thread.
+/// Decodes records into maps, for one thread.
 ///
-/// What records have in common is looked up once: each name has one string of this decoder's own, so that threads which
-/// decode at the same time do not count the holders of the same ones, and the order of the names of a set of properties
-/// is found when that set is first met. Memory: the names met.
+/// Work that records share is done once: the decoder has its own string per name, so that threads decoding
+/// concurrently do not contend for reference counts, and it computes the name order of a set of properties
+/// when it first meets that set. Memory: the names it has met.
 pub struct RecordDecoder<'n> {
     names: &'n dyn Names,
     shapes: Shapes,
 }
 
-/// What records that were decoded have in common.
+/// State shared by the decoded records.
 #[derive(Default)]
 pub(super) struct Shapes {
     /// Names, each copied once.
@@ -30,10 +31,10 @@ pub(super) struct Shapes {
     values: Vec<Value>,
 }
 
-/// Which properties a record has.
+/// The set of properties of a record.
 struct Shape {
     ids: Vec<PropId>,
-    /// Their names in order, and where among the ids each is.
+    /// Names in order, each with its index among the ids.
     order: Vec<(Arc<str>, u32)>,
 }
 
@@ -55,7 +56,7 @@ impl Names for Own<'_> {
 }
 
 impl<'n> RecordDecoder<'n> {
-    /// Decodes with these names.
+    /// A decoder with these names.
     pub fn new(names: &'n dyn Names) -> Self {
         Self {
             names,
@@ -63,7 +64,7 @@ impl<'n> RecordDecoder<'n> {
         }
     }
 
-    /// As [`RecordRef::properties`].
+    /// Like [`RecordRef::properties`].
     ///
     /// # Errors
     /// `Corrupt` if the bytes are damaged or a property has no name.
@@ -95,7 +96,7 @@ impl Shapes {
         Ok(Map::from_sorted(entries.collect()))
     }
 
-    /// The number of the record's shape; a new one takes the place of one that was met long ago.
+    /// The index of the record's shape; a new shape replaces the least recently used one.
     fn shape(&mut self, record: &RecordRef<'_>, names: &dyn Names) -> Result<usize, ValueError> {
         let ids = || (0..record.len()).map(|index| record.id_at(index));
         let same = |shape: &Shape| shape.ids.iter().copied().eq(ids());
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn records_of_many_shapes_decode_as_one_by_one() {
         let mut table = NameTable::default();
-        // Ids ascend against the order of the names.
+        // The ids ascend in the reverse order of the names.
         let texts: Vec<String> = (0..12).map(|at| format!("p{}", 99 - at)).collect();
         let nested: Map = [("p99", Value::Int(1)), ("a", Value::from("x"))]
             .into_iter()

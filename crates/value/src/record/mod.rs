@@ -1,4 +1,4 @@
-//! The record codec: what a node or relationship carries, in bytes, one field readable without the rest.
+//! The record codec: a node or relationship in bytes; each field can be read without decoding the others.
 //!
 //! ```text
 //! u8      high nibble 1 = node, 2 = relationship;
@@ -38,10 +38,10 @@ fn corrupt(at: usize, reason: &'static str) -> ValueError {
     }
 }
 
-/// A record in its bytes. Making one reads the header alone; every access checks what it touches.
+/// A record in encoded form. Construction reads only the header; every access validates what it reads.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordRef<'a> {
-    /// All of it.
+    /// All bytes of the record.
     bytes: &'a [u8],
     head: Head<'a>,
     id_width: usize,
@@ -64,10 +64,10 @@ enum Head<'a> {
 }
 
 impl<'a> RecordRef<'a> {
-    /// Reads the header and finds the directory.
+    /// Reads the header and locates the directory.
     ///
     /// # Errors
-    /// `Corrupt` where the bytes do not start as a record does.
+    /// `Corrupt` if the bytes do not start with a valid header.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, ValueError> {
         let mut reader = Reader::new(bytes, WHAT);
@@ -109,7 +109,7 @@ impl<'a> RecordRef<'a> {
         })
     }
 
-    /// The labels of a node, ascending; of a relationship none.
+    /// The labels of a node, ascending; empty for a relationship.
     pub fn labels(&self) -> impl Iterator<Item = LabelId> + 'a {
         let mut reader = Reader::new(
             match self.head {
@@ -118,7 +118,7 @@ impl<'a> RecordRef<'a> {
             },
             WHAT,
         );
-        std::iter::from_fn(move || reader.varint_u32().ok().map(LabelId)) // was read through by `new`
+        std::iter::from_fn(move || reader.varint_u32().ok().map(LabelId)) // validated by `new`
     }
 
     /// Whether the node has this label.
@@ -126,7 +126,7 @@ impl<'a> RecordRef<'a> {
         self.labels().any(|own| own == label)
     }
 
-    /// Type, source and target of a relationship; of a node nothing.
+    /// Type, source and target of a relationship; `None` for a node.
     pub fn endpoints(&self) -> Option<(TypeId, NodeId, NodeId)> {
         match self.head {
             Head::Node { .. } => None,
@@ -143,12 +143,12 @@ impl<'a> RecordRef<'a> {
         self.ids.len() / self.id_width
     }
 
-    /// Whether there is no property.
+    /// Whether there are no properties.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The value of one property, nested ones included.
+    /// The value of one property, decoded in full.
     ///
     /// # Errors
     /// `Corrupt` if the value's bytes are damaged.
@@ -159,7 +159,7 @@ impl<'a> RecordRef<'a> {
             .transpose()
     }
 
-    /// The value at a path of names through nested maps. Nothing where a step is missing or is not a map.
+    /// The value at a path of names through nested maps; `None` if an element is missing or is not a map.
     ///
     /// # Errors
     /// `Corrupt` if the bytes on the way are damaged.
@@ -183,7 +183,7 @@ impl<'a> RecordRef<'a> {
         decode_value(raw, names).map(Some)
     }
 
-    /// The encoded value of one property: what [`decode_value`] reads and [`RecordBuilder::put_raw`] takes.
+    /// The encoded value of one property, as [`decode_value`] and [`RecordBuilder::put_raw`] accept it.
     ///
     /// # Errors
     /// `Corrupt` if the directory is damaged there.
@@ -210,7 +210,7 @@ impl<'a> RecordRef<'a> {
         })
     }
 
-    /// All properties under their names.
+    /// All properties by name.
     ///
     /// # Errors
     /// `Corrupt` if the bytes are damaged or a property has no name.
@@ -226,7 +226,7 @@ impl<'a> RecordRef<'a> {
             .collect()
     }
 
-    /// Reads everything: labels and ids ascend, ends too, every value decodes, nothing is left over.
+    /// Validates everything: labels, ids and ends ascend, every value decodes, no bytes are left over.
     ///
     /// # Errors
     /// `Corrupt` at the first damage.
@@ -251,8 +251,8 @@ impl<'a> RecordRef<'a> {
     #[inline]
     fn find(&self, prop: PropId) -> Option<usize> {
         if self.id_width == 1 {
-            // Counting the smaller ids without an early exit compiles to a few vector instructions. Distinct bytes are at most
-            // 255 below another.
+            // Counting the smaller ids without an early exit compiles to a handful of vector instructions. At
+            // most 255 distinct byte values are below another.
             let id = u8::try_from(prop.0).ok()?;
             let smaller = self
                 .ids

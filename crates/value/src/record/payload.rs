@@ -60,10 +60,10 @@ const SMALL_INT: u8 = 0x80;
 const SMALL_INT_MIN: i64 = -32;
 const SMALL_INT_MAX: i64 = 95;
 
-/// Appends one encoded value. On an error `out` is as before.
+/// Appends one encoded value. On an error `out` is unchanged.
 ///
 /// # Errors
-/// `NotStorable` for nodes, relationships and paths at any depth, `TooDeep`, and what `interner` refuses.
+/// `NotStorable` for nodes, relationships and paths at any depth, `TooDeep`, and errors of `interner`.
 pub fn encode_value(
     value: &Value,
     interner: &mut dyn Interner,
@@ -177,8 +177,8 @@ fn deeper(depth_left: usize) -> Result<usize, ValueError> {
         .ok_or(ValueError::TooDeep { max: MAX_NESTING })
 }
 
-/// Writes what `body` writes behind its length. Nearly all bodies are short: one byte is kept free for the length,
-/// and longer bodies are moved.
+/// Writes the body that `body` produces, preceded by its length. Nearly all bodies are short: one byte is
+/// reserved for the length, and longer bodies are moved.
 fn put_sized(
     out: &mut Vec<u8>,
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), ValueError>,
@@ -230,7 +230,7 @@ fn put_time(time: civil::Time, out: &mut Vec<u8>) {
     out.extend(&nanos_of_day(time).to_le_bytes()[..6]);
 }
 
-/// The value of bytes that [`encode_value`] wrote.
+/// Decodes bytes that [`encode_value`] wrote.
 ///
 /// # Errors
 /// `Corrupt` if the bytes are not exactly one value, or `names` lacks a name.
@@ -292,8 +292,9 @@ fn take(
     })
 }
 
-/// Reads one value through, so that [`decode_value`] cannot fail afterwards; `named` says whether a property has a name.
-/// Returns whether that holds for good: a named time zone is looked up at each decoding, and may be gone by then.
+/// Validates one value, so that [`decode_value`] cannot fail afterwards; `named` returns whether a property
+/// has a name. Returns whether the result is permanent: a named time zone is looked up at each decoding, and
+/// may be missing by then.
 pub(super) fn check_value(
     bytes: &[u8],
     named: &dyn Fn(PropId) -> Result<(), ValueError>,
@@ -307,7 +308,7 @@ pub(super) fn check_value(
     }
 }
 
-/// As [`take`], without making anything.
+/// Like [`take`], without constructing values.
 fn check(
     reader: &mut Reader<'_>,
     named: &dyn Fn(PropId) -> Result<(), ValueError>,
@@ -356,7 +357,7 @@ fn check(
                 false => Err(body.corrupt("bytes follow a map")),
             };
         }
-        // The rarer ones are made and dropped; none of them holds a name or another value.
+        // The rarer types are constructed and dropped; none of them contains a name or another value.
         tag => {
             reader.back();
             return take(reader, &NoNames, depth_left).map(|_| tag != ZONED_DATE_TIME);
@@ -373,7 +374,7 @@ impl Names for NoNames {
     }
 }
 
-/// As [`take_str`]. Most strings are short and ASCII, which is told sooner.
+/// Like [`take_str`]. Most strings are short and ASCII, which is a faster check.
 fn check_str(reader: &mut Reader<'_>, length: usize) -> Result<bool, ValueError> {
     let bytes = reader.take(length)?;
     if !bytes.is_ascii() && str::from_utf8(bytes).is_err() {
@@ -386,7 +387,7 @@ fn take_str<'a>(reader: &mut Reader<'a>, length: usize) -> Result<&'a str, Value
     str::from_utf8(reader.take(length)?).map_err(|_| reader.corrupt("a string is not UTF-8"))
 }
 
-/// The body of a list or map, its own reader, and the number of entries: each takes a byte at least.
+/// The body of a list or map in a separate reader, and the number of entries: each takes at least one byte.
 fn take_body<'a>(reader: &mut Reader<'a>) -> Result<(Reader<'a>, usize), ValueError> {
     let length = reader.length()?;
     let mut body = Reader::new(reader.take(length)?, WHAT);
@@ -493,21 +494,21 @@ fn take_point(reader: &mut Reader<'_>) -> Result<Value, ValueError> {
     Ok(Value::from(Point { crs, x, y, z }))
 }
 
-/// What stands at a path of names through nested maps.
+/// Result of looking up a path of names through nested maps.
 #[derive(Clone, Debug)]
 pub enum AtPath {
-    /// This value.
+    /// A value.
     Value(Value),
-    /// Nothing: a step is missing or null.
+    /// No value: an element is missing or null.
     Missing,
-    /// A step leads into something that is no map.
+    /// An element leads into a value that is not a map.
     NoMap,
 }
 
-/// What stands at `path` inside an encoded value; the value itself at the empty path.
+/// The value at `path` inside an encoded value; the value itself for the empty path.
 ///
 /// # Errors
-/// `Corrupt` if the bytes on the way are damaged.
+/// `Corrupt` if the bytes along the path are damaged.
 pub fn decode_at_path(
     mut raw: &[u8],
     path: &[PropId],
@@ -529,7 +530,7 @@ pub fn decode_at_path(
     }
 }
 
-/// The encoded value under `wanted` in an encoded map; nothing if it is not there or `raw` is not a map.
+/// The encoded value under `wanted` in an encoded map; `None` if it is missing or `raw` is not a map.
 pub(super) fn map_entry(raw: &[u8], wanted: PropId) -> Result<Option<&[u8]>, ValueError> {
     let mut reader = Reader::new(raw, WHAT);
     if reader.u8()? != MAP {
@@ -552,7 +553,7 @@ pub(super) fn map_entry(raw: &[u8], wanted: PropId) -> Result<Option<&[u8]>, Val
     Ok(None)
 }
 
-/// Passes over one value without decoding it.
+/// Skips one value without decoding it.
 fn skip(reader: &mut Reader<'_>) -> Result<(), ValueError> {
     let length = match reader.u8()? {
         SMALL_INT.. | NULL | FALSE | TRUE => 0,

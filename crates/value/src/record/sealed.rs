@@ -1,18 +1,20 @@
-//! Properties that stay in their record's bytes until somebody looks at them.
+//! Lazily decoded properties: they stay encoded in their record's bytes until the first access.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{RecordRef, corrupt, decoder::Shapes, payload};
-use crate::{Map, Names, PropId, ValueError, map::Entry};
+use crate::{Map, Names, PropId, ValueError, map::NamedValue};
 
-/// Makes [`Map`]s that decode when they are first looked at: a result of whole records is handed over as their bytes, and
-/// what nobody reads is never decoded.
+/// Creates [`Map`]s that are decoded on first access: a result of whole records is passed on as bytes, and
+/// values that the client does not read are never decoded.
 ///
-/// A record is read through before (bounds, order, UTF-8, names), so that damage is found here and decoding it later cannot
-/// fail; one with a named time zone is decoded at once, as zones are looked up outside. Names once known stay known.
+/// A record is validated first (bounds, order, UTF-8, names), so that damage is found here and later decoding
+/// cannot fail; a record with a named time zone is decoded at once, because zones are looked up outside of
+/// the database. A name that exists stays valid.
 ///
-/// Records are gathered into batches of about 16 KiB that share one allocation: many small ones cost more to free than
-/// to read. Who keeps one map of a batch keeps its bytes. One sealer serves one thread; its maps may go anywhere.
+/// Records are collected into batches of about 16 KiB that share one allocation: many small allocations cost
+/// more to free than to read. A map keeps the bytes of its whole batch alive. A sealer belongs to one thread;
+/// its maps may be sent to any thread.
 #[derive(Debug)]
 pub struct RecordSealer {
     source: Arc<Source>,
@@ -20,21 +22,21 @@ pub struct RecordSealer {
     named_below: u32,
     bytes: Vec<u8>,
     records: Vec<Kept>,
-    /// What was gathered, in order: maps that were decoded at once, and nothing for those of `records`.
+    /// The collected records, in order: maps that were decoded at once, and `None` for those in `records`.
     gathered: Vec<Option<Map>>,
 }
 
-/// A batch of records is handed over when it holds so many bytes.
+/// Size in bytes at which a batch is handed over.
 const BATCH_BYTES: usize = 16 << 10;
 
-/// What the maps of a sealer have in common.
+/// State shared by the maps of one sealer.
 struct Source {
     names: Arc<dyn Names + Send + Sync>,
-    /// How many were opened, and what they had in common.
+    /// Number of maps decoded, and the state they share.
     opened: Mutex<(u32, Shapes)>,
 }
 
-/// Records that were gathered together.
+/// Records collected into one batch.
 #[derive(Debug)]
 struct Batch {
     source: Arc<Source>,
@@ -42,17 +44,17 @@ struct Batch {
     records: Vec<Kept>,
 }
 
-/// A record in a batch, not decoded yet or decoded once.
+/// A record in a batch, decoded at most once.
 #[derive(Debug)]
 struct Kept {
     start: u32,
     end: u32,
     /// Number of properties.
     len: u32,
-    entries: OnceLock<Vec<Entry>>,
+    entries: OnceLock<Vec<NamedValue>>,
 }
 
-/// A record's properties in its batch. Clones share what is decoded.
+/// A record's properties in its batch. Clones share the decoded form.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealed {
     batch: Arc<Batch>,
@@ -60,7 +62,7 @@ pub(crate) struct Sealed {
 }
 
 impl RecordSealer {
-    /// Seals with these names.
+    /// A sealer with these names.
     pub fn new(names: Arc<dyn Names + Send + Sync>) -> Self {
         Self {
             named_below: names.named_below(),
@@ -74,11 +76,11 @@ impl RecordSealer {
         }
     }
 
-    /// Gathers a record's properties, as [`RecordRef::properties`] gives them, for [`RecordSealer::finish`]. Memory: a copy of its
-    /// bytes.
+    /// Collects a record's properties, as [`RecordRef::properties`] returns them, for
+    /// [`RecordSealer::finish`]. Memory: a copy of its bytes.
     ///
     /// # Errors
-    /// `Corrupt` if the bytes are damaged or a property has no name; then nothing was gathered.
+    /// `Corrupt` if the bytes are damaged or a property has no name; then the record was not collected.
     pub fn gather(&mut self, record: &RecordRef<'_>) -> Result<(), ValueError> {
         let (Some(kept), true) = (Kept::at(self.bytes.len(), record), self.may_seal(record)?)
         else {
@@ -92,14 +94,14 @@ impl RecordSealer {
         Ok(())
     }
 
-    /// Whether as much is gathered as a batch should hold.
+    /// Whether the batch has reached its target size.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= BATCH_BYTES || self.gathered.len() >= BATCH_BYTES / 64
     }
 
-    /// The properties of all records that were gathered, in that order; the next batch is empty.
+    /// The properties of all collected records, in order; starts a new batch.
     pub fn finish(&mut self) -> impl Iterator<Item = Map> {
-        // After a full batch the next one will be about as large.
+        // After a full batch, expect the next one to be as large.
         let next = match self.is_full() {
             true => Vec::with_capacity(self.bytes.len()),
             false => Vec::new(),
@@ -122,10 +124,10 @@ impl RecordSealer {
             })
     }
 
-    /// The properties of one record, whose bytes nobody else needs: they are not copied.
+    /// The properties of one record; takes over its bytes without copying.
     ///
     /// # Errors
-    /// As [`RecordSealer::gather`].
+    /// Like [`RecordSealer::gather`].
     pub fn seal(names: Arc<dyn Names + Send + Sync>, bytes: Vec<u8>) -> Result<Map, ValueError> {
         let sealer = Self::new(names);
         let record = RecordRef::new(&bytes)?;
@@ -140,7 +142,7 @@ impl RecordSealer {
         Ok(Map::sealed(Sealed { batch, at: 0 }))
     }
 
-    /// Reads a record through: whether decoding it later cannot fail.
+    /// Validates a record; returns whether decoding it later cannot fail.
     fn may_seal(&self, record: &RecordRef<'_>) -> Result<bool, ValueError> {
         let named = |prop: PropId| {
             if prop.0 < self.named_below || self.source.names.name(prop).is_some() {
@@ -171,17 +173,17 @@ impl Sealed {
         self.kept().len as usize
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[NamedValue] {
         let kept = self.kept();
         kept.entries
             .get_or_init(|| self.batch.source.open(self.batch.record(kept)))
     }
 
-    pub(crate) fn into_entries(mut self) -> Vec<Entry> {
+    pub(crate) fn into_entries(mut self) -> Vec<NamedValue> {
         let at = self.at as usize;
         match Arc::get_mut(&mut self.batch).and_then(|batch| batch.records[at].entries.take()) {
             Some(entries) => entries,
-            // Where somebody has looked it is cheaper to copy than to decode again.
+            // Once decoded, copying is cheaper than decoding again.
             None => match self.kept().entries.get() {
                 Some(entries) => entries.clone(),
                 None => self.batch.source.open(self.batch.record(self.kept())),
@@ -189,20 +191,20 @@ impl Sealed {
         }
     }
 
-    /// Bytes held while nobody has looked, with the entries that looking will make beside the record, which stays; nothing
-    /// once somebody has.
+    /// Bytes held before the first access, including the entries that decoding will allocate in addition to
+    /// the record, which stays; 0 after the first access.
     pub(crate) fn unopened_bytes(&self) -> Option<usize> {
         let kept = self.kept();
         let record = (kept.end - kept.start) as usize;
         kept.entries
             .get()
             .is_none()
-            .then(|| size_of::<Kept>() + record + self.len() * size_of::<Entry>())
+            .then(|| size_of::<Kept>() + record + self.len() * size_of::<NamedValue>())
     }
 }
 
 impl Kept {
-    /// A record that begins at `start` of its batch; nothing where it would not fit.
+    /// The record that starts at `start` of its batch; `None` if its offset does not fit.
     fn at(start: usize, record: &RecordRef<'_>) -> Option<Self> {
         Some(Self {
             start: u32::try_from(start).ok()?,
@@ -220,20 +222,20 @@ impl Batch {
 }
 
 impl Source {
-    fn open(&self, record: &[u8]) -> Vec<Entry> {
+    fn open(&self, record: &[u8]) -> Vec<NamedValue> {
         let decoded = || -> Result<Map, ValueError> {
             let record = RecordRef::new(record)?;
             let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
             opened.0 += 1;
             if opened.0 == 1 {
-                // Looking for what records have in common pays from the second on.
+                // Looking up shared state pays off from the second record on.
                 drop(opened);
                 return record.properties(&*self.names);
             }
             let known = opened.1.properties(&record, &*self.names);
             known.or_else(|_| record.properties(&*self.names))
         };
-        let map = decoded().expect("the record was read through when it was sealed");
+        let map = decoded().expect("the record was validated when it was sealed");
         map.into_entries()
     }
 }
@@ -273,7 +275,7 @@ mod tests {
         (table, properties, builder.finish().expect("it fits"))
     }
 
-    /// A sealed map is in every respect the decoded one, and stays sealed until it is looked into.
+    /// A sealed map equals the decoded one in every operation, and stays sealed until the first access.
     #[test]
     fn sealed_maps_are_the_decoded_ones() {
         let (table, properties, bytes) = table_and_record();
@@ -294,7 +296,7 @@ mod tests {
         );
         assert_eq!(sealed.get("age"), Some(&Value::Int(36)));
         assert_eq!(sealed.unopened_bytes(), None);
-        // The second and third take the way by shapes.
+        // The second and third record use the shape cache.
         for sealed in [seal(), seal(), seal().clone()] {
             assert_eq!(sealed, properties);
             assert_eq!(sealed.iter().count(), properties.len());
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(changed, properties);
         *changed.get_mut("name").expect("there") = Value::Null;
         assert_ne!(changed, seal());
-        // A clone knows what the other one opened, and changes for itself.
+        // A clone shares the decoded form of the original, but is modified independently.
         let (first, mut second) = (seal(), RecordSealer::seal(Arc::new(table), bytes.clone()));
         let third = second.clone().expect("sound");
         let second = second.as_mut().expect("sound");
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!(batch.count(), 0);
     }
 
-    /// Batches are handed over in order, and begin anew.
+    /// Batches are handed over in order, and each starts empty.
     #[test]
     fn records_are_sealed_in_batches() {
         let (table, properties, bytes) = table_and_record();
@@ -349,7 +351,8 @@ mod tests {
         assert_eq!(sealer.finish().count(), 0);
     }
 
-    /// A named time zone may be gone when somebody looks: such a record is decoded at once, at whatever depth it holds one.
+    /// A named time zone may be missing at the time of access: such a record is decoded at once, at any
+    /// nesting depth.
     #[test]
     fn named_time_zones_are_looked_up_at_once() {
         let text = "2026-11-22T01:26:00+01:00[Europe/Rome]";
@@ -377,7 +380,8 @@ mod tests {
         }
     }
 
-    /// Whatever is done to the bytes: what seals opens, and is what decodes at once.
+    /// For arbitrary bytes: whatever is accepted by the sealer decodes, and equals the eagerly decoded
+    /// record.
     #[test]
     fn damage_is_found_when_it_is_sealed() {
         let (table, _, bytes) = table_and_record();

@@ -3,7 +3,7 @@ use crate::{Interner, NameTable};
 
 fn document() -> (NameTable, Map) {
     let mut names = NameTable::new();
-    names.intern("zip").unwrap(); // so that the order of ids is not the order of names
+    names.intern("zip").unwrap(); // so that the order of ids differs from the order of names
     let address: Map = [("city", Value::from("Rome")), ("zip", Value::Int(118))]
         .into_iter()
         .collect();

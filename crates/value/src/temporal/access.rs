@@ -1,19 +1,18 @@
-//! The parts of temporal values by name: `d.year`, `d.week`, `d.epochMillis`.
+//! Fields of temporal values by name: `d.year`, `d.week`, `d.epochMillis`.
 
-use jiff::{Zoned, civil, tz::Offset};
+use jiff::{civil, tz::Offset};
 
 use super::{
     calendar::{day_of_quarter, quarter},
     format::OffsetText,
-    parts::zone_name,
 };
-use crate::{Duration, Value, ValueError, ZonedTime};
+use crate::{Duration, Value, ValueError, ZonedDateTime, ZonedTime};
 
-/// The part `name` of a temporal value.
+/// The field `name` of a temporal value.
 ///
 /// # Errors
-/// `NoField` if the type has no such part, `Type` for a value that is not temporal, `Overflow` where the
-/// nanoseconds of a duration leave 64 bits.
+/// `NoField` if the type has no such field, `Type` for a value that is not temporal, `Overflow` if the nanoseconds of a
+/// duration exceed 64 bits.
 pub fn accessor(value: &Value, name: &str) -> Result<Value, ValueError> {
     let found = match value {
         Value::Date(date) => date_field(*date, name),
@@ -82,16 +81,17 @@ fn offset_field(offset: Offset, name: &str) -> Option<Value> {
     })
 }
 
-fn zoned_field(zoned: &Zoned, name: &str) -> Option<Value> {
-    let nanos = || zoned.timestamp().as_nanosecond();
+fn zoned_field(zoned: &ZonedDateTime, name: &str) -> Option<Value> {
     Some(match name {
-        "timezone" => match zone_name(zoned) {
+        "timezone" => match zoned.zone_name() {
             Some(name) => name.into(),
             None => OffsetText(zoned.offset()).to_string().into(),
         },
-        // An instant of years -9999 to 9999 fits by far.
-        "epochSeconds" => Value::Int(nanos().div_euclid(1_000_000_000) as i64),
-        "epochMillis" => Value::Int(nanos().div_euclid(1_000_000) as i64),
+        "epochSeconds" => Value::Int(zoned.epoch_seconds()),
+        "epochMillis" => {
+            let millis = i64::from(zoned.subsec_nanosecond() / 1_000_000);
+            Value::Int(zoned.epoch_seconds() * 1_000 + millis)
+        }
         _ => {
             return date_field(zoned.date(), name)
                 .or_else(|| time_field(zoned.time(), name))

@@ -1,21 +1,20 @@
 //! `+`, `-`, `*` and `/` with durations.
 
-use jiff::{Zoned, civil};
+use jiff::civil;
 
 use super::{
     calendar::{add_days, add_months, date_of_epoch_nanos, epoch_day, out_of_range},
-    create::{instant_of_nanos, zoned},
     parts::{NANOS_PER_DAY, NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
 };
-use crate::{Duration, Value, ValueError, ZonedTime};
+use crate::{Duration, Value, ValueError, ZonedDateTime, ZonedTime};
 
 /// `a + b`: two durations, or a temporal value and a duration in either order. Null gives null.
 ///
-/// Months are added first (a day that the month lacks becomes its last), then days, then seconds. A date takes whole
-/// days alone, a time nothing above seconds and goes round the clock.
+/// Months are added first (a day that the month lacks becomes its last), then days, then seconds. A date only takes
+/// whole days, a time only units below a day, and wraps around at midnight.
 ///
 /// # Errors
-/// `Type` for other operands, `OutOfRange` and `Overflow` where the result cannot be said.
+/// `Type` for other operands, `OutOfRange` and `Overflow` if the result is not representable.
 pub fn add(a: &Value, b: &Value) -> Result<Value, ValueError> {
     match (a, b) {
         (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
@@ -30,7 +29,7 @@ pub fn add(a: &Value, b: &Value) -> Result<Value, ValueError> {
 /// `a - b`: two durations, or a duration from a temporal value. Null gives null.
 ///
 /// # Errors
-/// As [`add`].
+/// Like [`add`].
 pub fn subtract(a: &Value, b: &Value) -> Result<Value, ValueError> {
     match (a, b) {
         (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
@@ -45,11 +44,11 @@ pub fn subtract(a: &Value, b: &Value) -> Result<Value, ValueError> {
 
 /// `a * b`: a duration and a number in either order. Null gives null.
 ///
-/// Parts of a month become days and seconds by the mean month's length (30.436875 days), parts of a day seconds; below a nanosecond is
-/// cut off.
+/// Fractions of a month become days and seconds by the mean month's length (30.436875 days), fractions of a day
+/// seconds; fractions of a nanosecond are truncated.
 ///
 /// # Errors
-/// As [`add`].
+/// Like [`add`].
 pub fn multiply(a: &Value, b: &Value) -> Result<Value, ValueError> {
     match (a, b) {
         (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
@@ -68,7 +67,7 @@ pub fn multiply(a: &Value, b: &Value) -> Result<Value, ValueError> {
 /// `a / b`: a duration by a number. Null gives null.
 ///
 /// # Errors
-/// As [`add`], and `DivisionByZero`.
+/// Like [`add`], and `DivisionByZero`.
 pub fn divide(a: &Value, b: &Value) -> Result<Value, ValueError> {
     match (a, b) {
         (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
@@ -128,7 +127,7 @@ fn scale(
 ) -> Result<Value, ValueError> {
     let months = i128::from(duration.months) * factor;
     let days = i128::from(duration.days) * factor;
-    // What is left is below the divisor: less than 2^63 months of 2^52 nanoseconds.
+    // The remainder is below the divisor: less than 2^63 months of 2^52 nanoseconds.
     let of_month = months % divisor * Duration::NANOS_PER_MEAN_MONTH / divisor;
     let of_day = days % divisor * i128::from(NANOS_PER_DAY) / divisor;
     let time = duration
@@ -167,7 +166,7 @@ fn scale_float(
         .ok_or_else(|| overflow(sign))
 }
 
-/// The instant, date or time a duration later; nothing for other values.
+/// The instant, date or time plus a duration; none for other values.
 fn shift(value: &Value, duration: &Duration) -> Option<Result<Value, ValueError>> {
     Some(match value {
         Value::Date(date) => shift_date(*date, duration).map(Value::from),
@@ -191,7 +190,7 @@ fn shift_date(date: civil::Date, duration: &Duration) -> Result<civil::Date, Val
     add_days(add_months(date, duration.months)?, days)
 }
 
-/// Round the clock.
+/// Wraps around at midnight.
 fn shift_time(time: civil::Time, duration: &Duration) -> civil::Time {
     let nanos = i128::from(nanos_of_day(time)) + duration.time_nanos();
     time_of_nanos(nanos.rem_euclid(i128::from(NANOS_PER_DAY)) as i64).unwrap_or(time)
@@ -204,30 +203,28 @@ fn shift_local(local: civil::DateTime, duration: &Duration) -> Result<civil::Dat
     Ok(date.to_datetime(time_of_nanos(nanos).unwrap_or_default()))
 }
 
-/// Nanoseconds since 1970 began on the same clock.
+/// Nanoseconds of the local time since 1970.
 pub(super) fn local_nanos(local: civil::DateTime) -> i128 {
     i128::from(epoch_day(local.date())) * i128::from(NANOS_PER_DAY)
         + i128::from(nanos_of_day(local.time()))
 }
 
-fn shift_zoned(from: &Zoned, duration: &Duration) -> Result<Zoned, ValueError> {
+fn shift_zoned(from: &ZonedDateTime, duration: &Duration) -> Result<ZonedDateTime, ValueError> {
     let moved = shift_calendar(from, duration.months, duration.days)?;
-    let nanos = moved.timestamp().as_nanosecond() + duration.time_nanos();
-    Ok(instant_of_nanos(nanos)?.to_zoned(moved.time_zone().clone()))
+    let nanos = moved.epoch_nanos() + duration.time_nanos();
+    ZonedDateTime::of_epoch_nanos(nanos, moved.time_zone().clone())
 }
 
-/// The same time of day in the same zone, months and days later. Where the zone has this time twice, the offset stays.
-pub(super) fn shift_calendar(from: &Zoned, months: i64, days: i64) -> Result<Zoned, ValueError> {
+/// The same time of day in the same zone, months and days later. If the zone has this time twice, the offset stays.
+pub(super) fn shift_calendar(
+    from: &ZonedDateTime,
+    months: i64,
+    days: i64,
+) -> Result<ZonedDateTime, ValueError> {
     if months == 0 && days == 0 {
         return Ok(from.clone());
     }
     let date = add_days(add_months(from.date(), months)?, days)?;
     let local = date.to_datetime(from.time());
-    let zone = from.time_zone();
-    if let Ok(instant) = from.offset().to_timestamp(local)
-        && zone.to_offset(instant) == from.offset()
-    {
-        return Ok(instant.to_zoned(zone.clone()));
-    }
-    zoned(local, zone.clone())
+    ZonedDateTime::of_local_with_offset(local, from.offset(), from.time_zone().clone())
 }

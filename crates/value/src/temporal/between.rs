@@ -1,18 +1,17 @@
 //! The duration between two temporal values: `duration.between`, `inMonths`, `inDays`, `inSeconds`.
 //!
-//! Where one side lacks a date, a time or a zone, it takes the other's; a date stands for its midnight.
+//! If one side lacks a date, a time or a zone, the other's is used; a date counts as its midnight.
 
-use jiff::{Zoned, civil, tz::TimeZone};
+use jiff::{civil, tz::TimeZone};
 
 use super::{
     arithmetic::{local_nanos, shift_calendar},
     calendar::{add_days, add_months, epoch_day},
-    create::zoned,
     parts::{NANOS_PER_SECOND, nanos_of_day, zoned_time_rank},
 };
-use crate::{Duration, Value, ValueError, ZonedTime};
+use crate::{Duration, Value, ValueError, ZonedDateTime, ZonedTime};
 
-/// What the duration is told in.
+/// The units of the result.
 #[derive(Clone, Copy)]
 pub(super) enum Unit {
     /// Months, then days, then seconds: the largest first.
@@ -59,7 +58,7 @@ pub(super) fn between(unit: Unit, args: &[Value]) -> Result<Value, ValueError> {
 
 fn of_nanos(months: i64, days: i64, nanos: i128) -> Duration {
     let unit = i128::from(NANOS_PER_SECOND);
-    // Twenty thousand years of seconds fit by far.
+    // Twenty thousand years of seconds fit easily.
     Duration {
         months,
         days,
@@ -73,7 +72,7 @@ enum Moment {
     LocalTime(civil::Time),
     ZonedTime(ZonedTime),
     Local(civil::DateTime),
-    Zoned(Zoned),
+    Zoned(ZonedDateTime),
 }
 
 impl Moment {
@@ -88,7 +87,7 @@ impl Moment {
         })
     }
 
-    /// Both with a date or both without, both with a zone or both without.
+    /// Makes both have a date or neither, and both a zone or neither.
     fn align(from: Self, to: Self) -> Result<(Self, Self), ValueError> {
         let (from_date, to_date) = (from.date(), to.date());
         let from = from.with_date(to_date)?;
@@ -117,7 +116,7 @@ impl Moment {
         Ok(match (self, date) {
             (Self::LocalTime(time), Some(date)) => Self::Local(date.to_datetime(time)),
             (Self::ZonedTime(ZonedTime { time, offset }), Some(date)) => {
-                Self::Zoned(zoned(date.to_datetime(time), TimeZone::fixed(offset))?)
+                Self::Zoned(ZonedDateTime::of_offset(date.to_datetime(time), offset))
             }
             (own, _) => own,
         })
@@ -125,8 +124,8 @@ impl Moment {
 
     fn with_zone(self, zone: Option<TimeZone>) -> Result<Self, ValueError> {
         Ok(match (self, zone) {
-            (Self::Local(local), Some(zone)) => Self::Zoned(zoned(local, zone)?),
-            // Without a date the zone is the other time's offset.
+            (Self::Local(local), Some(zone)) => Self::Zoned(ZonedDateTime::of_local(local, zone)?),
+            // Without a date, the zone is the other time's offset.
             (Self::LocalTime(time), Some(zone)) => {
                 let offset = zone.to_offset(jiff::Timestamp::UNIX_EPOCH);
                 Self::ZonedTime(ZonedTime { time, offset })
@@ -135,35 +134,38 @@ impl Moment {
         })
     }
 
-    /// The two dates and times on one calendar: in the zone of the first. Nothing for times without a date.
-    fn calendar(&self, to: &Self) -> Option<(civil::DateTime, civil::DateTime)> {
-        match (self, to) {
-            (Self::Local(from), Self::Local(to)) => Some((*from, *to)),
-            (Self::Zoned(from), Self::Zoned(to)) => Some((
-                from.datetime(),
-                to.with_time_zone(from.time_zone().clone()).datetime(),
-            )),
+    /// The two dates and times in the zone of the first. None for times without a date.
+    fn calendar(&self, to: &Self) -> Result<Option<[civil::DateTime; 2]>, ValueError> {
+        Ok(match (self, to) {
+            (Self::Local(from), Self::Local(to)) => Some([*from, *to]),
+            (Self::Zoned(from), Self::Zoned(to)) => {
+                let to = to.with_time_zone(from.time_zone().clone())?;
+                Some([from.datetime(), to.datetime()])
+            }
             _ => None,
-        }
-    }
-
-    fn months_until(&self, to: &Self) -> Result<i64, ValueError> {
-        let Some((from, to)) = self.calendar(to) else {
-            return Ok(0);
-        };
-        let whole =
-            |local: civil::DateTime| i64::from(local.year()) * 12 + i64::from(local.month());
-        let within = |local: civil::DateTime| (local.day(), local.time());
-        let months = whole(to) - whole(from);
-        Ok(match months {
-            1.. if within(to) < within(from) => months - 1,
-            ..=-1 if within(to) > within(from) => months + 1,
-            _ => months,
         })
     }
 
+    fn months_until(&self, to: &Self) -> Result<i64, ValueError> {
+        let Some([from, to]) = self.calendar(to)? else {
+            return Ok(0);
+        };
+        // As `java.time` counts, and with it Neo4j: the last day counts only if the time of day is reached, and a month only if
+        // the day of the month is. 32 is more than the days of any month.
+        let mut last = to.date();
+        if last > from.date() && to.time() < from.time() {
+            last = add_days(last, -1)?;
+        } else if last < from.date() && to.time() > from.time() {
+            last = add_days(last, 1)?;
+        }
+        let counted = |date: civil::Date| {
+            (i64::from(date.year()) * 12 + i64::from(date.month())) * 32 + i64::from(date.day())
+        };
+        Ok((counted(last) - counted(from.date())) / 32)
+    }
+
     fn days_until(&self, to: &Self) -> Result<i64, ValueError> {
-        let Some((from, to)) = self.calendar(to) else {
+        let Some([from, to]) = self.calendar(to)? else {
             return Ok(0);
         };
         let days = epoch_day(to.date()) - epoch_day(from.date());
@@ -176,9 +178,7 @@ impl Moment {
 
     fn nanos_until(&self, to: &Self) -> Result<i128, ValueError> {
         Ok(match (self, to) {
-            (Self::Zoned(from), Self::Zoned(to)) => {
-                to.timestamp().as_nanosecond() - from.timestamp().as_nanosecond()
-            }
+            (Self::Zoned(from), Self::Zoned(to)) => to.epoch_nanos() - from.epoch_nanos(),
             (Self::Local(from), Self::Local(to)) => local_nanos(*to) - local_nanos(*from),
             (from, to) => i128::from(to.nanos_of_day() - from.nanos_of_day()),
         })

@@ -1,4 +1,4 @@
-//! Dates from and to the ways of counting days: calendar, week, quarter, ordinal, days since 1970. Every result is
+//! Conversion of dates from and to calendar fields, weeks, quarters, ordinal days and days since 1970. Every result is
 //! checked against the calendar and its range.
 
 use jiff::civil::{Date, ISOWeekDate, Weekday};
@@ -6,7 +6,7 @@ use jiff::civil::{Date, ISOWeekDate, Weekday};
 use super::parts::NANOS_PER_DAY;
 use crate::ValueError;
 
-/// The day of a year, month and day of the month.
+/// The date of a year, month and day of the month.
 pub(super) fn calendar_date(year: i64, month: i64, day: i64) -> Result<Date, ValueError> {
     let year = checked_year(year)?;
     let month = within("month", month, 1, 12)? as i8;
@@ -16,7 +16,7 @@ pub(super) fn calendar_date(year: i64, month: i64, day: i64) -> Result<Date, Val
         .map_err(|_| out_of_range("the date", format!("{year}-{month}-{day}")))
 }
 
-/// The day of a week; the year is the week's, not the calendar's.
+/// The date of a week and weekday; the year is the ISO week's year, not the calendar's.
 pub(super) fn week_date(year: i64, week: i64, day: i64) -> Result<Date, ValueError> {
     let year = checked_year(year)?;
     let day = Weekday::from_monday_one_offset(within("dayOfWeek", day, 1, 7)? as i8);
@@ -28,7 +28,7 @@ pub(super) fn week_date(year: i64, week: i64, day: i64) -> Result<Date, ValueErr
         .map_err(|_| out_of_range("the date", format!("{year}-W{week}")))
 }
 
-/// The day of a quarter.
+/// The date of a quarter and a day within it.
 pub(super) fn quarter_date(year: i64, quarter: i64, day: i64) -> Result<Date, ValueError> {
     let quarter = within("quarter", quarter, 1, 4)?;
     let first = calendar_date(year, quarter * 3 - 2, 1)?;
@@ -42,7 +42,7 @@ fn days_in_month(first: Date, months_later: i8) -> i64 {
         .map_or(0, |date| date.days_in_month().into())
 }
 
-/// The day of a year.
+/// The date of a year and a day of the year.
 pub(super) fn ordinal_date(year: i64, day: i64) -> Result<Date, ValueError> {
     let first = calendar_date(year, 1, 1)?;
     let day = within("ordinalDay", day, 1, first.days_in_year().into())?;
@@ -60,7 +60,7 @@ pub(super) fn day_of_quarter(date: Date) -> i64 {
     epoch_day(date) - epoch_day(first) + 1
 }
 
-/// `date` with the month and year that are `months` later; a day that this month lacks becomes its last.
+/// `date` plus `months`; a day that the month lacks becomes its last.
 pub(super) fn add_months(date: Date, months: i64) -> Result<Date, ValueError> {
     let at = i64::from(date.year()) * 12 + i64::from(date.month()) - 1;
     let total = at
@@ -69,13 +69,13 @@ pub(super) fn add_months(date: Date, months: i64) -> Result<Date, ValueError> {
     with_year_month(date, total.div_euclid(12), total.rem_euclid(12) + 1)
 }
 
-/// `date` in another year and month; a day that this month lacks becomes its last.
+/// `date` in another year and month; a day that the month lacks becomes its last.
 pub(super) fn with_year_month(date: Date, year: i64, month: i64) -> Result<Date, ValueError> {
     let first = calendar_date(year, month, 1)?;
     calendar_date(year, month, date.day().min(first.days_in_month()).into())
 }
 
-/// The date `days` later.
+/// `date` plus `days`.
 pub(super) fn add_days(date: Date, days: i64) -> Result<Date, ValueError> {
     let day = epoch_day(date).checked_add(days);
     date_of_epoch_day(day.ok_or_else(|| out_of_range("the date", format!("{days} days later")))?)
@@ -91,7 +91,7 @@ pub(super) fn epoch_day(date: Date) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// The date of [`epoch_day`].
+/// The inverse of [`epoch_day`].
 pub(super) fn date_of_epoch_day(day: i64) -> Result<Date, ValueError> {
     let error = || out_of_range("the date", format!("day {day} after 1970-01-01"));
     if day.unsigned_abs() > 5_000_000 {
@@ -126,7 +126,7 @@ fn checked_year(year: i64) -> Result<i16, ValueError> {
     Ok(within("year", year, -9999, 9999)? as i16)
 }
 
-/// `value`, if it lies from `min` to `max`.
+/// `value`, if it is from `min` to `max`.
 pub(super) fn within(what: &str, value: i64, min: i64, max: i64) -> Result<i64, ValueError> {
     if (min..=max).contains(&value) {
         return Ok(value);
@@ -138,7 +138,7 @@ pub(super) fn within(what: &str, value: i64, min: i64, max: i64) -> Result<i64, 
     })
 }
 
-/// The error that a date or date-time leaves the calendar.
+/// The error for a date or date-time out of the calendar's range.
 pub(super) fn out_of_range(what: &str, value: String) -> ValueError {
     ValueError::OutOfRange {
         what: what.to_owned(),

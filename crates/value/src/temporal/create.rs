@@ -1,20 +1,20 @@
-//! Making dates and times: from the clock, text, maps and other temporal values.
+//! Creation of dates and times: from the clock, text, maps and other temporal values.
 
 use jiff::{
-    Timestamp, Zoned, civil,
+    civil,
     tz::{Offset, TimeZone},
 };
 
 use super::{
     Kind, Now,
-    calendar::out_of_range,
     fields::{DATE_FIELDS, Fields, TIME_FIELDS},
     parse,
     parts::{NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
 };
-use crate::{Map, Value, ValueError, ZonedTime};
+use crate::{Map, Value, ValueError, ZonedDateTime, ZonedTime};
 
-/// A value of `kind` from one argument, or of now without one: text, a map of fields, or another temporal value.
+/// A value of `kind` from one argument (text, a map of fields, or another temporal value), or without one from the
+/// clock.
 /// Null gives null.
 pub(super) fn create(kind: Kind, args: &[Value], now: &Now) -> Result<Value, ValueError> {
     match args {
@@ -30,12 +30,15 @@ pub(super) fn create(kind: Kind, args: &[Value], now: &Now) -> Result<Value, Val
     }
 }
 
-/// A value of `kind` of now, in the zone of the argument if there is one. Null gives null.
+/// The current value of `kind`, in the zone of the argument if there is one. Null gives null.
 pub(super) fn create_now(kind: Kind, args: &[Value], now: &Now) -> Result<Value, ValueError> {
     match args {
         [] => Ok(of_zoned(kind, &now.zoned())),
         [Value::Null] => Ok(Value::Null),
-        [zone] => Ok(of_zoned(kind, &now.instant.to_zoned(zone_of_value(zone)?))),
+        [zone] => Ok(of_zoned(
+            kind,
+            &now.instant.to_zoned(zone_of_value(zone)?).into(),
+        )),
         _ => Err(ValueError::Fields {
             what: kind.name(),
             reason: "one time zone is expected".into(),
@@ -72,26 +75,20 @@ fn ints<const N: usize>(operation: &str, args: &[Value]) -> Result<[i64; N], Val
 }
 
 fn epoch(nanos: i128) -> Result<Value, ValueError> {
-    Ok(instant_of_nanos(nanos)?.to_zoned(TimeZone::UTC).into())
-}
-
-/// The instant this many nanoseconds after 1970 began in UTC.
-pub(super) fn instant_of_nanos(nanos: i128) -> Result<Timestamp, ValueError> {
-    Timestamp::from_nanosecond(nanos)
-        .map_err(|_| out_of_range("the date-time", format!("{nanos} nanoseconds after 1970")))
+    Ok(ZonedDateTime::of_epoch_nanos(nanos, TimeZone::UTC)?.into())
 }
 
 fn of_text(kind: Kind, text: &str, now: &Now) -> Result<Value, ValueError> {
     Ok(match kind {
         Kind::Date => parse::date(text)?.into(),
         Kind::LocalTime => parse::local_time(text)?.into(),
-        Kind::ZonedTime => parse::zoned_time(text, now.offset())?.into(),
+        Kind::ZonedTime => parse::zoned_time(text, Some(now.offset()))?.into(),
         Kind::LocalDateTime => parse::local_date_time(text)?.into(),
-        Kind::ZonedDateTime => parse::zoned_date_time(text, &now.zone)?.into(),
+        Kind::ZonedDateTime => parse::zoned_date_time(text, Some(&now.zone))?.into(),
     })
 }
 
-fn of_zoned(kind: Kind, zoned: &Zoned) -> Value {
+fn of_zoned(kind: Kind, zoned: &ZonedDateTime) -> Value {
     match kind {
         Kind::Date => zoned.date().into(),
         Kind::LocalTime => zoned.time().into(),
@@ -124,7 +121,7 @@ fn of_temporal(kind: Kind, value: &Value, now: &Now) -> Result<Value, ValueError
             Value::ZonedDateTime(_) => value.clone(),
             _ => {
                 let local = date_part(kind, value)?.to_datetime(time_or_midnight(kind, value)?);
-                zoned(local, now.zone.clone())?.into()
+                ZonedDateTime::of_local(local, now.zone.clone())?.into()
             }
         },
     })
@@ -216,18 +213,18 @@ fn zoned_time_of_fields(
             offset: own.unwrap_or_else(|| now.offset()),
         });
     };
-    let instant = match base {
-        Some(Value::ZonedDateTime(base)) => base.timestamp(),
-        _ => now.instant,
+    let zone = zone_of_value(zone)?;
+    let offset = match base {
+        Some(Value::ZonedDateTime(base)) => base.with_time_zone(zone)?.offset(),
+        _ => zone.to_offset(now.instant),
     };
-    let offset = zone_of_value(zone)?.to_offset(instant);
     Ok(match own {
         None => ZonedTime { time, offset },
         Some(own) => shift(ZonedTime { time, offset: own }, offset),
     })
 }
 
-/// The same instant of the day as a clock of another offset shows it.
+/// The same instant of the day at another offset.
 fn shift(time: ZonedTime, offset: Offset) -> ZonedTime {
     let ahead = i64::from(offset.seconds() - time.offset.seconds()) * NANOS_PER_SECOND;
     let nanos = (nanos_of_day(time.time) + ahead).rem_euclid(super::parts::NANOS_PER_DAY);
@@ -237,27 +234,35 @@ fn shift(time: ZonedTime, offset: Offset) -> ZonedTime {
     }
 }
 
-fn zoned_of_fields(kind: Kind, fields: &Fields<'_>, now: &Now) -> Result<Zoned, ValueError> {
+fn zoned_of_fields(
+    kind: Kind,
+    fields: &Fields<'_>,
+    now: &Now,
+) -> Result<ZonedDateTime, ValueError> {
     let wanted = fields.get("timezone").map(zone_of_value).transpose()?;
     if fields.has(&["epochSeconds", "epochMillis"]) {
-        let instant = epoch_of_fields(fields)?;
-        return Ok(instant.to_zoned(wanted.unwrap_or(TimeZone::UTC)));
+        let nanos = epoch_of_fields(fields)?;
+        return ZonedDateTime::of_epoch_nanos(nanos, wanted.unwrap_or(TimeZone::UTC));
     }
     let local = date_of_fields(kind, fields)?.to_datetime(time_of_fields(kind, fields)?);
-    // What was told in a zone is converted to the wanted one; what was not is taken to be told in it.
-    match (base(fields, "time")?.and_then(zone_of_temporal), wanted) {
-        (Some(own), Some(wanted)) => Ok(zoned(local, own)?.with_time_zone(wanted)),
-        (Some(zone), None) | (None, Some(zone)) => zoned(local, zone),
-        (None, None) => zoned(local, now.zone.clone()),
+    // A value with a zone is converted to the wanted one; a value without is interpreted in it.
+    let base = base(fields, "time")?;
+    let own = base.and_then(|base| Some((base, zone_of_temporal(base)?)));
+    match (own, wanted) {
+        (Some((base, own)), Some(wanted)) => zoned_from(base, local, own)?.with_time_zone(wanted),
+        (Some((base, own)), None) => zoned_from(base, local, own),
+        (None, Some(wanted)) => ZonedDateTime::of_local(local, wanted),
+        (None, None) => ZonedDateTime::of_local(local, now.zone.clone()),
     }
 }
 
-fn epoch_of_fields(fields: &Fields<'_>) -> Result<Timestamp, ValueError> {
+/// Nanoseconds since 1970.
+fn epoch_of_fields(fields: &Fields<'_>) -> Result<i128, ValueError> {
     let (seconds, millis) = (fields.int("epochSeconds")?, fields.int("epochMillis")?);
     if fields.has(DATE_FIELDS)
         || fields.has(&["hour", "minute", "second", "date", "time", "datetime"])
     {
-        return Err(fields.error("an epoch takes no date or time beside it"));
+        return Err(fields.error("an epoch cannot be combined with a date or time"));
     }
     let whole = match (seconds, millis) {
         (Some(seconds), None) => i128::from(seconds) * i128::from(NANOS_PER_SECOND),
@@ -271,13 +276,22 @@ fn epoch_of_fields(fields: &Fields<'_>) -> Result<Timestamp, ValueError> {
     for (name, unit) in part {
         nanos += i128::from(fields.int(name)?.unwrap_or(0)) * unit;
     }
-    instant_of_nanos(nanos)
+    Ok(nanos)
 }
 
-/// `local` as told in `zone`. A time that the zone skips moves forward, of one that it has twice the first is meant.
-pub(super) fn zoned(local: civil::DateTime, zone: TimeZone) -> Result<Zoned, ValueError> {
-    zone.to_zoned(local)
-        .map_err(|_| out_of_range("the date-time", local.to_string()))
+/// The local time `local` in `zone`, derived from `source`: of a time that occurs twice, the one with the source's
+/// offset is used.
+pub(super) fn zoned_from(
+    source: &Value,
+    local: civil::DateTime,
+    zone: TimeZone,
+) -> Result<ZonedDateTime, ValueError> {
+    match source {
+        Value::ZonedDateTime(source) => {
+            ZonedDateTime::of_local_with_offset(local, source.offset(), zone)
+        }
+        _ => ZonedDateTime::of_local(local, zone),
+    }
 }
 
 /// The zone that a string names, by name or by offset.
@@ -292,7 +306,7 @@ pub(super) fn zone_of_value(value: &Value) -> Result<TimeZone, ValueError> {
     }
 }
 
-/// The day of a value that has one.
+/// The date of a value that has one.
 pub(super) fn date_part(kind: Kind, value: &Value) -> Result<civil::Date, ValueError> {
     match value {
         Value::Date(date) => Ok(*date),
@@ -313,7 +327,7 @@ pub(super) fn time_part(kind: Kind, value: &Value) -> Result<civil::Time, ValueE
     }
 }
 
-/// The time of day; of a date its start.
+/// The time of day; for a date its start.
 pub(super) fn time_or_midnight(kind: Kind, value: &Value) -> Result<civil::Time, ValueError> {
     match value {
         Value::Date(_) => Ok(civil::Time::midnight()),
@@ -337,7 +351,7 @@ fn offset_of(value: &Value) -> Option<Offset> {
     }
 }
 
-/// The zone of a value that has one; of a time its offset.
+/// The zone of a value that has one; for a time its offset.
 pub(super) fn zone_of_temporal(value: &Value) -> Option<TimeZone> {
     match value {
         Value::ZonedTime(time) => Some(TimeZone::fixed(time.offset)),

@@ -1,4 +1,4 @@
-//! Amounts of time.
+//! Durations.
 
 use super::{
     fields::Fields,
@@ -7,11 +7,11 @@ use super::{
 };
 use crate::{Map, Value, ValueError};
 
-/// An amount of time in four parts, none of which becomes another by itself: a month has no fixed number of days,
-/// nor a day of seconds.
+/// A duration in four parts, none of which is converted to another: a month has no fixed number of days, nor a day of
+/// seconds.
 ///
-/// `nanos` is 0 to 999,999,999 and counts forward from `seconds`, also where that is negative: -0.5 s is
-/// `seconds: -1, nanos: 500_000_000`.
+/// `nanos` is 0 to 999,999,999 and counts forward from `seconds`, even if that is negative: -0.5 s is `seconds: -1,
+/// nanos: 500_000_000`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Duration {
     /// Months.
@@ -25,11 +25,11 @@ pub struct Duration {
 }
 
 impl Duration {
-    /// Nanoseconds in the mean Gregorian month: what a part of a month becomes days and seconds by.
+    /// Nanoseconds in the mean Gregorian month: used to convert fractions of a month to days and seconds.
     pub(super) const NANOS_PER_MEAN_MONTH: i128 = 2_629_746 * NANOS_PER_SECOND as i128;
 
-    /// The duration of these parts; nanoseconds of any sign and size are carried into the seconds.
-    /// Nothing if the seconds leave 64 bits.
+    /// The duration of these parts; nanoseconds of any sign and size are carried into the seconds. None if the seconds
+    /// exceed 64 bits.
     pub fn new(months: i64, days: i64, seconds: i64, nanos: i64) -> Option<Self> {
         let seconds = seconds.checked_add(nanos.div_euclid(NANOS_PER_SECOND))?;
         Some(Self {
@@ -45,13 +45,13 @@ impl Duration {
         i128::from(self.seconds) * i128::from(NANOS_PER_SECOND) + i128::from(self.nanos)
     }
 
-    /// The same amount backwards; nothing where a part has no opposite in 64 bits.
+    /// The negated duration; none if a part has no negation in 64 bits.
     pub fn negate(&self) -> Option<Self> {
         let nanos = -self.time_nanos();
         Self::from_wide(-i128::from(self.months), -i128::from(self.days), 0, nanos)
     }
 
-    /// The duration of wide parts: `of_month` are the nanoseconds of a part of a month, whose whole days are carried.
+    /// The duration of wide parts: `of_month` is the fraction of a month in nanoseconds, whose whole days are carried.
     pub(super) fn from_wide(months: i128, days: i128, of_month: i128, nanos: i128) -> Option<Self> {
         let per_day = i128::from(NANOS_PER_DAY);
         let unit = i128::from(NANOS_PER_SECOND);
@@ -64,8 +64,8 @@ impl Duration {
         })
     }
 
-    /// The duration of months, days and seconds in billionths. A part of a month becomes days and seconds by the mean
-    /// month's length, a part of a day seconds.
+    /// The duration of months, days and seconds in billionths. A fraction of a month becomes days and seconds by the
+    /// mean month's length, a fraction of a day seconds.
     fn from_billionths(months: i128, days: i128, seconds: i128) -> Option<Self> {
         let unit = i128::from(NANOS_PER_SECOND);
         let of_month = months % unit * (Self::NANOS_PER_MEAN_MONTH / unit);
@@ -79,8 +79,8 @@ impl Duration {
     }
 }
 
-/// Every unit: its name in maps, its letter in text (those of time stand behind a `T`), and how many months, days or
-/// nanoseconds it is.
+/// Every unit: its name in maps, its letter in text (those of time after a `T`), and its length in months, days or
+/// nanoseconds.
 const UNITS: [(&str, Option<char>, Share); 11] = [
     ("years", Some('Y'), Share::Months(12)),
     ("quarters", Some('Q'), Share::Months(3)),
@@ -95,7 +95,7 @@ const UNITS: [(&str, Option<char>, Share); 11] = [
     ("nanoseconds", None, Share::Nanos(1)),
 ];
 
-/// Where the units of time start in [`UNITS`].
+/// Index of the first unit of time in [`UNITS`].
 const FIRST_TIME_UNIT: usize = 5;
 
 #[derive(Clone, Copy)]
@@ -146,7 +146,7 @@ fn overflow() -> ValueError {
 pub(super) fn create(args: &[Value]) -> Result<Value, ValueError> {
     match args {
         [Value::Null] => Ok(Value::Null),
-        [Value::String(text)] => parse(text).map(Value::from),
+        [Value::String(text)] => of_text(text).map(Value::from),
         [Value::Map(map)] => of_map(map).map(Value::from),
         [value @ Value::Duration(_)] => Ok(value.clone()),
         other => Err(ValueError::Type {
@@ -183,7 +183,7 @@ fn of_map(map: &Map) -> Result<Duration, ValueError> {
 }
 
 /// `P12Y5M14DT16H12M70.5S`, each amount with its own sign and fraction, units in this order; or `P2012-02-02T14:37:21.545`.
-fn parse(text: &str) -> Result<Duration, ValueError> {
+pub(super) fn of_text(text: &str) -> Result<Duration, ValueError> {
     let mut scanner = Scanner::new("duration", text);
     let negative = scanner.eat('-');
     if !scanner.eat('P') {
@@ -249,7 +249,7 @@ fn amount(scanner: &mut Scanner<'_>) -> Result<i128, ValueError> {
     Ok(if negative { -billionths } else { billionths })
 }
 
-/// An amount written like a date and time.
+/// A duration in the syntax of a date and time.
 fn parse_as_date(scanner: &Scanner<'_>) -> Result<Duration, ValueError> {
     let (date, clock) = scanner
         .rest()

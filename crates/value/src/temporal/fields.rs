@@ -1,5 +1,5 @@
-//! Temporal values from maps: which fields are there, and the date and time that they make, from nothing or from a
-//! base whose other fields stay.
+//! Temporal values from maps: which fields are present, and the date and time that they define, from nothing or from a
+//! base whose other fields are kept.
 
 use jiff::civil;
 
@@ -31,7 +31,7 @@ pub(super) const TIME_FIELDS: &[&str] = &[
     "nanosecond",
 ];
 
-/// The fields of a map from which a `what` is to be made.
+/// The fields of a map that define a value of type `what`.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
     pub what: &'static str,
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The date that the fields make; what they leave open stays as in `base`, or is the first.
+    /// The date that the fields define; missing fields are taken from `base`, or are the first.
     pub fn date(&self, base: Option<civil::Date>) -> Result<civil::Date, ValueError> {
         let groups: [&[&str]; 4] = [
             &["month", "day"],
@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The time that the fields make; what they leave open stays as in `base`, or is 0.
+    /// The time that the fields define; missing fields are taken from `base`, or are 0.
     pub fn time(&self, base: Option<civil::Time>) -> Result<civil::Time, ValueError> {
         if base.is_none() {
             for pair in [["hour", "minute"], ["minute", "second"]] {
@@ -192,7 +192,8 @@ impl<'a> Fields<'a> {
         )
     }
 
-    /// The part of a second that the fields make together: a smaller unit counts within the next larger one given.
+    /// The fraction of a second that the fields define together: a smaller unit counts within the next larger one
+    /// given.
     fn nanos(&self) -> Result<Option<i64>, ValueError> {
         let mut total = None;
         let mut max = 999_999_999;

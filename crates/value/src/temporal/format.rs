@@ -1,23 +1,23 @@
 //! Temporal values as text: ISO 8601 in openCypher's canonical form.
 //!
-//! Seconds are left out where they and their fraction are 0, fractions lose their trailing zeros, an offset of 0 is `Z`,
-//! a named zone follows in brackets: `1984-10-11T12:31:14.645+01:00[Europe/Stockholm]`.
+//! Seconds are omitted if they and their fraction are 0, fractions have no trailing zeros, an offset of 0 is `Z`, a
+//! named zone follows in brackets: `1984-10-11T12:31:14.645+01:00[Europe/Stockholm]`.
 
 use std::fmt::{self, Display, Formatter};
 
-use jiff::{Zoned, civil, tz::Offset};
+use jiff::{civil, tz::Offset};
 
-use super::parts::{NANOS_PER_SECOND, zone_name};
-use crate::{Duration, Value, ZonedTime};
+use super::parts::NANOS_PER_SECOND;
+use crate::{Duration, Value, ZonedDateTime, ZonedTime};
 
-/// The canonical text of a temporal value; nothing for others.
+/// The canonical text of a temporal value; none for others.
 pub fn to_text(value: &Value) -> Option<String> {
     Some(match value {
         Value::Date(date) => DateText(*date).to_string(),
         Value::LocalTime(time) => TimeText(*time).to_string(),
         Value::ZonedTime(time) => time.to_string(),
         Value::LocalDateTime(date_time) => LocalDateTimeText(*date_time).to_string(),
-        Value::ZonedDateTime(zoned) => ZonedText(zoned).to_string(),
+        Value::ZonedDateTime(zoned) => zoned.to_string(),
         Value::Duration(duration) => duration.to_string(),
         _ => return None,
     })
@@ -26,7 +26,6 @@ pub fn to_text(value: &Value) -> Option<String> {
 struct DateText(civil::Date);
 struct TimeText(civil::Time);
 struct LocalDateTimeText(civil::DateTime);
-struct ZonedText<'a>(&'a Zoned);
 pub(super) struct OffsetText(pub Offset);
 
 impl Display for DateText {
@@ -76,15 +75,16 @@ impl Display for OffsetText {
     }
 }
 
-impl Display for ZonedText<'_> {
+impl Display for ZonedDateTime {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{}{}",
-            LocalDateTimeText(self.0.datetime()),
-            OffsetText(self.0.offset())
+            LocalDateTimeText(self.datetime()),
+            OffsetText(self.offset())
         )?;
-        zone_name(self.0).map_or(Ok(()), |name| write!(f, "[{name}]"))
+        self.zone_name()
+            .map_or(Ok(()), |name| write!(f, "[{name}]"))
     }
 }
 
@@ -94,7 +94,7 @@ impl Display for ZonedTime {
     }
 }
 
-/// `P1Y2M3DT4H5M6.7S`; every part has its own sign, parts of 0 are left out, and nothing at all is `PT0S`.
+/// `P1Y2M3DT4H5M6.7S`; every part has its own sign, parts of 0 are omitted, and the zero duration is `PT0S`.
 impl Display for Duration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let part = |f: &mut Formatter<'_>, amount: i64, unit: char| match amount {
@@ -129,7 +129,7 @@ impl Display for Duration {
     }
 }
 
-/// A point and `nanos` as a fraction of a second, without trailing zeros; nothing for 0.
+/// A decimal point and `nanos` as a fraction of a second, without trailing zeros; empty for 0.
 fn write_fraction(f: &mut Formatter<'_>, nanos: i64) -> fmt::Result {
     if nanos == 0 {
         return Ok(());

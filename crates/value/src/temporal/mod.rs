@@ -1,8 +1,8 @@
 //! Dates, times, date-times and durations: the types, and every function of the language on them.
 //!
-//! Functions are pure: what depends on the clock takes it as [`Now`]. The language's own names lead to them through
-//! [`function`]; `+ - * /` are [`add`], [`subtract`], [`multiply`] and [`divide`], `value.name` is [`accessor`], `toString` is
-//! [`to_text`]. Years run from -9999 to 9999, and everything that would leave them is an error.
+//! Functions are pure: those that depend on the clock take it as [`Now`]. [`function`] maps the language's names to
+//! them; `+ - * /` are [`add`], [`subtract`], [`multiply`] and [`divide`], `value.name` is [`accessor`], `toString` is
+//! [`to_text`]. Years range from -9999 to 9999; results out of this range are errors.
 
 mod access;
 mod arithmetic;
@@ -15,10 +15,11 @@ mod format;
 mod parse;
 pub(crate) mod parts;
 mod truncate;
+mod zoned_date_time;
 mod zoned_time;
 
 use jiff::{
-    Timestamp, Zoned,
+    Timestamp, civil,
     tz::{Offset, TimeZone},
 };
 
@@ -26,21 +27,22 @@ pub use access::accessor;
 pub use arithmetic::{add, divide, multiply, subtract};
 pub use duration::Duration;
 pub use format::to_text;
+pub use zoned_date_time::ZonedDateTime;
 pub use zoned_time::ZonedTime;
 
 use crate::{Value, ValueError};
 
-/// The clock and the zone that functions without arguments tell.
+/// The clock and the zone for functions without arguments.
 #[derive(Clone, Debug)]
 pub struct Now {
     /// The instant.
     pub instant: Timestamp,
-    /// The zone in which times without one are told; UTC by default.
+    /// The zone of times without one; UTC by default.
     pub zone: TimeZone,
 }
 
 impl Now {
-    /// An instant told in UTC.
+    /// An instant in UTC.
     pub fn utc(instant: Timestamp) -> Self {
         Self {
             instant,
@@ -48,8 +50,8 @@ impl Now {
         }
     }
 
-    fn zoned(&self) -> Zoned {
-        self.instant.to_zoned(self.zone.clone())
+    fn zoned(&self) -> ZonedDateTime {
+        self.instant.to_zoned(self.zone.clone()).into()
     }
 
     fn offset(&self) -> Offset {
@@ -57,7 +59,7 @@ impl Now {
     }
 }
 
-/// The types of values that have a function of their own to make them; durations apart.
+/// The types that have a function named after them, except durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Date,
@@ -121,7 +123,7 @@ impl Function {
     /// Calls the function. Null arguments give null.
     ///
     /// # Errors
-    /// Whatever is wrong with the arguments: `Type`, `Syntax`, `Fields`, `OutOfRange`, `UnknownZone`, `Overflow`.
+    /// Errors in the arguments: `Type`, `Syntax`, `Fields`, `OutOfRange`, `UnknownZone`, `Overflow`.
     pub fn call(self, args: &[Value], now: &Now) -> Result<Value, ValueError> {
         match self.0 {
             Operation::Create(kind) => create::create(kind, args, now),
@@ -137,7 +139,7 @@ impl Function {
         }
     }
 
-    /// The least and greatest number of arguments.
+    /// The minimum and maximum number of arguments.
     pub fn arity(self) -> (usize, usize) {
         match self.0 {
             Operation::Create(_) | Operation::CreateNow(_) => (0, 1),
@@ -151,7 +153,7 @@ impl Function {
         }
     }
 
-    /// Whether a call with this many arguments may answer differently from one moment to the next.
+    /// Whether a call with this number of arguments depends on the clock.
     pub fn reads_clock(self, arg_count: usize) -> bool {
         match self.0 {
             Operation::CreateNow(_) => true,
@@ -162,9 +164,10 @@ impl Function {
     }
 }
 
-/// The function of this name, in any case: `date`, `localtime`, `time`, `localdatetime` and `datetime`, each also with
-/// `.transaction`, `.statement`, `.realtime` and `.truncate`; `datetime.fromepoch`, `datetime.fromepochmillis`; `duration`, `duration.between`,
-/// `duration.inMonths`, `duration.inDays`, `duration.inSeconds`. Which clock the first three tell is the caller's choice of [`Now`].
+/// The function of this name (case-insensitive): `date`, `localtime`, `time`, `localdatetime` and `datetime`, each also
+/// with `.transaction`, `.statement`, `.realtime` and `.truncate`; `datetime.fromepoch`, `datetime.fromepochmillis`;
+/// `duration`, `duration.between`, `duration.inMonths`, `duration.inDays`, `duration.inSeconds`. The caller's [`Now`]
+/// determines which clock the first three read.
 pub fn function(name: &str) -> Option<Function> {
     let (head, tail) = name.split_once('.').unwrap_or((name, ""));
     let is = |text: &str, wanted: &str| text.eq_ignore_ascii_case(wanted);
@@ -201,6 +204,54 @@ pub fn function(name: &str) -> Option<Function> {
         ("inDays", Operation::InDays),
         ("inSeconds", Operation::InSeconds),
     ])
+}
+
+/// Parses a date in one of the forms that `date()` accepts.
+///
+/// # Errors
+/// `Syntax` for other texts, `OutOfRange` for a day that does not exist.
+pub fn date_of_text(text: &str) -> Result<civil::Date, ValueError> {
+    parse::date(text)
+}
+
+/// Parses a time without a zone in one of the forms that `localtime()` accepts.
+///
+/// # Errors
+/// Like [`date_of_text`].
+pub fn local_time_of_text(text: &str) -> Result<civil::Time, ValueError> {
+    parse::local_time(text)
+}
+
+/// Parses a time in one of the forms that `time()` accepts; the text must contain the offset.
+///
+/// # Errors
+/// Like [`date_of_text`].
+pub fn zoned_time_of_text(text: &str) -> Result<ZonedTime, ValueError> {
+    parse::zoned_time(text, None)
+}
+
+/// Parses a date and time without a zone in one of the forms that `localdatetime()` accepts.
+///
+/// # Errors
+/// Like [`date_of_text`].
+pub fn local_date_time_of_text(text: &str) -> Result<civil::DateTime, ValueError> {
+    parse::local_date_time(text)
+}
+
+/// Parses a date-time in one of the forms that `datetime()` accepts; the text must contain the offset or the zone.
+///
+/// # Errors
+/// Like [`date_of_text`], and `UnknownZone`.
+pub fn zoned_date_time_of_text(text: &str) -> Result<ZonedDateTime, ValueError> {
+    parse::zoned_date_time(text, None)
+}
+
+/// Parses a duration in one of the forms that `duration()` accepts.
+///
+/// # Errors
+/// Like [`date_of_text`], and `Overflow`.
+pub fn duration_of_text(text: &str) -> Result<Duration, ValueError> {
+    duration::of_text(text)
 }
 
 #[cfg(test)]

@@ -1,22 +1,24 @@
-//! Temporal values from text, in all forms of ISO 8601 that the language takes.
+//! Parses temporal values in all forms of ISO 8601 that the language accepts.
 //!
 //! Dates: `2015-07-21`, `20150721`, `2015-07`, `201507`, `2015-W30-2`, `2015W302`, `2015-W30`, `2015W30`, `2015-Q2-60`, `2015Q260`,
-//! `2015-Q2`, `2015Q2`, `2015-202`, `2015202`, `2015`; a year may carry a sign, then of any length with dashes behind it.
-//! Times, alone also with a `T` before them: `21:40:32.142`, `214032.142`, `21:40:32`, `214032`, `21:40`, `2140`, `21`. Zones: `Z`, `+01:00:30`, `+01:00`,
-//! `+0100`, `+01`, and, behind those or alone, a name: `[Europe/Stockholm]`.
+//! `2015-Q2`, `2015Q2`, `2015-202`, `2015202`, `2015`; a signed year may have any length and must be followed by dashes.
+//! Times, optionally with a `T` before them: `21:40:32.142`, `214032.142`, `21:40:32`, `214032`, `21:40`, `2140`, `21`.
+//! Zones: `Z`, `+01:00:30`, `+01:00`, `+0100`, `+01`, and, after those or alone, a name: `[Europe/Stockholm]`.
 
 use jiff::{
-    Zoned, civil,
+    civil,
     tz::{Offset, TimeZone},
 };
 
 use super::{
-    calendar::{calendar_date, ordinal_date, out_of_range, quarter_date, week_date, within},
+    calendar::{calendar_date, ordinal_date, quarter_date, week_date, within},
+    format::OffsetText,
     parts::zone_of_name,
+    zoned_date_time::offsets_at,
 };
-use crate::{ValueError, ZonedTime};
+use crate::{ValueError, ZonedDateTime, ZonedTime};
 
-/// A text in the course of being read; all forms are ASCII.
+/// A text that is being parsed; all forms are ASCII.
 pub(super) struct Scanner<'a> {
     what: &'static str,
     text: &'a str,
@@ -32,7 +34,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A scanner of a part of the text; its errors show the whole.
+    /// A scanner of a part of the text; its errors show the whole text.
     fn part(&self, rest: &'a str) -> Self {
         Self { rest, ..*self }
     }
@@ -65,7 +67,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The longest run of digits here.
+    /// The longest run of digits at the position.
     pub fn digits(&mut self) -> &'a str {
         let len = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         let (digits, rest) = self.rest.split_at(len);
@@ -86,7 +88,7 @@ impl<'a> Scanner<'a> {
         Ok(number)
     }
 
-    /// Digits behind a point or comma as billionths; further digits are cut off. 0 if there is no point.
+    /// Digits after a point or comma as billionths; further digits are truncated. 0 if there is no point.
     pub fn billionths(&mut self) -> Result<i64, ValueError> {
         if !self.eat('.') && !self.eat(',') {
             return Ok(0);
@@ -122,8 +124,8 @@ pub(super) fn local_time(text: &str) -> Result<civil::Time, ValueError> {
     whole_time(scanner.part(without_mark(text)))
 }
 
-/// A time with an offset; without one it is told in `default`.
-pub(super) fn zoned_time(text: &str, default: Offset) -> Result<ZonedTime, ValueError> {
+/// A time with an offset; without one it gets `default`, or is refused if there is none.
+pub(super) fn zoned_time(text: &str, default: Option<Offset>) -> Result<ZonedTime, ValueError> {
     let scanner = Scanner::new("zoned time", text);
     let (clock, zone) = split_zone(without_mark(text));
     let time = whole_time(scanner.part(clock))?;
@@ -133,7 +135,9 @@ pub(super) fn zoned_time(text: &str, default: Offset) -> Result<ZonedTime, Value
             .error("a time without a date takes an offset such as +01:00, not a zone's name")),
         None => Ok(ZonedTime {
             time,
-            offset: offset.unwrap_or(default),
+            offset: offset.or(default).ok_or_else(|| {
+                scanner.error("it has no offset: write one such as +01:00 behind it")
+            })?,
         }),
     }
 }
@@ -150,24 +154,49 @@ pub(super) fn local_date_time(text: &str) -> Result<civil::DateTime, ValueError>
     )
 }
 
-/// A date, a time and a zone; without a zone it is told in `default`.
-pub(super) fn zoned_date_time(text: &str, default: &TimeZone) -> Result<Zoned, ValueError> {
+/// A date, a time and a zone; without a zone it gets `default`, or is refused if there is none. An offset before a
+/// zone's name must be one that the zone has at that time; it selects one of two occurrences of a local time. `Z`
+/// before a zone is not an offset of the zone (RFC 9557): the time is in UTC, and the value is the same instant in the
+/// zone.
+pub(super) fn zoned_date_time(
+    text: &str,
+    default: Option<&TimeZone>,
+) -> Result<ZonedDateTime, ValueError> {
     let scanner = Scanner::new("zoned date-time", text);
     let (date, clock) = split_time(text);
     let date = whole_date(scanner.part(date))?;
     let (clock, zone) = clock.map_or(("00", ""), split_zone);
     let local = date.to_datetime(whole_time(scanner.part(clock))?);
-    let (offset, name) = zone_parts(scanner.part(zone))?;
-    let zone = name.map(zone_of_name).transpose()?;
-    let zoned = match (offset, zone) {
-        // The offset fixes the instant; the zone then says how it is told.
-        (Some(offset), zone) => offset
-            .to_timestamp(local)
-            .map(|instant| instant.to_zoned(zone.unwrap_or_else(|| TimeZone::fixed(offset)))),
-        (None, Some(zone)) => zone.to_zoned(local),
-        (None, None) => default.to_zoned(local),
-    };
-    zoned.map_err(|_| out_of_range("the date-time", text.chars().take(60).collect()))
+    match (zone_parts(scanner.part(zone))?, default) {
+        ((Some(offset), None), _) => Ok(ZonedDateTime::of_offset(local, offset)),
+        ((Some(offset), Some(name)), _) => {
+            let named = zone_of_name(name)?;
+            if zone.starts_with(['Z', 'z']) {
+                return ZonedDateTime::of_offset(local, offset).with_time_zone(named);
+            }
+            let allowed = offsets_at(&named, local);
+            if !allowed.contains(&Some(offset)) {
+                return Err(scanner.error(disagreement(offset, name, allowed[0])));
+            }
+            ZonedDateTime::of_local_with_offset(local, offset, named)
+        }
+        ((None, Some(name)), _) => ZonedDateTime::of_local(local, zone_of_name(name)?),
+        ((None, None), Some(default)) => ZonedDateTime::of_local(local, default.clone()),
+        ((None, None), None) => Err(scanner.error(
+            "it has no zone: write an offset such as +01:00 or [Area/City] behind the time",
+        )),
+    }
+}
+
+fn disagreement(offset: Offset, name: &str, allowed: Option<Offset>) -> String {
+    match allowed {
+        Some(allowed) => format!(
+            "{name} is at {} then, not at {}: leave the offset or the zone out",
+            OffsetText(allowed),
+            OffsetText(offset)
+        ),
+        None => format!("clocks in {name} skip that time: leave the zone out"),
+    }
 }
 
 /// A zone: an offset or a name.
@@ -182,7 +211,7 @@ pub(super) fn zone(text: &str) -> Result<TimeZone, ValueError> {
     Ok(TimeZone::fixed(offset))
 }
 
-/// A time without the `T` that may stand before it.
+/// A time without its optional `T`.
 fn without_mark(text: &str) -> &str {
     text.strip_prefix(['T', 't']).unwrap_or(text)
 }
@@ -294,7 +323,7 @@ pub(super) fn time(
     Ok(civil::time(hour, minute, second, nanos))
 }
 
-/// An offset and a zone's name, where they are given.
+/// An offset and a zone's name, if they are given.
 fn zone_parts(mut scanner: Scanner<'_>) -> Result<(Option<Offset>, Option<&str>), ValueError> {
     let offset = match scanner.rest().chars().next() {
         None | Some('[') => None,

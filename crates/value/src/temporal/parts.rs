@@ -1,17 +1,17 @@
-//! Temporal values as plain numbers: what the codecs store and what orders compare.
+//! Temporal values as plain numbers: stored by the codecs and compared by orders.
 
 use jiff::{
-    Timestamp, Zoned, civil,
+    civil,
     tz::{Offset, TimeZone},
 };
 
-use crate::{Duration, ValueError, ZonedTime};
+use crate::{Duration, ValueError, ZonedDateTime, ZonedTime};
 
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
 pub(crate) const NANOS_PER_DAY: i64 = SECONDS_PER_DAY * NANOS_PER_SECOND;
 
-/// Seconds in the mean Gregorian month, by which durations are ranked.
+/// Seconds in the mean Gregorian month, used for ordering durations.
 const SECONDS_PER_MEAN_MONTH: i128 = 2_629_746;
 
 /// Nanoseconds since midnight.
@@ -21,7 +21,7 @@ pub(crate) fn nanos_of_day(time: civil::Time) -> i64 {
     seconds * NANOS_PER_SECOND + i64::from(time.subsec_nanosecond())
 }
 
-/// The time this many nanoseconds after midnight, if the day is that long.
+/// The time this many nanoseconds after midnight, if it is within the day.
 pub(crate) fn time_of_nanos(nanos: i64) -> Option<civil::Time> {
     if !(0..NANOS_PER_DAY).contains(&nanos) {
         return None;
@@ -37,7 +37,7 @@ pub(crate) fn time_of_nanos(nanos: i64) -> Option<civil::Time> {
     .ok()
 }
 
-/// What a zoned time is ordered by: nanoseconds since midnight UTC, which leave the day, then the offset.
+/// The sort key of a zoned time: nanoseconds since midnight UTC, which may leave the day, then the offset.
 pub(crate) fn zoned_time_rank(time: &ZonedTime) -> (i64, i32) {
     let offset = time.offset.seconds();
     (
@@ -46,7 +46,7 @@ pub(crate) fn zoned_time_rank(time: &ZonedTime) -> (i64, i32) {
     )
 }
 
-/// What a zoned date-time is ordered by, and stored as: instant, offset and zone name, empty for a fixed offset.
+/// The sort key and stored form of a zoned date-time: instant, offset and zone name, empty for a fixed offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ZonedParts<'a> {
     pub seconds: i64,
@@ -55,40 +55,26 @@ pub(crate) struct ZonedParts<'a> {
     pub zone: &'a str,
 }
 
-pub(crate) fn zoned_parts(value: &Zoned) -> ZonedParts<'_> {
-    let total = value.timestamp().as_nanosecond();
-    let unit = i128::from(NANOS_PER_SECOND);
+pub(crate) fn zoned_parts(value: &ZonedDateTime) -> ZonedParts<'_> {
     ZonedParts {
-        seconds: total.div_euclid(unit) as i64, // an instant of years -9999 to 9999
-        nanos: total.rem_euclid(unit) as u32,
+        seconds: value.epoch_seconds(),
+        nanos: value.subsec_nanosecond(),
         offset: value.offset().seconds(),
-        zone: zone_name(value).unwrap_or(""),
+        zone: value.zone_name().unwrap_or(""),
     }
 }
 
-/// The name of the zone; none where it is a fixed offset, UTC included.
-pub(crate) fn zone_name(value: &Zoned) -> Option<&str> {
-    let zone = value.time_zone();
-    if zone.to_fixed_offset().is_ok() && zone.iana_name().is_none_or(|name| name == "UTC") {
-        None
-    } else {
-        zone.iana_name()
-    }
-}
-
-/// The zoned date-time of stored parts. A zone that this build does not know any more becomes its offset.
-pub(crate) fn zoned_of_parts(parts: ZonedParts<'_>) -> Option<Zoned> {
-    let total = i128::from(parts.seconds) * i128::from(NANOS_PER_SECOND) + i128::from(parts.nanos);
-    let instant = Timestamp::from_nanosecond(total).ok()?;
+/// The zoned date-time of stored parts. A zone that is unknown to this build is replaced by its offset.
+pub(crate) fn zoned_of_parts(parts: ZonedParts<'_>) -> Option<ZonedDateTime> {
     let fixed = Offset::from_seconds(parts.offset).ok()?;
     let zone = match parts.zone {
         "" => TimeZone::fixed(fixed),
         name => TimeZone::get(name).unwrap_or_else(|_| TimeZone::fixed(fixed)),
     };
-    Some(instant.to_zoned(zone))
+    ZonedDateTime::of_epoch(parts.seconds, parts.nanos, zone).ok()
 }
 
-/// What durations are ordered by: their mean length in seconds, then nanoseconds, months and days.
+/// The sort key of durations: their mean length in seconds, then nanoseconds, months and days.
 pub(crate) fn duration_rank(value: &Duration) -> (i128, i32, i64, i64) {
     let length = i128::from(value.months) * SECONDS_PER_MEAN_MONTH
         + i128::from(value.days) * i128::from(SECONDS_PER_DAY)
@@ -96,7 +82,7 @@ pub(crate) fn duration_rank(value: &Duration) -> (i128, i32, i64, i64) {
     (length, value.nanos, value.months, value.days)
 }
 
-/// The duration of a rank that [`duration_rank`] gave.
+/// The inverse of [`duration_rank`].
 pub(crate) fn duration_of_rank(rank: (i128, i32, i64, i64)) -> Option<Duration> {
     let (length, nanos, months, days) = rank;
     let seconds = length
@@ -113,7 +99,7 @@ pub(crate) fn duration_of_rank(rank: (i128, i32, i64, i64)) -> Option<Duration> 
     })
 }
 
-/// The zone of this IANA name; a space stands for `_`.
+/// The zone with this IANA name; spaces replace `_`.
 pub(crate) fn zone_of_name(name: &str) -> Result<TimeZone, ValueError> {
     let unknown = || ValueError::UnknownZone {
         name: name.chars().take(60).collect(),

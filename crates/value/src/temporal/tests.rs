@@ -21,7 +21,7 @@ fn int(value: i64) -> Value {
     value.into()
 }
 
-/// The text of what a call gives, or the error's.
+/// The result of a call as text, or its error's text.
 fn text(name: &str, args: &[Value]) -> String {
     match call(name, args) {
         Ok(value) => to_text(&value).unwrap_or_else(|| format!("{value:?}")),
@@ -346,6 +346,22 @@ fn texts_are_read_in_all_forms() {
         ("time", "12:50-00:30:15", "12:50-00:30:15"),
         ("localdatetime", "2015-05-05", "2015-05-05T00:00"),
         ("datetime", "2015-05-05", "2015-05-05T00:00Z"),
+        ("datetime", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+        (
+            "datetime",
+            "9999-12-31T23:59:59.999999999-18:00",
+            "9999-12-31T23:59:59.999999999-18:00",
+        ),
+        (
+            "datetime",
+            "-9999-01-01T00:00[Pacific/Kiritimati]",
+            "-9999-01-01T00:00-10:29:20[Pacific/Kiritimati]",
+        ),
+        (
+            "datetime",
+            "-9999-01-01T00:00+18:00",
+            "-9999-01-01T00:00+18:00",
+        ),
         (
             "datetime",
             "2015-05-05T12:00[Europe/Rome]",
@@ -422,8 +438,23 @@ fn what_is_no_value_is_refused_with_its_reason() {
         ),
         (
             "datetime",
-            "9999-12-31T23:59-18:00",
+            "9999-12-31T23:59Z[Europe/Rome]",
             "is not within the years -9999 to 9999",
+        ),
+        (
+            "datetime",
+            "2023-07-05T01:40-08:00[America/Los_Angeles]",
+            "America/Los_Angeles is at -07:00 then, not at -08:00",
+        ),
+        (
+            "datetime",
+            "2023-07-05T01:40+00:00[America/Los_Angeles]",
+            "America/Los_Angeles is at -07:00 then, not at Z",
+        ),
+        (
+            "datetime",
+            "2023-03-12T02:30-08:00[America/Los_Angeles]",
+            "skip that time",
         ),
         ("duration", "1D", "it starts with `P`"),
         ("duration", "P", "an amount is missing"),
@@ -482,7 +513,7 @@ fn what_is_no_value_is_refused_with_its_reason() {
         (
             "datetime",
             map([("epochMillis", int(1)), ("year", int(1))]),
-            "an epoch takes no date",
+            "an epoch cannot be combined with a date or time",
         ),
         (
             "duration",
@@ -562,7 +593,7 @@ fn durations_join_with_what_they_can() {
     assert_eq!(show(divide(&duration("P1M"), &int(3))), "P10DT3H29M42S");
     assert_eq!(show(divide(&duration("P1D"), &int(-2))), "PT-12H");
     assert_eq!(show(multiply(&duration("P1D"), &0.1.into())), "PT2H24M");
-    // Across the change of the clocks: a day is a day on the calendar, 24 hours are hours.
+    // Across a change of the offset: days are calendar days, hours are exact.
     let before = made("datetime", "2017-10-28T12:00[Europe/Rome]");
     assert_eq!(
         show(add(&before, &duration("P1D"))),
@@ -618,6 +649,27 @@ fn durations_join_with_what_they_can() {
     }
 }
 
+/// As `java.time` counts: the incomplete last day does not help to complete a month at whose end the day is missing.
+#[test]
+fn months_end_where_their_last_day_is_complete() {
+    let cases = [
+        ("2019-12-31T12:30", "2020-02-29T12:30", "P1M29D"),
+        ("2019-12-31T12:30", "2020-03-01T00:00", "P1M29DT11H30M"),
+        ("2019-12-31T12:30", "2020-03-01T12:30", "P2M1D"),
+        ("2019-12-31T00:00", "2020-03-01T00:00", "P2M1D"),
+        ("2020-03-01T00:00", "2019-12-31T12:30", "P-2MT-11H-30M"),
+        ("2020-01-15T10:00", "2020-02-15T09:00", "P30DT23H"),
+    ];
+    for (from, to, expected) in cases {
+        let between = [made("localdatetime", from), made("localdatetime", to)];
+        assert_eq!(
+            text("duration.between", &between),
+            expected,
+            "{from} to {to}"
+        );
+    }
+}
+
 #[test]
 fn durations_between_values_say_what_they_cannot_take() {
     let error = call("duration.between", &[int(1), made("date", "2015")])
@@ -636,4 +688,105 @@ fn durations_between_values_say_what_they_cannot_take() {
         ),
         "P1M1D"
     );
+}
+
+/// Values derived from a date-time keep its offset in the hour that occurs twice.
+#[test]
+fn the_second_of_two_equal_hours_stays_the_second() {
+    let zone = "[America/Los_Angeles]";
+    for offset in ["-07:00", "-08:00"] {
+        let own = made("datetime", format!("2023-11-05T01:40:30.5{offset}{zone}"));
+        let at = |fields: &[(&'static str, Value)]| {
+            let mut map: Map = fields.iter().cloned().collect();
+            if !map.contains("date") {
+                map.insert("datetime", own.clone());
+            }
+            text("datetime", &[map.into()])
+        };
+        let truncated = |unit: &str, more: &[(&'static str, Value)]| {
+            let fields: Map = more.iter().cloned().collect();
+            text(
+                "datetime.truncate",
+                &[unit.into(), own.clone(), fields.into()],
+            )
+        };
+        let expected = |clock: &str| format!("2023-11-05T{clock}{offset}{zone}");
+        assert_eq!(at(&[]), expected("01:40:30.5"));
+        assert_eq!(at(&[("second", int(5))]), expected("01:40:05.5"));
+        assert_eq!(
+            at(&[("date", own.clone()), ("time", own.clone())]),
+            expected("01:40:30.5")
+        );
+        assert_eq!(truncated("minute", &[]), expected("01:40"));
+        assert_eq!(truncated("hour", &[]), expected("01:00"));
+        assert_eq!(truncated("hour", &[("minute", int(7))]), expected("01:07"));
+        // Midnight has one offset, and so has another day.
+        assert_eq!(
+            truncated("day", &[]),
+            format!("2023-11-05T00:00-07:00{zone}")
+        );
+        assert_eq!(
+            at(&[("day", int(6))]),
+            format!("2023-11-06T01:40:30.5-08:00{zone}")
+        );
+        let cut = call("datetime.truncate", &["minute".into(), own.clone()]).unwrap();
+        assert_eq!(text("duration.inSeconds", &[cut, own.clone()]), "PT30.5S");
+        // The same in another zone and back.
+        let tokyo = at(&[("timezone", "Asia/Tokyo".into())]);
+        let back = map([
+            ("datetime", made("datetime", tokyo)),
+            ("timezone", "America/Los_Angeles".into()),
+        ]);
+        assert_eq!(text("datetime", &[back]), expected("01:40:30.5"));
+    }
+}
+
+/// The last and the first day support arithmetic, epochs, fields, orders like any other.
+#[test]
+fn both_ends_of_time_are_values() {
+    let last = made("datetime", "9999-12-31T23:59:59.999999999Z");
+    let first = made("datetime", "-9999-01-01T00:00Z");
+    let field = |value: &Value, name| accessor(value, name).unwrap();
+    assert_eq!(field(&last, "epochSeconds"), int(253_402_300_799));
+    assert_eq!(field(&last, "epochMillis"), int(253_402_300_799_999));
+    assert_eq!(field(&first, "epochSeconds"), int(-377_705_116_800));
+    assert_eq!(
+        made("datetime", map([("epochSeconds", int(253_402_300_799))])),
+        made("datetime", "9999-12-31T23:59:59Z")
+    );
+    assert!(
+        text("datetime", &[map([("epochSeconds", int(253_402_300_800))])])
+            .contains("is not within the years -9999 to 9999")
+    );
+    let in_tokyo = map([
+        ("datetime", made("datetime", "9999-12-31T23:59:59Z")),
+        ("timezone", "Asia/Tokyo".into()),
+    ]);
+    assert!(
+        text("datetime", &[in_tokyo])
+            .contains("253402300799 seconds after 1970 at the offset +09 is not")
+    );
+    let second = made("duration", "PT1S");
+    let earlier = subtract(&last, &second).unwrap();
+    assert_eq!(to_text(&earlier).unwrap(), "9999-12-31T23:59:58.999999999Z");
+    assert_eq!(add(&earlier, &second), Ok(last.clone()));
+    assert!(add(&last, &second).is_err());
+    assert!(subtract(&first, &second).is_err());
+    assert_eq!(
+        text("duration.inSeconds", &[first.clone(), last.clone()]),
+        "PT175307615H59M59.999999999S"
+    );
+    assert_eq!(
+        text("datetime.truncate", &["day".into(), last.clone()]),
+        "9999-12-31T00:00Z"
+    );
+    let ahead = made("datetime", "9999-12-31T23:59:59.999999999-18:00");
+    let behind = made("datetime", "-9999-01-01T00:00+18:00");
+    let mut values = [last.clone(), behind.clone(), ahead.clone(), first.clone()];
+    values.sort_by(crate::order::cmp_order);
+    assert_eq!(values, [behind, first, last, ahead]);
+    for value in values {
+        let bytes = crate::key::encode(&value).unwrap();
+        assert_eq!(crate::key::decode(&bytes), Ok(value));
+    }
 }

@@ -1,4 +1,4 @@
-//! Cutting dates and times off below a unit.
+//! Truncation of dates and times.
 
 use jiff::civil;
 
@@ -6,7 +6,7 @@ use super::{
     Kind, Now,
     access::accessor,
     calendar::{add_days, calendar_date, quarter, week_date},
-    create::{create, date_part, time_part, zone_of_temporal, zone_of_value, zoned},
+    create::{create, date_part, time_part, zone_of_temporal, zone_of_value, zoned_from},
     parse,
 };
 use crate::{Map, Value, ValueError, ZonedTime};
@@ -46,8 +46,8 @@ const UNITS: [(&str, Unit); 14] = [
     ("microsecond", Unit::Microsecond),
 ];
 
-/// `kind.truncate(unit, value, fields)`: the start of the `unit` in which `value` lies, as a `kind`; `fields` then replaces
-/// parts of it. Without a value it is now that is cut. Null as unit or value gives null.
+/// `kind.truncate(unit, value, fields)`: the start of the `unit` that contains `value`, as a `kind`; `fields` then
+/// replaces parts of it. Without a value the current time is truncated. A null unit or value gives null.
 pub(super) fn truncate(kind: Kind, args: &[Value], now: &Now) -> Result<Value, ValueError> {
     let wrong = |found: &'static str| ValueError::Type {
         operation: format!("{}.truncate", kind.function()),
@@ -105,15 +105,11 @@ fn cut(kind: Kind, unit: Unit, value: &Value, now: &Now) -> Result<Value, ValueE
         Kind::ZonedTime => {
             let time = cut_time(unit, time_part(kind, value)?)?;
             let zone = zone_of_temporal(value).unwrap_or_else(|| now.zone.clone());
-            let instant = match value {
-                Value::ZonedDateTime(zoned) => zoned.timestamp(),
-                _ => now.instant,
+            let offset = match value {
+                Value::ZonedDateTime(zoned) => zoned.offset(),
+                _ => zone.to_offset(now.instant),
             };
-            ZonedTime {
-                time,
-                offset: zone.to_offset(instant),
-            }
-            .into()
+            ZonedTime { time, offset }.into()
         }
         Kind::LocalDateTime | Kind::ZonedDateTime => {
             let time = if unit <= Unit::Day {
@@ -124,11 +120,10 @@ fn cut(kind: Kind, unit: Unit, value: &Value, now: &Now) -> Result<Value, ValueE
             let local = date()?.to_datetime(time);
             match kind {
                 Kind::LocalDateTime => local.into(),
-                _ => zoned(
-                    local,
-                    zone_of_temporal(value).unwrap_or_else(|| now.zone.clone()),
-                )?
-                .into(),
+                _ => {
+                    let zone = zone_of_temporal(value).unwrap_or_else(|| now.zone.clone());
+                    zoned_from(value, local, zone)?.into()
+                }
             }
         }
     })
@@ -163,7 +158,7 @@ fn cut_time(unit: Unit, time: civil::Time) -> Result<civil::Time, ValueError> {
     }
 }
 
-/// `cut` with some parts replaced. A zone among them changes where the clock stands, not what it shows.
+/// `cut` with some parts replaced. A zone among them changes the zone, not the local time.
 fn replace(
     kind: Kind,
     unit: Unit,
@@ -175,7 +170,7 @@ fn replace(
     let mut base = cut;
     let is_zoned = matches!(kind, Kind::ZonedTime | Kind::ZonedDateTime);
     if is_zoned && let Some(zone) = fields.remove("timezone") {
-        base = tell_in(base, &zone, now)?;
+        base = with_zone(base, &zone, now)?;
     }
     if let Ok(time) = time_part(kind, &base) {
         keep_larger_parts(unit, time, &mut fields);
@@ -206,7 +201,7 @@ fn replace(
     create(kind, &[Value::from(fields)], now)
 }
 
-fn tell_in(value: Value, zone: &Value, now: &Now) -> Result<Value, ValueError> {
+fn with_zone(value: Value, zone: &Value, now: &Now) -> Result<Value, ValueError> {
     let zone = zone_of_value(zone)?;
     Ok(match value {
         Value::ZonedTime(ZonedTime { time, .. }) => ZonedTime {
@@ -214,12 +209,12 @@ fn tell_in(value: Value, zone: &Value, now: &Now) -> Result<Value, ValueError> {
             offset: zone.to_offset(now.instant),
         }
         .into(),
-        Value::ZonedDateTime(own) => zoned(own.datetime(), zone)?.into(),
+        Value::ZonedDateTime(ref own) => zoned_from(&value, own.datetime(), zone)?.into(),
         other => other,
     })
 }
 
-/// A nanosecond put into a value cut to milliseconds counts within its millisecond: the larger parts stay.
+/// Nanoseconds set in a value truncated to milliseconds count within its millisecond: the larger parts stay.
 fn keep_larger_parts(unit: Unit, time: civil::Time, fields: &mut Map) {
     let nanos = i64::from(time.subsec_nanosecond());
     let has_nanos = fields.contains("nanosecond");

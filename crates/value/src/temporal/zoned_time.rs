@@ -2,11 +2,11 @@
 
 use jiff::{civil, tz::Offset};
 
-/// A time of day as a clock `offset` from UTC shows it.
+/// A local time of day with an offset from UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ZonedTime {
-    /// What the clock shows.
+    /// The local time.
     pub time: civil::Time,
-    /// How far the clock is ahead of UTC.
+    /// The offset from UTC.
     pub offset: Offset,
 }

@@ -1,12 +1,13 @@
-//! A disk in memory that loses power.
+//! An in-memory disk that simulates a loss of power.
 //!
-//! It is deterministic: the same calls and the same seed give the same disk. What it may do, a real one may: until a
-//! file is synced any part of what was written may be missing, in any order; until a folder is synced its newest names
-//! may be; a sync that failed once may be followed by one that answers well and keeps nothing of what the first should
-//! have kept (the behaviour of Linux told in "Can Applications Recover from fsync Failures?", Rebello et al., 2020).
+//! It is deterministic: the same calls and the same seed yield the same disk. It does nothing that a real
+//! disk may not do: until a file is synced any subset of its writes may be missing; until a folder is synced
+//! its newest names may be missing; a failed sync may be followed by a successful one that does not make the
+//! earlier writes durable (the behaviour of Linux described in "Can Applications Recover from fsync
+//! Failures?", Rebello et al., 2020).
 //!
-//! To cut the power at every call of a workload without running the workload again each time, record it:
-//! [`SimDisk::record`], then [`Recording::replay`] and [`Replay::forward_to`].
+//! To cut the power at every call of a workload without running the workload again each time, record it with
+//! [`SimDisk::record`], then use [`Recording::replay`] and [`Replay::forward_to`].
 
 mod state;
 
@@ -22,7 +23,7 @@ use parking_lot::Mutex;
 
 use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, Open};
 pub use state::Loss;
-use state::{Chance, Change, Entry, FileChange, FolderChange, Inode, ROOT, State};
+use state::{Chance, Change, DirEntry, FileChange, FolderChange, Inode, ROOT, State};
 
 /// A simulated disk; clones share it.
 #[derive(Clone, Default)]
@@ -33,25 +34,25 @@ pub struct SimDisk {
 #[derive(Default)]
 struct Machine {
     state: State,
-    /// Grows with each loss of power: files and locks from before are dead.
+    /// Incremented by each loss of power: files and locks from before are invalid.
     life: u64,
-    /// Changes made so far.
+    /// Number of changes so far.
     changes: u64,
     power: Power,
     record: Option<Vec<Change>>,
     capacity: Option<u64>,
-    /// Syncs that are still answered well before one fails and loses what it should have kept.
+    /// Number of syncs that still succeed before one fails and drops the pending writes.
     good_syncs: Option<u64>,
-    /// Writes that are still whole before one is short.
+    /// Number of writes that are still complete before a short one.
     whole_writes: Option<u64>,
-    locks: HashMap<PathBuf, Held>,
+    locks: HashMap<PathBuf, LockHolders>,
 }
 
 #[derive(Clone, Copy, Default)]
 enum Power {
     #[default]
     On,
-    /// It goes at the first call after so many changes.
+    /// Number of changes after which power is lost, at the next call.
     Until {
         changes: u64,
         loss: Loss,
@@ -61,7 +62,7 @@ enum Power {
 }
 
 #[derive(Default)]
-struct Held {
+struct LockHolders {
     readers: u64,
     writer: bool,
 }
@@ -92,13 +93,13 @@ impl SimDisk {
         }
     }
 
-    /// Changes made so far: writes, lengths, names, syncs. Reads do not count.
+    /// Number of changes so far: writes, lengths, names, syncs. Reads do not count.
     pub fn changes(&self) -> u64 {
         self.shared.lock().changes
     }
 
-    /// Lets the power go once `changes` changes were made (see [`SimDisk::changes`]): the next call and all after it
-    /// fail, until [`SimDisk::restart`].
+    /// Loses power once `changes` changes were made (see [`SimDisk::changes`]): the next call and all later
+    /// ones fail, until [`SimDisk::restart`].
     pub fn cut_power_at(&self, changes: u64, loss: Loss, seed: u64) {
         self.shared.lock().power = Power::Until {
             changes,
@@ -107,49 +108,49 @@ impl SimDisk {
         };
     }
 
-    /// Lets the power go now and come back: open files and locks are dead, and what was not synced is lost as `loss`
-    /// says.
+    /// Loses power now and restores it: open files and locks become invalid, and unsynced changes are lost as
+    /// `loss` says.
     pub fn cut_power(&self, loss: Loss, seed: u64) {
         let mut machine = self.shared.lock();
         machine.lose_power(loss, seed);
         machine.power = Power::On;
     }
 
-    /// Whether the power is gone.
+    /// Whether the power is off.
     pub fn is_off(&self) -> bool {
         matches!(self.shared.lock().power, Power::Off)
     }
 
-    /// Brings the power back.
+    /// Restores the power.
     pub fn restart(&self) {
         let mut machine = self.shared.lock();
         machine.lose_power_if_due();
         machine.power = Power::On;
     }
 
-    /// A copy of the disk as it would be found if the power went now. This one goes on.
+    /// A copy of the disk as it would be found after a loss of power now. This disk keeps running.
     pub fn after_power_loss(&self, loss: Loss, seed: u64) -> Self {
         let machine = self.shared.lock();
         Self::of(machine.state.after_power_loss(loss, &mut Chance::new(seed)))
     }
 
-    /// Takes at most so many bytes in all files; what is written beyond is refused with `StorageFull`.
+    /// Limits the total size of all files; writes beyond it fail with `StorageFull`.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.lock().capacity = bytes;
     }
 
-    /// After `good` more syncs of files, lets one fail and lose for good what it should have kept; those after it
-    /// answer well.
+    /// After `good` more syncs of files, one sync fails and its pending writes never become durable; later
+    /// syncs succeed.
     pub fn lose_sync_after(&self, good: u64) {
         self.shared.lock().good_syncs = Some(good);
     }
 
-    /// After `whole` more writes, lets one write only half of its bytes, and say so.
+    /// After `whole` more writes, one write accepts only half of its bytes, and returns the short count.
     pub fn shorten_write_after(&self, whole: u64) {
         self.shared.lock().whole_writes = Some(whole);
     }
 
-    /// Flips a bit of a file, for good.
+    /// Flips a bit of a file, durably.
     pub fn flip(&self, path: &Path, byte: u64, bit: u8) -> io::Result<()> {
         let mut machine = self.shared.lock();
         let inode = machine.file(path)?;
@@ -157,14 +158,14 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Whether nothing of a file or folder would be lost with the power.
+    /// Whether a loss of power would lose nothing of a file or folder.
     pub fn is_durable(&self, path: &Path) -> io::Result<bool> {
         let machine = self.shared.lock();
-        let (Entry::File(inode) | Entry::Folder(inode)) = machine.find(path)?;
+        let (DirEntry::File(inode) | DirEntry::Folder(inode)) = machine.find(path)?;
         Ok(machine.state.is_durable(inode))
     }
 
-    /// Records the changes from now on.
+    /// Records changes from now on.
     pub fn record(&self) -> Recorder {
         let mut machine = self.shared.lock();
         machine.record = Some(Vec::new());
@@ -189,7 +190,7 @@ impl SimDisk {
     }
 }
 
-/// A recording that goes on.
+/// A recording in progress.
 #[derive(Debug)]
 #[must_use = "a recording ends with `finish`"]
 pub struct Recorder {
@@ -199,7 +200,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Ends it.
+    /// Ends the recording.
     pub fn finish(self) -> Recording {
         Recording {
             changes: self.disk.shared.lock().record.take().unwrap_or_default(),
@@ -209,7 +210,7 @@ impl Recorder {
     }
 }
 
-/// What happened to a disk from some change on.
+/// The recorded changes of a disk since some change.
 #[derive(Debug)]
 pub struct Recording {
     start: State,
@@ -228,7 +229,7 @@ impl Recording {
         self.first + self.changes.len() as u64
     }
 
-    /// The disk as it was at the first change.
+    /// The disk before the first recorded change.
     pub fn replay(&self) -> Replay<'_> {
         Replay {
             recording: self,
@@ -247,7 +248,7 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Goes on until just before the change number `change`, which must not lie behind.
+    /// Advances to just before the change number `change`, which must not be behind the current one.
     pub fn forward_to(&mut self, change: u64) {
         let target = (change.saturating_sub(self.recording.first) as usize)
             .min(self.recording.changes.len());
@@ -258,7 +259,7 @@ impl Replay<'_> {
         self.at = target;
     }
 
-    /// The disk as it is found if the power went here.
+    /// The disk as found after a loss of power at this change.
     pub fn after_power_loss(&self, loss: Loss, seed: u64) -> SimDisk {
         SimDisk::of(self.state.after_power_loss(loss, &mut Chance::new(seed)))
     }
@@ -269,7 +270,7 @@ impl Machine {
         self.state = self.state.after_power_loss(loss, &mut Chance::new(seed));
         self.life += 1;
         self.locks.clear();
-        // A recording cannot go past it: the disk is another one now.
+        // A recording cannot cross this call: the disk is replaced.
         self.record = None;
     }
 
@@ -294,12 +295,12 @@ impl Machine {
         }
     }
 
-    fn find(&self, path: &Path) -> io::Result<Entry> {
+    fn find(&self, path: &Path) -> io::Result<DirEntry> {
         names(path)?
             .iter()
-            .try_fold(Entry::Folder(ROOT), |at, name| match at {
-                Entry::File(_) => Err(io::ErrorKind::NotADirectory.into()),
-                Entry::Folder(folder) => self
+            .try_fold(DirEntry::Folder(ROOT), |at, name| match at {
+                DirEntry::File(_) => Err(io::ErrorKind::NotADirectory.into()),
+                DirEntry::Folder(folder) => self
                     .state
                     .entry(folder, name)
                     .ok_or_else(|| io::ErrorKind::NotFound.into()),
@@ -308,19 +309,19 @@ impl Machine {
 
     fn file(&self, path: &Path) -> io::Result<Inode> {
         match self.find(path)? {
-            Entry::File(inode) => Ok(inode),
-            Entry::Folder(_) => Err(io::ErrorKind::IsADirectory.into()),
+            DirEntry::File(inode) => Ok(inode),
+            DirEntry::Folder(_) => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
 
     fn folder(&self, path: &Path) -> io::Result<Inode> {
         match self.find(path)? {
-            Entry::Folder(inode) => Ok(inode),
-            Entry::File(_) => Err(io::ErrorKind::NotADirectory.into()),
+            DirEntry::Folder(inode) => Ok(inode),
+            DirEntry::File(_) => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
 
-    /// The folder that holds a path, and the path's name in it.
+    /// The parent folder of a path, and the path's name in it.
     fn place(&self, path: &Path) -> io::Result<(Inode, OsString)> {
         let mut all = names(path)?;
         let name = all.pop().ok_or(io::ErrorKind::InvalidInput)?;
@@ -328,7 +329,7 @@ impl Machine {
         Ok((self.folder(&folder)?, name))
     }
 
-    /// How many of `wanted` more bytes the disk takes.
+    /// How many of `wanted` additional bytes fit on the disk.
     fn room(&self, wanted: usize) -> usize {
         self.capacity.map_or(wanted, |capacity| {
             let free = capacity.saturating_sub(self.state.total_bytes());
@@ -386,7 +387,7 @@ impl Machine {
                 self.change(Change::NewFile(inode));
                 self.change(Change::Names(
                     folder,
-                    FolderChange::Put(name, Entry::File(inode)),
+                    FolderChange::Put(name, DirEntry::File(inode)),
                 ));
                 Ok(inode)
             }
@@ -398,14 +399,14 @@ impl Machine {
         let mut at = ROOT;
         for name in names(path)? {
             at = match self.state.entry(at, &name) {
-                Some(Entry::Folder(folder)) => folder,
-                Some(Entry::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
+                Some(DirEntry::Folder(folder)) => folder,
+                Some(DirEntry::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
                 None => {
                     let inode = self.state.next_inode();
                     self.change(Change::NewFolder(inode));
                     self.change(Change::Names(
                         at,
-                        FolderChange::Put(name, Entry::Folder(inode)),
+                        FolderChange::Put(name, DirEntry::Folder(inode)),
                     ));
                     inode
                 }
@@ -440,7 +441,7 @@ impl Machine {
     }
 }
 
-/// Counts down; whether it is time now.
+/// Counts down; returns whether it reached zero.
 fn due(left: &mut Option<u64>) -> bool {
     match left {
         Some(0) => {
@@ -455,7 +456,8 @@ fn due(left: &mut Option<u64>) -> bool {
     }
 }
 
-/// The names of a path from the root on. There is no working folder: a relative path begins at the root too.
+/// The components of a path from the root on. There is no working folder: a relative path starts at the root
+/// too.
 fn names(path: &Path) -> io::Result<Vec<OsString>> {
     path.components()
         .filter_map(|component| match component {
@@ -483,8 +485,8 @@ impl Disk for SimDisk {
     fn kind(&self, path: &Path) -> io::Result<Kind> {
         self.with(None, |machine| {
             Ok(match machine.find(path)? {
-                Entry::File(_) => Kind::File,
-                Entry::Folder(_) => Kind::Folder,
+                DirEntry::File(_) => Kind::File,
+                DirEntry::Folder(_) => Kind::Folder,
             })
         })
     }
@@ -508,7 +510,7 @@ impl Disk for SimDisk {
             if folder != other {
                 return Err(io::ErrorKind::CrossesDevices.into());
             }
-            if let Some(Entry::Folder(_)) = machine.state.entry(folder, &to) {
+            if let Some(DirEntry::Folder(_)) = machine.state.entry(folder, &to) {
                 return Err(io::ErrorKind::IsADirectory.into());
             }
             machine.change(Change::Names(folder, FolderChange::Rename(from, to)));
@@ -525,7 +527,7 @@ impl Disk for SimDisk {
             }
             machine.change(Change::Names(
                 folder,
-                FolderChange::Put(name, Entry::File(inode)),
+                FolderChange::Put(name, DirEntry::File(inode)),
             ));
             Ok(())
         })

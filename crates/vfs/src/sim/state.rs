@@ -1,4 +1,5 @@
-//! What a simulated disk holds: for each file and folder what is read now, what is durable, and what lies between.
+//! State of a simulated disk: per file and folder the current content, the durable content, and the unsynced
+//! changes between them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,13 +7,13 @@ use std::{
     sync::Arc,
 };
 
-/// A file's number; numbers are never used twice.
+/// An inode number; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Inode(pub(super) u64);
 
-/// What a name stands for.
+/// The object that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum DirEntry {
     File(Inode),
     Folder(Inode),
 }
@@ -20,20 +21,20 @@ pub(super) enum Entry {
 /// The root folder.
 pub(super) const ROOT: Inode = Inode(0);
 
-/// A change of the disk. Applying the same ones in the same order gives the same disk.
+/// A change of the disk. Applying the same changes in the same order yields the same disk.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// A new, empty file, without a name yet.
+    /// A new, empty file without a name.
     NewFile(Inode),
-    /// A new, empty folder, without a name yet.
+    /// A new, empty folder without a name.
     NewFolder(Inode),
-    /// Bytes of a file.
+    /// Bytes written to a file.
     Bytes(Inode, FileChange),
-    /// Names of a folder.
+    /// Names changed in a folder.
     Names(Inode, FolderChange),
     /// A file's bytes became durable.
     Sync(Inode),
-    /// A sync failed: what it should have made durable never will be, though it is still read.
+    /// A sync failed: the pending bytes will never become durable, though they can still be read.
     LoseSync(Inode),
     /// A folder's names became durable.
     SyncFolder(Inode),
@@ -62,15 +63,15 @@ fn write(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     content[offset..end].copy_from_slice(bytes);
 }
 
-/// What happens to a folder at once, or not at all.
+/// A change of a folder that is atomic.
 #[derive(Clone, Debug)]
 pub(super) enum FolderChange {
-    Put(OsString, Entry),
+    Put(OsString, DirEntry),
     Remove(OsString),
     Rename(OsString, OsString),
 }
 
-type Names = BTreeMap<OsString, Entry>;
+type Names = BTreeMap<OsString, DirEntry>;
 
 impl FolderChange {
     fn apply(&self, names: &mut Names) {
@@ -81,7 +82,7 @@ impl FolderChange {
             Self::Remove(name) => {
                 names.remove(name);
             }
-            // What was renamed may itself have been lost.
+            // The renamed file may itself have been lost.
             Self::Rename(from, to) => {
                 if let Some(entry) = names.remove(from) {
                     names.insert(to.clone(), entry);
@@ -105,23 +106,23 @@ struct Folder {
     pending: Vec<FolderChange>,
 }
 
-/// What is lost with the power, of what was not synced.
+/// Which unsynced changes are lost with the power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Loss {
     /// All of it.
     Everything,
-    /// Some of the writes, whole ones, in no order; the last names of folders.
+    /// A random subset of the writes, whole ones; folders lose their newest names.
     Some,
-    /// Sectors of 512 bytes or of 4 KiB of the writes, in no order; the last names of folders.
+    /// A random subset of the sectors (512 bytes or 4 KiB) of the writes; folders lose their newest names.
     Torn,
 }
 
 impl Loss {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Everything, Self::Some, Self::Torn];
 }
 
-/// A generator of numbers that look random: SplitMix64 (Steele, Lea and Flood, 2014).
+/// A pseudo-random generator: SplitMix64 (Steele, Lea and Flood, 2014).
 pub(super) struct Chance(u64);
 
 impl Chance {
@@ -137,12 +138,12 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is above 0.
+    /// A number below `bound`, which must be above 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// Whether something happens that happens `per_mille` times in a thousand.
+    /// True with probability `per_mille` / 1000.
     fn happens(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
@@ -172,8 +173,8 @@ impl State {
         Inode(self.next)
     }
 
-    /// What a name in a folder stands for.
-    pub(super) fn entry(&self, folder: Inode, name: &OsString) -> Option<Entry> {
+    /// The object under a name in a folder.
+    pub(super) fn entry(&self, folder: Inode, name: &OsString) -> Option<DirEntry> {
         self.folders.get(&folder)?.now.get(name).copied()
     }
 
@@ -185,18 +186,20 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// How many names a file has.
+    /// Number of names of a file.
     pub(super) fn name_count(&self, file: Inode) -> u64 {
         let names = self.folders.values().flat_map(|folder| folder.now.values());
-        names.filter(|entry| **entry == Entry::File(file)).count() as u64
+        names
+            .filter(|entry| **entry == DirEntry::File(file))
+            .count() as u64
     }
 
-    /// A file's bytes, as they are read.
+    /// A file's current bytes.
     pub(super) fn bytes(&self, file: Inode) -> &[u8] {
         self.files.get(&file).map_or(&[], |file| &file.now)
     }
 
-    /// Whether anything of a file or folder would be lost with the power.
+    /// Whether a file or folder has unsynced changes.
     pub(super) fn is_durable(&self, inode: Inode) -> bool {
         let file = self
             .files
@@ -209,12 +212,12 @@ impl State {
         file && folder
     }
 
-    /// Bytes of all files.
+    /// Total bytes of all files.
     pub(super) fn total_bytes(&self) -> u64 {
         self.files.values().map(|file| file.now.len() as u64).sum()
     }
 
-    /// Flips a bit for good.
+    /// Flips a bit durably.
     pub(super) fn flip(&mut self, file: Inode, byte: usize, bit: u8) {
         if let Some(file) = self.files.get_mut(&file) {
             for content in [&mut file.now, &mut file.durable] {
@@ -269,12 +272,12 @@ impl State {
         }
     }
 
-    /// The disk as it is found after the power was lost now.
+    /// The disk as found after a loss of power at this point.
     pub(super) fn after_power_loss(&self, loss: Loss, chance: &mut Chance) -> Self {
         let kept = [100, 500, 900][chance.below(3) as usize];
         let sector = [512, 4096][chance.below(2) as usize];
         let folders = self.folders.iter().map(|(inode, folder)| {
-            // A journal keeps the order of names: what is lost is the end of it.
+            // A journal preserves the order of names: the newest ones are lost.
             let count = match loss {
                 Loss::Everything => 0,
                 Loss::Some | Loss::Torn => chance.below(folder.pending.len() as u64 + 1) as usize,
@@ -322,7 +325,7 @@ impl State {
     }
 }
 
-/// What can be found by a name.
+/// What a name resolves to.
 fn reached(folders: &BTreeMap<Inode, Folder>) -> BTreeSet<Inode> {
     let mut reached = BTreeSet::new();
     let mut open = vec![ROOT];
@@ -333,10 +336,10 @@ fn reached(folders: &BTreeMap<Inode, Folder>) -> BTreeSet<Inode> {
             .flat_map(|one| one.now.values());
         for entry in names {
             match entry {
-                Entry::File(inode) => {
+                DirEntry::File(inode) => {
                     reached.insert(*inode);
                 }
-                Entry::Folder(inode) => {
+                DirEntry::Folder(inode) => {
                     if reached.insert(*inode) {
                         open.push(*inode);
                     }
@@ -367,7 +370,7 @@ fn torn(file: &File, kept: u64, sector: usize, chance: &mut Chance) -> Vec<u8> {
                 }
             }
             FileChange::Write { offset, bytes } => {
-                // Sectors lie at multiples of their size.
+                // Sectors are aligned to multiples of their size.
                 let mut at = 0;
                 while at < bytes.len() {
                     let end = (at + sector - (offset + at) % sector).min(bytes.len());

@@ -19,7 +19,7 @@ fn read(disk: &SimDisk, path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A name needs a sync of its folder, bytes one of their file; with both, any loss keeps them.
+/// A name needs a sync of its folder, bytes a sync of their file; with both, they survive any loss.
 #[test]
 fn what_was_synced_stays() {
     for loss in Loss::ALL {
@@ -39,13 +39,13 @@ fn what_was_synced_stays() {
                 let error = read(&found, "/db/tables/b").expect_err("its folder was not synced");
                 assert_eq!(error.kind(), io::ErrorKind::NotFound);
             }
-            // Nothing is lost from the disk that goes on.
+            // The disk that keeps running loses nothing.
             assert_eq!(read(&disk, "/db/tables/b").expect("there"), b"nameless");
         }
     }
 }
 
-/// Unsynced writes come apart in every way that the loss allows, and in no other.
+/// Unsynced writes tear in every way that the loss allows, and in no other.
 #[test]
 fn unsynced_writes_come_apart() {
     let mut found = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
@@ -81,7 +81,8 @@ fn unsynced_writes_come_apart() {
     assert_eq!(found[2], all);
 }
 
-/// A rename may be lost until the folder is synced: then the old file is there under its name, or the new one whole.
+/// A rename may be lost until the folder is synced: then either the old file is found under its name, or the
+/// new one, complete.
 #[test]
 fn a_rename_is_atomic_and_may_be_lost() {
     let mut seen = BTreeSet::new();
@@ -106,7 +107,7 @@ fn a_rename_is_atomic_and_may_be_lost() {
     assert_eq!(seen.len(), 2, "both happen");
 }
 
-/// After a sync that failed, a second one answers well and keeps nothing of what the first should have kept.
+/// After a failed sync, a second one succeeds and does not make durable what the first one lost.
 #[test]
 fn a_lost_sync_loses_for_good() {
     let disk = SimDisk::new();
@@ -125,7 +126,7 @@ fn a_lost_sync_loses_for_good() {
     }
 }
 
-/// The power goes at the change that was asked for, and nothing works until it is back.
+/// Power is lost at the requested change, and every call fails until it is back.
 #[test]
 fn power_goes_at_a_change() {
     let disk = SimDisk::new();
@@ -144,7 +145,7 @@ fn power_goes_at_a_change() {
     file.write_at(b"c", 0).expect_err("opened before");
 }
 
-/// A full disk takes what fits, and takes more when some is freed.
+/// A full disk accepts what fits, and accepts more after space is freed.
 #[test]
 fn a_disk_fills_up() {
     let disk = SimDisk::new();
@@ -159,7 +160,7 @@ fn a_disk_fills_up() {
         io::ErrorKind::StorageFull
     );
     assert_eq!(disk.free_bytes(Path::new("/")).expect("known"), Some(0));
-    // What is there may be written again.
+    // Existing bytes may be overwritten.
     file.write_all_at(&[3; 6], 0).expect("fits");
     file.set_len(1).expect("shorter");
     file.write_all_at(&[3; 5], 1).expect("fits again");
@@ -169,7 +170,7 @@ fn a_disk_fills_up() {
     assert_eq!(file.write_at(&[4; 4], 0).expect("whole"), 4);
 }
 
-/// A lock keeps others out until it is dropped or the power goes.
+/// A lock excludes others until it is dropped or power is lost.
 #[test]
 fn locks_keep_others_out() {
     let disk = SimDisk::new();
@@ -210,7 +211,7 @@ enum Step {
     SyncFolder,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..4_u8, 0..2000_u16, 1..2000_u16).prop_map(|(file, at, len)| Step::Write(file, at, len)),
         1 => (0..4_u8, 0..3000_u16).prop_map(|(file, len)| Step::SetLen(file, len)),
@@ -224,7 +225,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn run(disk: &SimDisk, steps: &[Step]) {
     let path = |file: &u8| PathBuf::from(format!("f{file}"));
     for (at, step) in steps.iter().enumerate() {
-        // Files that are not there are part of it.
+        // Missing files are part of the model.
         match step {
             Step::Write(file, offset, len) => {
                 let how = if disk.exists(&path(file)).expect("power") {
@@ -267,9 +268,10 @@ fn content(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 proptest! {
-    /// A replay gives the disk that a cut of the workload itself gives, at every change and for every loss.
+    /// A replay yields the disk that a power cut during the workload itself yields, at every change and for
+    /// every kind of loss.
     #[test]
-    fn a_replay_is_the_run(steps in proptest::collection::vec(step(), 1..40), seed: u64) {
+    fn a_replay_is_the_run(steps in proptest::collection::vec(any_step(), 1..40), seed: u64) {
         let disk = SimDisk::new();
         let recorder = disk.record();
         run(&disk, &steps);
@@ -284,9 +286,9 @@ proptest! {
         }
     }
 
-    /// Once all is synced, no loss takes anything.
+    /// After everything was synced, no loss removes anything.
     #[test]
-    fn nothing_is_lost_when_all_is_synced(steps in proptest::collection::vec(step(), 1..40), seed: u64) {
+    fn nothing_is_lost_when_all_is_synced(steps in proptest::collection::vec(any_step(), 1..40), seed: u64) {
         let disk = SimDisk::new();
         run(&disk, &steps);
         for name in disk.list(Path::new("/")).expect("the root") {
@@ -299,7 +301,7 @@ proptest! {
     }
 }
 
-/// The real disk and the simulated one answer alike, errors too.
+/// The real disk and the simulated one return the same results, errors included.
 #[test]
 fn the_real_disk_answers_alike() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -427,7 +429,7 @@ fn the_real_disk_answers_alike() {
     assert_eq!(answers[0].len(), 25);
 }
 
-/// A hook lets calls fail before they do anything.
+/// A hook makes calls fail before they have an effect.
 #[test]
 fn a_hook_lets_calls_fail() {
     let sim = SimDisk::new();
@@ -455,7 +457,7 @@ fn a_hook_lets_calls_fail() {
             let locked = faulty.lock(Path::new("/d/h"), LockMode::Exclusive);
             drop(locked.map_err(|error| match error {
                 LockError::Io(error) => error,
-                LockError::Held(_) => unreachable!("nobody holds it"),
+                LockError::Held(_) => unreachable!("no other lock exists"),
             })?);
             faulty.remove(Path::new("/d/h"))
         };

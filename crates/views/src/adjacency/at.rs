@@ -7,12 +7,12 @@ use isomer_value::TypeId;
 use super::{AdjacencyBase, Link, Side, overlay};
 use crate::slot::Pinned;
 
-/// The relationships of one type, or of several, seen from one end at one version. Clones share it; it may be used from
-/// any thread, for as long as wanted.
+/// The relationships of one type, or of several, seen from one end at one version. Cheap to clone; may be
+/// used from any thread and kept as long as needed.
 ///
-/// Node ids are 32 bits: nodes with larger ids have no relationships here, as a database that has one is not answered
-/// from views. Cost: a node without changes since the base was made is a slice of it, found in four loads from memory;
-/// others are merged into the caller's scratch.
+/// Node ids are 32 bits: larger ids have no relationships here, because a database that has one is never
+/// answered from views. Cost: a node without changes since the base was built is a slice of the base, found
+/// with four memory loads; other nodes are merged into the caller's scratch buffers.
 #[derive(Clone)]
 pub struct AdjacencyAt(Parts);
 
@@ -29,7 +29,7 @@ struct Part {
     pinned: Pinned<AdjacencyBase>,
 }
 
-/// Buffers for [`AdjacencyAt::relationships`], to be used again and again.
+/// Reusable buffers for [`AdjacencyAt::relationships`].
 #[derive(Debug, Default)]
 pub struct LinkScratch {
     changes: Vec<Link>,
@@ -44,12 +44,12 @@ impl LinkScratch {
     }
 }
 
-/// The relationships of a node: two slices of one length.
+/// The relationships of a node: two slices of equal length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links<'s> {
     /// The other ends, ascending.
     pub others: &'s [u32],
-    /// The relationships; ascending where their other end is the same.
+    /// The relationships; ascending among parallel relationships.
     pub ids: &'s [u32],
 }
 
@@ -69,8 +69,8 @@ impl AdjacencyAt {
         }
     }
 
-    /// The other ends of `node`'s relationships, ascending; parallel relationships repeat theirs, a self loop's is the
-    /// node itself.
+    /// The other ends of `node`'s relationships, ascending; parallel relationships repeat theirs, and the
+    /// other end of a self loop is the node itself.
     #[inline]
     pub fn neighbours<'s>(&'s self, node: u32, scratch: &'s mut Vec<u32>) -> &'s [u32] {
         match &self.0 {
@@ -79,7 +79,8 @@ impl AdjacencyAt {
         }
     }
 
-    /// As [`AdjacencyAt::neighbours`], with the relationships; only where [`AdjacencyAt::has_relationships`].
+    /// As [`AdjacencyAt::neighbours`], with the relationship ids; requires
+    /// [`AdjacencyAt::has_relationships`].
     #[inline]
     pub fn relationships<'s>(&'s self, node: u32, scratch: &'s mut LinkScratch) -> Links<'s> {
         match &self.0 {
@@ -110,7 +111,7 @@ impl AdjacencyAt {
         }
     }
 
-    /// All ids of nodes at either end lie below it.
+    /// Upper bound (exclusive) of all node ids at either end.
     pub fn id_bound(&self) -> u32 {
         match &self.0 {
             Parts::One(part) => part.pinned.base().bound(),
@@ -118,7 +119,7 @@ impl AdjacencyAt {
         }
     }
 
-    /// Whether anything changed since the base was made: if not, every answer is a slice of the base.
+    /// Whether the delta holds changes: if not, every result is a slice of the base.
     pub fn has_delta(&self) -> bool {
         match &self.0 {
             Parts::One(part) => part.pinned.overlaid,
@@ -126,7 +127,7 @@ impl AdjacencyAt {
         }
     }
 
-    /// Number of relationships, about where there is a delta.
+    /// Number of relationships, approximate if there is a delta.
     pub fn relationship_count(&self) -> u64 {
         match &self.0 {
             Parts::One(part) => part.pinned.base().count,
@@ -134,7 +135,7 @@ impl AdjacencyAt {
         }
     }
 
-    /// Whether [`AdjacencyAt::relationships`] may be asked: it holds one type, with the relationships' ids.
+    /// Whether [`AdjacencyAt::relationships`] may be called: the view holds one type, with relationship ids.
     pub fn has_relationships(&self) -> bool {
         match &self.0 {
             Parts::One(part) => part.pinned.base().with_ids,
@@ -142,7 +143,7 @@ impl AdjacencyAt {
         }
     }
 
-    /// The parts of one type each.
+    /// The single-type views it consists of.
     pub fn parts(&self) -> &[Self] {
         match &self.0 {
             Parts::One(_) => std::slice::from_ref(self),
@@ -150,7 +151,7 @@ impl AdjacencyAt {
         }
     }
 
-    /// The type, of adjacency of one type.
+    /// The type, for a view of one type.
     pub fn type_id(&self) -> Option<TypeId> {
         match &self.0 {
             Parts::One(part) => Some(part.type_id),
@@ -158,7 +159,7 @@ impl AdjacencyAt {
         }
     }
 
-    /// The end from which relationships are seen, of adjacency of one type.
+    /// The end from which relationships are seen, for a view of one type.
     pub fn side(&self) -> Option<Side> {
         match &self.0 {
             Parts::One(part) => Some(part.side),
@@ -216,7 +217,7 @@ impl Part {
         scratch.ids.clear();
         self.pinned
             .newest_first(node, |link| scratch.changes.push(*link));
-        overlay::settle(&mut scratch.changes);
+        overlay::normalise(&mut scratch.changes);
         let base = self.pinned.base();
         overlay::apply(
             base.others(node),

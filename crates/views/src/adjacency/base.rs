@@ -1,4 +1,4 @@
-//! Compressed sparse rows, in chunks of 65,536 node ids.
+//! Compressed sparse rows (CSR), in chunks of 65,536 node ids.
 
 use std::sync::{
     Arc,
@@ -7,44 +7,45 @@ use std::sync::{
 
 use crate::slot::Base;
 
-/// Node ids of a chunk.
+/// Node ids per chunk.
 pub(crate) const CHUNK_NODES: usize = 1 << 16;
-/// Node ids that share a page of offsets.
+/// Node ids per page of offsets.
 pub(super) const PAGE_NODES: usize = 1 << 8;
 pub(super) const PAGES: usize = CHUNK_NODES / PAGE_NODES;
-/// No offsets: none of the page's nodes has a relationship.
+/// A page without offsets: none of its nodes has a relationship.
 pub(super) const NO_PAGE: u16 = u16::MAX;
 
-/// A relationship that came or went, seen from one end.
+/// A relationship that was created or deleted, seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     /// The other end.
     pub(crate) other: u32,
     /// The relationship.
     pub(crate) rel: u32,
-    /// Whether it came.
+    /// Whether it was created (otherwise deleted).
     pub(crate) added: bool,
 }
 
 /// All relationships of one type, from one side, at one version.
 ///
-/// Shape: chunk `n / 65536` holds node `n`, or is absent where none of its nodes has a relationship.
+/// Shape: chunk `n / 65536` holds node `n`, or is absent if none of its nodes has a relationship.
 /// Memory: 4 bytes a relationship, 8 with their ids, and 4 a node of each page of 256 ids that has relationships.
 #[derive(Debug)]
 pub(crate) struct AdjacencyBase {
     pub(crate) chunks: Vec<Option<Arc<Chunk>>>,
-    /// Whether the ids of the relationships are kept.
+    /// Whether relationship ids are kept.
     pub(crate) with_ids: bool,
     /// Number of relationships.
     pub(crate) count: u64,
-    /// All node ids, of either end and also of what was told since, lie below it.
+    /// Upper bound (exclusive) of all node ids at either end, including ids applied to the delta since.
     bound: AtomicU32,
 }
 
 /// The rows of 65,536 consecutive node ids.
 ///
-/// Shape: node `n` (its low 16 bits) has page `p = pages[n / 256]` and its relationships stand at
-/// `offsets[i]..offsets[i + 1]` of `others` (and of `ids`), `i = 256 p + n % 256`, ascending by other end, then by id.
+/// Shape: node `n` (its low 16 bits) belongs to page `p = pages[n / 256]`, and its relationships are
+/// `offsets[i]..offsets[i + 1]` of `others` (and of `ids`), `i = 256 p + n % 256`, ascending by other end,
+/// then by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pages: Box<[u16; PAGES]>,
@@ -54,7 +55,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Positions of the relationships of the node with these low 16 bits.
+    /// The range of the relationships of the node with these low 16 bits.
     #[inline]
     fn range(&self, low: usize) -> std::ops::Range<usize> {
         let page = self.pages[low / PAGE_NODES];
@@ -71,7 +72,7 @@ impl Chunk {
         &self.others[self.range(low)]
     }
 
-    /// Relationships of a node; empty where ids are not kept.
+    /// Relationship ids of a node; empty if ids are not kept.
     #[inline]
     pub(crate) fn ids(&self, low: usize) -> &[u32] {
         if self.ids.is_empty() {
@@ -95,12 +96,12 @@ impl Chunk {
             + (self.offsets.capacity() + self.others.capacity() + self.ids.capacity()) * 4
     }
 
-    /// The arrays, as a segment stores them: pages, offsets, other ends, ids.
+    /// The arrays, as a segment file stores them: pages, offsets, other ends, ids.
     pub(crate) fn arrays(&self) -> (&[u16], &[u32], &[u32], &[u32]) {
         (&*self.pages, &self.offsets, &self.others, &self.ids)
     }
 
-    /// A chunk from arrays that were stored; nothing where they do not fit each other, so that no read can fail.
+    /// Builds a chunk from stored arrays; `None` if they are inconsistent, so that no later read can fail.
     pub(crate) fn from_arrays(
         pages: &[u16],
         offsets: Vec<u32>,
@@ -125,11 +126,11 @@ impl Chunk {
     }
 }
 
-/// Makes a chunk node after node, ascending.
+/// Builds a chunk node by node, in ascending order.
 pub(crate) struct ChunkRows {
     chunk: Chunk,
     with_ids: bool,
-    /// The node after the last one that was put.
+    /// One past the last node that was added.
     next: usize,
     pages_used: usize,
 }
@@ -149,7 +150,8 @@ impl ChunkRows {
         }
     }
 
-    /// The relationships of node `low`, above all nodes put so far: sorted by other end, then id.
+    /// Adds the relationships of node `low`, which must be above all nodes added so far: sorted by other end,
+    /// then id.
     pub(crate) fn put(&mut self, low: usize, others: &[u32], ids: &[u32]) {
         debug_assert!(low >= self.next && low < CHUNK_NODES);
         if others.is_empty() {
@@ -164,7 +166,7 @@ impl ChunkRows {
         self.next = low + 1;
     }
 
-    /// Writes the offsets up to and including where `low` begins.
+    /// Writes the offsets up to and including the start of `low`.
     fn begin(&mut self, low: usize) {
         let end = self.chunk.others.len() as u32;
         if self.chunk.pages[low / PAGE_NODES] == NO_PAGE {
@@ -176,7 +178,7 @@ impl ChunkRows {
         self.chunk.offsets.resize(at + 1, end);
     }
 
-    /// Fills the offsets of the page that is being written.
+    /// Completes the offsets of the current page.
     fn end_page(&mut self) {
         let end = self.chunk.others.len() as u32;
         self.chunk.offsets.resize(self.pages_used * PAGE_NODES, end);
@@ -187,7 +189,7 @@ impl ChunkRows {
         self.chunk.bytes()
     }
 
-    /// The chunk, unless it holds nothing.
+    /// The chunk, or `None` if it is empty.
     pub(crate) fn finish(mut self) -> Option<Chunk> {
         if self.chunk.others.is_empty() {
             return None;
@@ -203,7 +205,7 @@ impl ChunkRows {
 }
 
 impl AdjacencyBase {
-    /// A base of these chunks.
+    /// Builds a base from chunks.
     pub(crate) fn new(chunks: Vec<Option<Arc<Chunk>>>, with_ids: bool, bound: u32) -> Self {
         let count = chunks.iter().flatten().map(|chunk| chunk.len() as u64);
         Self {
@@ -214,7 +216,7 @@ impl AdjacencyBase {
         }
     }
 
-    /// All node ids of either end lie below it.
+    /// Upper bound (exclusive) of all node ids at either end.
     pub(crate) fn bound(&self) -> u32 {
         self.bound.load(Ordering::Acquire)
     }
@@ -233,7 +235,7 @@ impl AdjacencyBase {
         }
     }
 
-    /// Relationships of a node, as its other ends; empty where ids are not kept.
+    /// Relationship ids of a node, parallel to its other ends; empty if ids are not kept.
     #[inline]
     pub(crate) fn ids(&self, node: u32) -> &[u32] {
         match self.chunk(node) {
@@ -267,7 +269,7 @@ impl Base for AdjacencyBase {
         self.bound().into()
     }
 
-    fn told(&self, node: u32, link: &Link) {
+    fn note_change(&self, node: u32, link: &Link) {
         let bound = node.max(link.other) + 1;
         self.bound.fetch_max(bound, Ordering::Release);
     }

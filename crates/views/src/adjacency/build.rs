@@ -1,4 +1,5 @@
-//! Making adjacency: from the rows, from the other side, from an older base and its changes.
+//! Builds adjacency: from the rows, by transposing the other side, or by merging an older base with its
+//! delta.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use super::{
 };
 use crate::{build::Effort, error::ViewError, slot::Generation};
 
-/// Relationships read at once.
+/// Relationships read per batch.
 const BATCH: usize = 8192;
 
-/// Relationships that wait for being sorted when one side is made from the other: about 40 MB of them.
+/// Relationships buffered for sorting while one side is transposed into the other: about 40 MB.
 const TRANSPOSED_AT_ONCE: usize = 4 << 20;
 
-/// Relationships of one chunk of nodes, in any order.
+/// Relationships of one chunk of nodes, unsorted.
 #[derive(Default)]
 struct Gathered {
     lows: Vec<u16>,
@@ -26,12 +27,12 @@ struct Gathered {
     ids: Vec<u32>,
 }
 
-/// Gathers relationships by the node they are seen from.
+/// Collects relationships by the node they are seen from.
 struct Gather {
     chunks: Vec<Gathered>,
     with_ids: bool,
     bound: u32,
-    /// Bytes taken and not yet asked for.
+    /// Bytes allocated and not yet reserved from the budget.
     taken: usize,
 }
 
@@ -58,8 +59,8 @@ impl Gather {
         self.bound = self.bound.max(node + 1).max(other + 1);
     }
 
-    /// Takes memory for what was gathered since the last time: as much again as the rows until it is sorted.
-    fn settle(&mut self, effort: &mut Effort<'_>) -> Result<(), ViewError> {
+    /// Reserves memory for what was collected since the last call; sorting takes as much again as the rows.
+    fn reserve_collected(&mut self, effort: &mut Effort<'_>) -> Result<(), ViewError> {
         effort.pass(std::mem::take(&mut self.taken))
     }
 
@@ -75,7 +76,7 @@ impl Gather {
 }
 
 impl Gathered {
-    /// Room for so many relationships.
+    /// Allocates capacity for `count` relationships.
     fn with_capacity(count: usize, with_ids: bool) -> Self {
         Self {
             lows: Vec::with_capacity(count),
@@ -88,7 +89,7 @@ impl Gathered {
         count * if with_ids { 10 } else { 6 }
     }
 
-    /// Makes room for as many again, and says how many bytes that takes.
+    /// Doubles the capacity; returns the bytes added.
     fn grow(&mut self, with_ids: bool) -> usize {
         let more = self.lows.len().max(16);
         self.lows.reserve_exact(more);
@@ -117,7 +118,7 @@ impl Gathered {
         Ok(chunk.map(Arc::new))
     }
 
-    /// The chunk's rows: counted, scattered by node, each sorted by other end and id.
+    /// Builds the chunk's rows: counting sort by node, each row sorted by other end and id.
     fn sort(self, with_ids: bool) -> Option<Chunk> {
         let mut starts = vec![0_u32; CHUNK_NODES + 1];
         for &low in &self.lows {
@@ -162,7 +163,7 @@ impl Gathered {
     }
 }
 
-/// Reads the relationships of a type from the rows.
+/// Builds adjacency of a type from the rows.
 pub(crate) fn build(
     tx: &Transaction,
     type_id: TypeId,
@@ -188,7 +189,7 @@ pub(crate) fn build(
             };
             gather.push(node, other, id);
         }
-        gather.settle(effort)?;
+        gather.reserve_collected(effort)?;
         if rows.len() < BATCH {
             break;
         }
@@ -197,8 +198,8 @@ pub(crate) fn build(
     gather.finish(effort)
 }
 
-/// The same relationships, at the version `version`, seen from their other end: counted by the chunk they go to, then taken a
-/// few chunks at a time, so that what is not sorted yet stays small beside the views. Cost: a look at each row for each
+/// Transposes a view, as of `version`: counts relationships per target chunk, then processes a few chunks at
+/// a time, so that unsorted data stays small compared with the views. Cost: one pass over the rows per
 /// [`TRANSPOSED_AT_ONCE`] relationships.
 pub(crate) fn transpose(
     generation: &Generation<AdjacencyBase>,
@@ -215,6 +216,7 @@ fn transpose_by(
     effort: &mut Effort<'_>,
 ) -> Result<AdjacencyBase, ViewError> {
     let with_ids = generation.base.with_ids;
+    // First pass: exact sizes per target chunk, so that the second pass allocates once and needs no resizing.
     let mut counts: Vec<usize> = Vec::new();
     let mut bound = 0;
     each_row(generation, version, effort, |node, others, _| {
@@ -231,6 +233,7 @@ fn transpose_by(
     let mut chunks = Vec::with_capacity(counts.len());
     while let Some(first) = (chunks.len() < counts.len()).then_some(chunks.len()) {
         let mut sum = 0;
+        // Take as many chunks as fit into one batch, at least one: a single chunk may exceed the batch size.
         let fitting = |count: &&usize| {
             sum += **count;
             sum <= at_once
@@ -243,6 +246,7 @@ fn transpose_by(
         let mut gathered: Vec<_> = counts.iter().map(room).collect();
         let (from, upto) = (first * CHUNK_NODES, (first + some) * CHUNK_NODES);
         each_row(generation, version, effort, |node, others, ids| {
+            // The row ascends, so the batch's targets are one contiguous part of it.
             let start = others.partition_point(|&other| (other as usize) < from);
             for (at, &other) in others.iter().enumerate().skip(start) {
                 if other as usize >= upto {
@@ -263,7 +267,7 @@ fn transpose_by(
     Ok(AdjacencyBase::new(chunks, with_ids, bound))
 }
 
-/// Each node with its other ends, ascending, and the ids of the relationships where the base has them, as of `version`.
+/// Each node with its other ends, ascending, and the relationship ids if the base has them, as of `version`.
 fn each_row(
     generation: &Generation<AdjacencyBase>,
     version: Version,
@@ -280,6 +284,8 @@ fn each_row(
         effort.check()?;
         for low in 0..CHUNK_NODES {
             let node = (at * CHUNK_NODES + low) as u32;
+            // A clear bit proves that the base is current. A set bit may be a false positive (shared bits), in
+            // which case the merge below copies the row unchanged.
             if !generation.delta.touched(node) {
                 visit(node, from.others(node), from.ids(node));
                 continue;
@@ -300,7 +306,7 @@ fn each_row(
     Ok(())
 }
 
-/// The base as of `version`: chunks without changes are shared.
+/// Merges base and delta as of `version`; chunks without changes are shared with the old base.
 pub(crate) fn merge(
     generation: &Generation<AdjacencyBase>,
     version: Version,
@@ -315,6 +321,8 @@ pub(crate) fn merge(
     for nodes in changed.chunk_by(|a, b| *a as usize / CHUNK_NODES == *b as usize / CHUNK_NODES) {
         effort.check()?;
         let at = nodes[0] as usize / CHUNK_NODES;
+        // Only chunks with changed nodes are rebuilt; all others keep their `Arc`, so that a merge costs
+        // time and memory in proportion to the changes, not to the base.
         if at >= chunks.len() {
             chunks.resize(at + 1, None);
         }
@@ -353,7 +361,7 @@ pub(crate) fn merge(
     Ok(AdjacencyBase::new(chunks, old.with_ids, bound))
 }
 
-/// The node's changes up to `version`, settled.
+/// The node's net changes up to `version`.
 fn visible(
     generation: &Generation<AdjacencyBase>,
     version: Version,
@@ -364,7 +372,7 @@ fn visible(
     generation
         .delta
         .newest_first(node, generation.from, version, |link| changes.push(*link));
-    overlay::settle(changes);
+    overlay::normalise(changes);
 }
 
 #[cfg(test)]
@@ -385,14 +393,14 @@ mod tests {
         for &(node, other, id) in links {
             gather.push(node, other, id);
         }
-        gather.settle(effort).unwrap();
+        gather.reserve_collected(effort).unwrap();
         gather.finish(effort).unwrap()
     }
 
     #[test]
     fn the_other_side_is_made_within_little_more_than_it_takes() {
         const NODES: u32 = 3 * CHUNK_NODES as u32 + 17;
-        // The second chunk is aimed at by nobody, the third by more than are taken at once.
+        // The second chunk has no incoming relationships, the third more than one batch.
         let aimed = |n: u32| match n % 7 {
             0..4 => 2 * CHUNK_NODES as u32 + n % 1000,
             _ => n.wrapping_mul(2_654_435_761) % NODES,
@@ -428,12 +436,12 @@ mod tests {
                     assert_eq!(made.others(node), wanted.others(node), "{node}");
                     assert_eq!(made.ids(node), wanted.ids(node), "{node}");
                 }
-                // Nothing that was only passing is held at the end.
+                // All transient reservations are released at the end.
                 assert_eq!(effort.passing_bytes(), 0);
                 let kept = effort.into_kept().bytes();
                 assert!(kept >= made.chunks.iter().flatten().map(|c| c.bytes()).sum());
             }
-            // Room for the rows as they are kept and for those of the largest chunk, not for all twice.
+            // Enough for the final rows and for those of the largest chunk, not for all of them twice.
             let kept = wanted
                 .chunks
                 .iter()

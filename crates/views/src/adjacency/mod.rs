@@ -1,4 +1,4 @@
-//! The relationships of one type seen from one end: compressed sparse rows and what changed since.
+//! The relationships of one type seen from one end: compressed sparse rows (base) and later changes (delta).
 
 mod at;
 mod base;
@@ -13,20 +13,20 @@ pub(crate) use base::{AdjacencyBase, Link};
 pub(crate) use build::{build, merge, transpose};
 pub(crate) use stored::AdjacencyWriter;
 
-/// From which end relationships are seen.
+/// The end from which relationships are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
-    /// From where they start.
+    /// From the source node: outgoing relationships.
     Out,
-    /// From where they end.
+    /// From the target node: incoming relationships.
     In,
 }
 
 impl Side {
-    /// Both, outgoing first as in the rows.
+    /// Both sides, outgoing first, in the order of the rows.
     pub const BOTH: [Self; 2] = [Self::Out, Self::In];
 
-    /// The other one.
+    /// The opposite side.
     pub fn reversed(self) -> Self {
         match self {
             Self::Out => Self::In,
@@ -35,10 +35,10 @@ impl Side {
     }
 }
 
-/// Largest id of a node or relationship that views hold. (The greatest number itself stands for nothing.)
+/// Largest id of a node or relationship that views hold. (`u32::MAX` itself is reserved.)
 pub(crate) const MAX_ID: u64 = u32::MAX as u64 - 1;
 
-/// An id as views hold it.
+/// Narrows an id to the 32 bits that views hold.
 pub(crate) fn small(id: u64) -> Option<u32> {
     u32::try_from(id).ok().filter(|id| u64::from(*id) <= MAX_ID)
 }

@@ -1,15 +1,16 @@
-//! A node's relationships in the base and its changes since, as one row.
+//! Merges a node's relationships in the base with its delta into one row.
 
 use super::Link;
 
-/// Drops what came and went, and sorts the rest by other end and id.
-pub(crate) fn settle(changes: &mut Vec<Link>) {
+/// Reduces changes to their net effect: drops relationships that were both created and deleted, and sorts the
+/// rest by other end and id.
+pub(crate) fn normalise(changes: &mut Vec<Link>) {
     changes.sort_unstable_by_key(|link| (link.other, link.rel));
     let mut kept = 0;
     let mut at = 0;
     while at < changes.len() {
         let link = changes[at];
-        // A relationship comes once and goes once.
+        // A relationship id is created once and deleted at most once.
         if changes.get(at + 1).is_some_and(|next| next.rel == link.rel) {
             at += 2;
             continue;
@@ -21,8 +22,8 @@ pub(crate) fn settle(changes: &mut Vec<Link>) {
     changes.truncate(kept);
 }
 
-/// Applies settled changes to a row. `ids` is empty where ids are not kept; then one of the parallel relationships goes
-/// for another.
+/// Applies net changes to a row. `ids` is empty if ids are not kept; then any one of the parallel
+/// relationships is removed for another, which is equivalent.
 pub(crate) fn apply(
     others: &[u32],
     ids: &[u32],
@@ -30,6 +31,7 @@ pub(crate) fn apply(
     out_others: &mut Vec<u32>,
     out_ids: &mut Vec<u32>,
 ) {
+    // An empty row does not show whether ids are kept; then ids are written and the caller ignores them.
     let with_ids = !ids.is_empty() || others.is_empty();
     let mut at = 0;
     let copy = |from: usize, to: usize, out_others: &mut Vec<u32>, out_ids: &mut Vec<u32>| {
@@ -45,6 +47,7 @@ pub(crate) fn apply(
                 || other == change.other && !ids.is_empty() && ids[position] < change.rel
         };
         let start = at;
+        // Both sequences ascend: binary search for the position of the change, copy what precedes it.
         at += partition(others.len() - at, |offset| before(start + offset));
         copy(start, at, out_others, out_ids);
         if change.added {
@@ -52,6 +55,7 @@ pub(crate) fn apply(
             if with_ids {
                 out_ids.push(change.rel);
             }
+        // A deletion skips one entry; without ids, the first of the parallel relationships.
         } else if at < others.len() && others[at] == change.other {
             at += 1;
         }
@@ -59,7 +63,7 @@ pub(crate) fn apply(
     copy(at, others.len(), out_others, out_ids);
 }
 
-/// How many of the first positions satisfy `before`, where those that do come first.
+/// Number of leading positions that satisfy `before`; the row must be partitioned by it.
 fn partition(len: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, len);
     while low < high {
@@ -89,7 +93,7 @@ mod tests {
             link(4, 9, false),
             link(4, 8, false),
         ];
-        settle(&mut changes);
+        normalise(&mut changes);
         assert_eq!(changes, [link(2, 7, true), link(4, 8, false)]);
     }
 
@@ -104,7 +108,7 @@ mod tests {
             link(9, 14, false),
             link(12, 22, true),
         ];
-        settle(&mut changes);
+        normalise(&mut changes);
         let (mut out, mut out_ids) = (Vec::new(), Vec::new());
         apply(&others, &ids, &changes, &mut out, &mut out_ids);
         assert_eq!(out, [0, 1, 4, 4, 4, 12]);

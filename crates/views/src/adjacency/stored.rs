@@ -1,4 +1,4 @@
-//! Adjacency in a file (see `segment::format` for what is around it).
+//! File format of adjacency (`segment::format` describes the enclosing file).
 //!
 //! ```text
 //! first block
@@ -9,13 +9,14 @@
 //! one block per chunk of 65,536 node ids, empty for a chunk without relationships; else
 //!   256 × u16     pages (see `base::Chunk`): the position of its offsets, ffff without any
 //!   u32           number of relationships
-//!   packed …      per node of each page that is there, in order: its number of relationships, then its other ends: the
-//!                 first one, then the difference of each to the one before it
-//!   packed …      the relationships' ids in the same order, where they are stored: the difference of each to the one before
-//!                 it (0 before the first), as `zigzag(i)` of its 32 bits: 2i, or -2i - 1 below 0
+//!   packed …      per node of each stored page, in order: its number of relationships, then its other ends:
+//!                 the first one, then the difference of each to the one before it
+//!   packed …      if ids are stored, the relationship ids in the same order: the difference of each to the one
+//!                 before it (0 before the first), as `zigzag(i)` of its 32 bits: 2i, or -2i - 1 below 0
 //! ```
-//! `packed` is a number in 1 to 5 bytes, the low seven bits first, with the highest bit set in all but the last. Other ends
-//! ascend, so that most differences take two bytes instead of four; ids of relationships that were loaded in order do too.
+//! `packed` is a number in 1 to 5 bytes, the low seven bits first, with the highest bit set in all but the last
+//! (LEB128). Other ends ascend, so that most differences take two bytes instead of four; so do ids of
+//! relationships that were loaded in order.
 
 use std::sync::Arc;
 
@@ -117,12 +118,12 @@ fn head(with_ids: bool, bound: u32, chunks: usize, count: u64) -> Vec<u8> {
     block
 }
 
-/// Writes a base of which there is only a chunk in memory: relationships with their ids, in the order of its rows.
+/// Streams a base to a file with only one chunk in memory: relationships with their ids, in row order.
 pub(crate) struct AdjacencyWriter {
     rows: ChunkRows,
-    /// The chunk that is being made.
+    /// The current chunk.
     chunk: usize,
-    /// The row that is being gathered.
+    /// The current row.
     node: u32,
     others: Vec<u32>,
     ids: Vec<u32>,
@@ -130,7 +131,8 @@ pub(crate) struct AdjacencyWriter {
 }
 
 impl AdjacencyWriter {
-    /// Begins a base of `count` relationships; `last` is the largest node id that has some, `bound` lies above all node ids.
+    /// Starts a base of `count` relationships; `last` is the largest node id with a relationship, `bound`
+    /// exceeds all node ids.
     pub(crate) fn new(
         writer: &mut Writer,
         count: u64,
@@ -149,7 +151,7 @@ impl AdjacencyWriter {
         })
     }
 
-    /// The next relationship: by `node`, by `other`, by `id`.
+    /// Appends the next relationship: ordered by `node`, `other`, `id`.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -187,13 +189,13 @@ impl AdjacencyWriter {
         writer.block(&self.block)
     }
 
-    /// Writes what is left.
+    /// Writes the remaining data.
     pub(crate) fn finish(mut self, writer: &mut Writer) -> Result<(), SegmentError> {
         self.end_row();
         self.end_chunk(writer)
     }
 
-    /// Bytes of memory, about.
+    /// Approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.bytes() + (self.others.capacity() + self.ids.capacity()) * 4
     }
@@ -228,7 +230,7 @@ fn take_chunk(block: &[u8], with_ids: bool) -> Option<Chunk> {
     let pages: Vec<u16> = taker.bytes(PAGES * 2)?.chunks_exact(2).map(two).collect();
     let rows = pages.iter().filter(|page| **page != NO_PAGE).count() * PAGE_NODES;
     let count = taker.u32()? as usize;
-    // Each takes a byte at least: a wrong number takes no memory.
+    // Each relationship takes at least one byte: a wrong count cannot cause a large allocation.
     if count.checked_add(rows)? > taker.0.len() {
         return None;
     }
@@ -283,7 +285,8 @@ mod tests {
             for cut in (0..block.len()).step_by(7) {
                 assert_eq!(take_chunk(&block[..cut], with_ids), None);
             }
-            // Without the checksum around it, something else may come back, but never a panic.
+            // Without the enclosing checksum the data may decode to something else, but decoding never
+            // panics.
             for bit in (0..block.len() * 8).step_by(1_009) {
                 let mut flipped = block.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);

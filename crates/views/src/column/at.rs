@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{Owner, slot::Pinned};
 
-/// The values at a path of a label's nodes, or of a type's relationships, at one version. Clones share it; it may be used
-/// from any thread. Where relationships are meant, read "relationship" for "node" and "type" for "label".
+/// The values at a path of a label's nodes, or of a type's relationships, at one version. Cheap to clone; may
+/// be used from any thread. For relationships, read "relationship" for "node" and "type" for "label".
 ///
-/// For loops over many values: take [`ColumnAt::pages`], leave out the nodes that [`ColumnAt::changed`] names, and ask
-/// [`ColumnAt::cell`] about those.
+/// For loops over many values: iterate over [`ColumnAt::pages`], skip the nodes in [`ColumnAt::changed`], and
+/// look those up with [`ColumnAt::cell`].
 #[derive(Clone)]
 pub struct ColumnAt {
     inner: Arc<Inner>,
@@ -40,34 +40,35 @@ impl ColumnAt {
         }
     }
 
-    /// Whose values it holds.
+    /// The records whose values it holds.
     pub fn owner(&self) -> Owner {
         self.inner.owner
     }
 
-    /// The path of their values: a property, or names through nested maps.
+    /// The path of the values: a property, or names through nested maps.
     pub fn path(&self) -> &[PropId] {
         &self.inner.path
     }
 
-    /// The pages of the base, by number; page `p` holds the nodes from `4096 p` on. None where no node carries the label.
+    /// The pages of the base, by number; page `p` holds the nodes from `4096 p` on. `None` if no node of the
+    /// page has the label.
     pub fn pages(&self) -> &[Option<Arc<Page>>] {
         &self.inner.pinned.base().pages
     }
 
-    /// Whether nodes have changed since the base was made.
+    /// Whether the delta holds changes.
     pub fn has_delta(&self) -> bool {
         self.inner.pinned.overlaid
     }
 
-    /// The nodes about which the base may be wrong, ascending: those that changed since it was made.
+    /// The nodes for which the base may be outdated, ascending.
     pub fn changed(&self) -> &[u32] {
         self.inner
             .changed
             .get_or_init(|| self.inner.pinned.changed_nodes())
     }
 
-    /// What a node has.
+    /// The cell of a node.
     #[inline]
     pub fn cell(&self, node: u32) -> Cell {
         let pinned = &self.inner.pinned;
@@ -79,7 +80,7 @@ impl ColumnAt {
         folding.finish(|| pinned.base().cell(node))
     }
 
-    /// Whether a node of the label is known to have a value other than null.
+    /// Whether a node of the label has a known value other than null.
     #[inline]
     pub fn has_value(&self, node: u32) -> bool {
         let pinned = &self.inner.pinned;
@@ -90,10 +91,10 @@ impl ColumnAt {
         page.is_some_and(|page| bit(page.valid(), node as usize % PAGE_ROWS))
     }
 
-    /// Fetches what these nodes have from memory: to be called before a few dozen of them are asked for one by one.
+    /// Prefetches the cells of these nodes: call it before looking up a few dozen of them one by one.
     ///
-    /// Cloning a string writes its count of holders, and each such write waits for all reads before it; here the reads
-    /// are under way together (measured on 1.6 million keys: 31 ns a key instead of 43).
+    /// Cloning a string increments its reference count, and each such write waits for all earlier loads; here
+    /// the loads overlap (measured on 1.6 million keys: 31 ns a key instead of 43).
     #[inline]
     pub fn fetch(&self, nodes: impl Iterator<Item = u32>) {
         let base = self.inner.pinned.base();
@@ -104,7 +105,7 @@ impl ColumnAt {
         std::hint::black_box(read);
     }
 
-    /// The value of a node of the label; nothing for others, and where the rows must be asked.
+    /// The value of a node of the label; `None` for other nodes, and if the rows must be read.
     #[inline]
     pub fn value(&self, node: u32) -> Option<Value> {
         match self.cell(node) {

@@ -1,4 +1,4 @@
-//! Columns in pages: made from the rows, and from an older base and its changes.
+//! Columns in pages: built from the rows, or by merging an older base with its delta.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// The values at one path of a label's nodes, or of a type's relationships, at one version.
 ///
-/// Shape: page `n / 4096` holds node `n`, or is absent where none of its nodes carries the label.
+/// Shape: page `n / 4096` holds node `n`, or is absent if none of its nodes has the label.
 pub(crate) struct ColumnBase {
     pub(crate) pages: Vec<Option<Arc<Page>>>,
     bytes: usize,
@@ -39,7 +39,7 @@ impl ColumnBase {
         self.pages.get(node as usize / PAGE_ROWS)?.as_deref()
     }
 
-    /// What a node has in the base.
+    /// The cell of a node in the base.
     #[inline]
     pub(crate) fn cell(&self, node: u32) -> Cell {
         match self.page(node) {
@@ -70,11 +70,11 @@ impl Base for ColumnBase {
     }
 }
 
-/// What a node has after its changes, given newest first; `base` says what it had before them.
+/// Resolves a node's cell from its changes, given newest first; `base` is the cell before them.
 pub(crate) struct Folding {
-    /// What was set last, where that is known.
+    /// The value set by the newest change, if known.
     set: Option<Cell>,
-    /// The answer, once a change decides it.
+    /// The resolved cell, once a change decides it.
     decided: Option<Cell>,
 }
 
@@ -87,14 +87,17 @@ impl Folding {
     }
 
     pub(crate) fn change(&mut self, change: &CellChange) {
+        // Changes come newest first, so older changes cannot override a decision.
         if self.decided.is_some() {
             return;
         }
         match change {
             CellChange::Is(cell) => {
+                // Created with this cell; a newer `Set` has precedence.
                 self.decided = Some(self.set.take().unwrap_or_else(|| cell.clone()));
             }
             CellChange::Gone => self.decided = Some(Cell::Absent),
+            // The node gained the label with an unknown value, unless a newer `Set` defines it.
             CellChange::Joined => self.decided = Some(self.set.take().unwrap_or(Cell::Rows)),
             CellChange::Set(cell) => {
                 self.set.get_or_insert_with(|| cell.clone());
@@ -106,6 +109,7 @@ impl Folding {
         match (self.decided, self.set) {
             (Some(cell), _) => cell,
             (None, None) => base(),
+            // A `Set` is recorded for every label's column; it applies only if the node was in this one.
             (None, Some(set)) => match base() {
                 Cell::Absent => Cell::Absent,
                 _ => set,
@@ -114,15 +118,16 @@ impl Folding {
     }
 }
 
-/// The convergent fields of one property, over what stands in records.
+/// The convergent fields of one property, combined with the plain values in records.
 struct Fields<'a> {
     tx: &'a Transaction,
-    /// None where the property is plain everywhere.
+    /// `None` if the property is plain everywhere.
     prop: Option<PropId>,
 }
 
 impl<'a> Fields<'a> {
-    /// Asked after the snapshot was taken: a property that is not convergent now has no fields in it.
+    /// Checked after the snapshot was taken: a property that is not convergent now has no fields in the
+    /// snapshot.
     fn at(tx: &'a Transaction, path: &[PropId]) -> Self {
         let prop = match path {
             [prop] => Some(*prop).filter(|prop| tx.store().is_convergent(*prop)),
@@ -131,7 +136,7 @@ impl<'a> Fields<'a> {
         Self { tx, prop }
     }
 
-    /// What a record has at the path: `plain` stands in it.
+    /// The cell of a record; `plain` is the value in the record itself.
     fn over(&self, owner: ConvergentOwner, plain: Cell) -> Result<Cell, DataError> {
         let Some(prop) = self.prop else {
             return Ok(plain);
@@ -144,7 +149,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a node has at `version`.
+/// The cell of a node at `version`.
 pub(crate) fn folded(
     base: &ColumnBase,
     delta: &Delta<CellChange>,
@@ -157,7 +162,7 @@ pub(crate) fn folded(
     folding.finish(|| base.cell(node))
 }
 
-/// Reads a column from the rows.
+/// Builds a column from the rows.
 pub(crate) fn build(
     tx: &Transaction,
     owner: Owner,
@@ -195,14 +200,14 @@ fn of_relationships(
         if too_large {
             return Err(ViewError::IdTooLarge);
         }
-        making.settle(effort)?;
+        making.flush_pages(effort)?;
         if after.is_none() {
             return making.finish(effort);
         }
     }
 }
 
-/// A column made of cells in the order of their rows.
+/// Builds a column from cells in row order.
 #[derive(Default)]
 pub(crate) struct ColumnMaking {
     pages: Vec<Option<Arc<Page>>>,
@@ -212,7 +217,7 @@ pub(crate) struct ColumnMaking {
 }
 
 impl ColumnMaking {
-    /// The next cell; of a row above all before.
+    /// Appends the next cell; its row must be above all earlier ones.
     pub(crate) fn push(&mut self, row: u64, cell: Cell) {
         let number = row as usize / PAGE_ROWS;
         if number != self.number {
@@ -223,8 +228,8 @@ impl ColumnMaking {
         self.cells.push(row as usize % PAGE_ROWS, cell);
     }
 
-    /// Puts whole pages in place: to be called every few thousand cells.
-    pub(crate) fn settle(&mut self, effort: &mut Effort<'_>) -> Result<(), ViewError> {
+    /// Stores completed pages: call it every few thousand cells.
+    pub(crate) fn flush_pages(&mut self, effort: &mut Effort<'_>) -> Result<(), ViewError> {
         for (number, cells) in std::mem::take(&mut self.finished) {
             place(&mut self.pages, number, cells, effort)?;
         }
@@ -232,7 +237,7 @@ impl ColumnMaking {
     }
 
     pub(crate) fn finish(mut self, effort: &mut Effort<'_>) -> Result<ColumnBase, ViewError> {
-        self.settle(effort)?;
+        self.flush_pages(effort)?;
         place(&mut self.pages, self.number, self.cells, effort)?;
         self.pages.shrink_to_fit();
         Ok(ColumnBase::new(self.pages))
@@ -267,7 +272,7 @@ fn of_nodes(
         for (id, cell) in plain.drain(..) {
             making.push(id.0, fields.over(ConvergentOwner::Node(id), cell)?);
         }
-        making.settle(effort)?;
+        making.flush_pages(effort)?;
         if ids.len() < PAGE_ROWS {
             return making.finish(effort);
         }
@@ -275,7 +280,7 @@ fn of_nodes(
     }
 }
 
-/// Puts a page where it belongs.
+/// Stores a page at its index.
 fn place(
     pages: &mut Vec<Option<Arc<Page>>>,
     number: usize,
@@ -295,7 +300,7 @@ fn place(
     Ok(())
 }
 
-/// The column as of the transaction's version: pages without changes are shared.
+/// Merges base and delta as of the transaction's version; pages without changes are shared with the old base.
 pub(crate) fn merge(
     generation: &Generation<ColumnBase>,
     tx: &Transaction,
@@ -329,8 +334,8 @@ pub(crate) fn merge(
     Ok(ColumnBase::new(pages))
 }
 
-/// What the rows have of a node or relationship that was not told. A path through something that is no map is left to them for
-/// good.
+/// The cell of a node or relationship, read from the rows, for a change whose value is not in the change
+/// stream. A path through a value that is not a map stays with the rows permanently.
 fn read_cell(tx: &Transaction, owner: Owner, path: &[PropId], id: u32) -> Result<Cell, DataError> {
     let catalog = tx.catalog();
     let mut plain = Cell::Absent;

@@ -18,16 +18,16 @@ pub(crate) use base::{ColumnBase, build, merge};
 pub use page::{Cell, PAGE_ROWS, Page, PageBits, PageValues};
 pub(crate) use stored::ColumnWriter;
 
-/// A change of one node, as the change stream tells it.
+/// A change of one node in a column, from the change stream.
 #[derive(Clone, Debug)]
 pub(crate) enum CellChange {
-    /// The node has come with this cell.
+    /// The node was created with this cell.
     Is(Cell),
-    /// The node is gone, or carries the label no more.
+    /// The node was deleted, or lost the label.
     Gone,
-    /// The node carries the label now; what stands at the path was not told.
+    /// The node gained the label; the value at the path is unknown.
     Joined,
-    /// This stands at the path now, if the node carries the label.
+    /// The value at the path was set, if the node has the label.
     Set(Cell),
 }
 
@@ -40,7 +40,7 @@ impl Weighed for CellChange {
     }
 }
 
-/// What a record has at a path.
+/// The cell of a record at a path.
 pub(crate) fn cell_of(
     record: &RecordRef<'_>,
     path: &[PropId],
@@ -55,7 +55,7 @@ pub(crate) fn cell_of(
     }
 }
 
-/// What an encoded value has at a path inside it.
+/// The cell of an encoded value at a path inside it.
 pub(crate) fn cell_at(raw: &[u8], path: &[PropId], catalog: &Catalog) -> Result<Cell, DataError> {
     Ok(match decode_at_path(raw, path, catalog)? {
         AtPath::Value(value) => Cell::Value(value),

@@ -1,11 +1,11 @@
-//! 4,096 values of a column, as narrow as they allow.
+//! A page of 4,096 values of a column, in the narrowest encoding that fits.
 
 use std::sync::Arc;
 
 use isomer_value::Value;
 use rustc_hash::FxHashMap;
 
-/// Node ids that share a page.
+/// Node ids per page.
 pub const PAGE_ROWS: usize = 4096;
 
 /// One bit per row.
@@ -17,14 +17,14 @@ pub struct Page {
     members: PageBits,
     valid: PageBits,
     values: PageValues,
-    /// Rows whose path leads into something that is no map: only the language can say what stands there.
+    /// Rows whose path leads through a value that is not a map: only the query language defines the result.
     odd: Vec<u16>,
     bytes: usize,
 }
 
-/// Values by row; where a row is not [valid](Page::valid) what stands here means nothing.
+/// Values by row; undefined for a row that is not [valid](Page::valid).
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // what each variant holds is said in its line
+#[allow(missing_docs)] // each variant's doc line describes its fields
 pub enum PageValues {
     /// No row has a value.
     Nothing,
@@ -40,25 +40,25 @@ pub enum PageValues {
     Float(Vec<f64>),
     /// Booleans, a bit each.
     Bool(Box<PageBits>),
-    /// Strings that repeat: numbers of words. No word appears twice.
+    /// Repeated strings: indexes into a dictionary of distinct words.
     Words {
         codes: Vec<u16>,
         words: Vec<Arc<str>>,
     },
-    /// Strings that mostly differ.
+    /// Mostly distinct strings.
     Text(Vec<Arc<str>>),
-    /// Anything.
+    /// Values of any type.
     Mixed(Vec<Value>),
 }
 
-/// What a node has at a column's path.
+/// The cell of a node at a column's path.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// The node is none of the label's.
+    /// The node does not have the label.
     Absent,
-    /// This value; null where it has none.
+    /// This value; null if the property is missing.
     Value(Value),
-    /// The view cannot tell: ask the rows.
+    /// The view does not know the value: read the rows.
     Rows,
 }
 
@@ -73,13 +73,13 @@ fn set_bit(bits: &mut PageBits, row: usize) {
 }
 
 impl Page {
-    /// Whether a row's node carries the label.
+    /// Whether a row's node has the label.
     #[inline]
     pub fn is_member(&self, row: usize) -> bool {
         bit(&self.members, row)
     }
 
-    /// Rows whose nodes carry the label.
+    /// Rows whose nodes have the label.
     pub fn members(&self) -> &PageBits {
         &self.members
     }
@@ -94,12 +94,12 @@ impl Page {
         &self.values
     }
 
-    /// Rows, ascending, about which the rows of the database must be asked.
+    /// Rows, ascending, whose values must be read from the database's rows.
     pub fn odd(&self) -> &[u16] {
         &self.odd
     }
 
-    /// Reads what cloning a row's value will write to: something of it.
+    /// Touches the memory that cloning a row's value will write to.
     #[inline]
     pub(crate) fn touch(&self, row: usize) -> u8 {
         match &self.values {
@@ -108,7 +108,7 @@ impl Page {
         }
     }
 
-    /// What a row has.
+    /// The cell of a row.
     #[inline]
     pub fn cell(&self, row: usize) -> Cell {
         if bit(&self.valid, row) {
@@ -159,14 +159,14 @@ impl Page {
     }
 }
 
-/// A page in the making: cells by row, in any order.
+/// A page under construction: cells by row, in any order.
 #[derive(Default)]
 pub(crate) struct PageCells {
     cells: Vec<(u16, Cell)>,
 }
 
 impl PageCells {
-    /// The cells of a page, to be changed.
+    /// The cells of a page, for modification.
     pub(crate) fn of(page: &Page) -> Self {
         let rows = (0..PAGE_ROWS).filter(|row| page.is_member(*row));
         Self {
@@ -179,7 +179,7 @@ impl PageCells {
         self.cells.push((row as u16, cell));
     }
 
-    /// Puts a row in place of what it had.
+    /// Replaces a row.
     pub(crate) fn put(&mut self, row: usize, cell: Cell) {
         let at = self
             .cells
@@ -194,7 +194,7 @@ impl PageCells {
         }
     }
 
-    /// The page, unless none of its nodes carries the label.
+    /// The page, or `None` if none of its nodes has the label.
     pub(crate) fn finish(self) -> Option<Page> {
         if self.cells.is_empty() {
             return None;
@@ -227,7 +227,7 @@ impl PageCells {
 }
 
 impl PageValues {
-    /// The narrowest form that holds these values, none of which is null.
+    /// Chooses the narrowest encoding for these values, none of which is null.
     fn of(cells: Vec<(u16, Value)>) -> Self {
         let all = |fits: fn(&Value) -> bool| cells.iter().all(|(_, value)| fits(value));
         if cells.is_empty() {
@@ -340,7 +340,7 @@ impl PageValues {
     }
 }
 
-/// About how many bytes a value holds elsewhere. As deep as stored values nest, which is bounded.
+/// Approximate heap bytes of a value. Recursion is bounded by the nesting limit of stored values.
 pub(super) fn heap_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => 16 + text.len(),

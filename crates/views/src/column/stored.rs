@@ -1,4 +1,4 @@
-//! Columns in a file (see `segment::format` for what is around it).
+//! File format of columns (`segment::format` describes the enclosing file).
 //!
 //! ```text
 //! first block
@@ -35,13 +35,13 @@ use crate::{
     slot::{Generation, Slot},
 };
 
-/// In the first block. Columns without it were written when convergent fields were not in them.
+/// Marker in the first block. Files without it predate convergent fields in columns.
 const AS_READ: u8 = 1;
 
-/// Names of nested values: all are known, as the values are in the database.
-struct Known<'a>(&'a Catalog);
+/// Resolves the names of nested values: all are in the catalog, because the values are in the database.
+struct CatalogNames<'a>(&'a Catalog);
 
-impl Interner for Known<'_> {
+impl Interner for CatalogNames<'_> {
     fn intern(&mut self, name: &str) -> Result<PropId, ValueError> {
         self.0.prop_id(name).ok_or(ValueError::Corrupt {
             what: "column",
@@ -75,7 +75,7 @@ impl Stored for ColumnBase {
         let count = head.u32().ok_or_else(malformed)?;
         if head.u8() != Some(AS_READ) {
             return Err(ViewError::Stored(
-                "it was written when columns did not hold convergent fields".into(),
+                "it was written before columns held convergent fields".into(),
             ));
         }
         let mut pages = Vec::new();
@@ -137,7 +137,7 @@ impl Stored for ColumnBase {
     }
 }
 
-/// Writes a column of which there is only a page in memory.
+/// Streams a column to a file with only one page in memory.
 pub(crate) struct ColumnWriter {
     cells: PageCells,
     page: usize,
@@ -145,7 +145,7 @@ pub(crate) struct ColumnWriter {
 }
 
 impl ColumnWriter {
-    /// Begins a column whose last row is `last`.
+    /// Starts a column whose last row is `last`.
     pub(crate) fn new(writer: &mut Writer, last: u32) -> Result<Self, SegmentError> {
         push_head(writer, last / PAGE_ROWS as u32 + 1)?;
         Ok(Self {
@@ -155,7 +155,7 @@ impl ColumnWriter {
         })
     }
 
-    /// The next cell; of a row above all before.
+    /// Appends the next cell; its row must be above all earlier ones.
     pub(crate) fn push(
         &mut self,
         writer: &mut Writer,
@@ -170,7 +170,7 @@ impl ColumnWriter {
         Ok(())
     }
 
-    /// Writes the page that is being made.
+    /// Writes the current page.
     pub(crate) fn end_page(
         &mut self,
         writer: &mut Writer,
@@ -206,7 +206,7 @@ fn push_page(page: &Page, catalog: &Catalog, block: &mut Vec<u8>) -> Result<(), 
     for row in (0..PAGE_ROWS).filter(|row| bit(page.valid(), *row)) {
         if let Cell::Value(value) = page.cell(row) {
             encoded.clear();
-            encode_value(&value, &mut Known(catalog), &mut encoded)?;
+            encode_value(&value, &mut CatalogNames(catalog), &mut encoded)?;
             push_packed(block, encoded.len() as u32);
             block.extend_from_slice(&encoded);
         }
@@ -245,7 +245,7 @@ fn take_page(block: &[u8], catalog: &Catalog) -> Option<PageCells> {
 
 #[cfg(test)]
 mod tests {
-    use isomer_data::{Access, Store, StoreOptions};
+    use isomer_data::{Access, DataStore, DataStoreOptions};
     use isomer_storage::MemoryEngine;
     use isomer_value::Map;
     use isomer_vfs::Seal;
@@ -253,11 +253,12 @@ mod tests {
     use super::*;
     use crate::{Owner, ViewOptions, Views, segment::Folder};
 
-    /// Such a column may lack what was convergent: it is made anew, and its file is not called damaged.
+    /// Such a column may lack convergent values: it is rebuilt, but its file is not reported as damaged.
     #[test]
     fn columns_of_before_convergent_fields_are_made_anew() {
         let path = tempfile::tempdir().unwrap();
-        let store = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
+        let store =
+            DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
         let mut tx = store.begin(Access::Write).unwrap();
         let label = tx.intern_label("N").unwrap();
         let properties: Map = [("p", Value::Int(1))].into_iter().collect();

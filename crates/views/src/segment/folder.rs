@@ -1,8 +1,8 @@
-//! The folder of the views' files: `<database>/views/`.
+//! The folder of view files: `<database>/views/`.
 //!
-//! A file is named after its view (`adjacency-3-out`, `members-7`, `column-7-2-9`) with the ending `.view`. It is written
-//! beside its place with the ending `.N.new`, synced, and put in place by one renaming, which the folder is then synced for: so
-//! a name leads to a whole file, the old one or the new one, at every moment.
+//! A file is named after its view (`adjacency-3-out`, `members-7`, `column-7-2-9`) with the suffix `.view`.
+//! It is written under a temporary name with the suffix `.N.new`, synced, and renamed, and the folder is
+//! synced: the final name always refers to a complete file, the old one or the new one.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,7 +11,7 @@ use std::{
 };
 
 use isomer_value::PropId;
-use isomer_vfs::Seal;
+use isomer_vfs::{Seal, private_file, private_folder, sync_folder};
 
 use super::{Blocks, Head, SegmentError, Writer};
 use crate::{DamagedFile, Side, ViewKind};
@@ -19,28 +19,28 @@ use crate::{DamagedFile, Side, ViewKind};
 const ENDING: &str = "view";
 const NEW: &str = "new";
 
-/// Counts files that are being written.
+/// Counter for temporary file names.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
-/// What is in a folder.
+/// The content of the folder.
 #[derive(Default)]
-pub(crate) struct Found {
-    /// What the files hold, and their sizes.
+pub(crate) struct FolderListing {
+    /// The heads of the files, with their sizes.
     pub(crate) heads: Vec<(Head, u64)>,
     pub(crate) damaged: Vec<DamagedFile>,
 }
 
-/// Where views are kept.
+/// The folder of view files.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Nothing is written or removed.
+    /// Read-only: no file is written or removed.
     read_only: bool,
     seal: Seal,
 }
 
 impl Folder {
-    /// That folder, which need not be there yet.
+    /// A folder, which may not exist yet.
     pub(crate) fn new(path: &Path, read_only: bool, seal: Seal) -> Self {
         Self {
             path: path.to_owned(),
@@ -58,10 +58,10 @@ impl Folder {
         self.read_only
     }
 
-    /// The heads of all files in it that can be read, with their sizes. Files that were not finished are removed, and so are
-    /// those whose header is damaged.
-    pub(crate) fn list(&self) -> Found {
-        let mut found = Found::default();
+    /// The heads of all readable files, with their sizes. Temporary files and files with a damaged header are
+    /// removed.
+    pub(crate) fn list(&self) -> FolderListing {
+        let mut found = FolderListing::default();
         let Ok(entries) = fs::read_dir(&self.path) else {
             return found;
         };
@@ -78,7 +78,7 @@ impl Folder {
                             let head = blocks.head().clone();
                             found.heads.push((head, blocks.bytes()));
                         }
-                        // Not under its own name: somebody put it there.
+                        // The file name does not match its head: a foreign file.
                         Ok(_) => self.remove_file(&path),
                         Err(SegmentError::Damaged(reason)) => {
                             let name = name_of(&path);
@@ -88,7 +88,7 @@ impl Folder {
                         Err(_) => {}
                     }
                 }
-                _ => {} // nobody's business
+                _ => {} // a file of another origin
             }
         }
         found.heads.sort_by(|a, b| a.0.kind.cmp(&b.0.kind));
@@ -109,7 +109,7 @@ impl Folder {
         Ok(blocks)
     }
 
-    /// Writes the file of a view through `fill`, in place of the one that there may be. Answers its size.
+    /// Writes the file of a view through `fill`, and replaces an existing one. Returns its size.
     pub(crate) fn write(
         &self,
         head: Head,
@@ -120,17 +120,16 @@ impl Folder {
         file.finish()
     }
 
-    /// Begins the file of a view: to be filled, and put in place by [`NewFile::finish`].
+    /// Starts the file of a view: the caller fills it, and [`NewFile::finish`] renames it.
     pub(crate) fn begin(&self, head: Head) -> Result<NewFile, SegmentError> {
         self.make()?;
         let target = self.path_of(&head.kind);
-        // Two may be at work on one view: one saves it, another loads its records anew.
+        // Two threads may write the same view: one saves it, another reloads its records.
         let number = FILES.fetch_add(1, Ordering::Relaxed);
         let passing = target.with_extension(format!("{number}.{NEW}"));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        private_file(&mut options);
         let writer = Writer::new(options.open(&passing)?, head, &self.seal)?;
         Ok(NewFile {
             writer: Some(writer),
@@ -144,28 +143,25 @@ impl Folder {
         if self.path.is_dir() {
             return Ok(());
         }
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match builder.create(&self.path) {
+        match private_folder().create(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
             _ => {
                 if let Some(parent) = self.path.parent() {
-                    File::open(parent)?.sync_all()?;
+                    sync_folder(parent)?;
                 }
                 Ok(())
             }
         }
     }
 
-    /// Removes the file of a view, where there is one.
+    /// Removes the file of a view, if it exists.
     pub(crate) fn remove(&self, kind: &ViewKind) {
         self.remove_file(&self.path_of(kind));
     }
 
     fn remove_file(&self, path: &Path) {
         if !self.read_only {
-            // What cannot be removed is recognised for what it is each time.
+            // A file that cannot be removed is rejected again at each opening.
             let _ = fs::remove_file(path);
         }
     }
@@ -185,7 +181,7 @@ impl Folder {
     }
 }
 
-/// A file that is being written; removed where it is not finished.
+/// A file being written; removed on drop unless it was finished.
 pub(crate) struct NewFile {
     writer: Option<Writer>,
     folder: PathBuf,
@@ -194,24 +190,26 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Where its blocks go.
+    /// The writer for its blocks.
     pub(crate) fn writer(&mut self) -> &mut Writer {
-        self.writer.as_mut().expect("only finishing takes it")
+        self.writer
+            .as_mut()
+            .expect("only `finish` takes the writer")
     }
 
-    /// Puts it in place; on disk when this returns. Answers its size.
+    /// Syncs and renames the file; it is durable when this returns. Returns its size.
     pub(crate) fn finish(mut self) -> Result<u64, SegmentError> {
-        let writer = self.writer.take().expect("only finishing takes it");
+        let writer = self.writer.take().expect("only `finish` takes the writer");
         let bytes = writer.finish()?;
         fs::rename(&self.passing, &self.target)?;
-        File::open(&self.folder)?.sync_all()?;
+        sync_folder(&self.folder)?;
         Ok(bytes)
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // After a renaming there is none of that name.
+        // After the rename there is no file of that name.
         let _ = fs::remove_file(&self.passing);
     }
 }
@@ -221,7 +219,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Property numbers with `-` between them.
+/// Property numbers joined by `-`.
 fn numbers(path: &[PropId]) -> String {
     let numbers: Vec<String> = path.iter().map(|prop| prop.0.to_string()).collect();
     numbers.join("-")
@@ -264,7 +262,11 @@ mod tests {
         fs::write(path.join("note.txt"), b"mine").unwrap();
         let looking = Folder::new(&path, true, Seal::plain());
         assert_eq!(looking.list().heads.len(), 1);
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 5, "only looked at");
+        assert_eq!(
+            fs::read_dir(&path).unwrap().count(),
+            5,
+            "read-only: nothing was removed"
+        );
         assert_eq!(folder.list().heads.len(), 1);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
 

@@ -12,21 +12,22 @@
 //!   56  k bytes   kind (below)
 //!   …   u64       xxh3(0) of everything before it
 //! n blocks, each
-//!   u32           m: bytes of the block, at most 2³⁰; with the highest bit set where what the view stores goes on in the next
-//!                 block, as one that is longer than 2²⁹ bytes does
-//!   m bytes       what the view stores (see its kind)
-//!   u64           xxh3(number of the block, from 1) of the block's bytes and, before them, their count with its highest bit
+//!   u32           m: bytes of the block, at most 2³⁰; the highest bit is set if the next block continues this
+//!                 one: content above 2²⁹ bytes is split
+//!   m bytes       content (see the view's kind)
+//!   u64           xxh3(number of the block, from 1) of m with its highest bit, and of the content
 //! footer, 24 bytes
 //!   u64           xxh3(0) of the n block checksums, one after another
 //!   8 bytes       "VIEWDONE"
 //!   u64           xxh3(1) of the 16 bytes before it
 //! ```
 //!
-//! In an encrypted database a block's bytes are sealed (see `vfs::Seal`) before they are counted and summed, for the
-//! place (file: the 128-bit XXH3 of era, version and kind as in the header; at: number of the block).
+//! In an encrypted database the content of a block is sealed (see `vfs::Seal`), bound to the place (file: the
+//! 128-bit XXH3 of era, version and kind as in the header; at: number of the block); m and the checksum are those
+//! of the sealed bytes.
 //!
-//! Header and footer are known only when all blocks are: room is left for the header, which is written last, over zeros. A
-//! file that was not finished has no magic.
+//! Header and footer are known only after all blocks: the header is reserved as zeros and written last, so that an
+//! incomplete file has no magic number.
 //!
 //! **Kind**: one byte, then what names the view.
 //!
@@ -35,7 +36,7 @@
 //! | `01` | `u32` type, `u8` end (0 outgoing, 1 incoming) | relationships of a type, seen from one end |
 //! | `02` | `u8` whether of one label, `u32` label or 0 | nodes of a label, or all nodes |
 //! | `03` | `u32` label, `u32` length, then that many `u32` property names | values at a path of a label's nodes |
-//! | `04` | `u32` type, `u32` length, then that many `u32` property names | values at a path of a type's relationships |
+//! | `04` | `u32` type, then as `03` | values at a path of a type's relationships |
 
 use std::{
     fs::File,
@@ -56,40 +57,40 @@ const DONE: &[u8; 8] = b"VIEWDONE";
 const FORMAT: u32 = 1;
 /// The format of a file with sealed blocks.
 const SEALED_FORMAT: u32 = 2;
-/// So much more is the format of a file in which anything is stored in several blocks: who knows nothing of that does not
-/// take it for a damaged one.
+/// Added to the format of a file that has split blocks, so that programs that do not know split blocks report
+/// the format instead of damage.
 const IN_PIECES: u32 = 2;
 const NEWEST_FORMAT: u32 = SEALED_FORMAT + IN_PIECES;
 /// The header without kind and checksum.
 const HEAD_BYTES: usize = 56;
 const FOOT_BYTES: u64 = 24;
-/// Longest name of a view.
+/// Maximum size of a view's name.
 const MOST_KIND_BYTES: usize = 4096;
 /// Largest block.
 const MOST_BLOCK_BYTES: u32 = 1 << 30;
-/// What is longer is stored in several blocks.
+/// Larger blocks are split into pieces.
 const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 1 << 29 };
-/// In the length of a block: what is stored goes on in the next one.
-const GOES_ON: u32 = 1 << 31;
+/// Flag in a block's length: the next block continues this one.
+const CONTINUED: u32 = 1 << 31;
 
-/// Why a file is not used.
+/// Why a file was rejected.
 #[derive(Debug, Error)]
 pub(crate) enum SegmentError {
-    /// The operating system says no.
+    /// The operating system reported an error.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// What was written is not what is read.
+    /// The content differs from what was written.
     #[error("{0}")]
     Damaged(String),
-    /// It is whole, and of another database or of a past that this one does not have.
-    #[error("it belongs to another history of the database")]
+    /// The file is intact, but of another database or another history.
+    #[error("the file belongs to another history of the database")]
     Foreign,
-    /// It is whole and of another format.
-    #[error("its format is {0}, this program reads formats up to {NEWEST_FORMAT}")]
+    /// The file is intact, but has a newer format.
+    #[error("the file has format {0}, this program reads formats up to {NEWEST_FORMAT}")]
     Format(u32),
 }
 
-/// Which state of which view a file holds.
+/// The view and version that a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: ViewKind,
@@ -118,7 +119,7 @@ impl Head {
         bytes
     }
 
-    /// Identity of the file, for seals.
+    /// Identity of the file, to which sealed blocks are bound.
     fn identity(&self) -> u128 {
         let mut bytes = self.era.to_vec();
         bytes.extend_from_slice(&self.version.to_le_bytes());
@@ -167,23 +168,23 @@ fn push_column(bytes: &mut Vec<u8>, sort: u8, owner: u32, path: &[PropId]) {
     }
 }
 
-/// Writes a file from its beginning to its end.
+/// Writes a file sequentially.
 pub(crate) struct Writer {
     file: BufWriter<File>,
     head: Head,
     seal: Seal,
     identity: u128,
-    /// A block while it is sealed.
+    /// Buffer for sealing a block.
     sealed: Vec<u8>,
     sums: Xxh3,
     blocks: u64,
     bytes: u64,
-    /// Whether anything was stored in several blocks.
+    /// Whether any block was split.
     in_pieces: bool,
 }
 
 impl Writer {
-    /// Begins in an empty file.
+    /// Starts in an empty file.
     pub(crate) fn new(file: File, head: Head, seal: &Seal) -> Result<Self, SegmentError> {
         let mut file = BufWriter::with_capacity(1 << 18, file);
         let room = HEAD_BYTES + head.kind_bytes().len() + 8;
@@ -207,7 +208,7 @@ impl Writer {
         while let Some((piece, more)) = rest.split_at_checked(PIECE_BYTES)
             && !more.is_empty()
         {
-            self.piece(piece, GOES_ON)?;
+            self.piece(piece, CONTINUED)?;
             rest = more;
         }
         self.piece(rest, 0)
@@ -228,7 +229,7 @@ impl Writer {
         let len = u32::try_from(bytes.len())
             .ok()
             .filter(|len| *len <= MOST_BLOCK_BYTES)
-            .ok_or_else(|| SegmentError::Damaged("a block would be too large".into()))?;
+            .ok_or_else(|| SegmentError::Damaged("a block exceeds the maximum size".into()))?;
         let sum = block_sum(self.blocks, len | flag, bytes);
         self.file.write_all(&(len | flag).to_le_bytes())?;
         self.file.write_all(bytes)?;
@@ -238,14 +239,17 @@ impl Writer {
         Ok(())
     }
 
-    /// What is written is of this version, which was not known when it began. Not where blocks are sealed: they are sealed
-    /// for the version told at the beginning.
+    /// Sets the version, which was not known at the start. Not for sealed blocks: these are bound to the
+    /// version given at the start.
     pub(crate) fn set_version(&mut self, version: Version) {
-        assert!(!self.seal.encrypts(), "sealed blocks belong to one version");
+        assert!(
+            !self.seal.encrypts(),
+            "sealed blocks are bound to one version"
+        );
         self.head.version = version;
     }
 
-    /// Writes footer and header and waits until the disk has everything. Answers the size of the file.
+    /// Writes footer and header and syncs. Returns the size of the file.
     pub(crate) fn finish(mut self) -> Result<u64, SegmentError> {
         self.bytes += FOOT_BYTES;
         self.file
@@ -304,7 +308,7 @@ fn foot(sums: [u8; 8]) -> [u8; FOOT_BYTES as usize] {
     foot
 }
 
-/// Reads a file from its beginning to its end; everything is compared with its checksum before it is handed out.
+/// Reads a file sequentially; all data is verified against its checksum before it is returned.
 pub(crate) struct Blocks {
     file: BufReader<File>,
     head: Head,
@@ -314,29 +318,27 @@ pub(crate) struct Blocks {
     /// Number of the last block read.
     read: u64,
     blocks: u64,
-    /// Bytes of the file that were not read yet.
+    /// Bytes of the file not read yet.
     left: u64,
     bytes: u64,
     block: Vec<u8>,
-    /// How much of it was taken from a budget.
+    /// Bytes reserved from the budget.
     reserved: usize,
-    /// Whether anything may be stored in several blocks.
+    /// Whether blocks may be split.
     in_pieces: bool,
 }
 
 impl Blocks {
-    /// Reads and checks the header.
+    /// Reads and verifies the header.
     pub(crate) fn open(file: File, seal: &Seal) -> Result<Self, SegmentError> {
         let bytes = file.metadata()?.len();
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut head = vec![0; HEAD_BYTES];
         read_exact(&mut file, &mut head, "its header")?;
         let mut taker = Taker(&head);
-        let damaged = || SegmentError::Damaged("its header is malformed".into());
+        let damaged = || SegmentError::Damaged("malformed header".into());
         if taker.bytes(8) != Some(MAGIC) {
-            return Err(SegmentError::Damaged(
-                "it does not begin as such a file".into(),
-            ));
+            return Err(SegmentError::Damaged("wrong magic number".into()));
         }
         let format = taker.u32().ok_or_else(damaged)?;
         let kind_bytes = taker.u32().ok_or_else(damaged)? as usize;
@@ -355,20 +357,18 @@ impl Blocks {
         let mut sum = [0; 8];
         read_exact(&mut file, &mut sum, "its header")?;
         if xxh3_64_with_seed(&head, 0).to_le_bytes() != sum {
-            return Err(SegmentError::Damaged(
-                "the checksum of its header does not match".into(),
-            ));
+            return Err(SegmentError::Damaged("header checksum mismatch".into()));
         }
         let in_pieces = format == format_of(seal, true);
         match format {
             _ if in_pieces || format == format_of(seal, false) => {}
-            // Whole, and not written by who has this key: somebody put it there.
+            // The header is intact, but was not written with this key: a foreign file.
             FORMAT..=NEWEST_FORMAT => return Err(SegmentError::Foreign),
             _ => return Err(SegmentError::Format(format)),
         }
         if stated != bytes {
             return Err(SegmentError::Damaged(format!(
-                "it has {bytes} bytes and was written with {stated}"
+                "the file has {bytes} bytes, its header says {stated}"
             )));
         }
         let kind = Head::kind_of(&head[HEAD_BYTES..]).ok_or_else(damaged)?;
@@ -389,17 +389,17 @@ impl Blocks {
         })
     }
 
-    /// What the file holds.
+    /// The view and version that the file holds.
     pub(crate) fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Bytes of the whole file.
+    /// Size of the whole file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The next block; nothing after the last one, when the footer was compared.
+    /// The next block; `None` after the last one, once the footer was verified.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, SegmentError> {
         match self.next_within(&mut |_| Ok::<_, SegmentError>(()))? {
             true => Ok(Some(&self.block)),
@@ -407,7 +407,8 @@ impl Blocks {
         }
     }
 
-    /// Reads the next block, where there is one, after `room` was asked for what it takes more than those before it.
+    /// Reads the next block, if any; calls `room` first for the memory it needs beyond that of earlier
+    /// blocks.
     fn next_within<E: From<SegmentError>>(
         &mut self,
         room: &mut dyn FnMut(usize) -> Result<(), E>,
@@ -431,7 +432,7 @@ impl Blocks {
         }
     }
 
-    /// The length of the next piece, and whether another one follows; nothing after the last one.
+    /// The length of the next piece, and whether another one follows; `None` after the last one.
     fn next_length(&mut self) -> Result<Option<(u32, bool)>, SegmentError> {
         if self.read == self.blocks {
             let mut stored = [0; FOOT_BYTES as usize];
@@ -439,7 +440,7 @@ impl Blocks {
             let whole = self.left == FOOT_BYTES;
             if !whole || stored != foot(self.sums.digest().to_le_bytes()) {
                 return Err(SegmentError::Damaged(
-                    "its footer does not match its blocks".into(),
+                    "the footer does not match the blocks".into(),
                 ));
             }
             return Ok(None);
@@ -450,7 +451,7 @@ impl Blocks {
         read_exact(&mut self.file, &mut len, "a block")?;
         let len = u32::from_le_bytes(len);
         let (len, goes_on) = match self.in_pieces {
-            true => (len & !GOES_ON, len & GOES_ON != 0),
+            true => (len & !CONTINUED, len & CONTINUED != 0),
             false => (len, false),
         };
         let taken = u64::from(len) + 12;
@@ -463,7 +464,7 @@ impl Blocks {
         Ok(Some((len, goes_on)))
     }
 
-    /// Reads a piece to the end of the block.
+    /// Reads a piece and appends it to the block.
     fn next_piece(&mut self, len: u32, goes_on: bool) -> Result<(), SegmentError> {
         let number = self.read;
         let start = self.block.len();
@@ -472,10 +473,10 @@ impl Blocks {
         read_exact(&mut self.file, piece, "a block")?;
         let mut sum = [0; 8];
         read_exact(&mut self.file, &mut sum, "a block")?;
-        let flag = if goes_on { GOES_ON } else { 0 };
+        let flag = if goes_on { CONTINUED } else { 0 };
         if block_sum(number, len | flag, piece) != sum {
             return Err(SegmentError::Damaged(format!(
-                "the checksum of block {number} does not match"
+                "checksum mismatch in block {number}"
             )));
         }
         self.sums.update(&sum);
@@ -485,7 +486,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The next block, which must be there. What it takes is taken from the work's share of the budget.
+    /// The next block, which must exist. Its memory is reserved from the budget of the build.
     pub(crate) fn expect(&mut self, effort: &mut Effort<'_>) -> Result<&[u8], ViewError> {
         match self.next_within(&mut |bytes| effort.pass(bytes))? {
             true => Ok(&self.block),
@@ -493,7 +494,7 @@ impl Blocks {
         }
     }
 
-    /// Reads what is left, to the footer.
+    /// Reads the rest of the file, up to the footer.
     pub(crate) fn finish(mut self) -> Result<(), SegmentError> {
         match self.next()? {
             None => Ok(()),
@@ -502,15 +503,15 @@ impl Blocks {
     }
 }
 
-/// Checksums match and the content does not fit: written by a program that does otherwise.
+/// The checksums match but the content is inconsistent: another program wrote it.
 pub(crate) fn malformed() -> SegmentError {
-    SegmentError::Damaged("its content is malformed".into())
+    SegmentError::Damaged("malformed content".into())
 }
 
 fn read_exact(file: &mut impl Read, buffer: &mut [u8], what: &str) -> Result<(), SegmentError> {
     file.read_exact(buffer).map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {
-            SegmentError::Damaged(format!("it ends within {what}"))
+            SegmentError::Damaged(format!("the file ends within {what}"))
         }
         _ => error.into(),
     })
@@ -583,7 +584,7 @@ mod tests {
         }
     }
 
-    /// Every bit of the file counts: no flip, no cut and no byte more goes unnoticed.
+    /// Every bit of the file is covered: each flip, truncation and appended byte is detected.
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let blocks: [&[u8]; 3] = [b"first block", b"", &[7; 100]];
@@ -602,11 +603,11 @@ mod tests {
         let mut longer = whole.clone();
         longer.push(0);
         assert!(read(&longer).is_err());
-        // Blocks do not change places either.
+        // Swapped blocks are detected too.
         assert!(read(&written(&[])).unwrap().1.is_empty());
     }
 
-    /// What is longer than a block is put together again, sealed or not; a file that ends between two pieces is damaged.
+    /// A split block is reassembled, sealed or not; a file that ends between two pieces is damaged.
     #[test]
     fn long_blocks_are_stored_in_pieces() {
         let long: Vec<u8> = (0..10 * PIECE_BYTES as u32 + 7)
@@ -618,7 +619,7 @@ mod tests {
             let whole = written_with(&blocks, &seal);
             let found = read_with(&whole, &seal).unwrap().1;
             assert_eq!(found, blocks);
-            // Whether there are such pieces is told by the format.
+            // The format number says whether there are split blocks.
             let format = |bytes: &[u8]| bytes[8];
             let short = written_with(&[b"short"], &seal);
             assert_eq!(format(&whole), format(&short) + 2);
@@ -626,7 +627,7 @@ mod tests {
         assert_eq!(written(&[b"short"])[8], 1);
         let mut file = tempfile::tempfile().unwrap();
         let mut writer = Writer::new(file.try_clone().unwrap(), head(), &Seal::plain()).unwrap();
-        writer.piece(b"half", GOES_ON).unwrap();
+        writer.piece(b"half", CONTINUED).unwrap();
         writer.finish().unwrap();
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).unwrap();
@@ -634,7 +635,7 @@ mod tests {
         assert!(matches!(read(&bytes), Err(SegmentError::Damaged(_))));
     }
 
-    /// The room for a block is asked for before it is read, and once for all of the same size.
+    /// Memory for a block is reserved before it is read, and only once for blocks of equal size.
     #[test]
     fn room_is_asked_for_before_a_block_is_read() {
         let bytes = written(&[&[1; 40], &[2; 200], &[3; 150]]);
@@ -660,7 +661,8 @@ mod tests {
         assert!(matches!(refused, Err(SegmentError::Foreign)));
     }
 
-    /// A sealed file tells nothing of its blocks, opens with its own key only, and is not mistaken for a plain one.
+    /// A sealed file reveals nothing about its blocks, opens with its own key only, and is not mistaken for a
+    /// plain one.
     #[test]
     fn sealed_blocks_open_with_their_key() {
         let seal = Seal::ephemeral().unwrap();

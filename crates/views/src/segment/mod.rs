@@ -1,12 +1,12 @@
-//! Views on disk: one file per view, checksummed throughout, never answered from when anything about it is wrong.
+//! Segment files: one file per view, checksummed throughout, rejected as a whole if any check fails.
 //!
-//! [`format`] is the file, byte by byte; [`folder`] names files, writes them so that a reader meets them whole or not at all,
-//! and takes damaged and foreign ones away.
+//! [`format`] describes the file byte by byte; [`folder`] names files, writes them atomically, and removes
+//! damaged and foreign ones.
 
 mod folder;
 mod format;
 
-pub(crate) use folder::{Folder, Found, NewFile};
+pub(crate) use folder::{Folder, FolderListing, NewFile};
 pub(crate) use format::{Blocks, Head, SegmentError, Writer, malformed};
 
 use std::sync::Arc;
@@ -20,42 +20,42 @@ use crate::{
     slot::{Base, Generation, Slot},
 };
 
-/// A base that can be stored.
+/// A base that can be stored in a file.
 pub(crate) trait Stored: Base + Sized {
     /// Writes it.
     fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), SegmentError>;
-    /// Reads it; the footer is left to the caller.
+    /// Reads it; the caller reads the footer.
     fn load(
         blocks: &mut Blocks,
         catalog: &Catalog,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError>;
-    /// Makes it from the rows, with as much in it as in `like`.
+    /// Builds it from the rows, with the same parts as `like`.
     fn fresh(
         tx: &Transaction,
         kind: &ViewKind,
         like: &Self,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError>;
-    /// An older base and its changes as of the transaction's version.
+    /// Merges an older base with its delta as of the transaction's version.
     fn merged(
         generation: &Generation<Self>,
         tx: &Transaction,
         kind: &ViewKind,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError>;
-    /// Whether both answer the same; what one of them leaves to the rows does not count.
+    /// Whether both have equal content, apart from cells that one of them leaves to the rows.
     fn agrees(&self, other: &Self) -> bool;
-    /// Enters a slot for a view of this sort, and of this name, into a registry.
+    /// Adds a slot of this kind and name to a registry.
     fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>);
 }
 
-/// Takes numbers off the front of stored bytes; every verb answers nothing where they end too early.
+/// Decodes numbers from the front of stored bytes; every method returns `None` at a premature end.
 #[derive(Clone, Copy)]
 pub(crate) struct Taker<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Taker<'a> {
-    /// So many bytes.
+    /// Takes `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -76,7 +76,7 @@ impl<'a> Taker<'a> {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// A number of 32 bits in 1 to 5 bytes, the low seven bits first.
+    /// A 32-bit number in 1 to 5 bytes, the low seven bits first (LEB128).
     #[inline]
     pub(crate) fn packed(&mut self) -> Option<u32> {
         let mut number = 0_u32;
@@ -94,7 +94,7 @@ impl<'a> Taker<'a> {
         None
     }
 
-    /// So many numbers of 32 bits, four bytes each. Takes no memory for more than there are.
+    /// Takes `count` 32-bit numbers of four bytes each. Allocates no more than the input holds.
     pub(crate) fn u32s(&mut self, count: usize) -> Option<Vec<u32>> {
         let bytes = self.bytes(count.checked_mul(4)?)?;
         let number = |four: &[u8]| u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
@@ -106,7 +106,7 @@ impl<'a> Taker<'a> {
     }
 }
 
-/// The counterpart of [`Taker::packed`].
+/// The inverse of [`Taker::packed`].
 #[inline]
 pub(crate) fn push_packed(out: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {

@@ -1,8 +1,7 @@
-//! A connection: what came and was not answered yet, and what is answered and was not taken yet.
+//! A connection: received bytes that were not answered yet, and answers that were not sent yet.
 //!
-//! The kernel tells once when there is something to read or room to write again, so a connection remembers what it was told until
-//! a call says that it is over. It answers one request a turn, in the order in which they came; while an answer is not there, or not taken, it reads
-//! no further.
+//! The kernel reports readiness edge-triggered, so a connection remembers it until a call would block. It answers one
+//! request per turn, in the order of arrival; while an answer is pending or unsent, it reads no further.
 
 use std::{
     io::{self, Read, Write},
@@ -15,68 +14,68 @@ use std::{
 use mio::{event::Event, net::TcpStream};
 
 use super::{
-    ARRIVAL, Answer, Events, Handler, IDLE, MOST_FIELDS, MOST_HEAD, Place, Reply, Request, TAKING,
+    ARRIVAL, Answer, Events, Handler, IDLE, MOST_FIELDS, MOST_HEAD, Reply, Request, Slot, TAKING,
     TAKING_MORE,
     head::{Stop, head, write_answer},
 };
 use crate::later::Later;
 
-/// Bytes that a buffer keeps for the next request.
+/// Capacity that a buffer keeps for the next request.
 const KEPT: usize = 16 << 10;
 
-/// What a connection's turn leaves to do.
+/// Result of a connection's turn.
 pub(super) enum Turn {
-    /// Nothing, until the kernel tells of it or an answer comes.
+    /// Nothing to do until the kernel reports readiness or an answer arrives.
     Waits,
-    /// There may be another request: others come first.
+    /// There may be another request: other connections come first.
     Again,
-    /// The answer comes later.
+    /// The answer is pending.
     Later(Later<Answer>),
-    /// The connection goes to a thread of its own.
+    /// The connection moves to its own thread.
     Events(Events),
-    /// It is over.
+    /// The connection is closed.
     Ends,
 }
 
 pub(super) struct Connection {
     stream: TcpStream,
-    /// Who asks: what is counted by address is counted for this one.
+    /// The client address that limits count for.
     from: IpAddr,
-    place: Place,
-    /// What came and was not answered yet.
+    slot: Slot,
+    /// Received bytes that were not answered.
     buffer: Vec<u8>,
-    /// How long the request at the front of the buffer is, once its head is there.
+    /// Length of the first request in the buffer, once its head is complete.
     awaited: usize,
-    /// The answer, and how much of it was taken.
+    /// The answer, and how much of it was sent.
     out: Vec<u8>,
     taken: usize,
-    /// When it must be taken whole, however many pieces it is taken in.
+    /// Deadline for sending all of it.
     end: Option<Instant>,
     /// Whether there may be something to read.
     readable: bool,
-    /// Whether the client said that nothing more will come.
+    /// Whether the client has closed its sending side.
     half_closed: bool,
-    /// When a request that has begun must be there.
+    /// Deadline for the arrival of a request that has begun.
     arrival: Option<Instant>,
-    /// Whether an answer comes later.
+    /// Whether an answer is pending.
     answering: bool,
-    /// Whether it is among those that may have another turn.
+    /// Whether it is queued for another turn.
     pub(super) again: bool,
     /// Whether more requests may follow.
     keep: bool,
-    /// Whether the request wants the head of its answer alone.
+    /// Whether the request is `HEAD`.
     head_alone: bool,
-    /// When it is given up.
+    /// When it is closed for a timeout.
     pub(super) deadline: Option<Instant>,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, place: Place, now: Instant) -> io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, slot: Slot, now: Instant) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self {
             from: customer(stream.peer_addr()?.ip()),
             stream,
-            place,
+            slot,
             buffer: Vec::new(),
             awaited: 0,
             out: Vec::new(),
@@ -97,32 +96,32 @@ impl Connection {
         &mut self.stream
     }
 
-    /// What the kernel told.
-    pub(super) fn told(&mut self, event: &Event) {
+    /// Records the readiness that the kernel has reported.
+    pub(super) fn ready(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.half_closed |= event.is_read_closed();
     }
 
-    /// The answer that was to come later.
+    /// Receives a pending answer.
     pub(super) fn answered(&mut self, answer: &Answer, now: Instant) {
         self.answering = false;
-        self.say(answer, now);
+        self.send(answer, now);
     }
 
-    /// Has an answer to write, which the client has its time to take.
-    fn say(&mut self, answer: &Answer, now: Instant) {
+    /// Queues an answer for sending, with its time limit.
+    fn send(&mut self, answer: &Answer, now: Instant) {
         let bytes = answer.body.len();
-        if bytes > KEPT && !self.place.hold(self.from, bytes) {
+        if bytes > KEPT && !self.slot.hold(self.from, bytes) {
             self.keep = false;
-            let full = Answer::error(503, "too many answers wait to be taken: try again later");
-            return self.say(&full, now);
+            let full = Answer::error(503, "too many answers are unsent: retry later");
+            return self.send(&full, now);
         }
         write_answer(&mut self.out, answer, self.keep, !self.head_alone);
         self.end = Some(now + time_for(self.out.len()));
         self.deadline = Some(now + TAKING);
     }
 
-    /// Goes on as far as it can with one request; `piece` is what reading needs, whatever is in it.
+    /// Handles at most one request; `piece` is a buffer for reading.
     pub(super) fn turn(
         &mut self,
         handler: &dyn Handler,
@@ -151,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Has the request at the front of the buffer answered, if it has come whole.
+    /// Has the first request in the buffer answered, if it is complete.
     fn request(&mut self, handler: &dyn Handler, shares_worker: bool) -> Option<Reply> {
         if self.buffer.is_empty() || self.buffer.len() < self.awaited {
             return None;
@@ -188,7 +187,7 @@ impl Connection {
             fields: parsed.headers,
         };
         (self.keep, self.head_alone) = (head.keep, head.head_alone);
-        // A bug that one request meets is not the others' end.
+        // A panic must not affect the worker's other connections.
         let reply = catch_unwind(AssertUnwindSafe(|| handler.answer(&request)));
         self.buffer.drain(..end);
         self.buffer.shrink_to(KEPT);
@@ -205,9 +204,9 @@ impl Connection {
     fn reply(&mut self, reply: Reply, shares_worker: bool, now: Instant) -> io::Result<Turn> {
         match reply {
             Reply::Whole(answer) => {
-                self.say(&answer, now);
+                self.send(&answer, now);
                 if shares_worker {
-                    // It is written after the others had their turns: whoever gets one may take the processor.
+                    // Written after the others had their turns: the receiving client may take the processor.
                     return Ok(Turn::Again);
                 }
                 if !self.write(now)? {
@@ -229,7 +228,8 @@ impl Connection {
         }
     }
 
-    /// Says until when the next bytes may come: a request that has begun has its own time, however many pieces it comes in.
+    /// Sets the deadline of the next bytes: a request that has begun has one deadline, however many pieces it arrives
+    /// in.
     fn expect(&mut self, now: Instant) {
         self.deadline = Some(match self.buffer.is_empty() {
             true => now + IDLE,
@@ -237,7 +237,7 @@ impl Connection {
         });
     }
 
-    /// Whether all is taken. While something is, it may take longer.
+    /// Sends; returns whether everything was sent. Progress extends the deadline.
     fn write(&mut self, now: Instant) -> io::Result<bool> {
         while self.taken < self.out.len() {
             match self.stream.write(&self.out[self.taken..]) {
@@ -251,7 +251,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        self.place.let_go();
+        self.slot.let_go();
         self.end = None;
         self.out.clear();
         self.out.shrink_to(KEPT);
@@ -259,15 +259,15 @@ impl Connection {
         Ok(true)
     }
 
-    /// Reads a piece; whether there was one.
+    /// Reads a piece; returns whether there was one.
     fn read(&mut self, piece: &mut [u8]) -> io::Result<bool> {
         while self.readable {
             match self.stream.read(piece) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.buffer.extend_from_slice(&piece[..count]);
-                    // Where the kernel gives less than there is room for there is no more: it tells when something comes. That
-                    // nothing will come it told already.
+                    // A short read means that the socket is empty: the kernel reports when more arrives. It has
+                    // reported the end of the stream already.
                     self.readable = count == piece.len() || self.half_closed || !cfg!(unix);
                     return Ok(true);
                 }
@@ -279,12 +279,12 @@ impl Connection {
         Ok(false)
     }
 
-    /// Leaves the worker for a thread of its own.
+    /// Moves the connection from the worker to its own thread.
     pub(super) fn stream_events(self, run: Events) {
-        let Self { stream, place, .. } = self;
+        let Self { stream, slot, .. } = self;
         let spawned = thread::Builder::new().spawn(move || {
-            let _place = place;
-            // The client is gone, or the store failed and told: nobody is left to tell.
+            let _place = slot;
+            // The client has disconnected, or the store failed and was reported: no one is left to notify.
             let _ = events(stream.into(), run);
         });
         if let Err(error) = spawned {
@@ -293,7 +293,7 @@ impl Connection {
     }
 }
 
-/// Who asks from an address: of IPv6 its network, for a customer has one and any address in it.
+/// The client of an address: for IPv6 the network, as a customer can use any address in it.
 fn customer(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(from) => Ipv6Addr::from_bits(from.to_bits() >> 64 << 64).into(),
@@ -301,13 +301,13 @@ fn customer(from: IpAddr) -> IpAddr {
     }
 }
 
-/// How long a client may take for so many bytes: whoever takes one now and then would hold them for ever.
+/// Time limit for sending: without it a client could hold an answer by reading single bytes.
 fn time_for(bytes: usize) -> Duration {
     let (more, each) = TAKING_MORE;
     TAKING + more * u32::try_from(bytes / each).unwrap_or(u32::MAX)
 }
 
-/// A stream of pieces, each of which has its time to be taken, by its length.
+/// A stream of pieces, each of which has a time limit by its length.
 struct Pieces {
     stream: net::TcpStream,
     time_for: fn(usize) -> Duration,
@@ -370,24 +370,24 @@ mod tests {
         }
     }
 
-    /// A connection at its client, and here.
+    /// Both ends of a connection.
     fn pair(room: &Arc<Room>, now: Instant) -> (net::TcpStream, Connection) {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        let place = Place::take(room).unwrap();
+        let slot = Slot::take(room).unwrap();
         let stream = TcpStream::from_std(stream);
-        (client, Connection::new(stream, place, now).unwrap())
+        (client, Connection::new(stream, slot, now).unwrap())
     }
 
     #[test]
-    fn silence_a_request_that_arrives_and_one_that_is_not_taken_have_times_of_their_own() {
+    fn idle_arriving_and_unsent_states_have_separate_time_limits() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let (mut client, mut connection) = pair(&Arc::new(Room::new()), began);
         let turn = |connection: &mut Connection, now| {
-            // What was sent over the loopback is there.
+            // Data sent over the loopback is available at once.
             connection.readable = true;
             let turn = connection.turn(&Large, false, &mut [0; 1024], now);
             assert!(matches!(turn, Ok(Turn::Waits)));
@@ -396,7 +396,7 @@ mod tests {
         client.write_all(b"GET /large HT").unwrap();
         turn(&mut connection, at(1));
         assert_eq!(connection.deadline, Some(at(1) + ARRIVAL));
-        // A piece now and then does not prolong it.
+        // Single bytes do not prolong it.
         client
             .write_all(b"TP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n")
             .unwrap();
@@ -408,11 +408,11 @@ mod tests {
         turn(&mut connection, at(10));
         assert_eq!(connection.deadline, Some(at(10) + TAKING));
         turn(&mut connection, at(15));
-        assert_eq!(connection.deadline, Some(at(10) + TAKING), "none is taken");
+        assert_eq!(connection.deadline, Some(at(10) + TAKING), "none is read");
         client.read_exact(&mut vec![0; 1 << 20]).unwrap();
         turn(&mut connection, at(20));
         assert_eq!(connection.deadline, Some(at(20) + TAKING));
-        // A second for each 64 KiB in all: no longer, however little is taken at once.
+        // One second per 64 KiB in total, however little is read at a time.
         let end = 10 + (8 << 20) / (64 << 10);
         client.read_exact(&mut vec![0; 1 << 20]).unwrap();
         turn(&mut connection, at(end + 5));
@@ -426,21 +426,21 @@ mod tests {
         assert_eq!(connection.deadline, Some(at(end) + IDLE));
     }
 
-    /// Asks once; what is there of the answer.
+    /// Sends a request; returns what is available of the answer.
     fn asked(client: &mut net::TcpStream, connection: &mut Connection, method: &str) -> Vec<u8> {
         let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
         client.write_all(request.as_bytes()).unwrap();
         connection.readable = true;
         let turn = connection.turn(&Large, false, &mut [0; 1024], Instant::now());
         assert!(turn.is_ok());
-        let mut told = vec![0; 1 << 10];
-        let bytes = client.read(&mut told).unwrap();
-        told.truncate(bytes);
-        told
+        let mut received = vec![0; 1 << 10];
+        let bytes = client.read(&mut received).unwrap();
+        received.truncate(bytes);
+        received
     }
 
     #[test]
-    fn pieces_of_a_stream_have_their_time_however_they_are_taken() {
+    fn pieces_of_a_stream_have_time_limits() {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
@@ -449,7 +449,7 @@ mod tests {
             time_for: |_| Duration::from_millis(300),
         };
         let taking = thread::spawn(move || {
-            // Enough that the other side can go on each time, until it ends.
+            // Enough for the other side to continue each time, until it ends.
             let mut taken = vec![0; 256 << 10];
             while client.read(&mut taken).is_ok_and(|count| count > 0) {
                 thread::sleep(Duration::from_millis(20));
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_ipv6_are_one_customer() {
+    fn an_ipv6_network_is_one_customer() {
         let of = |text: &str| customer(text.parse().unwrap()).to_string();
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(of("::ffff:10.0.0.1"), "10.0.0.1");
@@ -475,27 +475,30 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_head_gets_no_body() {
+    fn a_head_request_gets_no_body() {
         let (mut client, mut connection) = pair(&Arc::new(Room::new()), Instant::now());
         for _ in 0..2 {
-            let told = String::from_utf8(asked(&mut client, &mut connection, "HEAD")).unwrap();
-            assert!(told.contains("Content-Length: 8388608\r\n"), "{told}");
-            assert!(told.ends_with("\r\n\r\n"), "{told}");
+            let received = String::from_utf8(asked(&mut client, &mut connection, "HEAD")).unwrap();
+            assert!(
+                received.contains("Content-Length: 8388608\r\n"),
+                "{received}"
+            );
+            assert!(received.ends_with("\r\n\r\n"), "{received}");
         }
-        assert!(connection.place.untaken.is_none());
+        assert!(connection.slot.untaken.is_none());
     }
 
     #[test]
-    fn answers_that_nobody_takes_have_a_limit() {
+    fn the_memory_of_unsent_answers_is_limited() {
         let room = Arc::new(Room::new());
         let mut pairs: Vec<_> = (0..4).map(|_| pair(&room, Instant::now())).collect();
-        // Others have their own part, and all together no more than there is.
+        // Other clients have their own limit, and all together have one.
         let most = u8::try_from(MOST_UNTAKEN / MOST_OF_ONE).unwrap();
-        let mut others: Vec<_> = (0..=most).map(|_| Place::take(&room).unwrap()).collect();
+        let mut others: Vec<_> = (0..=most).map(|_| Slot::take(&room).unwrap()).collect();
         let address = |at: u8| IpAddr::from([10, 0, 0, at]);
         let mut hold = |at: u8| others[usize::from(at)].hold(address(at), MOST_OF_ONE);
         assert!((0..most).all(&mut hold) && !hold(most));
-        assert!(!Place::take(&room).unwrap().hold(address(0), 1));
+        assert!(!Slot::take(&room).unwrap().hold(address(0), 1));
         drop(others.remove(0));
         assert!(others.last_mut().unwrap().hold(address(most), MOST_OF_ONE));
         others.pop();
@@ -505,7 +508,7 @@ mod tests {
         };
         assert_eq!(begins_with(0), b"200");
         assert_eq!(begins_with(1), b"200");
-        assert_eq!(begins_with(2), b"503", "two of 8 MiB are not taken");
+        assert_eq!(begins_with(2), b"503", "two of 8 MiB are unsent");
         drop(pairs.remove(0));
         let (client, connection) = &mut pairs[2];
         assert_eq!(&asked(client, connection, "GET")[9..12], b"200");

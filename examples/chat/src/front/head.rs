@@ -1,31 +1,31 @@
-//! The head of a request, and what an answer is in bytes.
+//! The head of a request, and the encoding of answers.
 
 use std::io::Write;
 
 use super::{Answer, MOST_BODY, MOST_HEAD};
 
-/// A head that has come whole.
+/// A complete head.
 pub(super) struct Head {
     pub(super) bytes: usize,
     pub(super) body: usize,
     /// Whether more requests may follow.
     pub(super) keep: bool,
-    /// Whether the client waits with the body until it is asked for it.
+    /// Whether the client waits with the body for `100 Continue`.
     pub(super) waits: bool,
-    /// Whether it wants the head of the answer alone: with a body behind it, it would take that for the next answer.
+    /// Whether the request is `HEAD`: the client would take a body for the next answer.
     pub(super) head_alone: bool,
 }
 
-/// Why a head cannot be read further.
+/// Why a head cannot be parsed.
 pub(super) enum Stop {
-    /// It has not come whole.
+    /// It is incomplete.
     Partial,
     /// It is refused.
     Refused(u16, &'static str),
 }
 
 impl Stop {
-    /// What the client is told; one that is not whole is too long by then.
+    /// Status and message for the client; an incomplete head is too long if this is called.
     pub(super) fn reason(&self) -> (u16, &'static str) {
         match self {
             Self::Partial => (431, "the head has more than 16 KiB"),
@@ -34,7 +34,7 @@ impl Stop {
     }
 }
 
-/// Looks whether a head is whole, and how long its body is; `request` has its fields then.
+/// Parses a head, if it is complete, and the length of its body; `request` then has its fields.
 pub(super) fn head<'b>(
     buffer: &'b [u8],
     request: &mut httparse::Request<'_, 'b>,
@@ -48,7 +48,7 @@ pub(super) fn head<'b>(
         Err(httparse::Error::TooManyHeaders) => {
             return Err(Stop::Refused(431, "the head has more than 64 fields"));
         }
-        Err(_) => return Err(Stop::Refused(400, "this is no HTTP/1.1")),
+        Err(_) => return Err(Stop::Refused(400, "this is not HTTP/1.1")),
     };
     let mut head = Head {
         bytes,
@@ -62,7 +62,7 @@ pub(super) fn head<'b>(
     for field in &*request.headers {
         if field.name.eq_ignore_ascii_case("content-length") {
             let digits = std::str::from_utf8(field.value).unwrap_or_default();
-            // Two lengths are how requests are smuggled; `+1` and ` 1` are no lengths.
+            // Two lengths are used for request smuggling; `+1` and ` 1` are invalid.
             if length.is_some() || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())
             {
                 return Err(Stop::Refused(400, "the length of the body is unclear"));
@@ -76,14 +76,14 @@ pub(super) fn head<'b>(
             let mut options = field.value.split(|byte| *byte == b',');
             head.keep &= !options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
         } else if field.name.eq_ignore_ascii_case("expect") {
-            // Who speaks HTTP/1.0 would take that for the answer.
+            // An HTTP/1.0 client would take `100 Continue` for the answer.
             head.waits =
                 request.version == Some(1) && field.value.eq_ignore_ascii_case(b"100-continue");
         }
     }
-    // Of two, a proxy in front may have heeded the other one (RFC 9112, 3.2).
+    // With two, a proxy in front may have used the other one (RFC 9112, 3.2).
     if hosts > 1 || hosts == 0 && request.version == Some(1) {
-        return Err(Stop::Refused(400, "a request names one Host"));
+        return Err(Stop::Refused(400, "a request must have one Host"));
     }
     head.body = length.unwrap_or(0);
     if head.body > MOST_BODY {
@@ -114,9 +114,9 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Puts an answer behind what is in `out`; `body_too`: whether more than its head is wanted.
+/// Appends an answer to `out`; `body_too`: not for `HEAD`.
 pub(super) fn write_answer(out: &mut Vec<u8>, answer: &Answer, keep: bool, body_too: bool) {
-    // Writing into memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write!(
         out,
         "HTTP/1.1 {} {}\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_whole_or_not_or_refused() {
+    fn heads_are_complete_incomplete_or_refused() {
         assert_eq!(refused("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
         assert_eq!(refused("GET / HTTP/1.1\r\nHost: a\r\n"), 0);
         assert_eq!(refused("hello\0there\r\n\r\n"), 400);
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_how_long_its_body_is_and_whether_more_requests_follow() {
-        let Ok(told) = head(
+    fn a_head_determines_the_length_of_its_body_and_keep_alive() {
+        let Ok(parsed) = head(
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
         ) else {
             panic!("the head is whole");
         };
-        assert_eq!((told.body, told.keep, told.waits), (5, true, true));
+        assert_eq!((parsed.body, parsed.keep, parsed.waits), (5, true, true));
         let old = head(b"POST / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
         assert!(old.is_ok_and(|head| !head.waits));
         for closing in [

@@ -1,8 +1,8 @@
-//! The transport of the front: HTTP/1.1 over a few threads, each of which serves many connections.
+//! HTTP/1.1 transport over a few threads, each of which serves many connections.
 //!
-//! A worker asks the kernel which of its connections have something to read, has their requests answered by the handler on its own
-//! thread, one after the other, and writes the answers. What takes long is answered later, from whatever thread; a stream of
-//! events has a thread of its own. Everything that a client sends has a limit in size and in time.
+//! A worker polls the kernel for readable connections, has their requests answered by the handler on its own thread,
+//! one after the other, and writes the answers. Slow answers are completed later by other threads; an event stream
+//! has its own thread. Everything that a client sends is limited in size and time.
 
 mod connection;
 mod head;
@@ -25,32 +25,32 @@ use worker::Worker;
 
 use crate::later::Later;
 
-/// Most bytes of a request's line and fields.
+/// Maximum size of a request's line and fields.
 const MOST_HEAD: usize = 16 << 10;
-/// Most bytes of a request's body.
+/// Maximum size of a request's body.
 const MOST_BODY: usize = 64 << 10;
-/// Most fields of a request.
+/// Maximum number of a request's fields.
 const MOST_FIELDS: usize = 64;
-/// Most connections at once.
+/// Maximum number of connections.
 const MOST_CONNECTIONS: usize = 1_000;
-/// How long a connection may be silent between two requests.
+/// Time limit for idle connections between two requests.
 const IDLE: Duration = Duration::from_secs(60);
-/// How long a request may take to arrive once it has begun.
+/// Time limit for a request to arrive once it has begun.
 const ARRIVAL: Duration = Duration::from_secs(10);
-/// How long a client may take nothing of its answer.
+/// Time for which a client may read nothing of its answer.
 const TAKING: Duration = Duration::from_secs(20);
-/// How much longer it may take in all, for each so many bytes.
+/// Additional time in total, per this number of bytes.
 const TAKING_MORE: (Duration, usize) = (Duration::from_secs(1), 64 << 10);
-/// Most bytes of large answers that are not taken ...
+/// Maximum bytes of large unsent answers ...
 const MOST_UNTAKEN: usize = 128 << 20;
-/// ... and of those that one address asked for.
+/// ... and of those for one address.
 const MOST_OF_ONE: usize = 16 << 20;
-/// Files that are left to the store and all else.
+/// Open files reserved for the store and everything else.
 const OTHER_FILES: usize = 500;
-/// How often a silent stream of events says that it is there.
+/// Interval of keep-alive comments of a silent event stream.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// What a client asks.
+/// A request.
 pub struct Request<'b> {
     /// `GET`, `POST`, …
     pub method: &'b str,
@@ -58,24 +58,24 @@ pub struct Request<'b> {
     pub path: &'b str,
     /// What comes after it.
     pub query: &'b str,
-    /// All of it.
+    /// The body.
     pub body: &'b [u8],
-    /// Who asks: an address, of IPv6 its network of 64 bits.
+    /// Client address; for IPv6 its /64 network.
     pub from: IpAddr,
-    /// Whether other connections wait while this thread does.
+    /// Whether other connections wait while this thread blocks.
     pub shares_worker: bool,
     fields: &'b [httparse::Header<'b>],
 }
 
 impl<'b> Request<'b> {
-    /// A field of the head; its name in lower case or not.
+    /// A header field; the name is case-insensitive.
     pub fn field(&self, name: &str) -> Option<&'b str> {
         let mut fields = self.fields.iter();
         let found = fields.find(|field| field.name.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(found.value).ok()
     }
 
-    /// A parameter of the query, as it stands there: for numbers and words.
+    /// A raw query parameter: for numbers and words.
     pub fn parameter(&self, name: &str) -> Option<&'b str> {
         let mut pairs = self
             .query
@@ -85,25 +85,25 @@ impl<'b> Request<'b> {
     }
 }
 
-/// An answer that is complete.
+/// A complete answer.
 pub struct Answer {
     /// Status code.
     pub status: u16,
-    /// What the body is.
+    /// Content type.
     pub content_type: &'static str,
-    /// More fields.
+    /// Further header fields.
     pub fields: Vec<(&'static str, String)>,
     /// Body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// Says that there was a bug.
+    /// The answer after a bug.
     pub fn failed() -> Self {
-        Self::error(500, "the server failed: its log tells more")
+        Self::error(500, "the server failed: see its log")
     }
 
-    /// Says why there is no other answer.
+    /// An error answer.
     pub fn error(status: u16, text: &str) -> Self {
         Self {
             status,
@@ -116,28 +116,28 @@ impl Answer {
     }
 }
 
-/// Answers, piece by piece, on a thread of the connection's own; an error ends the connection.
+/// Writes an event stream, on the connection's own thread; an error ends the connection.
 pub type Events = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
-/// What a request leads to.
+/// Reply to a request.
 pub enum Reply {
     /// An answer.
     Whole(Answer),
-    /// An answer that is not there yet; the connection's next request waits for it.
+    /// A pending answer; the connection's next request waits for it.
     Later(Later<Answer>),
-    /// Server-sent events until one side ends it.
+    /// Server-sent events until either side ends it.
     Events(Events),
 }
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one.
+    /// Answers one request.
     fn answer(&self, request: &Request<'_>) -> Reply;
-    /// How many threads it can make use of.
+    /// How many threads it can use.
     fn workers(&self) -> usize;
 }
 
-/// Serves connections until accepting them fails for good.
+/// Serves connections until accepting fails permanently.
 pub fn serve(listener: &TcpListener, handler: &Arc<impl Handler>) -> io::Result<()> {
     let room = Arc::new(Room::new());
     let mut workers = Vec::new();
@@ -157,51 +157,53 @@ pub fn serve(listener: &TcpListener, handler: &Arc<impl Handler>) -> io::Result<
             }
             Err(error) => return Err(error),
         };
-        let Some(place) = Place::take(&room) else {
+        let Some(slot) = Slot::take(&room) else {
             refuse(stream);
             continue;
         };
         let fewest = workers.iter().min_by_key(|mailbox| mailbox.connections());
-        fewest.expect("there is a worker").give(stream, place);
+        fewest
+            .expect("there is at least one worker")
+            .give(stream, slot);
     }
     Ok(())
 }
 
-/// One too many: it is told, if it can be told at once.
+/// Answers a connection beyond the limit, if that does not block.
 fn refuse(mut stream: TcpStream) {
     let mut out = Vec::new();
-    let answer = Answer::error(503, "too many connections: try again later");
+    let answer = Answer::error(503, "too many connections: retry later");
     head::write_answer(&mut out, &answer, false, true);
-    // Whoever does not take it finds the connection closed.
+    // On an error the client finds the connection closed.
     let _ = stream
         .set_nonblocking(true)
         .and_then(|()| stream.write_all(&out));
 }
 
-/// Whether accepting may succeed later: the client or its network is gone, or there is no memory or file left. It does not where
-/// nothing listens.
+/// Whether accepting may succeed later: the client or its network has failed, or memory or open files are exhausted.
+/// It does not if the socket is not listening.
 fn is_passing(error: &io::Error) -> bool {
     const NO_SUCH_FILE: i32 = 9;
     error.kind() != io::ErrorKind::InvalidInput && error.raw_os_error() != Some(NO_SUCH_FILE)
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Room {
     connections: AtomicUsize,
     most_connections: usize,
     untaken: Mutex<Untaken>,
 }
 
-/// Bytes of large answers that were not taken.
+/// Memory of large unsent answers.
 #[derive(Default)]
 struct Untaken {
     all: usize,
-    /// By who asked for them; nobody who has none.
+    /// By client; clients without any are absent.
     of_one: HashMap<IpAddr, usize>,
 }
 
 impl Room {
-    /// As much as the process's limit of open files allows: a store that can open none commits nothing.
+    /// As many as the limit on open files allows: a store that cannot open files cannot commit.
     fn new() -> Self {
         let files = open_files(MOST_CONNECTIONS + OTHER_FILES);
         Self {
@@ -217,7 +219,7 @@ impl Room {
     }
 }
 
-/// How many files may be open; more are asked for if these are fewer than are wanted.
+/// The limit on open files; raises it if it is below `wanted`.
 #[cfg(unix)]
 fn open_files(wanted: usize) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -229,7 +231,7 @@ fn open_files(wanted: usize) -> usize {
             current: Some(raised),
             maximum,
         };
-        // Where that is refused, it stays as it is.
+        // If this is refused, the limit stays as it is.
         let _ = setrlimit(Resource::Nofile, more);
     }
     let allowed = getrlimit(Resource::Nofile).current;
@@ -238,30 +240,30 @@ fn open_files(wanted: usize) -> usize {
     })
 }
 
-/// How many files may be open.
+/// The limit on open files.
 #[cfg(not(unix))]
 fn open_files(_: usize) -> usize {
     usize::MAX
 }
 
-/// A place among the connections, and what it holds of the memory for answers; given back at its end.
-struct Place {
+/// A connection's slot, with the memory that it holds for answers; released when dropped.
+struct Slot {
     room: Arc<Room>,
-    /// Who holds how many bytes.
+    /// Client and bytes.
     untaken: Option<(IpAddr, usize)>,
 }
 
-impl Place {
+impl Slot {
     fn take(room: &Arc<Room>) -> Option<Self> {
-        let place = Self {
+        let slot = Self {
             room: room.clone(),
             untaken: None,
         };
-        (room.connections.fetch_add(1, Ordering::Relaxed) < room.most_connections).then_some(place)
+        (room.connections.fetch_add(1, Ordering::Relaxed) < room.most_connections).then_some(slot)
     }
 
-    /// Takes so many bytes for the answer to who asks, if there is room for them; it holds none yet. Who has no other one gets even a
-    /// large one.
+    /// Reserves memory for a client's answer, unless the limits are reached; this slot must hold none. A client
+    /// without another answer may always have one, even a large one.
     fn hold(&mut self, from: IpAddr, bytes: usize) -> bool {
         let mut untaken = self.room.untaken();
         let others = untaken.of_one.get(&from).copied().unwrap_or(0);
@@ -276,7 +278,7 @@ impl Place {
         true
     }
 
-    /// Gives back what it holds for answers.
+    /// Releases the memory for answers.
     fn let_go(&mut self) {
         let Some((from, bytes)) = self.untaken.take() else {
             return;
@@ -292,7 +294,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.let_go();
         self.room.connections.fetch_sub(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Looking for work for a moment before a worker sleeps.
+//! Adaptive busy polling before a worker sleeps.
 //!
-//! A processor that sleeps is slow to wake, a virtual one above all; a client that asks again as soon as it is answered comes back
-//! sooner than that. As in the guest halt polling of Linux, how long is looked follows what sleeping would have taken; and
-//! nobody looks while others could use the processor.
+//! A sleeping processor is slow to wake, a virtual one in particular; a client that sends its next request
+//! immediately is faster than that. As in the guest halt polling of Linux, the polling window adapts to the durations
+//! of sleeps; workers do not poll while other threads could use the processor.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -10,46 +10,47 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long is looked at most.
+/// Maximum polling window.
 const MOST: Duration = Duration::from_micros(50);
-/// How long is looked at first.
+/// Initial polling window.
 const LEAST: Duration = Duration::from_micros(10);
-/// A sleep that is no longer would have been spared by looking: it takes that long to wake.
+/// A sleep of at most this duration would have been avoided by polling: waking takes that long.
 const SPARED: Duration = Duration::from_micros(100);
-/// Somebody else had the processor if one look took so long.
+/// If one poll takes longer, another thread had the processor.
 const OTHERS: Duration = Duration::from_micros(15);
-/// How often a worker sleeps without looking after a look that did not pay, at most.
-const MOST_RESTS: u32 = 4_096;
+/// Maximum number of sleeps without polling after polling did not pay.
+const MOST_SKIPS: u32 = 4_096;
 
-/// How many workers look.
+/// Number of polling workers.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// A place among those who look, given back when it is dropped.
-struct Place;
+/// A slot of a polling worker, released when dropped.
+struct PollingSlot;
 
-impl Place {
-    fn take(places: usize) -> Option<Self> {
-        let place = Self;
-        (LOOKING.fetch_add(1, Ordering::Relaxed) < places).then_some(place)
+impl PollingSlot {
+    fn take(slots: usize) -> Option<Self> {
+        let slot = Self;
+        (LOOKING.fetch_add(1, Ordering::Relaxed) < slots).then_some(slot)
     }
 }
 
-impl Drop for Place {
+impl Drop for PollingSlot {
     fn drop(&mut self) {
         LOOKING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 pub(super) struct Polling {
-    /// How long is looked.
+    /// Current polling window.
     window: Duration,
-    /// How often nothing is looked for.
-    rest: u32,
-    /// How often that will be after the next look that does not pay: more by four where one found nothing, which costs its window; twice
-    /// as many where others took the processor meanwhile, which costs milliseconds; half as many where one paid.
-    next_rest: u32,
-    /// How many workers may look at once: each has a client somewhere, here perhaps.
-    places: usize,
+    /// Remaining sleeps without polling.
+    skips: u32,
+    /// How many there will be after polling does not pay again: four more if it found nothing, which costs its
+    /// window; twice as many if other threads took the processor, which costs milliseconds; half as many after it
+    /// paid.
+    next_skips: u32,
+    /// How many workers may poll concurrently: each has a client somewhere, possibly on this machine.
+    slots: usize,
 }
 
 impl Polling {
@@ -57,22 +58,22 @@ impl Polling {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         Self {
             window: Duration::ZERO,
-            rest: 0,
-            next_rest: 1,
-            places: processors / 2,
+            skips: 0,
+            next_skips: 1,
+            slots: processors / 2,
         }
     }
 
-    /// Looks until something is found, or it does not pay any longer; whether it was found.
+    /// Polls until work is found, or it no longer pays; returns whether work was found.
     pub(super) fn look(&mut self, mut found: impl FnMut() -> bool) -> bool {
-        if self.rest > 0 {
-            self.rest -= 1;
+        if self.skips > 0 {
+            self.skips -= 1;
             return false;
         }
         if self.window.is_zero() {
             return false;
         }
-        let Some(_place) = Place::take(self.places) else {
+        let Some(_slot) = PollingSlot::take(self.slots) else {
             return false;
         };
         if found() {
@@ -83,27 +84,27 @@ impl Polling {
         while last - began < self.window {
             thread::yield_now();
             if found() {
-                // It paid: whoever was disturbed by many forgets it within a few requests of one that is alone.
-                self.next_rest = 1.max(self.next_rest / 2);
+                // It paid: halving adapts within a few requests after many clients became one.
+                self.next_skips = 1.max(self.next_skips / 2);
                 return true;
             }
             let now = Instant::now();
             if now - last > OTHERS {
-                self.rest(16.max(self.next_rest * 2));
+                self.skips(16.max(self.next_skips * 2));
                 return false;
             }
             last = now;
         }
-        self.rest(self.next_rest + 4);
+        self.skips(self.next_skips + 4);
         false
     }
 
-    fn rest(&mut self, next_rest: u32) {
-        self.rest = self.next_rest;
-        self.next_rest = next_rest.min(MOST_RESTS);
+    fn skips(&mut self, next_skips: u32) {
+        self.skips = self.next_skips;
+        self.next_skips = next_skips.min(MOST_SKIPS);
     }
 
-    /// Learns from a sleep that work ended.
+    /// Adapts to a sleep that work ended.
     pub(super) fn slept(&mut self, time: Duration) {
         self.window = match time {
             short if short <= SPARED => (self.window * 2).clamp(LEAST, MOST),
@@ -116,20 +117,20 @@ impl Polling {
 mod tests {
     use super::*;
 
-    /// It has slept for so short a time that it looks.
+    /// A state after a sleep short enough to poll.
     fn looking() -> Polling {
         let mut polling = Polling::new();
-        polling.places = usize::MAX;
+        polling.slots = usize::MAX;
         polling.slept(Duration::from_micros(40));
         polling
     }
 
     fn not_looked_for() -> bool {
-        panic!("nothing is looked for")
+        panic!("it does not poll")
     }
 
     #[test]
-    fn looking_begins_with_short_sleeps_and_ends_with_a_long_one() {
+    fn polling_begins_with_short_sleeps_and_ends_with_a_long_one() {
         let mut polling = looking();
         for _ in 0..3 {
             polling.slept(Duration::from_micros(40));
@@ -141,21 +142,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_found_nothing_looks_less_often_and_whoever_finds_more_often() {
+    fn polling_becomes_rarer_without_and_more_frequent_with_success() {
         let mut polling = looking();
         assert!(!polling.look(|| false));
-        let after_one = polling.next_rest;
-        while polling.rest > 0 {
+        let after_one = polling.next_skips;
+        while polling.skips > 0 {
             assert!(!polling.look(not_looked_for));
         }
         assert!(!polling.look(|| false));
-        let after_two = polling.next_rest;
+        let after_two = polling.next_skips;
         assert!(1 < after_one && after_one < after_two);
-        polling.rest = 0;
+        polling.skips = 0;
         assert!(polling.look(|| true), "at once");
         assert_eq!(
-            polling.next_rest, after_two,
-            "what was there already is not due to the looking"
+            polling.next_skips, after_two,
+            "work that was already there is not due to polling"
         );
         polling.window = Duration::from_secs(60);
         let found_later = || {
@@ -165,25 +166,25 @@ mod tests {
                 asked > 1
             }
         };
-        while polling.next_rest > 1 {
-            let before = polling.next_rest;
+        while polling.next_skips > 1 {
+            let before = polling.next_skips;
             assert!(polling.look(found_later()));
-            assert_eq!(polling.next_rest, before / 2);
+            assert_eq!(polling.next_skips, before / 2);
         }
     }
 
     #[test]
-    fn whoever_has_no_processor_to_spare_does_not_look() {
+    fn polling_stops_when_the_processor_is_shared() {
         let mut polling = looking();
-        polling.places = 0;
+        polling.slots = 0;
         assert!(!polling.look(not_looked_for));
-        polling.places = usize::MAX;
+        polling.slots = usize::MAX;
         let others = || {
             thread::sleep(2 * OTHERS);
             false
         };
         assert!(!polling.look(others));
-        assert!(polling.next_rest >= 16, "others had the processor");
+        assert!(polling.next_skips >= 16, "other threads had the processor");
         assert!(!polling.look(not_looked_for));
     }
 }

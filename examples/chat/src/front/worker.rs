@@ -1,4 +1,4 @@
-//! A worker: a thread, its connections, and the letters that other threads leave for it.
+//! A worker: a thread, its connections, and the mailbox in which other threads leave messages for it.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use std::{
 use mio::{Interest, Token, Waker};
 
 use super::{
-    Answer, Handler, Place,
+    Answer, Handler, Slot,
     connection::{Connection, Turn},
     polling::Polling,
 };
@@ -25,36 +25,36 @@ use crate::later::Later;
 
 /// The waker's token; connections have the numbers after it.
 const WOKEN: Token = Token(0);
-/// Connections that are told of at once; the others are told of next.
+/// Events per poll; further ones come with the next poll.
 const TOLD_AT_ONCE: usize = 256;
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const PIECE: usize = 16 << 10;
 
-/// What other threads leave for a worker.
+/// Messages of other threads for a worker.
 pub(super) struct Mailbox {
     letters: Mutex<Vec<Letter>>,
     waker: Waker,
-    /// Whether the worker sleeps, or is about to: who leaves a letter wakes it, one for all.
+    /// Whether the worker sleeps or is about to: the first sender then wakes it.
     asleep: AtomicBool,
     connections: AtomicUsize,
 }
 
 enum Letter {
-    Connection(TcpStream, Place),
-    /// The answer to this connection's request may be there.
+    Connection(TcpStream, Slot),
+    /// The answer to this connection's request may be ready.
     Ready(usize),
 }
 
 impl Mailbox {
-    /// How many connections the worker has.
+    /// Number of the worker's connections.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Gives the worker one more connection.
-    pub(super) fn give(&self, stream: TcpStream, place: Place) {
+    /// Gives the worker another connection.
+    pub(super) fn give(&self, stream: TcpStream, slot: Slot) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        self.leave(Letter::Connection(stream, place));
+        self.leave(Letter::Connection(stream, slot));
     }
 
     fn leave(&self, letter: Letter) {
@@ -71,7 +71,7 @@ impl Mailbox {
     }
 }
 
-/// Has a worker ask an answer again whether it is there, from whatever thread.
+/// Wakes a pending answer: has the worker poll its future again, from any thread.
 struct Reminder {
     mailbox: Arc<Mailbox>,
     connection: usize,
@@ -88,24 +88,24 @@ pub(super) struct Worker<H> {
     polling: Polling,
     mailbox: Arc<Mailbox>,
     handler: Arc<H>,
-    /// By their numbers, which are not used twice.
+    /// By number; numbers are not reused.
     connections: HashMap<usize, Connection>,
     last_number: usize,
-    /// Answers that are not there yet, by connection. They come to their end even where that is gone.
+    /// Pending answers by connection. They are completed even if the connection is closed.
     later: HashMap<usize, (Later<Answer>, task::Waker)>,
-    /// Answers that are there: they are written together, since whoever gets one may take the processor.
+    /// Ready answers: they are written together, as the receiving client may take the processor.
     answers: Vec<(usize, Answer)>,
-    /// Connections that had their turn and may have another request.
+    /// Connections that may have another request after their turn.
     again: Vec<usize>,
-    /// No connection is given up before.
+    /// Lower bound of all deadlines.
     next_deadline: Option<Instant>,
-    /// When the worker was told last what there is to do.
+    /// Time of the last poll.
     now: Instant,
     piece: Vec<u8>,
 }
 
 impl<H: Handler> Worker<H> {
-    /// A worker, and where to leave it letters.
+    /// Creates a worker and its mailbox.
     pub(super) fn new(handler: Arc<H>) -> io::Result<(Self, Arc<Mailbox>)> {
         let poll = mio::Poll::new()?;
         let mailbox = Arc::new(Mailbox {
@@ -131,7 +131,7 @@ impl<H: Handler> Worker<H> {
         Ok((worker, mailbox))
     }
 
-    /// Works until the process ends.
+    /// Runs until the process ends.
     pub(super) fn run(mut self) {
         let mut events = mio::Events::with_capacity(TOLD_AT_ONCE);
         loop {
@@ -142,7 +142,7 @@ impl<H: Handler> Worker<H> {
             for event in &events {
                 let number = event.token().0;
                 if let Some(connection) = self.connections.get_mut(&number) {
-                    connection.told(event);
+                    connection.ready(event);
                     self.turn(number);
                 }
             }
@@ -168,19 +168,19 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits for events or messages.
     fn wait(&mut self, events: &mut mio::Events) -> io::Result<()> {
-        let told =
+        let poll_events =
             |poll: &mut mio::Poll, events: &mut mio::Events, time| match poll.poll(events, time) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-                told => told,
+                result => result,
             };
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
         let mut looked = Ok(());
         let outcome = if !self.again.is_empty() || !self.answers.is_empty() {
-            told(poll, events, Some(Duration::ZERO))
+            poll_events(poll, events, Some(Duration::ZERO))
         } else if self.polling.look(|| {
-            looked = told(poll, events, Some(Duration::ZERO));
+            looked = poll_events(poll, events, Some(Duration::ZERO));
             looked.is_err() || !events.is_empty() || !mailbox.letters().is_empty()
         }) {
             looked
@@ -188,11 +188,11 @@ impl<H: Handler> Worker<H> {
             let began = Instant::now();
             mailbox.asleep.store(true, Ordering::SeqCst);
             let time = match self.next_deadline {
-                // Looked at after it is known to sleep: whoever leaves a letter from now on wakes it.
+                // Checked after `asleep` was set: a message sent from now on wakes it.
                 _ if !mailbox.letters().is_empty() => Some(Duration::ZERO),
                 deadline => deadline.map(|at| at.saturating_duration_since(began)),
             };
-            let outcome = told(poll, events, time);
+            let outcome = poll_events(poll, events, time);
             mailbox.asleep.store(false, Ordering::SeqCst);
             self.polling.slept(began.elapsed());
             outcome
@@ -203,9 +203,9 @@ impl<H: Handler> Worker<H> {
 
     fn read(&mut self, letter: Letter) {
         match letter {
-            Letter::Connection(stream, place) => {
-                // It is gone already, or not to be served: it is closed.
-                if self.welcome(stream, place).is_err() {
+            Letter::Connection(stream, slot) => {
+                // The client has disconnected, or cannot be served: it is closed.
+                if self.welcome(stream, slot).is_err() {
                     self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
                 }
             }
@@ -213,10 +213,10 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    fn welcome(&mut self, stream: TcpStream, place: Place) -> io::Result<()> {
+    fn welcome(&mut self, stream: TcpStream, slot: Slot) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let stream = mio::net::TcpStream::from_std(stream);
-        let mut connection = Connection::new(stream, place, self.now)?;
+        let mut connection = Connection::new(stream, slot, self.now)?;
         let number = self.last_number + 1;
         let both = Interest::READABLE | Interest::WRITABLE;
         let registry = self.poll.registry();
@@ -227,7 +227,7 @@ impl<H: Handler> Worker<H> {
         Ok(())
     }
 
-    /// Lets a connection go on with one request.
+    /// Gives a connection one turn.
     fn turn(&mut self, number: usize) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
@@ -236,7 +236,7 @@ impl<H: Handler> Worker<H> {
         let turn = connection.turn(&*self.handler, shares_worker, &mut self.piece, self.now);
         let deadline = connection.deadline;
         self.next_deadline = self.next_deadline.into_iter().chain(deadline).min();
-        // The client is gone, or did not do what it must: nobody is left to tell.
+        // The client has disconnected or exceeded a limit: no one is left to notify.
         match turn.unwrap_or(Turn::Ends) {
             Turn::Waits => {}
             Turn::Again => {
@@ -264,13 +264,13 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Asks an answer whether it is there; if so, the connection goes on.
+    /// Polls a pending answer; if it is ready, the connection continues.
     fn ask(&mut self, number: usize) {
         let Some((answer, waker)) = self.later.get_mut(&number) else {
             return;
         };
         let mut context = task::Context::from_waker(waker);
-        // A bug that one request meets is not the others' end.
+        // A panic must not affect the worker's other connections.
         let asked = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(&mut context)));
         let answer = match asked {
             Ok(Poll::Pending) => return,
@@ -281,7 +281,7 @@ impl<H: Handler> Worker<H> {
         self.answers.push((number, answer));
     }
 
-    /// Closes what is over time.
+    /// Closes connections whose deadline has passed.
     fn give_up(&mut self) {
         let is_over =
             |connection: &Connection| connection.deadline.is_some_and(|at| at <= self.now);
@@ -295,7 +295,7 @@ impl<H: Handler> Worker<H> {
 
     fn remove(&mut self, number: usize) -> Option<Connection> {
         let mut connection = self.connections.remove(&number)?;
-        // Closing would take it out of the poll, too; one that goes on elsewhere must not be told of here.
+        // Closing would deregister it as well; but one that moves to another thread must not be reported here.
         let _ = self.poll.registry().deregister(connection.stream());
         self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
         Some(connection)

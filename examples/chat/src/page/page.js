@@ -1,5 +1,5 @@
 "use strict";
-// Everything that people wrote is put into the page as text.
+// User input is inserted as text only.
 const byId = (id) => document.getElementById(id);
 let me = 0;
 let current = 0;
@@ -8,9 +8,9 @@ let names = new Map();
 
 async function call(method, path, body) {
   const answer = await fetch(path, { method, headers: body ? { "Content-Type": "application/json" } : {}, body: body && JSON.stringify(body) });
-  const told = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
-  if (!answer.ok) throw Object.assign(new Error(told.error || `the server answered ${answer.status}`), { status: answer.status });
-  return told;
+  const content = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
+  if (!answer.ok) throw Object.assign(new Error(content.error || `the server answered ${answer.status}`), { status: answer.status });
+  return content;
 }
 
 function element(name, text, className = "") {
@@ -43,13 +43,13 @@ async function enter(event, isNew) {
   }
 }
 
-// A name that was given to several people's chat serves all of them: each leaves himself out.
+// The name of a group lists its members: each user sees it without their own name.
 const title = (name) => name.split(", ").filter((one) => one !== byId("me").textContent).join(", ") || name;
 
 async function list() {
   const seen = current;
   const { chats } = await call("GET", "/api/chats");
-  // Somebody has deleted it, or has taken me out.
+  // It was deleted, or this user was removed.
   if (seen && seen === current && !chats.some((chat) => chat.id === seen)) close();
   byId("chats").replaceChildren(...chats.map((chat) => {
     const button = element("button", title(chat.name));
@@ -61,7 +61,7 @@ async function list() {
 
 function show(message) {
   const item = element("li", "", message.sender === me ? "own" : "");
-  if (message.sender !== me && names.size > 2) item.append(element("b", names.get(message.sender) ?? "somebody who left"));
+  if (message.sender !== me && names.size > 2) item.append(element("b", names.get(message.sender) ?? "former member"));
   const at = new Date(message.timestamp);
   item.append(element("p", message.text), element("time", at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })));
   byId("messages").append(item);
@@ -76,7 +76,7 @@ function close() {
   byId("messages").replaceChildren();
 }
 
-/** Who is in the open chat, with what may be done about it: who made it adds, removes and deletes, the others leave. */
+/** The members of the open chat and its actions: the creator adds, removes and deletes, the others may leave. */
 function showPeople(chat, members) {
   names = new Map(members.map((member) => [member.id, member.username]));
   const mine = chat.admin === me;
@@ -124,7 +124,7 @@ async function open(chat) {
   byId("say").hidden = false;
   messages.forEach(show);
   const last = messages.length ? messages[messages.length - 1].id : 0;
-  // The browser goes on by itself where the feed broke off: each event bears its number.
+  // The browser resumes a broken feed by itself: each event has its number as id.
   feed = new EventSource(`/api/chats/${chat.id}/feed?after=${last}`);
   feed.addEventListener("message", (event) => show(JSON.parse(event.data)));
   await list();
@@ -135,7 +135,7 @@ function trouble(error) {
   byId("trouble").textContent = error ? error.message : "";
 }
 
-/** The chat of the two that is there already. */
+/** The existing chat with this user. */
 async function privateChat(other) {
   const { chats } = await call("GET", "/api/chats");
   const isLikely = (chat) => title(chat.name) === other;
@@ -143,7 +143,7 @@ async function privateChat(other) {
     const { members } = await call("GET", `/api/chats/${chat.id}/members`);
     if (members.length === 2 && members.some((member) => member.username === other)) return chat;
   }
-  throw new Error(`the chat with ${other} is gone: begin it again`);
+  throw new Error(`the chat with ${other} was deleted: begin it again`);
 }
 
 document.querySelector("#login form").addEventListener("submit", (event) => enter(event, false));
@@ -155,7 +155,7 @@ byId("begin").addEventListener("submit", async (event) => {
   const members = [...new Set(asked)].filter((name) => name && name !== own);
   const name = [own, ...members].join(", ");
   try {
-    if (!members.length) throw new Error("name somebody else");
+    if (!members.length) throw new Error("name another user");
     const made = await call("POST", "/api/chats", { name, members }).catch((error) => {
       if (error.status !== 409) throw error;
     });
@@ -181,12 +181,12 @@ byId("say").addEventListener("submit", async (event) => {
 });
 byId("add").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const username = byId("somebody").value.trim();
-  byId("somebody").value = "";
+  const username = byId("new-member").value.trim();
+  byId("new-member").value = "";
   await change("POST", "/members", { username });
 });
 byId("delete").addEventListener("click", () => {
-  if (confirm("The chat goes, with all that was said in it, for all its members.")) change("DELETE", "");
+  if (confirm("Delete the chat with all its messages, for all members?")) change("DELETE", "");
 });
 byId("leave").addEventListener("click", async () => {
   if (feed) feed.close();
@@ -194,10 +194,10 @@ byId("leave").addEventListener("click", async () => {
   await call("DELETE", "/api/session");
   location.reload();
 });
-// New chats appear within some seconds; messages come at once, through the feed.
+// New chats appear within some seconds; messages arrive at once, through the feed.
 setInterval(() => { if (me) list().catch(() => {}); }, 3000);
 
-// A page that is loaded again, and one in a second tab, goes on while its session lasts: the cookie is the browser's, and so is the name.
+// A reloaded page, or one in a second tab, continues the session: the cookie and the name belong to the browser.
 async function again() {
   const known = JSON.parse(localStorage.getItem("me"));
   const { id } = known ? await call("GET", "/api/session") : {};

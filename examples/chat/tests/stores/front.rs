@@ -1,4 +1,4 @@
-//! The front over HTTP: sessions, rights, ranges, the feed, and clients that do not behave.
+//! The front over HTTP: sessions, rights, ranges, the feed, and misbehaving clients.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -30,7 +30,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What a client asks, and is told: status, head and body.
+/// A client: returns status, head and body of answers.
 struct Client {
     address: SocketAddr,
     session: String,
@@ -52,15 +52,15 @@ impl Client {
 fn raw(address: SocketAddr, request: &[u8]) -> (u16, String, String) {
     let mut stream = connect(address);
     stream.write_all(request).unwrap();
-    let mut told = String::new();
-    // The server may close before it has read all: what it said counts.
-    let _ = stream.read_to_string(&mut told);
-    let (head, body) = told.split_once("\r\n\r\n").unwrap_or((&told, ""));
+    let mut received = String::new();
+    // The server may close before it has read everything: only its answer counts.
+    let _ = stream.read_to_string(&mut received);
+    let (head, body) = received.split_once("\r\n\r\n").unwrap_or((&received, ""));
     let status = head.get(9..12).and_then(|digits| digits.parse().ok());
     (status.unwrap_or(0), head.to_owned(), body.to_owned())
 }
 
-/// A store that `fill` has filled, with one of its chats that is read.
+/// A store filled by `fill`, with a chat of one of its readers.
 pub fn over_http(store: Arc<dyn ChatStore>, filled: Id) {
     let address = start(store);
     let reader = Client {
@@ -87,18 +87,18 @@ pub fn over_http(store: Arc<dyn ChatStore>, filled: Id) {
 
 /// Signs up and logs in.
 fn people(address: SocketAddr) -> [Client; 2] {
-    let nobody = Client {
+    let anonymous = Client {
         address,
         session: "guessed".into(),
     };
-    assert_eq!(nobody.ask("GET", "/api/session", None).0, 401);
-    assert_eq!(nobody.ask("GET", "/api/chats", None).0, 401);
+    assert_eq!(anonymous.ask("GET", "/api/session", None).0, 401);
+    assert_eq!(anonymous.ask("GET", "/api/chats", None).0, 401);
     ["ada", "bob"].map(|name| {
         let right = json!({ "username": name, "password": "correct horse" });
-        assert_eq!(nobody.ask("POST", "/api/users", Some(right.clone())).0, 201);
-        assert_eq!(nobody.ask("POST", "/api/users", Some(right.clone())).0, 409);
+        assert_eq!(anonymous.ask("POST", "/api/users", Some(right.clone())).0, 201);
+        assert_eq!(anonymous.ask("POST", "/api/users", Some(right.clone())).0, 409);
         let wrong = json!({ "username": name, "password": "wrong horse" });
-        assert_eq!(nobody.ask("POST", "/api/session", Some(wrong)).0, 401);
+        assert_eq!(anonymous.ask("POST", "/api/session", Some(wrong)).0, 401);
         let body = right.to_string();
         let request = format!(
             "POST /api/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -118,17 +118,20 @@ fn people(address: SocketAddr) -> [Client; 2] {
 
 fn rights([ada, bob]: &[Client; 2], foreign: Id) {
     let new = |name: &str, members: &[&str]| Some(json!({ "name": name, "members": members }));
-    assert_eq!(ada.ask("POST", "/api/chats", new("us", &["nobody"])).0, 404);
+    assert_eq!(
+        ada.ask("POST", "/api/chats", new("us", &["missing"])).0,
+        404
+    );
     assert_eq!(ada.ask("POST", "/api/chats", new("", &["bob"])).0, 400);
     let (status, made) = ada.ask("POST", "/api/chats", new("us", &["bob"]));
     assert_eq!(status, 201);
     assert_eq!(bob.ask("POST", "/api/chats", new("we", &["ada"])).0, 409);
-    // Said twice he is still one, and the chat private.
+    // A repeated member counts once, and the chat is private.
     assert_eq!(
         ada.ask("POST", "/api/chats", new("us", &["bob", "bob"])).0,
         409
     );
-    // No store has texts with U+0000.
+    // U+0000 is refused for all stores.
     assert_eq!(ada.ask("POST", "/api/chats", new("a\0", &["bob"])).0, 400);
     assert_eq!(ada.ask("POST", "/api/chats", new("a", &["bob\0"])).0, 400);
     let chat = format!("/api/chats/{}", made["id"]);
@@ -160,7 +163,11 @@ fn rights([ada, bob]: &[Client; 2], foreign: Id) {
         .0,
         400
     );
-    assert_eq!(bob.ask("DELETE", &chat, None).0, 403, "he did not make it");
+    assert_eq!(
+        bob.ask("DELETE", &chat, None).0,
+        403,
+        "he is not the creator"
+    );
     let (_, members) = bob.ask("GET", &format!("{chat}/members"), None);
     let names: Vec<_> = members["members"]
         .as_array()
@@ -172,7 +179,7 @@ fn rights([ada, bob]: &[Client; 2], foreign: Id) {
     let bob_id = &members["members"][1]["id"];
     let ada_id = &members["members"][0]["id"];
     let leave = format!("{chat}/members/{ada_id}");
-    assert_eq!(ada.ask("DELETE", &leave, None).0, 409, "who made it stays");
+    assert_eq!(ada.ask("DELETE", &leave, None).0, 409, "the creator stays");
     assert_eq!(
         ada.ask("DELETE", &format!("{chat}/members/{bob_id}"), None)
             .0,
@@ -202,7 +209,7 @@ fn rights([ada, bob]: &[Client; 2], foreign: Id) {
     assert_eq!(ada.ask("GET", &chat, None).0, 403);
 }
 
-/// Events as they come.
+/// An event stream.
 struct Feed(BufReader<TcpStream>);
 
 impl Feed {
@@ -268,15 +275,15 @@ fn feed([ada, bob]: &[Client; 2]) {
             assert_eq!(feed.next(), Some((at, format!("text\n{at}"))));
         }
     }
-    // A browser that lost the connection says how far it came.
+    // A reconnecting browser sends the last number that it has.
     let mut resumed = Feed::open(bob, &format!("{chat}/feed?after=0"), Some(18));
     assert_eq!(resumed.next().map(|(id, _)| id), Some(19));
-    // Who is taken out hears nothing more.
+    // A removed member receives nothing more.
     let members = ada.ask("GET", &format!("{chat}/members"), None).1;
     let bob_id = &members["members"][1]["id"];
     let ada_id = &members["members"][0]["id"];
     let leave = format!("{chat}/members/{ada_id}");
-    assert_eq!(ada.ask("DELETE", &leave, None).0, 409, "who made it stays");
+    assert_eq!(ada.ask("DELETE", &leave, None).0, 409, "the creator stays");
     assert_eq!(
         ada.ask("DELETE", &format!("{chat}/members/{bob_id}"), None)
             .0,
@@ -324,16 +331,16 @@ fn bad_clients(address: SocketAddr) {
         deep.len()
     );
     assert_eq!(status(&posted), 400);
-    // Several requests in one piece, and one in many pieces.
+    // Pipelined requests, and one request in many pieces.
     let mut stream = connect(address);
     stream
         .write_all(
             b"GET /page.css HTTP/1.1\r\nHost: a\r\n\r\nGET /page.css HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         )
         .unwrap();
-    let mut told = String::new();
-    stream.read_to_string(&mut told).unwrap();
-    assert_eq!(told.matches("HTTP/1.1 200 OK").count(), 2);
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 2);
     let mut stream = connect(address);
     for piece in [
         "GET /page.c",
@@ -344,7 +351,7 @@ fn bad_clients(address: SocketAddr) {
         stream.write_all(piece.as_bytes()).unwrap();
         std::thread::sleep(Duration::from_millis(20));
     }
-    let mut told = String::new();
-    stream.read_to_string(&mut told).unwrap();
-    assert!(told.starts_with("HTTP/1.1 200 OK"));
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert!(received.starts_with("HTTP/1.1 200 OK"));
 }

@@ -1,7 +1,7 @@
-//! Random histories on a store, compared with a naive model of what the sixteen operations mean. Every store is compared with the
-//! same model on the same histories, so all of them agree with one another.
+//! Random histories on a store, compared with a naive model of the sixteen operations. Every store is compared with
+//! the same model on the same histories, so all of them behave alike.
 //!
-//! Stores number users and chats as they like: a history knows them by the order in which they were made.
+//! Stores choose the numbers of users and chats: a history refers to them by their order of creation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use isomer_chat::store::{ChatStore, Id};
 /// Steps of a history.
 const STEPS: usize = 1_500;
 
-/// Numbers that look random, the same for each seed (xorshift64*).
+/// Pseudo-random numbers of a seed (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -42,35 +42,35 @@ struct Model {
     sessions: BTreeMap<String, (usize, u64)>,
 }
 
-/// A store and the numbers that it gave.
+/// A store and the numbers that it assigned.
 struct Numbered<'s> {
     store: &'s dyn ChatStore,
     users: Vec<Id>,
     chats: Vec<Id>,
 }
 
-/// No store has given this number.
-const NOBODY: Id = 900_000_000;
+/// A number that no store has assigned.
+const UNKNOWN: Id = 900_000_000;
 
 impl Numbered<'_> {
     fn user(&self, at: usize) -> Id {
-        self.users.get(at).copied().unwrap_or(NOBODY)
+        self.users.get(at).copied().unwrap_or(UNKNOWN)
     }
     fn chat(&self, at: usize) -> Id {
-        self.chats.get(at).copied().unwrap_or(NOBODY)
+        self.chats.get(at).copied().unwrap_or(UNKNOWN)
     }
     fn user_at(&self, id: Id) -> usize {
         let at = self.users.iter().position(|known| *known == id);
-        at.unwrap_or_else(|| panic!("the store names a user {id} that nobody made"))
+        at.unwrap_or_else(|| panic!("the store returned a user {id} that was not created"))
     }
     fn chat_at(&self, id: Id) -> usize {
         let at = self.chats.iter().position(|known| *known == id);
-        at.unwrap_or_else(|| panic!("the store names a chat {id} that nobody made"))
+        at.unwrap_or_else(|| panic!("the store returned a chat {id} that was not created"))
     }
 }
 
-/// Runs the history of a seed on an empty store. Sessions end long after the present, or long before it: the time that is asked
-/// for decides.
+/// Runs the history of a seed on an empty store. Sessions end long after the present, or long before it, as the
+/// store's time is a parameter.
 pub fn compare(store: &dyn ChatStore, seed: u64) {
     let mut random = Random(seed | 1);
     let mut model = Model::default();
@@ -82,13 +82,13 @@ pub fn compare(store: &dyn ChatStore, seed: u64) {
     let start = isomer_chat::now_ms();
     for step in 0..STEPS {
         let clock = 1_000 + step as u64;
-        // One more than there are: somebody whom nobody made.
+        // One more than there are: a user that does not exist.
         let user = random.below(model.users.len() as u64 + 1) as usize;
         let chat = random.below(model.chats.len() as u64 + 1) as usize;
-        let told = format!("seed {seed}, step {step}");
+        let context = format!("seed {seed}, step {step}");
         match random.below(100) {
-            0..8 => create_user(&mut random, &mut model, &mut real, &told),
-            8..16 => create_chat(&mut random, &mut model, &mut real, clock, &told),
+            0..8 => create_user(&mut random, &mut model, &mut real, &context),
+            8..16 => create_chat(&mut random, &mut model, &mut real, clock, &context),
             16..50 => {
                 let text = format!("{step}: \"hé\" , : \u{1f600}");
                 let sent = real
@@ -100,8 +100,8 @@ pub fn compare(store: &dyn ChatStore, seed: u64) {
                     found.last_activity = clock;
                     found.messages.len() as Id
                 });
-                assert_eq!(sent, expected, "{told}");
-                // A sender is somebody: names are looked up in the answers.
+                assert_eq!(sent, expected, "{context}");
+                // A sender must exist: its name is looked up for the answers.
                 if user == model.users.len()
                     && let Some(found) = model.chat_mut(chat)
                     && let Some(last) = found.messages.last_mut()
@@ -119,7 +119,7 @@ pub fn compare(store: &dyn ChatStore, seed: u64) {
                     && model
                         .chat_mut(chat)
                         .is_some_and(|found| found.members.insert(user));
-                assert_eq!(real_said, expected, "{told}");
+                assert_eq!(real_said, expected, "{context}");
             }
             56..61 => {
                 let removed = real
@@ -129,22 +129,22 @@ pub fn compare(store: &dyn ChatStore, seed: u64) {
                 let expected = model
                     .chat_mut(chat)
                     .is_some_and(|found| found.members.remove(&user));
-                assert_eq!(removed, expected, "{told}");
+                assert_eq!(removed, expected, "{context}");
             }
             61..63 => {
                 let deleted = real.store.delete_chat(real.chat(chat)).unwrap();
                 let expected = model.chats.get_mut(chat).and_then(Option::take).is_some();
-                assert_eq!(deleted, expected, "{told}");
+                assert_eq!(deleted, expected, "{context}");
             }
-            63..70 => sessions(&mut random, &mut model, &real, start, &told),
-            _ => look(&mut random, &model, &real, chat, user, &told),
+            63..70 => sessions(&mut random, &mut model, &real, start, &context),
+            _ => look(&mut random, &model, &real, chat, user, &context),
         }
     }
     // At the end, everything.
-    let told = format!("seed {seed}, at the end");
+    let context = format!("seed {seed}, at the end");
     for chat in 0..=model.chats.len() {
         let user = chat % (model.users.len() + 1);
-        look(&mut random, &model, &real, chat, user, &told);
+        look(&mut random, &model, &real, chat, user, &context);
     }
 }
 
@@ -158,13 +158,16 @@ impl Model {
     }
 }
 
-fn create_user(random: &mut Random, model: &mut Model, real: &mut Numbered<'_>, told: &str) {
+fn create_user(random: &mut Random, model: &mut Model, real: &mut Numbered<'_>, context: &str) {
     let name = format!("user {}", random.below(30));
     let made = real.store.create_user(&name, "hash").unwrap();
     let is_new = model.users.iter().all(|(taken, _)| *taken != name);
-    assert_eq!(made.is_some(), is_new, "{told}: `{name}`");
+    assert_eq!(made.is_some(), is_new, "{context}: `{name}`");
     if let Some(id) = made {
-        assert!(!real.users.contains(&id), "{told}: {id} is given twice");
+        assert!(
+            !real.users.contains(&id),
+            "{context}: {id} was assigned twice"
+        );
         real.users.push(id);
         model.users.push((name, "hash".into()));
     }
@@ -175,14 +178,14 @@ fn create_chat(
     model: &mut Model,
     real: &mut Numbered<'_>,
     clock: u64,
-    told: &str,
+    context: &str,
 ) {
     if model.users.is_empty() {
         return;
     }
     let count = model.users.len() as u64;
     let admin = random.below(count) as usize;
-    // Private ones, groups, and now and then somebody whom nobody made, or the same one twice.
+    // Private ones, groups, and sometimes a member that does not exist, or the same one twice.
     let members: Vec<usize> = (0..[0, 1, 1, 2, 4][random.below(5) as usize])
         .map(|_| {
             let more = u64::from(random.chance(10));
@@ -195,7 +198,10 @@ fn create_chat(
         .store
         .create_chat(&name, real.user(admin), &ids, clock)
         .unwrap();
-    assert!(!real.chats.contains(&id), "{told}: {id} is given twice");
+    assert!(
+        !real.chats.contains(&id),
+        "{context}: {id} was assigned twice"
+    );
     real.chats.push(id);
     let known = members.into_iter().filter(|at| *at < model.users.len());
     model.chats.push(Some(ModelChat {
@@ -207,7 +213,13 @@ fn create_chat(
     }));
 }
 
-fn sessions(random: &mut Random, model: &mut Model, real: &Numbered<'_>, start: u64, told: &str) {
+fn sessions(
+    random: &mut Random,
+    model: &mut Model,
+    real: &Numbered<'_>,
+    start: u64,
+    context: &str,
+) {
     let name = format!("session{}", random.below(6));
     let hour = 3_600_000;
     match random.below(4) {
@@ -221,7 +233,7 @@ fn sessions(random: &mut Random, model: &mut Model, real: &Numbered<'_>, start: 
         }
         1 => {
             let removed = real.store.remove_session(&name).unwrap();
-            assert_eq!(removed, model.sessions.remove(&name).is_some(), "{told}");
+            assert_eq!(removed, model.sessions.remove(&name).is_some(), "{context}");
         }
         _ => {
             let now = start + hour * random.below(7);
@@ -233,7 +245,7 @@ fn sessions(random: &mut Random, model: &mut Model, real: &Numbered<'_>, start: 
             assert_eq!(
                 found,
                 expected.map(|(user, _)| real.user(*user)),
-                "{told}: `{name}`"
+                "{context}: `{name}`"
             );
         }
     }
@@ -246,7 +258,7 @@ fn look(
     real: &Numbered<'_>,
     chat: usize,
     user: usize,
-    told: &str,
+    context: &str,
 ) {
     let (chat_id, user_id) = (real.chat(chat), real.user(user));
     let found = model.chat(chat);
@@ -255,10 +267,10 @@ fn look(
     assert_eq!(
         seen.map(|one| (one.name, real.user_at(one.admin), one.last_activity)),
         found.map(|one| (one.name.clone(), one.admin, one.last_activity)),
-        "{told}: chat {chat}"
+        "{context}: chat {chat}"
     );
     let members = real.store.get_members(chat_id).unwrap();
-    assert!(members.is_sorted_by_key(|member| member.id), "{told}");
+    assert!(members.is_sorted_by_key(|member| member.id), "{context}");
     let mut members: Vec<(usize, String)> = members
         .into_iter()
         .map(|member| (real.user_at(member.id), member.username))
@@ -269,11 +281,11 @@ fn look(
         .flat_map(|one| &one.members)
         .map(|at| (*at, model.users[*at].0.clone()))
         .collect();
-    assert_eq!(members, expected, "{told}: members of chat {chat}");
+    assert_eq!(members, expected, "{context}: members of chat {chat}");
     assert_eq!(
         real.store.check_chat_member(chat_id, user_id).unwrap(),
         found.is_some_and(|one| one.members.contains(&user)),
-        "{told}"
+        "{context}"
     );
 
     let chats: Vec<usize> = real
@@ -293,7 +305,7 @@ fn look(
         .collect();
     expected.sort_unstable();
     let expected: Vec<usize> = expected.into_iter().map(|(_, _, at)| at).collect();
-    assert_eq!(chats, expected, "{told}: chats of user {user}");
+    assert_eq!(chats, expected, "{context}: chats of user {user}");
 
     let other = random.below(model.users.len() as u64 + 1) as usize;
     let private = model
@@ -304,17 +316,17 @@ fn look(
     assert_eq!(
         real.store.exists_chat(user_id, real.user(other)).unwrap(),
         private,
-        "{told}: users {user} and {other}"
+        "{context}: users {user} and {other}"
     );
     if let Some((name, password)) = model.users.get(user) {
         let seen = real.store.get_user(name).unwrap().unwrap();
         assert_eq!(
             (seen.id, &seen.username, &seen.password),
             (user_id, name, password),
-            "{told}"
+            "{context}"
         );
     }
-    messages(random, found, real, chat_id, told);
+    messages(random, found, real, chat_id, context);
 }
 
 fn messages(
@@ -322,7 +334,7 @@ fn messages(
     chat: Option<&ModelChat>,
     real: &Numbered<'_>,
     chat_id: Id,
-    told: &str,
+    context: &str,
 ) {
     let said = chat.map_or(0, |one| one.messages.len() as u64);
     let bound = |random: &mut Random| random.chance(60).then(|| random.below(said + 3));
@@ -334,7 +346,7 @@ fn messages(
         .unwrap()
         .into_iter()
         .map(|one| {
-            let sender = if one.sender == NOBODY {
+            let sender = if one.sender == UNKNOWN {
                 usize::MAX
             } else {
                 real.user_at(one.sender)
@@ -353,6 +365,6 @@ fn messages(
     }
     assert_eq!(
         seen, expected,
-        "{told}: messages from {from:?} to {to:?}, {n} of them"
+        "{context}: messages from {from:?} to {to:?}, {n} of them"
     );
 }

@@ -1,5 +1,5 @@
-//! All stores: one script of what the sixteen operations mean, random histories, and many who write at once. PostgreSQL takes
-//! part where `CHAT_POSTGRES` says how to reach an empty database; `run.py test` starts one.
+//! All stores: one script of the sixteen operations, random histories, and concurrent writers. PostgreSQL is tested
+//! if `CHAT_POSTGRES` names an empty database; `run.py test` starts one.
 
 mod front;
 mod histories;
@@ -18,7 +18,7 @@ use isomer_chat::{
     store::{ChatStore, Durability},
 };
 
-/// Waits for what is there later.
+/// Waits for a future value.
 fn awaited<T>(mut later: Later<T>) -> T {
     struct Sleeper(Thread);
 
@@ -51,9 +51,9 @@ fn script(store: &dyn ChatStore) {
         (found.id, &*found.username, &*found.password),
         (ada, "ada", "hash-a")
     );
-    assert_eq!(store.get_user("nobody").unwrap(), None);
+    assert_eq!(store.get_user("missing").unwrap(), None);
 
-    // Sessions: begun, prolonged, ended by time and by hand.
+    // Sessions: begun, prolonged, expired and ended.
     let now = now_ms();
     store.set_user_session("s1", ada, now + 60_000).unwrap();
     assert_eq!(store.get_user_from_session("s1", now).unwrap(), Some(ada));
@@ -71,7 +71,7 @@ fn script(store: &dyn ChatStore) {
     assert!(!store.remove_session("s1").unwrap());
     assert_eq!(store.get_user_from_session("s1", now).unwrap(), None);
 
-    // Those that have ended go with others that begin.
+    // Ended sessions are deleted when others begin.
     for old in 0..3 {
         let name = format!("old{old}");
         store.set_user_session(&name, ada, now - 60_000).unwrap();
@@ -135,7 +135,7 @@ fn script(store: &dyn ChatStore) {
     assert!(store.add_chat_member(private, eve).unwrap());
     assert!(
         !store.add_chat_member(private, eve).unwrap(),
-        "she is there already"
+        "she is already a member"
     );
     assert!(
         !store.add_chat_member(999, eve).unwrap() && !store.add_chat_member(private, 999).unwrap()
@@ -148,7 +148,7 @@ fn script(store: &dyn ChatStore) {
     assert!(!store.remove_chat_member(private, eve).unwrap());
     assert!(store.exists_chat(ada, bob).unwrap());
 
-    // Messages: numbers from 1 without a gap in each chat, ranges as the study has them.
+    // Messages: consecutive numbers from 1 in each chat, ranges as in the study.
     for at in 1..=20 {
         let sender = if at % 2 == 0 { ada } else { bob };
         assert_eq!(
@@ -202,9 +202,9 @@ fn script(store: &dyn ChatStore) {
         .unwrap()
         .remove(0);
     assert_eq!((one.sender, &*one.text, one.timestamp), (ada, "m2", 102));
-    assert_eq!(ids(ada), [private, group], "what was said last is first");
+    assert_eq!(ids(ada), [private, group], "the latest is first");
 
-    // Deleting takes messages and memberships along, and nothing else.
+    // Deletes messages and memberships with the chat, and nothing else.
     assert!(store.delete_chat(private).unwrap());
     assert!(!store.delete_chat(private).unwrap());
     assert_eq!(store.get_chat(private).unwrap(), None);
@@ -232,7 +232,7 @@ fn script(store: &dyn ChatStore) {
     );
 }
 
-/// Many who speak at once: nothing is lost and no number given twice, which is what the study's program could not promise.
+/// Concurrent writers: nothing is lost and no number assigned twice, which the study's program could not guarantee.
 fn races(store: &Arc<dyn ChatStore>, has_feed: bool) {
     let users: Vec<u64> = (0..8)
         .map(|at| {
@@ -247,12 +247,12 @@ fn races(store: &Arc<dyn ChatStore>, has_feed: bool) {
     let sender = std::sync::Mutex::new(sender);
     let listens = store
         .listen(Box::new(move |said| {
-            // Nobody listens after the end.
+            // The receiver is gone after the end.
             let _ = sender.lock().unwrap().send(said);
         }))
         .unwrap();
     assert_eq!(listens, has_feed);
-    // Both sides ask for a private chat at once, and again: there is one.
+    // Both sides request a private chat concurrently and repeatedly: one is created.
     let private = Arc::new(Barrier::new(users.len()));
     let asking: Vec<_> = (0..users.len())
         .map(|at| {
@@ -282,7 +282,7 @@ fn races(store: &Arc<dyn ChatStore>, has_feed: bool) {
                         .unwrap()
                         .unwrap();
                 }
-                // These are all begun on one state, and all but one lose the race at first.
+                // All of them begin on one snapshot, and all but one conflict at first.
                 let begin = |at| {
                     let text = format!("{user} says {at}");
                     let mut added = store.add_chat_message_later(chat, user, &text, 2);
@@ -318,7 +318,7 @@ fn races(store: &Arc<dyn ChatStore>, has_feed: bool) {
             .filter(|m| m.sender == *user)
             .map(|m| m.text.clone())
             .collect();
-        // Of what was begun together any may win first.
+        // Any of the concurrent ones may commit first.
         own[20..].sort_unstable();
         let said = |at| format!("{user} says {at}");
         assert_eq!(own, (0..25).map(said).collect::<Vec<_>>());
@@ -328,7 +328,7 @@ fn races(store: &Arc<dyn ChatStore>, has_feed: bool) {
         while last < 200 {
             let said = heard
                 .recv_timeout(std::time::Duration::from_secs(10))
-                .expect("the feed tells");
+                .expect("the feed reports it");
             if said.chat == chat {
                 assert!(said.message > last, "in order");
                 last = said.message;
@@ -376,7 +376,7 @@ fn all(backend: Backend, postgres: &str, renew: impl Fn()) {
     front::over_http(store, read[0]);
 }
 
-/// What was committed is there after the store was closed and opened again.
+/// Committed data survives closing and reopening the store.
 fn reopened(backend: Backend) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");

@@ -1,4 +1,4 @@
-//! The front without a store: one worker, many connections, answers that come later.
+//! The front without a store: one worker, many connections, pending answers.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -13,10 +13,10 @@ use isomer_chat::{
     later,
 };
 
-/// More than the sockets of both sides hold.
+/// More than the socket buffers of both sides.
 const LARGE: usize = 16 << 20;
 
-/// Answers what its path says.
+/// Answers according to its path.
 struct Paths;
 
 fn text(text: impl Into<Vec<u8>>) -> Answer {
@@ -30,12 +30,12 @@ fn text(text: impl Into<Vec<u8>>) -> Answer {
 
 /// Answers from another thread.
 fn after(time: Duration, answer: impl FnOnce() -> Answer + Send + 'static) -> Reply {
-    let told = later::on_thread(move || {
+    let answer = later::on_thread(move || {
         thread::sleep(time);
         answer()
     });
     Reply::Later(Box::pin(async {
-        told.unwrap().await.unwrap_or_else(|_| Answer::failed())
+        answer.unwrap().await.unwrap_or_else(|_| Answer::failed())
     }))
 }
 
@@ -127,7 +127,7 @@ fn ok(path: &str) -> (u16, String) {
 }
 
 #[test]
-fn a_slow_reader_of_a_large_answer_holds_up_nobody_and_gets_all_of_it() {
+fn a_slow_reader_of_a_large_answer_delays_no_other_client_and_gets_all_of_it() {
     let address = start();
     let (mut slow, mut quick) = (Client::new(address), Client::new(address));
     slow.ask("/large");
@@ -142,7 +142,7 @@ fn a_slow_reader_of_a_large_answer_holds_up_nobody_and_gets_all_of_it() {
 }
 
 #[test]
-fn requests_of_a_connection_are_answered_in_order_though_one_is_answered_later() {
+fn requests_of_a_connection_are_answered_in_order_although_one_is_pending() {
     let mut client = Client::new(start());
     let paths = ["/a", "/later", "/b", "/at-once", "/dropped", "/c"];
     let asked = paths.map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -154,7 +154,7 @@ fn requests_of_a_connection_are_answered_in_order_though_one_is_answered_later()
             _ => assert_eq!((status, &*body), (200, path)),
         }
     }
-    // The half that the client closed is not the half that it reads.
+    // The client closed its sending side, not the one that it reads from.
     client.send("GET /later HTTP/1.1\r\nHost: a\r\n\r\nGET /d HTTP/1.1\r\nHost: a\r\n\r\n");
     client
         .0
@@ -167,7 +167,7 @@ fn requests_of_a_connection_are_answered_in_order_though_one_is_answered_later()
 }
 
 #[test]
-fn while_one_is_answered_later_another_one_is_answered_by_the_same_worker() {
+fn a_worker_answers_other_requests_while_one_is_pending() {
     let address = start();
     let (mut later, mut other) = (Client::new(address), Client::new(address));
     assert_eq!(other.get("/first"), ok("/first"));
@@ -178,7 +178,7 @@ fn while_one_is_answered_later_another_one_is_answered_by_the_same_worker() {
     assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
     later.0.get_ref().set_nonblocking(false).unwrap();
     assert_eq!(later.answer(), ok("/later"));
-    // Who went away meanwhile is nobody's trouble.
+    // A client that has disconnected affects no other client.
     later.ask("/later");
     drop(later);
     thread::sleep(Duration::from_millis(300));
@@ -186,7 +186,7 @@ fn while_one_is_answered_later_another_one_is_answered_by_the_same_worker() {
 }
 
 #[test]
-fn a_bug_of_the_handler_is_the_end_of_one_request() {
+fn a_panic_of_the_handler_ends_only_its_request() {
     let address = start();
     let (mut met, mut other) = (Client::new(address), Client::new(address));
     assert_eq!(met.get("/later-bug").0, 500);
@@ -196,13 +196,13 @@ fn a_bug_of_the_handler_is_the_end_of_one_request() {
 }
 
 #[test]
-fn hundreds_of_idle_connections_beside_a_busy_one() {
+fn hundreds_of_idle_connections_and_a_busy_one() {
     let address = start();
     let mut busy = Client::new(address);
     assert_eq!(busy.get("/shares"), ok("false"));
     let mut idle: Vec<Client> = (0..300).map(|_| Client::new(address)).collect();
     for client in &mut idle {
-        // Some have asked before, and some have begun to.
+        // Some have sent a request before, and some have begun one.
         client.send("GET /idle HTTP/1.1\r\nHost: a\r\n\r\nGET /i");
     }
     for _ in 0..1_000 {
@@ -219,7 +219,7 @@ fn hundreds_of_idle_connections_beside_a_busy_one() {
 }
 
 #[test]
-fn a_body_that_waits_is_asked_for_and_one_in_pieces_is_put_together() {
+fn expect_continue_is_answered_and_the_pieces_of_a_body_are_joined() {
     let mut client = Client::new(start());
     client.send(
         "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 50000\r\n\r\n",
@@ -239,7 +239,7 @@ fn events_leave_the_worker() {
     events.ask("/events");
     assert_eq!(events.answer(), (200, String::new()));
     assert_eq!(other.get("/shares"), ok("false"));
-    let mut told = String::new();
-    events.0.read_to_string(&mut told).unwrap();
-    assert_eq!(told, "data: a\n\n".repeat(3));
+    let mut received = String::new();
+    events.0.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "data: a\n\n".repeat(3));
 }

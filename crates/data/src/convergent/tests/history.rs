@@ -3,7 +3,7 @@
 use super::world::World;
 use crate::convergent::rules::{Mutant, break_rule};
 
-/// Runs a history of `steps`; what is wrong with it, if anything.
+/// Runs a history of `steps`; returns the first error, if any.
 fn run(seed: u64, steps: usize) -> Result<(), String> {
     let mut world = World::new(seed);
     for step in 0..steps {
@@ -12,7 +12,7 @@ fn run(seed: u64, steps: usize) -> Result<(), String> {
             world.check(false)?;
         }
     }
-    world.settle();
+    world.quiesce();
     world.check(true)
 }
 
@@ -23,8 +23,8 @@ fn number(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// Replicas that heard of the same transactions, in whatever order, twice or by a copy of a state, hold what the history says.
-/// `ISOMER_HISTORIES` says how many, `ISOMER_TEST_SEED` where to begin.
+/// Replicas that have applied the same transactions, in whatever order, twice or by a copy of a state, hold what the
+/// history says. `ISOMER_HISTORIES` is the number of histories, `ISOMER_TEST_SEED` the first seed.
 #[test]
 fn replicas_converge_to_what_the_history_says() {
     let usual = match std::env::var_os("ISOMER_TEST_QUICK") {
@@ -59,11 +59,11 @@ fn every_mutant_is_caught() {
     ] {
         break_rule(Some(mutant));
         let caught = (1..1_500).find(|&seed| {
-            // What a mutant makes of a state may not even be readable.
+            // A mutant may make a state that is not even readable.
             std::panic::catch_unwind(|| run(seed, 160)).is_ok_and(|outcome| outcome.is_err())
         });
         break_rule(None);
-        assert!(caught.is_some(), "nobody notices {mutant:?}");
+        assert!(caught.is_some(), "{mutant:?} goes unnoticed");
         println!("{mutant:?}: seed {}", caught.unwrap_or_default());
     }
 }

@@ -1,4 +1,4 @@
-//! Indexes over convergent fields follow them: random histories, side by side, against a look at every node.
+//! Indexes over convergent fields: random concurrent histories, compared with a full scan.
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
@@ -7,10 +7,10 @@ use isomer_value::{Map, NodeId, PropId, Value, key};
 
 use super::world::Dice;
 use crate::{
-    Access, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, ErrorKind, FieldPath,
-    GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Order, SchemaChange, Store,
-    StoreOptions, Transaction, Verdict,
-    convergent::{Action, Spot, clock::Dot, place::element},
+    Access, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore, DataStoreOptions,
+    ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Order,
+    SchemaChange, Transaction, Verdict,
+    convergent::{Action, FieldPosition, clock::Dot, place::element},
 };
 
 /// Name, paths, whether over elements.
@@ -29,12 +29,12 @@ const INDEXES: [Named; 10] = [
     ("flagged", &[&["flag"], &["count"]], false),
 ];
 
-fn open() -> Store {
+fn open() -> DataStore {
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-    Store::open(engine, StoreOptions::default()).unwrap()
+    DataStore::open(engine, DataStoreOptions::default()).unwrap()
 }
 
-fn create(store: &Store, (name, paths, each): Named, unique: bool) -> Result<(), DataError> {
+fn create(store: &DataStore, (name, paths, each): Named, unique: bool) -> Result<(), DataError> {
     let fields = paths.iter().map(|path| IndexField {
         path: FieldPath::new(path.iter().copied()),
         each,
@@ -108,7 +108,7 @@ fn step(tx: &mut Transaction, dice: &mut Dice) -> Result<(), DataError> {
 
 fn run(tx: &mut Transaction, dice: &mut Dice) {
     for _ in 0..1 + dice.below(4) {
-        let mark = tx.mark();
+        let mark = tx.savepoint();
         match step(tx, dice) {
             Ok(()) if dice.below(8) > 0 => tx.release(mark),
             Ok(()) => tx.rollback_to(mark).unwrap(),
@@ -157,7 +157,7 @@ fn sought(tx: &Transaction, name: &str, prefix: &[Value]) -> BTreeSet<NodeId> {
     found
 }
 
-/// What every index finds of each value that some node has is what a look at every node finds.
+/// Every index finds for each existing value what a full scan finds.
 fn compare(tx: &Transaction) {
     let mut members = Vec::new();
     let label = tx.find_label("Post").unwrap();
@@ -193,8 +193,8 @@ fn compare(tx: &Transaction) {
     }
 }
 
-fn check(store: &Store) {
-    let found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+fn check(store: &DataStore) {
+    let found = crate::consistency::check(store, &mut |_, _| Verdict::Continue).unwrap();
     assert_eq!(found, Vec::<String>::new());
 }
 
@@ -208,7 +208,7 @@ fn history(seed: u64) {
                 name: name.0.into(),
                 if_exists: true,
             };
-            // A field that is plain on one node and convergent on another is in it all the same.
+            // A field that is plain on one node and convergent on another is in the index all the same.
             if create(&store, name, false).is_err() {
                 store.change_schema(drop_it).unwrap();
             }
@@ -234,7 +234,7 @@ fn history(seed: u64) {
 }
 
 #[test]
-fn an_index_finds_what_a_look_at_every_node_finds() {
+fn an_index_finds_what_a_full_scan_finds() {
     let count = std::env::var("ISOMER_HISTORIES").ok();
     let count = count.and_then(|count| count.parse().ok()).unwrap_or(300);
     for seed in 0..count {
@@ -243,7 +243,7 @@ fn an_index_finds_what_a_look_at_every_node_finds() {
     }
 }
 
-/// Two that add to an indexed set do not collide, two that count do; who looked in the index runs again.
+/// Two additions to an indexed set do not conflict, two increments do; a reader of the index conflicts.
 #[test]
 fn adding_stays_blind_and_counting_does_not() {
     let store = open();
@@ -265,7 +265,7 @@ fn adding_stays_blind_and_counting_does_not() {
         done.next().unwrap().map(drop)
     };
     let insert = |value: i64| ("tags", ConvergentOp::Insert(Value::Int(value)));
-    // Which kind it is at all is decided by the first.
+    // The first operation decides the kind.
     assert_eq!(
         both([insert(1), insert(1)]).unwrap_err().kind(),
         ErrorKind::Retry
@@ -294,24 +294,24 @@ fn adding_stays_blind_and_counting_does_not() {
     assert_eq!(reader.commit().unwrap_err().kind(), ErrorKind::Retry);
     compare(&store.begin(Access::Read).unwrap());
 
-    // Whoever takes the label away, or puts it on, collides with operations that did not see it.
+    // Removing or adding the label conflicts with operations that did not see it.
     for add in [false, true] {
         let mut tx = store.begin(Access::Write).unwrap();
         match add {
             true => tx.add_label(node, label).unwrap(),
             false => tx.remove_label(node, label).unwrap(),
         };
-        let mut beside = store.begin(Access::Write).unwrap();
-        beside
+        let mut concurrent = store.begin(Access::Write).unwrap();
+        concurrent
             .converge(owner, &["tags"], &insert(3).1, None)
             .unwrap();
         tx.commit().unwrap();
-        assert_eq!(beside.commit().unwrap_err().kind(), ErrorKind::Retry);
+        assert_eq!(concurrent.commit().unwrap_err().kind(), ErrorKind::Retry);
         check(&store);
     }
 }
 
-/// What an index cannot hold is refused, where the index is made and where the field is.
+/// A field that the index cannot hold is refused, by the creation of the index and of the field.
 #[test]
 fn what_cannot_be_indexed_is_refused() {
     let store = open();
@@ -325,14 +325,14 @@ fn what_cannot_be_indexed_is_refused() {
     tx.converge(owner, &["sketch"], &sketch, None).unwrap();
     tx.commit().unwrap();
     for (name, path, each, unique, why) in [
+        ("a", "tags", false, false, "sets are indexed by element"),
         (
-            "a",
-            "tags",
+            "b",
+            "sketch",
             false,
             false,
-            "of sets the elements alone are indexed",
+            "fields of that kind cannot be indexed",
         ),
-        ("b", "sketch", false, false, "fields of that kind are not"),
         ("c", "tags", true, true, "is a convergent SET on node"),
     ] {
         let path: &'static [&'static str] = Box::leak(Box::new([path]));
@@ -371,9 +371,9 @@ fn what_cannot_be_indexed_is_refused() {
     assert_eq!(sought(&tx, "d", &[Value::Int(4)]), BTreeSet::from([node]));
 }
 
-/// Removing a large set by one operation takes its entries with it.
+/// Removing a large set by one operation deletes its entries.
 #[test]
-fn large_sets_go_with_their_entries() {
+fn large_sets_are_deleted_with_their_entries() {
     let store = open();
     create(&store, INDEXES[1], false).unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
@@ -402,7 +402,7 @@ fn large_sets_go_with_their_entries() {
     }
 }
 
-fn a_post(store: &Store) -> NodeId {
+fn a_post(store: &DataStore) -> NodeId {
     let mut tx = store.begin(Access::Write).unwrap();
     let label = tx.intern_label("Post").unwrap();
     let node = tx.create_node(&[label], &Map::new()).unwrap();
@@ -410,8 +410,12 @@ fn a_post(store: &Store) -> NodeId {
     node
 }
 
-/// Does both in transactions side by side; what became of the second.
-fn beside(store: &Store, node: NodeId, ops: [(&[&str], ConvergentOp); 2]) -> Result<(), DataError> {
+/// Runs both in concurrent transactions; returns the outcome of the second.
+fn run_concurrently(
+    store: &DataStore,
+    node: NodeId,
+    ops: [(&[&str], ConvergentOp); 2],
+) -> Result<(), DataError> {
     let [one, other] = ops.map(|(path, op)| {
         let mut tx = store.begin(Access::Write).unwrap();
         tx.converge(ConvergentOwner::Node(node), path, &op, None)
@@ -422,7 +426,7 @@ fn beside(store: &Store, node: NodeId, ops: [(&[&str], ConvergentOp); 2]) -> Res
     other.commit().map(drop)
 }
 
-fn alone(store: &Store, node: NodeId, path: &[&str], op: &ConvergentOp) {
+fn alone(store: &DataStore, node: NodeId, path: &[&str], op: &ConvergentOp) {
     let mut tx = store.begin(Access::Write).unwrap();
     tx.converge(ConvergentOwner::Node(node), path, op, None)
         .unwrap();
@@ -433,9 +437,9 @@ fn is_retry(done: Result<(), DataError>) -> bool {
     matches!(done, Err(error) if error.kind() == ErrorKind::Retry)
 }
 
-/// The entry of two fields is told from both: who changes one of them observes the other.
+/// The entry of two fields is computed from both: changing one of them observes the other.
 #[test]
-fn fields_of_one_index_are_changed_one_after_the_other() {
+fn concurrent_changes_of_fields_of_one_index_conflict() {
     let count = || ConvergentOp::Count(1);
     let assign = || ConvergentOp::Assign(Value::Int(3));
     for (index, other) in [
@@ -455,7 +459,7 @@ fn fields_of_one_index_are_changed_one_after_the_other() {
                 if swapped {
                     ops.reverse();
                 }
-                assert!(is_retry(beside(&store, node, ops)), "{}", index.0);
+                assert!(is_retry(run_concurrently(&store, node, ops)), "{}", index.0);
                 compare(&store.begin(Access::Read).unwrap());
                 check(&store);
             }
@@ -463,7 +467,7 @@ fn fields_of_one_index_are_changed_one_after_the_other() {
     }
 }
 
-/// Two that make one field, of two kinds: the second runs again, and is refused then.
+/// Two transactions that create one field, of two kinds: the second conflicts, and is refused when it runs again.
 #[test]
 fn an_indexed_field_is_made_of_one_kind() {
     let ops = [
@@ -479,7 +483,7 @@ fn an_indexed_field_is_made_of_one_kind() {
             let node = a_post(&store);
             let both = [(&["tags"][..], one.clone()), (&["tags"][..], other.clone())];
             assert!(
-                is_retry(beside(&store, node, both)),
+                is_retry(run_concurrently(&store, node, both)),
                 "{one:?} and {other:?}"
             );
             compare(&store.begin(Access::Read).unwrap());
@@ -488,7 +492,7 @@ fn an_indexed_field_is_made_of_one_kind() {
     }
 }
 
-/// As if another replica had done it: of whatever kind the field is here.
+/// As if another replica had done it: of any kind the field has here.
 fn from_elsewhere(tx: &mut Transaction, node: NodeId, path: &[&str], does: &ConvergentOp) {
     let prop = tx.intern_prop(path[0]).unwrap();
     let (kind, action) = match does {
@@ -501,20 +505,20 @@ fn from_elsewhere(tx: &mut Transaction, node: NodeId, path: &[&str], does: &Conv
         _ => unreachable!("no test does it"),
     };
     let owner = ConvergentOwner::Node(node);
-    let spot = Spot::new(owner, prop, &path[1..]).kind(kind, 0);
+    let position = FieldPosition::new(owner, prop, &path[1..]).kind(kind, 0);
     let (replica, number, time, _) = tx.number().unwrap();
     let dot = Dot {
         replica,
         number,
         op: 1000,
     };
-    tx.converge_remote(owner, spot, &action, (dot, time), &|_| false)
+    tx.converge_remote(owner, position, &action, (dot, time), &|_| false)
         .unwrap();
 }
 
-/// What another kind hides on the way to a set is in its index no more, and again when that is gone.
+/// A set that a field of another kind shadows is not in its index any more, and again when that field is removed.
 #[test]
-fn entries_of_a_set_follow_what_hides_it() {
+fn entries_of_a_set_follow_a_field_that_shadows_it() {
     let store = open();
     create(&store, INDEXES[6], false).unwrap();
     let insert = |value| ConvergentOp::Insert(Value::Int(value));
@@ -543,7 +547,7 @@ fn entries_of_a_set_follow_what_hides_it() {
     alone(&store, node, &["map"], &ConvergentOp::Disable);
     assert_eq!(found(6), BTreeSet::from([node]));
 
-    // Who hides it collides with who adds to it.
+    // Shadowing a set conflicts with adding to it.
     for swapped in [false, true] {
         let node = a_post(&store);
         alone(&store, node, &["map", "tags"], &insert(7));
@@ -564,7 +568,7 @@ fn entries_of_a_set_follow_what_hides_it() {
     }
 }
 
-/// A label with a unique index over a convergent field is not put on a node that has it.
+/// A label with a unique index over a convergent field cannot be added to a node that has it.
 #[test]
 fn a_label_with_a_unique_index_is_refused_to_convergent_fields() {
     let store = open();
@@ -595,9 +599,9 @@ fn a_label_with_a_unique_index_is_refused_to_convergent_fields() {
     check(&store);
 }
 
-/// An index over one field of a map is no matter of the fields beside it.
+/// An index over one field of a map is independent of the other fields of the map.
 #[test]
-fn fields_beside_an_indexed_one_are_free() {
+fn other_fields_of_an_indexed_map_do_not_conflict() {
     let store = open();
     create(&store, ("views", &[&["map", "views"]], false), false).unwrap();
     let node = a_post(&store);
@@ -606,15 +610,15 @@ fn fields_beside_an_indexed_one_are_free() {
     alone(&store, node, &["map", "views"], &long(3000));
     let count = || (&["map", "likes"][..], ConvergentOp::Count(1));
     alone(&store, node, count().0, &count().1);
-    beside(&store, node, [count(), count()]).unwrap();
+    run_concurrently(&store, node, [count(), count()]).unwrap();
     let tx = store.begin(Access::Read).unwrap();
     assert_eq!(value_at(&tx, node, &["map", "likes"]), Value::Int(3));
     check(&store);
 }
 
-/// An index that was given up while it was built is not made.
+/// An index that was given up while it was built is not created.
 #[test]
-fn an_index_that_was_given_up_is_not_made() {
+fn an_index_that_was_given_up_is_not_created() {
     let store = open();
     let node = a_post(&store);
     alone(&store, node, &["count"], &ConvergentOp::Count(1));

@@ -6,9 +6,9 @@ use crate::convergent::{
     join::{Row, State, join},
 };
 
-type Held = (Vector, Vec<Row>);
+type ReplicaState = (Vector, Vec<Row>);
 
-fn joined(one: &Held, other: &Held) -> Held {
+fn joined(one: &ReplicaState, other: &ReplicaState) -> ReplicaState {
     let rows = join(
         State {
             seen: &one.0,
@@ -31,7 +31,7 @@ fn joins_commute_associate_and_repeat() {
     for seed in 1..300 {
         let mut world = World::new(seed);
         (0..50).for_each(|_| world.step());
-        let held: Vec<Held> = world
+        let held: Vec<ReplicaState> = world
             .replicas
             .iter()
             .map(|replica| (replica.seen.clone(), replica.state()))

@@ -1,4 +1,5 @@
-//! What a history means, read off all of it at once: an entry lives unless some transaction that had seen it took it out.
+//! The meaning of a history, computed from the whole history: an entry lives unless some transaction that had seen it
+//! removed it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl Made<'_> {
         }
     }
 
-    /// Whether this operation takes out what `other` put.
+    /// Whether this operation removes what `other` put.
     fn takes(&self, other: &Made<'_>) -> bool {
         let saw = |context: &Option<_>| match context {
             None => self.parcel.saw(self.op, other.dot()),

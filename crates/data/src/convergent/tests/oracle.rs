@@ -1,5 +1,5 @@
-//! The same histories on replicas of the crate `crdts`, which keeps whole objects in memory: an observed-remove set, a set in a map
-//! that is reset, a multi-value register.
+//! The same histories on replicas of the crate `crdts`, which keeps whole objects in memory: an observed-remove set, a
+//! set in a map that is reset, a multi-value register.
 
 use std::collections::BTreeSet;
 

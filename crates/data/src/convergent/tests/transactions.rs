@@ -1,4 +1,4 @@
-//! Convergent fields in transactions: every kind, side by side, folded, reopened; the change stream tells it all.
+//! Convergent fields in transactions: every kind, concurrent, folded, reopened; the change stream is complete.
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
@@ -7,8 +7,8 @@ use isomer_value::{Map, NodeId, Value};
 
 use super::world::Dice;
 use crate::{
-    Access, ChangeSet, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, Direction,
-    ErrorKind, GraphRead, Store, StoreOptions, Transaction,
+    Access, ChangeSet, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore,
+    DataStoreOptions, Direction, ErrorKind, GraphRead, Transaction,
     convergent::{
         clock::Vector,
         delivery::{Parcel, Turn},
@@ -17,15 +17,15 @@ use crate::{
     },
 };
 
-fn open(engine: &Arc<dyn Engine>) -> Store {
-    Store::open(engine.clone(), StoreOptions::default()).unwrap()
+fn open(engine: &Arc<dyn Engine>) -> DataStore {
+    DataStore::open(engine.clone(), DataStoreOptions::default()).unwrap()
 }
 
 fn memory() -> Arc<dyn Engine> {
     Arc::new(MemoryEngine::new())
 }
 
-fn a_node(store: &Store) -> NodeId {
+fn a_node(store: &DataStore) -> NodeId {
     let mut tx = store.begin(Access::Write).unwrap();
     let label = tx.intern_label("Post").unwrap();
     let id = tx.create_node(&[label], &Map::new()).unwrap();
@@ -41,7 +41,11 @@ fn list(values: &[i64]) -> Value {
     values.iter().copied().map(int).collect()
 }
 
-fn doing(store: &Store, node: NodeId, ops: &[(&[&str], ConvergentOp)]) -> Result<(), DataError> {
+fn doing(
+    store: &DataStore,
+    node: NodeId,
+    ops: &[(&[&str], ConvergentOp)],
+) -> Result<(), DataError> {
     let mut tx = store.begin(Access::Write)?;
     for (path, op) in ops {
         tx.converge(ConvergentOwner::Node(node), path, op, None)?;
@@ -144,7 +148,7 @@ fn every_kind_reads_as_a_plain_value() {
     assert_eq!(stats.get("views"), Some(&int(7)));
 }
 
-/// All keys of the engine, and beside them how many numbers of own transactions are not summed up yet.
+/// All keys of the engine, and the number of own transactions that are not yet summed up.
 fn keys(engine: &Arc<dyn Engine>) -> (Vec<Vec<u8>>, usize) {
     let snapshot = engine.snapshot().unwrap();
     let (mut keys, mut numbers) = (Vec::new(), 0);
@@ -159,10 +163,10 @@ fn keys(engine: &Arc<dyn Engine>) -> (Vec<Vec<u8>>, usize) {
     (keys, numbers)
 }
 
-/// What was added and removed has left nothing, whether one by one or at once. Numbers of transactions are summed up when the next
-/// ones are reserved.
+/// Entries that were added and removed leave no rows, whether removed one by one or in one operation. Numbers of
+/// transactions are compacted when the next ones are reserved.
 #[test]
-fn what_came_and_went_leaves_no_row() {
+fn added_and_removed_entries_leave_no_row() {
     let engine = memory();
     let store = open(&engine);
     let node = a_node(&store);
@@ -187,7 +191,7 @@ fn what_came_and_went_leaves_no_row() {
         numbers <= 1024,
         "{numbers} numbers of transactions are left"
     );
-    // Nor of the numbers, where they are summed up: by hand, or when it is closed. They go on where they were.
+    // Nor of the numbers, after they are compacted: explicitly, or at closing. They continue where they were.
     let context = || {
         let tx = store.begin(Access::Read).unwrap();
         tx.convergent_context().unwrap()
@@ -207,7 +211,7 @@ fn what_came_and_went_leaves_no_row() {
 }
 
 #[test]
-fn relationships_and_documents_hold_them_too_and_take_them_along() {
+fn relationships_and_documents_have_fields_and_delete_them() {
     let store = open(&memory());
     let node = a_node(&store);
     let mut tx = store.begin(Access::Write).unwrap();
@@ -242,7 +246,7 @@ fn relationships_and_documents_hold_them_too_and_take_them_along() {
     );
     let document = tx.get_document("users", &key).unwrap().unwrap();
     assert_eq!(document.get("tags"), Some(&list(&[1])));
-    // What was read can be written back; another value is refused.
+    // A value that was read can be written back; another value is refused.
     tx.replace_document("users", &key, &document).unwrap();
     let mut other = document.clone();
     other.insert("tags", int(7));
@@ -354,7 +358,7 @@ fn what_does_not_fit_is_refused_with_a_reason() {
         Some(b"no context"),
     );
     assert_eq!(odd.unwrap_err().kind(), ErrorKind::Invalid);
-    // A null removes the field, and then it may be anything.
+    // A null removes the field, and then it may be of any kind.
     tx.set_node_property(node, &["likes"], Value::Null).unwrap();
     tx.set_node_property(node, &["likes"], int(9)).unwrap();
     tx.commit().unwrap();
@@ -371,9 +375,9 @@ fn value_of(tx: &Transaction, node: NodeId, name: &str) -> Value {
     columns[0].pop().unwrap()
 }
 
-/// A removal takes what its reader saw.
+/// A removal removes what its reader saw.
 #[test]
-fn a_context_spares_what_came_later() {
+fn a_context_does_not_remove_later_entries() {
     let engine = memory();
     let store = open(&engine);
     let node = a_node(&store);
@@ -438,7 +442,7 @@ fn a_context_spares_what_came_later() {
         refused
             .unwrap_err()
             .to_string()
-            .starts_with("the context is none")
+            .starts_with("the context is unknown")
     );
     // Only removals take one.
     let refused = tx.converge(
@@ -455,7 +459,7 @@ fn a_context_spares_what_came_later() {
     );
 }
 
-/// A counter stays small however often it is added to, keeps its value, and refuses a context that would split a sum.
+/// A counter stays small after many increments, keeps its value, and refuses a context that would split a sum.
 #[test]
 fn counters_are_folded() {
     let store = open(&memory());
@@ -500,7 +504,7 @@ fn counters_are_folded() {
 }
 
 #[test]
-fn what_commutes_does_not_collide_and_what_was_read_does() {
+fn commuting_operations_do_not_conflict_and_reads_do() {
     let store = open(&memory());
     let node = a_node(&store);
     let owner = ConvergentOwner::Node(node);
@@ -528,13 +532,13 @@ fn what_commutes_does_not_collide_and_what_was_read_does() {
     assert_eq!(value(&tx, node, "n"), int(6));
     assert_eq!(value(&tx, node, "s"), list(&[0, 1, 2, 3]));
 
-    // Whoever has read loses: a value, an element, a record; the deletion of the node too.
+    // A reader conflicts: of a value, an element, a record; and the deletion of the node too.
     let loses = |read: &dyn Fn(&mut Transaction), change: &dyn Fn(&mut Transaction)| {
         let (mut reader, mut writer) = (begin(), begin());
         read(&mut reader);
         change(&mut writer);
         writer.commit().unwrap();
-        // Something of its own, so that it is checked.
+        // A write, so that the transaction is validated.
         reader.create_node(&[], &Map::new()).unwrap();
         reader
             .commit()
@@ -589,7 +593,7 @@ fn what_commutes_does_not_collide_and_what_was_read_does() {
     )));
 }
 
-/// The first use of a property as a convergent field cannot pass unseen by whoever has read it as a plain one.
+/// The first use of a property as a convergent field conflicts with transactions that have read it as a plain one.
 #[test]
 fn a_property_becomes_convergent_under_a_reader() {
     let store = open(&memory());
@@ -616,7 +620,7 @@ fn a_property_becomes_convergent_under_a_reader() {
 }
 
 #[test]
-fn a_check_finds_what_makes_no_sense() {
+fn a_check_finds_invalid_entries() {
     use crate::{
         Verdict,
         keyspace::{self, IdSpace},
@@ -637,7 +641,7 @@ fn a_check_finds_what_makes_no_sense() {
         let mut tx = store.engine().begin().unwrap();
         tx.put(key, value).unwrap();
         tx.commit(isomer_storage::Durability::Buffered).unwrap();
-        let found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+        let found = crate::consistency::check(&store, &mut |_, _| Verdict::Continue).unwrap();
         let mut tx = store.engine().begin().unwrap();
         tx.delete(key).unwrap();
         tx.commit(isomer_storage::Durability::Buffered).unwrap();
@@ -657,14 +661,14 @@ fn a_check_finds_what_makes_no_sense() {
     assert!(findings(&[&counter[..], &[0, 1, 7]].concat(), &[9]).contains("malformed"));
     let unknown = [&owner.prefix()[..], &[99, 1, 0, 1, 0]].concat();
     assert!(findings(&unknown, &[0, 2]).contains("property number 99"));
-    let nobody = keyspace::convergent_owner(IdSpace::Nodes, 77);
+    let no_dots = keyspace::convergent_owner(IdSpace::Nodes, 77);
     assert!(
-        findings(&[&nobody[..], &[0, 1, 0, 1, 0]].concat(), &[0, 2])
+        findings(&[&no_dots[..], &[0, 1, 0, 1, 0]].concat(), &[0, 2])
             .contains("node 77 has convergent fields")
     );
 }
 
-/// What a model of plain values would do.
+/// The expected behaviour, by a model of plain values.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     count: i64,
@@ -701,10 +705,10 @@ impl Model {
 
 const NAMES: [&str; 5] = ["count", "set", "register", "multi", "flag"];
 
-/// Transactions side by side, undone in part, on an engine that is opened anew now and then: those that commit look as if they
-/// had run one after the other, and the change stream alone brings another replica to the same state.
+/// Concurrent transactions, partly rolled back, on an engine that is reopened from time to time: those that commit are
+/// serializable, and the change stream alone brings another replica to the same state.
 #[test]
-fn transactions_side_by_side_look_like_one_after_the_other() {
+fn concurrent_transactions_are_serializable() {
     for seed in 1..80 {
         let mut dice = Dice::new(seed);
         let engine = memory();
@@ -712,16 +716,16 @@ fn transactions_side_by_side_look_like_one_after_the_other() {
         let node = a_node(&store);
         let owner = ConvergentOwner::Node(node);
         let mut model = Model::default();
-        struct Open {
+        struct OpenTransaction {
             tx: Transaction,
             done: Vec<(ConvergentOp, usize)>,
             reads: Vec<(usize, usize, Value)>,
         }
-        let mut running: Vec<Open> = Vec::new();
+        let mut running: Vec<OpenTransaction> = Vec::new();
         for _ in 0..120 {
             let which = dice.below(4);
             if running.len() <= which {
-                running.push(Open {
+                running.push(OpenTransaction {
                     tx: store.begin(Access::Write).unwrap(),
                     done: Vec::new(),
                     reads: Vec::new(),
@@ -738,7 +742,7 @@ fn transactions_side_by_side_look_like_one_after_the_other() {
                 1 => {
                     let one = running.swap_remove(which);
                     match one.tx.commit() {
-                        // What only read is as of its snapshot.
+                        // Read-only transactions are as of their snapshot.
                         Ok(_) if one.done.is_empty() => {}
                         Ok(_) => {
                             for (at, (op, name)) in one.done.iter().enumerate() {
@@ -759,7 +763,7 @@ fn transactions_side_by_side_look_like_one_after_the_other() {
                     }
                 }
                 2 => {
-                    let mark = one.tx.mark();
+                    let mark = one.tx.savepoint();
                     let (op, name) = an_operation(&mut dice);
                     one.tx.converge(owner, &[NAMES[name]], &op, None).unwrap();
                     one.tx.rollback_to(mark).unwrap();
@@ -826,8 +830,8 @@ fn apply(model: &mut Model, op: &ConvergentOp, name: usize) {
     }
 }
 
-/// Applies what the change stream tells, in the order of the numbers, and compares.
-fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &Store, node: NodeId, seed: u64) {
+/// Applies the change stream, in the order of the numbers, and compares.
+fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &DataStore, node: NodeId, seed: u64) {
     let mut parcels = Vec::new();
     for entry in engine.stream(0, usize::MAX, usize::MAX, false).unwrap() {
         let changes = ChangeSet::decode(&entry.bytes).unwrap();
@@ -836,7 +840,7 @@ fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &Store, node: NodeId, s
     parcels.sort_by_key(|parcel| (parcel.origin, parcel.number));
     let (mut rows, mut seen) = (MemoryRows::default(), Vector::new());
     for parcel in &parcels {
-        // Numbers that were given up are told of beside the stream.
+        // Numbers that were given up are not in the stream.
         seen.advance(parcel.origin, parcel.number - 1);
         assert_eq!(parcel.turn(&seen), Turn::Now, "seed {seed}");
         parcel.apply(&mut rows).unwrap();
@@ -847,12 +851,12 @@ fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &Store, node: NodeId, s
     for (key, value) in &rows.0 {
         reading.push(&key[prefix.len()..], value).unwrap();
     }
-    let told: Vec<_> = reading.finish().unwrap();
+    let rows: Vec<_> = reading.finish().unwrap();
     let tx = store.begin(Access::Read).unwrap();
     let mut count = 0;
     for name in NAMES {
         let prop = tx.find_prop(name);
-        let there = told
+        let there = rows
             .iter()
             .find(|(own, _)| Some(*own) == prop)
             .map(|(_, value)| value.clone());
@@ -863,10 +867,10 @@ fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &Store, node: NodeId, s
             "seed {seed}: {name}"
         );
     }
-    assert_eq!(count, told.len());
+    assert_eq!(count, rows.len());
 }
 
-/// Numbers go on after a clean end; after any other a new epoch begins, and no dot is used twice.
+/// Numbers continue after a clean shutdown; after any other a new epoch begins, and no dot is used twice.
 #[test]
 fn numbers_are_not_used_twice() {
     let engine = memory();
@@ -915,8 +919,8 @@ fn numbers_are_not_used_twice() {
     assert_eq!(value(&tx, node, "n"), int(4));
 }
 
-/// A declared field takes the operations of its kind and no plain value; indexes and constraints on plain values are refused where
-/// a convergent field stands.
+/// A declared field accepts the operations of its kind and no plain value; indexes and constraints on plain values are
+/// refused for a convergent field.
 #[test]
 fn the_schema_knows_convergent_fields() {
     use crate::{ConstraintKind, ConstraintSpec, FieldPath, SchemaChange};
@@ -963,7 +967,7 @@ fn the_schema_knows_convergent_fields() {
     assert!(
         refused
             .to_string()
-            .contains("a convergent COUNTER is demanded"),
+            .contains("a convergent COUNTER is required"),
         "{refused}"
     );
     drop(tx);

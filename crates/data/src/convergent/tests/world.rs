@@ -1,4 +1,4 @@
-//! Replicas that make transactions, send them about badly, fold, join states, and are restored from backups.
+//! Replicas that make transactions, exchange them over a bad network, fold, join states, and are restored from backups.
 
 use isomer_value::{PropId, Value};
 
@@ -100,7 +100,7 @@ pub(super) struct World {
     pub(super) replicas: Vec<Replica>,
     /// All transactions ever made.
     pub(super) history: Vec<Parcel>,
-    /// Contexts that clients hold.
+    /// Contexts that clients keep.
     contexts: Vec<Vector>,
     names: u32,
     time: u64,
@@ -133,12 +133,12 @@ impl World {
         }
     }
 
-    /// One random thing happens.
+    /// One random event.
     pub(super) fn step(&mut self) {
         let at = self.dice.below(self.replicas.len());
         match self.dice.below(20) {
             0..=6 => self.transact(at),
-            7 => self.transact_beside(at),
+            7 => self.transact_concurrently(at),
             8..=13 => self.deliver(at),
             14 => {
                 let fields: Vec<_> = FIELDS
@@ -171,21 +171,21 @@ impl World {
         self.commit(at, seen, operations);
     }
 
-    /// Two transactions that run side by side: neither sees the other. Only what commutes gets through together.
-    fn transact_beside(&mut self, at: usize) {
+    /// Two concurrent transactions: neither sees the other. Only commuting operations both commit.
+    fn transact_concurrently(&mut self, at: usize) {
         let before = self.replicas[at].seen.clone();
         let first = self.replicas[at].next;
         let one = vec![self.operation(at, 0, true)];
         let two = vec![self.operation(at, 0, true), self.operation(at, 1, true)];
         self.commit(at, before.clone(), one);
-        let mut beside = before;
+        let mut concurrent = before;
         let name = self.replicas[at].name;
-        beside.set(name, first, vec![first]);
-        self.commit(at, beside, two);
+        concurrent.set(name, first, vec![first]);
+        self.commit(at, concurrent, two);
     }
 
     fn commit(&mut self, at: usize, seen: Vector, operations: Vec<(u32, Vec<u8>, Action)>) {
-        // Clocks that stand still and go back.
+        // Clocks that stop and go back.
         self.time = (self.time + self.dice.below(3) as u64).saturating_sub(1);
         let replica = &mut self.replicas[at];
         let parcel = Parcel {
@@ -252,16 +252,16 @@ impl World {
         (op, place, action)
     }
 
-    /// A context that a client holds, if the replica would accept it there.
+    /// A context of a client, if the replica would accept it there.
     fn context(&mut self, at: usize, place: &[u8]) -> Option<Vector> {
         if self.contexts.is_empty() || self.dice.below(2) == 0 {
             return None;
         }
         let context = self.contexts[self.dice.below(self.contexts.len())].clone();
         let replica = &self.replicas[at];
-        // What others may have folded is what this replica has told them that it has seen.
-        let told = replica.told(&self.history);
-        let lacks = |dot| told.covers(dot) && !context.covers(dot);
+        // Other replicas may have folded what this replica has acknowledged.
+        let acknowledged = replica.acknowledged(&self.history);
+        let lacks = |dot| acknowledged.covers(dot) && !context.covers(dot);
         let mut accepted = replica.seen.includes(&context);
         replica
             .rows
@@ -346,7 +346,8 @@ impl World {
         );
     }
 
-    /// A replica comes back from its backup. What it made since goes on under its old name, among those who have it.
+    /// A replica is restored from its backup. What it wrote since stays under its old name, among the replicas that
+    /// have it.
     fn restore(&mut self, at: usize) {
         if self.names as usize == NAMES {
             return;
@@ -366,8 +367,8 @@ impl World {
         }
     }
 
-    /// Everything reaches everybody.
-    pub(super) fn settle(&mut self) {
+    /// Everything reaches all replicas.
+    pub(super) fn quiesce(&mut self) {
         for replica in &mut self.replicas {
             loop {
                 let before = replica.seen.clone();
@@ -422,7 +423,7 @@ impl Replica {
         self.known[parcel.origin.0 as usize].join(&known);
     }
 
-    /// What every member is known to have seen. A replica that goes on under a new name is known by that.
+    /// What every member is known to have seen. A replica under a new name is known by that name.
     fn stable(&self, members: &[ReplicaNo]) -> Vector {
         let mut stable = Vector::new();
         for replica in 0..NAMES as u32 {
@@ -440,14 +441,14 @@ impl Replica {
         stable
     }
 
-    /// What this replica has told others that it has seen: with every transaction that it has made.
-    fn told(&self, history: &[Parcel]) -> Vector {
-        let mut told = Vector::new();
+    /// What this replica has acknowledged to others: with every transaction that it has made.
+    fn acknowledged(&self, history: &[Parcel]) -> Vector {
+        let mut acknowledged = Vector::new();
         for parcel in history.iter().filter(|parcel| parcel.origin == self.name) {
-            told.join(&parcel.seen);
-            told.advance(parcel.origin, parcel.number);
+            acknowledged.join(&parcel.seen);
+            acknowledged.advance(parcel.origin, parcel.number);
         }
-        told
+        acknowledged
     }
 
     fn back_up(&self) -> Backup {
@@ -469,7 +470,7 @@ impl Replica {
             .collect()
     }
 
-    /// The rows with the increments of each replica added up.
+    /// The rows with the increments of each replica folded.
     fn canonical(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut rows = self.rows.clone();
         let all: Vector = {

@@ -13,7 +13,7 @@ use super::{
     small::{both, find, person, send, write},
 };
 use crate::{
-    Access, Clock, ConvergentOp, ConvergentOwner, MemberInfo, Store, StoreOptions,
+    Access, Clock, ConvergentOp, ConvergentOwner, DataStore, DataStoreOptions, MemberInfo,
     replication::members::KEPT_MS,
 };
 
@@ -35,9 +35,9 @@ impl Clock for Set {
 struct World {
     clock: Arc<Set>,
     engine: Arc<MemoryEngine>,
-    a: Store,
-    b: Store,
-    c: Store,
+    a: DataStore,
+    b: DataStore,
+    c: DataStore,
 }
 
 impl World {
@@ -77,36 +77,36 @@ impl World {
         self.a.replication_status().unwrap().log_entries
     }
 
-    fn member(&self, store: &Store) -> MemberInfo {
+    fn member(&self, store: &DataStore) -> MemberInfo {
         let id = store.replica().unwrap().id;
         let members = self.a.replica_members().unwrap();
         members.into_iter().find(|one| one.id == id).unwrap()
     }
 }
 
-fn replica(clock: &Arc<Set>, engine: Arc<MemoryEngine>) -> Store {
-    let options = StoreOptions {
+fn replica(clock: &Arc<Set>, engine: Arc<MemoryEngine>) -> DataStore {
+    let options = DataStoreOptions {
         clock: clock.clone(),
-        ..StoreOptions::default()
+        ..DataStoreOptions::default()
     };
     let engine: Arc<dyn Engine> = engine;
-    let store = Store::open(engine, options).unwrap();
+    let store = DataStore::open(engine, options).unwrap();
     store.begin_replication().unwrap();
     store
 }
 
-fn change(store: &Store, op: &ConvergentOp) {
+fn change(store: &DataStore, op: &ConvergentOp) {
     write(store, |tx| {
         let owner = ConvergentOwner::Node(find(tx, "ada"));
         tx.converge(owner, &["n"], op, None).unwrap();
     });
 }
 
-fn count(store: &Store, by: i64) {
+fn count(store: &DataStore, by: i64) {
     change(store, &ConvergentOp::Count(by));
 }
 
-fn set(store: &Store, value: i64) {
+fn set(store: &DataStore, value: i64) {
     write(store, |tx| {
         let ada = find(tx, "ada");
         tx.set_node_property(ada, &["p"], Value::Int(value))
@@ -114,8 +114,8 @@ fn set(store: &Store, value: i64) {
     });
 }
 
-/// Both take what the other one lacks, by snapshots where the logs do not reach back.
-fn meet(one: &Store, other: &Store) -> bool {
+/// Exchanges in both directions, by snapshots where the logs do not reach back.
+fn exchange_both(one: &DataStore, other: &DataStore) -> bool {
     let mut joined = false;
     for (from, to) in [(one, other), (other, one)] {
         if send(from, to).behind {
@@ -135,14 +135,15 @@ fn meet(one: &Store, other: &Store) -> bool {
     joined
 }
 
-/// The log is kept for a member that does not come until its time is over, also over restarts; then it is cut, and the member comes
-/// back by a snapshot. What it wrote meanwhile is there in the end, and what it removed of a counter is what it had seen, exactly.
+/// The log is kept for a member that does not connect until its retention is over, also over restarts; then it is
+/// trimmed, and the member comes back by a snapshot. What it wrote in between is kept, and what it removed of a counter
+/// is exactly what it had seen.
 #[test]
-fn who_stays_away_comes_back_by_a_snapshot() {
+fn a_member_that_was_away_comes_back_by_a_snapshot() {
     let mut world = World::new();
     assert_eq!(world.a.log_kept_ms(), KEPT_MS);
     world.a.keep_log(30 * DAY_MS).unwrap();
-    // What C has not seen: increments that A and B have, one a transaction; and what C does.
+    // C has not seen: increments of A and B, one a transaction; and C writes.
     change(&world.c, &ConvergentOp::Clear);
     count(&world.c, 1000);
     set(&world.c, 3);
@@ -172,15 +173,18 @@ fn who_stays_away_comes_back_by_a_snapshot() {
     world.pass(3 * DAY_MS);
     both(&world.a, &world.b);
     world.rest();
-    assert_eq!(world.log(), 0, "nobody waits any longer");
+    assert_eq!(world.log(), 0, "the log is trimmed");
     assert!(world.member(&world.c).is_away);
     assert!(!world.member(&world.b).is_away);
-    // Written down, too.
+    // Stored, too.
     let World { clock, engine, .. } = &world;
     world.a = replica(clock, engine.clone());
     assert!(world.member(&world.c).is_away);
 
-    assert!(meet(&world.a, &world.c), "C is told that it lacks too much");
+    assert!(
+        exchange_both(&world.a, &world.c),
+        "C must learn that it lacks too much"
+    );
     both(&world.a, &world.c);
     both(&world.a, &world.b);
     let lines = dump(&world.a);
@@ -211,15 +215,15 @@ fn who_stays_away_comes_back_by_a_snapshot() {
     assert_eq!(world.log(), 1);
 }
 
-/// Two halves of which each has given up on the other one come together by one another's snapshots.
+/// Two halves of which each has given up on the other one converge by one another's snapshots.
 #[test]
-fn halves_that_gave_up_on_one_another_come_together() {
+fn separated_halves_converge_again() {
     let world = World::new();
     both(&world.b, &world.c);
     world.c.keep_log(DAY_MS).unwrap();
     world.a.keep_log(DAY_MS).unwrap();
     let d = replica(&world.clock, Arc::new(MemoryEngine::new()));
-    meet(&world.c, &d);
+    exchange_both(&world.c, &d);
     for day in 0..4 {
         count(&world.a, 1);
         count(&world.c, 1);
@@ -233,12 +237,12 @@ fn halves_that_gave_up_on_one_another_come_together() {
             world.pass(DAY_MS / 16);
         }
     }
-    assert!(meet(&world.a, &world.c));
+    assert!(exchange_both(&world.a, &world.c));
     both(&world.a, &world.c);
-    meet(&world.a, &world.b);
-    meet(&world.c, &d);
-    meet(&world.a, &d);
-    meet(&world.a, &world.b);
+    exchange_both(&world.a, &world.b);
+    exchange_both(&world.c, &d);
+    exchange_both(&world.a, &d);
+    exchange_both(&world.a, &world.b);
     let lines = dump(&world.a);
     assert!(
         lines.iter().any(|line| line.contains("n: Int(9)")),
@@ -249,7 +253,7 @@ fn halves_that_gave_up_on_one_another_come_together() {
     }
 }
 
-/// For ever, where that is said.
+/// For ever, where it is set so.
 #[test]
 fn a_log_may_be_kept_for_ever() {
     let world = World::new();
@@ -263,12 +267,12 @@ fn a_log_may_be_kept_for_ever() {
     }
     assert_eq!(world.log(), 1);
     assert!(!world.member(&world.c).is_away);
-    assert!(!meet(&world.a, &world.c));
+    assert!(!exchange_both(&world.a, &world.c));
 }
 
-/// A clock that jumps, or is set after an exchange, makes nobody away; nor does an old backup.
+/// A clock that jumps, or is set after an exchange, makes no member away; nor does an old backup.
 #[test]
-fn clocks_that_jump_make_nobody_away() {
+fn clocks_that_jump_make_no_member_away() {
     let world = World::new();
     count(&world.a, 1);
     both(&world.a, &world.b);
@@ -296,13 +300,13 @@ fn clocks_that_jump_make_nobody_away() {
     count(&a, 1);
     both(&a, &world.b);
     a.cut_log().unwrap();
-    let away = |store: &Store| {
+    let away = |store: &DataStore| {
         store
             .replica_members()
             .unwrap()
             .iter()
             .any(|one| one.is_away)
     };
-    assert!(!away(&a), "nobody could speak yet");
-    assert!(!meet(&a, &world.c), "its log reaches back");
+    assert!(!away(&a), "no member had the chance to acknowledge");
+    assert!(!exchange_both(&a, &world.c), "its log reaches back");
 }

@@ -1,27 +1,27 @@
-//! Copies of a database that go on beside it.
+//! Copies of a database that are used in addition to it.
 
 use std::{path::Path, sync::Arc};
 
+use isomer_lsm::LsmEngine;
 use isomer_storage::Durability;
-use isomer_store::StoreEngine;
 
 use super::{
     dump::dump,
     small::{both, count, person, write},
 };
 use crate::{
-    DataError, Store, StoreOptions,
+    DataError, DataStore, DataStoreOptions,
     keyspace::COPY,
     replication::rules::{Mutant, break_rule},
 };
 
-fn open(folder: &Path) -> Store {
-    let options = isomer_store::StoreOptions::default();
-    let engine = StoreEngine::open(folder, options).unwrap();
-    Store::open(Arc::new(engine), StoreOptions::default()).unwrap()
+fn open(folder: &Path) -> DataStore {
+    let options = isomer_lsm::LsmOptions::default();
+    let engine = LsmEngine::open(folder, options).unwrap();
+    DataStore::open(Arc::new(engine), DataStoreOptions::default()).unwrap()
 }
 
-fn is_marked(store: &Store) -> bool {
+fn is_marked(store: &DataStore) -> bool {
     store
         .engine()
         .snapshot()
@@ -31,16 +31,16 @@ fn is_marked(store: &Store) -> bool {
         .is_some()
 }
 
-fn exchange(from: &Store, to: &Store) -> Result<(), DataError> {
+fn exchange(from: &DataStore, to: &DataStore) -> Result<(), DataError> {
     let page = from.entries_for(&to.greeting()?, 1 << 20)?;
     to.apply_entries(&page)?;
     Ok(())
 }
 
-/// A copy and its original write under names of their own, whether the original numbered anything between its opening and the copy
-/// or not, and each gets everything of the other one.
+/// A copy and its original write under different names, whether the original numbered anything between its opening and
+/// the copy or not, and each gets everything of the other one.
 #[test]
-fn a_copy_goes_on_beside_its_original() {
+fn a_copy_is_used_in_addition_to_its_original() {
     for mutant in [None, Some(Mutant::CopyKeepsName)] {
         for reopened in [false, true] {
             let folder = tempfile::tempdir().unwrap();
@@ -62,18 +62,18 @@ fn a_copy_goes_on_beside_its_original() {
             let copied = open(&copy);
             count(&copied, 100);
             break_rule(None);
-            let told_apart = original.replica() != copied.replica();
+            let renamed = original.replica() != copied.replica();
             assert_eq!(original.replica(), name);
             if mutant.is_some() {
-                // What both wrote under one name is refused, or taken for known; and after an unclean end, where the copy takes
-                // another name, what the original did since is taken for given up.
+                // Transactions of both under one name are refused, or taken for known; and after an unclean shutdown,
+                // where the copy begins another epoch, later ones of the original are taken for given up.
                 let exchanged = exchange(&original, &copied)
                     .and_then(|()| exchange(&copied, &original))
                     .is_ok_and(|()| dump(&original) == dump(&copied));
                 assert!(!exchanged, "a copy that keeps its name goes unnoticed");
                 continue;
             }
-            assert!(told_apart && !is_marked(&copied));
+            assert!(renamed && !is_marked(&copied));
             both(&original, &copied);
             let lines = dump(&copied);
             assert!(
@@ -96,9 +96,9 @@ fn a_copy_goes_on_beside_its_original() {
     }
 }
 
-/// Whoever ended while a copy was made cannot know whether there is one.
+/// If the process ended while a copy was made, it cannot know whether the copy exists.
 #[test]
-fn a_process_that_ended_while_it_copied_takes_a_new_name() {
+fn a_process_that_ended_while_it_copied_begins_a_new_epoch() {
     let folder = tempfile::tempdir().unwrap();
     let (own, other) = (folder.path().join("own"), folder.path().join("other"));
     let store = open(&own);
@@ -118,7 +118,7 @@ fn a_process_that_ended_while_it_copied_takes_a_new_name() {
     both(&store, &peer);
 }
 
-/// A mark that is not needed any more goes with the last copy, also where copying was refused.
+/// A mark that is not needed any more is removed with the last copy, also where copying was refused.
 #[test]
 fn copies_made_at_once_share_a_mark() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,7 +134,7 @@ fn copies_made_at_once_share_a_mark() {
     assert!(matches!(refused, DataError::Invalid(_)), "{refused}");
     assert!(!is_marked(&store));
     for number in 0..4 {
-        // Nothing was ever numbered: there is no name to tell apart.
+        // Nothing was ever numbered: there is no name that must differ.
         let copy = open(&folder.path().join(format!("copy{number}")));
         assert!(copy.replica().is_none() && !is_marked(&copy));
     }

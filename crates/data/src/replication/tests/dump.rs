@@ -1,4 +1,4 @@
-//! What is to be seen in a database, in words that are the same in every replica.
+//! The visible content of a database, as text that is the same in every replica.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,7 +6,7 @@ use isomer_value::{NodeId, RelId, record::RecordRef};
 
 use super::naive::text;
 use crate::{
-    Access, Direction, GraphRead, KeyRange, Neighbours, Order, PageLimit, Store, Transaction,
+    Access, DataStore, Direction, GraphRead, KeyRange, Neighbours, Order, PageLimit, Transaction,
     graph::row_of,
     keyspace::{self, TAG_NODE, TAG_REL, sole_id},
     read::each_pair,
@@ -20,36 +20,39 @@ fn spelled(tx: &Transaction, id: NodeId) -> String {
         .collect()
 }
 
-/// What the histories keep beside the space that is replicated: nodes with the label Beside, relationships of them and those of the type
-/// BESIDE, buckets whose names begin with `beside`.
-fn is_beside_node(labels: &[Arc<str>]) -> bool {
-    labels.iter().any(|label| **label == *"Beside")
+/// What the histories keep outside the space that is replicated: nodes with the label Outside, relationships of them
+/// and those of the type OUTSIDE, buckets whose names begin with `outside`.
+fn is_outside_node(labels: &[Arc<str>]) -> bool {
+    labels.iter().any(|label| **label == *"Outside")
 }
 
-fn is_beside_bucket(name: &str) -> bool {
-    name.starts_with("beside")
+fn is_outside_bucket(name: &str) -> bool {
+    name.starts_with("outside")
 }
 
-/// What stands beside the space.
-pub(super) struct Beside {
+/// The content outside the space.
+pub(super) struct OutsideContent {
     nodes: BTreeSet<NodeId>,
     lines: Vec<String>,
     rels: Vec<(RelId, NodeId, NodeId, String)>,
 }
 
-impl Beside {
-    /// Whether merging changed nothing of it, but for relationships of ends that went.
+impl OutsideContent {
+    /// Whether merging changed nothing of it, except for relationships of deleted ends.
     pub(super) fn is_left_alone(&self, after: &Self) {
-        assert_eq!(self.lines, after.lines, "what is beside the space changed");
+        assert_eq!(
+            self.lines, after.lines,
+            "the content outside the space changed"
+        );
         let stays = |rel: &&(RelId, NodeId, NodeId, String)| {
             after.nodes.contains(&rel.1) && after.nodes.contains(&rel.2)
         };
         let left: Vec<_> = self.rels.iter().filter(stays).cloned().collect();
-        assert_eq!(left, after.rels, "relationships beside the space");
+        assert_eq!(left, after.rels, "relationships outside the space");
     }
 }
 
-pub(super) fn beside(store: &Store) -> Beside {
+pub(super) fn outside(store: &DataStore) -> OutsideContent {
     // Also while a state is being joined.
     let tx = Transaction::begin(store.clone(), Access::Read).unwrap();
     let catalog = tx.names().clone();
@@ -64,7 +67,7 @@ pub(super) fn beside(store: &Store) -> Beside {
     let (mut own, mut lines) = (BTreeSet::new(), Vec::new());
     for (id, content) in ids.iter().zip(contents) {
         let content = content.unwrap();
-        if is_beside_node(&content.labels) {
+        if is_outside_node(&content.labels) {
             own.insert(*id);
             lines.push(format!(
                 "{id} {:?} {}",
@@ -78,7 +81,7 @@ pub(super) fn beside(store: &Store) -> Beside {
         let id = RelId(sole_id(&key[1..], "relationship")?);
         let row = row_of(id, &RecordRef::new(record)?)?;
         let name = catalog.type_name(row.type_id).unwrap().to_string();
-        if name == "BESIDE" || own.contains(&row.source) || own.contains(&row.target) {
+        if name == "OUTSIDE" || own.contains(&row.source) || own.contains(&row.target) {
             rels.push((id, row.source, row.target, name));
         }
         Ok(())
@@ -87,14 +90,14 @@ pub(super) fn beside(store: &Store) -> Beside {
     for tag in [0x20, 0x21, 0x22, 0x25] {
         each_pair(tx.read(), &[tag], |key, value| {
             let bucket = keyspace::take_id(&mut &key[1..]).unwrap();
-            if is_beside_bucket(&catalog.bucket_name(bucket as u32).unwrap()) {
+            if is_outside_bucket(&catalog.bucket_name(bucket as u32).unwrap()) {
                 lines.push(format!("{key:?} = {value:?}"));
             }
             Ok(())
         })
         .unwrap();
     }
-    Beside {
+    OutsideContent {
         nodes: ids.into_iter().collect(),
         lines,
         rels,
@@ -102,7 +105,7 @@ pub(super) fn beside(store: &Store) -> Beside {
 }
 
 /// Nodes, relationships with both sides of their adjacency, buckets; sorted.
-pub(super) fn dump(store: &Store) -> Vec<String> {
+pub(super) fn dump(store: &DataStore) -> Vec<String> {
     let tx = store.begin(Access::Read).unwrap();
     let mut lines = Vec::new();
     let catalog = tx.names().clone();
@@ -118,13 +121,13 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
     let mut own = BTreeSet::new();
     for (id, content) in nodes.iter().zip(contents) {
         let content = content.unwrap();
-        let is_beside = is_beside_node(&content.labels);
-        if is_beside {
+        let is_outside = is_outside_node(&content.labels);
+        if is_outside {
             own.insert(*id);
         }
         let name = spelled(&tx, *id);
-        let mut told = Vec::new();
-        told.push(format!(
+        let mut entry = Vec::new();
+        entry.push(format!(
             "node {name} {:?} {}",
             content.labels,
             shown(&content.properties)
@@ -137,8 +140,8 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
             tx.expand(&[*id], direction, &[], &mut found).unwrap();
             linked[at] += found.rows().len();
         }
-        if !is_beside {
-            lines.append(&mut told);
+        if !is_outside {
+            lines.append(&mut entry);
         }
     }
     let mut rels = Vec::new();
@@ -155,7 +158,7 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
     );
     for (id, row) in rels {
         let type_name = catalog.type_name(row.type_id).unwrap();
-        if *type_name == *"BESIDE" || own.contains(&row.source) || own.contains(&row.target) {
+        if *type_name == *"OUTSIDE" || own.contains(&row.source) || own.contains(&row.target) {
             continue;
         }
         let mut contents = Vec::new();
@@ -205,7 +208,7 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
     lines.extend(hidden_lines(&tx));
     lines.extend(super::files::known(&tx));
     for conflict in tx.conflicts().unwrap() {
-        // The ids of records are each replica's own.
+        // The ids of records are local to each replica.
         if matches!(
             conflict.kind,
             crate::ConflictKind::Bucket | crate::ConflictKind::File
@@ -227,7 +230,7 @@ fn shown(properties: &isomer_value::Map) -> String {
 }
 
 /// Nodes, relationships and buckets without convergent fields and the names of nodes; sorted.
-pub(super) fn plain_lines(store: &Store) -> Vec<String> {
+pub(super) fn plain_lines(store: &DataStore) -> Vec<String> {
     let tx = store.begin(Access::Read).unwrap();
     let catalog = tx.names().clone();
     let mut lines = Vec::new();
@@ -240,7 +243,7 @@ pub(super) fn plain_lines(store: &Store) -> Vec<String> {
             .map(|label| catalog.label_name(label).unwrap().to_string())
             .collect();
         labels.sort();
-        if labels.iter().any(|label| label == "Beside") {
+        if labels.iter().any(|label| label == "Outside") {
             own.insert(NodeId(sole_id(&key[1..], "node")?));
             return Ok(());
         }
@@ -252,7 +255,7 @@ pub(super) fn plain_lines(store: &Store) -> Vec<String> {
         let id = RelId(sole_id(&key[1..], "relationship")?);
         let row = row_of(id, &RecordRef::new(record)?)?;
         let type_name = catalog.type_name(row.type_id).unwrap();
-        if *type_name == *"BESIDE" || own.contains(&row.source) || own.contains(&row.target) {
+        if *type_name == *"OUTSIDE" || own.contains(&row.source) || own.contains(&row.target) {
             return Ok(());
         }
         lines.push(format!("relationship {}", plain(&RecordRef::new(record)?)));
@@ -277,7 +280,7 @@ pub(super) fn plain_lines(store: &Store) -> Vec<String> {
 
 fn shared_buckets(tx: &Transaction) -> Vec<(Arc<str>, crate::BucketOptions)> {
     let mut all = tx.list_buckets().unwrap();
-    all.retain(|(name, _)| !is_beside_bucket(name));
+    all.retain(|(name, _)| !is_outside_bucket(name));
     all
 }
 
@@ -298,7 +301,7 @@ fn hidden_lines(tx: &Transaction) -> Vec<String> {
     lines
 }
 
-/// What stands in buckets, also where another kind is read.
+/// The content of buckets, also where another kind is read.
 fn entry_lines(tx: &Transaction) -> Vec<String> {
     let catalog = tx.names();
     let mut lines = Vec::new();
@@ -310,7 +313,7 @@ fn entry_lines(tx: &Transaction) -> Vec<String> {
         let mut rest = &key[1..];
         let name = name(&mut rest);
         let (.., value) = crate::kv::entry_parts(stored)?;
-        if is_beside_bucket(&name) {
+        if is_outside_bucket(&name) {
             return Ok(());
         }
         lines.push(format!("bucket {name} {} = {}", text(rest), text(value)));

@@ -1,4 +1,4 @@
-//! Files in histories: what is done, what is to be seen, and what a history says of them; and cases by themselves.
+//! Files in histories: operations, visible content, and the expected content; and single cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use super::{
     world::Numbers,
 };
 use crate::{
-    Access, ConflictKind, DataError, Dot, PathKind, Store, Transaction,
+    Access, ConflictKind, DataError, DataStore, Dot, PathKind, Transaction,
     files::{CHUNK_BYTES, Stored},
     keyspace::{self, IdSpace},
     read::each_pair,
     replication::{
-        entry::{Entry, Op},
-        files::{beside_base, folder_of},
+        entry::{LogEntry, Op},
+        files::{folder_of, substitute_base},
         identity::Identity,
         join_files::file_of,
         rules::{Mutant, break_rule},
@@ -23,7 +23,7 @@ use crate::{
 
 const PATHS: [&str; 6] = ["/a", "/b", "/d", "/d/a", "/d/e", "/d/e/a"];
 
-/// One operation on files. `seen` are names of files beside their own that were seen somewhere.
+/// One operation on files. `seen` are substitute names of files that were seen somewhere.
 pub(super) fn operate(
     n: &mut Numbers,
     tx: &mut Transaction,
@@ -31,11 +31,11 @@ pub(super) fn operate(
 ) -> Result<(), DataError> {
     let mut all = Vec::new();
     walk(tx, "", &mut all)?;
-    let beside = all
+    let substitute = all
         .iter()
         .map(|(path, _)| path)
         .filter(|path| path.contains('~'));
-    seen.extend(beside.cloned());
+    seen.extend(substitute.cloned());
     seen.sort();
     seen.dedup();
     // Such a name may be taken by another file, or a folder.
@@ -45,7 +45,7 @@ pub(super) fn operate(
         _ => (*n.of(&PATHS)).to_owned(),
     };
     let (path, other) = (&*any(), &*any());
-    // What stands beside its name is touched, too.
+    // Files under substitute names are changed, too.
     let there = match n.below(3) {
         0 if !all.is_empty() => n.of(&all).0.clone(),
         _ => path.to_owned(),
@@ -106,8 +106,8 @@ fn line(path: &str, content: &[u8]) -> String {
     format!("file {path} of {} bytes: {shown:?}", content.len())
 }
 
-/// All that is to be seen of files and folders.
-pub(super) fn lines(store: &Store) -> Vec<String> {
+/// The visible files and folders.
+pub(super) fn lines(store: &DataStore) -> Vec<String> {
     let tx = store.begin(Access::Read).unwrap();
     let mut all = Vec::new();
     walk(&tx, "", &mut all).unwrap();
@@ -126,7 +126,7 @@ pub(super) fn lines(store: &Store) -> Vec<String> {
     lines
 }
 
-/// All that is known of files, in words that are the same everywhere.
+/// The metadata of files, as text that is the same in every replica.
 pub(super) fn known(tx: &Transaction) -> Vec<String> {
     let mut lines = Vec::new();
     each_pair(tx.read(), &keyspace::shadows(IdSpace::Files), |key, _| {
@@ -158,11 +158,11 @@ pub(super) fn known(tx: &Transaction) -> Vec<String> {
     lines
 }
 
-// ---- what a history says
+// ---- the expected content
 
-/// Something that was put, and where.
+/// An item that was put, and its place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum ItemKey {
     Life(Identity),
     Called(Identity),
     Size(Identity),
@@ -170,48 +170,52 @@ enum Place {
     Folder(String),
 }
 
-struct Thing {
-    place: Place,
+struct VersionedItem {
+    place: ItemKey,
     at: (usize, usize),
     value: Vec<u8>,
     dot: Dot,
     time: u64,
 }
 
-fn takes(op: &Op, place: &Place) -> bool {
+fn takes(op: &Op, place: &ItemKey) -> bool {
     match (op, place) {
         (
             Op::FileGone { file },
-            Place::Life(own) | Place::Called(own) | Place::Size(own) | Place::Chunk(own, _),
+            ItemKey::Life(own) | ItemKey::Called(own) | ItemKey::Size(own) | ItemKey::Chunk(own, _),
         ) => file == own,
-        (Op::FileCalled { file, .. }, Place::Called(own))
-        | (Op::FileSized { file, .. }, Place::Size(own)) => file == own,
-        (Op::ChunkPut { file, chunk, .. }, Place::Chunk(own, at)) => file == own && chunk == at,
-        (Op::ChunksGone { file, from }, Place::Chunk(own, at)) => file == own && at >= from,
-        (Op::FolderMade { path, .. } | Op::FolderGone { path }, Place::Folder(own)) => path == own,
+        (Op::FileCalled { file, .. }, ItemKey::Called(own))
+        | (Op::FileSized { file, .. }, ItemKey::Size(own)) => file == own,
+        (Op::ChunkPut { file, chunk, .. }, ItemKey::Chunk(own, at)) => file == own && chunk == at,
+        (Op::ChunksGone { file, from }, ItemKey::Chunk(own, at)) => file == own && at >= from,
+        (Op::FolderMade { path, .. } | Op::FolderGone { path }, ItemKey::Folder(own)) => {
+            path == own
+        }
         _ => false,
     }
 }
 
-fn put(op: &Op) -> Option<(Place, Vec<u8>)> {
+fn put(op: &Op) -> Option<(ItemKey, Vec<u8>)> {
     Some(match op {
-        Op::FileMade { file, .. } => (Place::Life(file.clone()), Vec::new()),
-        Op::FileCalled { file, path } => (Place::Called(file.clone()), path.clone().into_bytes()),
+        Op::FileMade { file, .. } => (ItemKey::Life(file.clone()), Vec::new()),
+        Op::FileCalled { file, path } => (ItemKey::Called(file.clone()), path.clone().into_bytes()),
         Op::FileSized { file, bytes, .. } => {
-            (Place::Size(file.clone()), bytes.to_be_bytes().to_vec())
+            (ItemKey::Size(file.clone()), bytes.to_be_bytes().to_vec())
         }
-        Op::ChunkPut { file, chunk, bytes } => (Place::Chunk(file.clone(), *chunk), bytes.clone()),
-        Op::FolderMade { path, .. } => (Place::Folder(path.clone()), Vec::new()),
+        Op::ChunkPut { file, chunk, bytes } => {
+            (ItemKey::Chunk(file.clone(), *chunk), bytes.clone())
+        }
+        Op::FolderMade { path, .. } => (ItemKey::Folder(path.clone()), Vec::new()),
         _ => return None,
     })
 }
 
-/// Files and folders as a history of transactions says they are to be seen, read off all of it at once.
-pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
+/// The visible files and folders, computed from a history of transactions.
+pub(super) fn said(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
     let mut things = Vec::new();
     for (entry, one) in entries.iter().enumerate() {
         for (op, done) in one.ops.iter().enumerate() {
-            things.extend(put(done).map(|(place, value)| Thing {
+            things.extend(put(done).map(|(place, value)| VersionedItem {
                 place,
                 at: (entry, op),
                 value,
@@ -220,7 +224,7 @@ pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
             }));
         }
     }
-    let stands = |thing: &&Thing| {
+    let stands = |thing: &&VersionedItem| {
         !entries.iter().enumerate().any(|(at, other)| {
             other.ops.iter().enumerate().any(|(op, done)| {
                 let later = match at == thing.at.0 {
@@ -231,24 +235,24 @@ pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
             })
         })
     };
-    let rank = |thing: &Thing| {
+    let rank = |thing: &VersionedItem| {
         let name = store.shared().own_replica.replica_name(thing.dot.replica);
         (thing.time, name, thing.dot.number)
     };
-    let mut read: BTreeMap<&Place, &Thing> = BTreeMap::new();
+    let mut read: BTreeMap<&ItemKey, &VersionedItem> = BTreeMap::new();
     let mut sizes = BTreeMap::new();
     for thing in things.iter().filter(stands) {
         match read.get(&thing.place) {
             Some(other) if rank(other) > rank(thing) => {}
             _ => drop(read.insert(&thing.place, thing)),
         }
-        if let Place::Size(file) = &thing.place {
+        if let ItemKey::Size(file) = &thing.place {
             let bytes = u64::from_be_bytes(thing.value[..].try_into().unwrap());
             let size: &mut u64 = sizes.entry(file).or_default();
             *size = bytes.max(*size);
         }
     }
-    // What is called, by its path, the latest first.
+    // Files by path, the latest first.
     let mut called: BTreeMap<String, Vec<(_, &Identity)>> = BTreeMap::new();
     let mut folders = BTreeSet::new();
     let mut around = |path: &str| {
@@ -260,12 +264,12 @@ pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
     };
     for (place, thing) in &read {
         match place {
-            Place::Called(file) if read.contains_key(&Place::Life(file.clone())) => {
+            ItemKey::Called(file) if read.contains_key(&ItemKey::Life(file.clone())) => {
                 let path = String::from_utf8(thing.value.clone()).unwrap();
                 around(&path);
                 called.entry(path).or_default().push((rank(thing), file));
             }
-            Place::Folder(path) => around(&format!("{path}/x")),
+            ItemKey::Folder(path) => around(&format!("{path}/x")),
             _ => {}
         }
     }
@@ -280,7 +284,7 @@ pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
             let place = match at == 0 && !folders.contains(&path) {
                 true => path.clone(),
                 false => {
-                    let base = beside_base(&path, &tx.spell_identity(file));
+                    let base = substitute_base(&path, &tx.spell_identity(file));
                     let mut places = (0..).map(|count| match count {
                         0 => base.clone(),
                         _ => format!("{base}~{count}"),
@@ -292,7 +296,7 @@ pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
             };
             let mut content = vec![0; sizes.get(file).copied().unwrap_or(0) as usize];
             for (chunk, thing) in &read {
-                if let Place::Chunk(own, number) = chunk
+                if let ItemKey::Chunk(own, number) = chunk
                     && own == *file
                 {
                     let begin = (number * CHUNK_BYTES) as usize;
@@ -316,7 +320,7 @@ fn save(tx: &mut Transaction, path: &str, content: &[u8]) {
     tx.write_file(file, 0, content).unwrap();
 }
 
-fn read(store: &Store, path: &str) -> Vec<u8> {
+fn read(store: &DataStore, path: &str) -> Vec<u8> {
     let tx = store.begin(Access::Read).unwrap();
     let file = tx.file(path).unwrap();
     let mut content = vec![0; tx.file_bytes(file).unwrap() as usize];
@@ -324,7 +328,7 @@ fn read(store: &Store, path: &str) -> Vec<u8> {
     content
 }
 
-fn paths(store: &Store) -> Vec<String> {
+fn paths(store: &DataStore) -> Vec<String> {
     let tx = store.begin(Access::Read).unwrap();
     let mut all = Vec::new();
     walk(&tx, "", &mut all).unwrap();
@@ -357,7 +361,7 @@ fn files_and_folders_travel() {
     write(&a, |tx| tx.remove_all("/papers").unwrap());
     both(&a, &b);
     assert_eq!(paths(&b), Vec::<String>::new());
-    // Nothing is left of them beside the log.
+    // Nothing is left of them except in the log.
     for prefix in [
         &[0x46, 0x02][..],
         &[0x47, 0x02],
@@ -389,7 +393,7 @@ fn a_file_that_is_written_over_several_transactions_is_seen_once_it_has_a_name()
     });
     both(&a, &b);
     assert_eq!(paths(&b), Vec::<String>::new());
-    // Whoever opens the other one does not take it for what was left over.
+    // Opening the other one does not take it for a leftover.
     assert_eq!(b.remove_unnamed_files().unwrap(), 0);
     write(&a, |tx| {
         tx.write_file(file, 100_000, &[2; 100_000]).unwrap()
@@ -397,7 +401,7 @@ fn a_file_that_is_written_over_several_transactions_is_seen_once_it_has_a_name()
     write(&a, |tx| tx.name_file(file, "/whole").unwrap());
     both(&a, &b);
     assert_eq!(read(&b, "/whole"), [[1; 100_000], [2; 100_000]].concat());
-    // One that is never ended goes everywhere.
+    // A file that is never finished is replicated, too.
     write(&a, |tx| {
         let file = tx.create_unnamed_file().unwrap();
         tx.write_file(file, 0, b"half").unwrap();
@@ -409,7 +413,7 @@ fn a_file_that_is_written_over_several_transactions_is_seen_once_it_has_a_name()
 }
 
 #[test]
-fn two_that_make_one_folder_make_one() {
+fn two_creations_of_one_folder_make_one_folder() {
     let (a, b) = (open(), open());
     for (store, name) in [(&a, "one"), (&b, "two")] {
         write(store, |tx| {
@@ -423,7 +427,7 @@ fn two_that_make_one_folder_make_one() {
 }
 
 #[test]
-fn of_two_files_of_one_name_both_stay_and_a_conflict_tells_of_it() {
+fn two_files_of_one_name_both_stay_and_are_a_conflict() {
     let (a, b) = (open(), open());
     write(&a, |tx| save(tx, "/r.txt", b"from a"));
     write(&b, |tx| save(tx, "/r.txt", b"from b"));
@@ -433,13 +437,13 @@ fn of_two_files_of_one_name_both_stay_and_a_conflict_tells_of_it() {
     let mut contents: Vec<_> = now.iter().map(|path| read(&a, path)).collect();
     contents.sort();
     assert_eq!(contents, [b"from a", b"from b"]);
-    let beside = now[1].clone();
-    assert!(beside.starts_with("/r.txt~"), "{beside}");
+    let substitute = now[1].clone();
+    assert!(substitute.starts_with("/r.txt~"), "{substitute}");
     let conflicts = b.begin(Access::Read).unwrap().conflicts().unwrap();
     assert_eq!(conflicts.len(), 1);
     assert_eq!(conflicts[0].kind, ConflictKind::File);
-    assert_eq!(conflicts[0].value, isomer_value::Value::from(&*beside));
-    // Removing the one that has the name gives it to the other.
+    assert_eq!(conflicts[0].value, isomer_value::Value::from(&*substitute));
+    // Removing the file that has the name gives it to the other.
     write(&b, |tx| tx.remove_path("/r.txt").unwrap());
     both(&a, &b);
     assert_eq!(paths(&a), ["/r.txt"]);
@@ -447,20 +451,20 @@ fn of_two_files_of_one_name_both_stay_and_a_conflict_tells_of_it() {
 }
 
 #[test]
-fn renaming_the_other_of_two_files_settles_it() {
+fn renaming_the_other_of_two_files_resolves_the_conflict() {
     let (a, b) = (open(), open());
     write(&a, |tx| save(tx, "/r", b"a"));
     write(&b, |tx| save(tx, "/r", b"b"));
     both(&a, &b);
-    let beside = paths(&a)[1].clone();
-    write(&a, |tx| tx.rename_path(&beside, "/s").unwrap());
+    let substitute = paths(&a)[1].clone();
+    write(&a, |tx| tx.rename_path(&substitute, "/s").unwrap());
     both(&a, &b);
     assert_eq!(paths(&b), ["/r", "/s"]);
     assert_eq!(b.begin(Access::Read).unwrap().conflicts().unwrap(), []);
 }
 
 #[test]
-fn what_comes_into_a_folder_that_is_removed_keeps_it() {
+fn adding_to_a_folder_that_is_removed_keeps_it() {
     let (a, b) = (open(), open());
     write(&a, |tx| tx.create_folders("/d/e").unwrap());
     both(&a, &b);
@@ -468,7 +472,7 @@ fn what_comes_into_a_folder_that_is_removed_keeps_it() {
     write(&b, |tx| save(tx, "/d/e/new", b"new"));
     both(&a, &b);
     assert_eq!(paths(&a), ["/d", "/d/e", "/d/e/new"]);
-    // Nobody made the folders that are left: they go with what is in them.
+    // The folders that are left have no creation: they are removed with their content.
     write(&a, |tx| tx.remove_path("/d/e/new").unwrap());
     both(&a, &b);
     assert_eq!(paths(&b), Vec::<String>::new());
@@ -493,7 +497,7 @@ fn a_folder_hides_a_file_of_its_name() {
 }
 
 #[test]
-fn a_removal_takes_what_is_renamed_or_written_meanwhile() {
+fn a_removal_deletes_a_file_that_is_renamed_or_written_concurrently() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         save(tx, "/x", b"1");
@@ -513,7 +517,7 @@ fn a_removal_takes_what_is_renamed_or_written_meanwhile() {
 }
 
 #[test]
-fn parts_that_two_write_at_once_are_told_of() {
+fn chunks_that_two_replicas_write_concurrently_are_conflicts() {
     let (a, b) = (open(), open());
     write(&a, |tx| save(tx, "/x", &[0; 200_000]));
     both(&a, &b);
@@ -521,7 +525,7 @@ fn parts_that_two_write_at_once_are_told_of() {
         write(store, |tx| {
             let file = tx.file("/x").unwrap();
             tx.write_file(file, 5, &[byte]).unwrap();
-            // Apart: both stay.
+            // Separate chunks: both stay.
             tx.write_file(file, CHUNK_BYTES * u64::from(byte), &[byte])
                 .unwrap();
         });
@@ -541,16 +545,16 @@ fn parts_that_two_write_at_once_are_told_of() {
     assert_eq!(a.begin(Access::Read).unwrap().conflicts().unwrap(), []);
 }
 
-/// Local transactions and merges at the same time lose nothing of one another.
+/// Concurrent local transactions and merges lose nothing of one another.
 #[test]
 fn files_change_while_others_are_merged() {
     let (a, b) = (open(), open());
-    let work = |store: &Store, seed: u64| {
+    let work = |store: &DataStore, seed: u64| {
         let (mut n, mut seen) = (Numbers(seed), Vec::new());
         for _ in 0..150 {
             let mut tx = store.begin(Access::Write).unwrap();
             for _ in 0..1 + n.below(3) {
-                let mark = tx.mark();
+                let mark = tx.savepoint();
                 if operate(&mut n, &mut tx, &mut seen).is_err() {
                     tx.rollback_to(mark).unwrap();
                 }
@@ -588,9 +592,9 @@ fn files_change_while_others_are_merged() {
 }
 
 #[test]
-fn files_that_were_there_before_travel_by_snapshot() {
+fn files_older_than_replication_travel_by_snapshot() {
     let engine = std::sync::Arc::new(isomer_storage::MemoryEngine::new());
-    let a = Store::open(engine, crate::StoreOptions::default()).unwrap();
+    let a = DataStore::open(engine, crate::DataStoreOptions::default()).unwrap();
     let unnamed = write(&a, |tx| {
         tx.create_folders("/old/deep").unwrap();
         save(tx, "/old/deep/x", &[7; 100_000]);
@@ -633,9 +637,9 @@ fn a_transaction_that_no_page_could_hold_is_refused() {
     assert_eq!(paths(&a), Vec::<String>::new());
 }
 
-/// Files of one hash, which somebody could make who means no good, do not push one another about for ever.
+/// Files with one hash, which an attacker could make, do not displace one another endlessly.
 #[test]
-fn files_of_one_hash_all_stand() {
+fn files_of_one_hash_all_have_paths() {
     break_rule(Some(Mutant::HashesMeet));
     let stores = [open(), open(), open(), open()];
     for store in &stores {
@@ -649,17 +653,22 @@ fn files_of_one_hash_all_stand() {
         }
     }
     for store in &stores {
-        let beside = "/x~0000000000000007";
-        let expected = ["/x", beside, &format!("{beside}~1"), &format!("{beside}~2")];
+        let substitute = "/x~0000000000000007";
+        let expected = [
+            "/x",
+            substitute,
+            &format!("{substitute}~1"),
+            &format!("{substitute}~2"),
+        ];
         assert_eq!(paths(store), expected);
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
     break_rule(None);
 }
 
-/// However many places are taken by somebody who knows which they will be, and however long the name is.
+/// However many paths an attacker who knows them has taken, and however long the name is.
 #[test]
-fn places_beside_a_file_do_not_end() {
+fn substitute_paths_do_not_run_out() {
     let (a, b) = (open(), open());
     let path = format!("/{}", "é".repeat(127));
     let number = write(&a, |tx| {
@@ -669,7 +678,7 @@ fn places_beside_a_file_do_not_end() {
     let base = {
         let tx = a.begin(Access::Read).unwrap();
         let identity = tx.file_shadow(number).unwrap().unwrap().identity;
-        beside_base(&path, &tx.spell_identity(&identity))
+        substitute_base(&path, &tx.spell_identity(&identity))
     };
     let taken = |count| match count {
         0 => base.clone(),
@@ -685,14 +694,14 @@ fn places_beside_a_file_do_not_end() {
         assert_eq!(read(store, &taken(30)), b"first");
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
-    // Where a place is free again the file moves up.
+    // When its path is free again the file gets it.
     write(&b, |tx| tx.remove_path(&taken(3)).unwrap());
     both(&a, &b);
     assert_eq!(paths(&a), paths(&b));
     assert_eq!(read(&a, &taken(3)), b"first");
 }
 
-/// Whoever goes on under the former name may have finished it.
+/// The database that continues under the former name may have finished it.
 #[test]
 fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
     let a = open();
@@ -701,7 +710,7 @@ fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
         tx.write_file(file, 0, b"whole").unwrap();
         file
     });
-    let copied = Store::open(copy(&a), crate::StoreOptions::default()).unwrap();
+    let copied = DataStore::open(copy(&a), crate::DataStoreOptions::default()).unwrap();
     copied.begin_epoch().unwrap();
     assert_eq!(copied.remove_unnamed_files().unwrap(), 1);
     assert_eq!(copied.remove_unnamed_files().unwrap(), 0);
@@ -718,17 +727,17 @@ fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
     assert_eq!(paths(&a), ["/other"]);
 }
 
-/// Size and time alone do not: both writes may have been made before the later one's time.
+/// Size and time alone do not suffice: both writes may have been made before the later one's time.
 #[test]
-fn contents_that_were_merged_are_told_apart() {
+fn merged_contents_have_different_versions() {
     let (a, b) = (open(), open());
-    let mark = |store: &Store| {
+    let mark = |store: &DataStore| {
         let tx = store.begin(Access::Read).unwrap();
         tx.file_about("/x").unwrap().unwrap().merge_mark
     };
     write(&a, |tx| save(tx, "/x", &[0; 200_000]));
     both(&a, &b);
-    let change = |store: &Store, at: u64| {
+    let change = |store: &DataStore, at: u64| {
         write(store, |tx| {
             let file = tx.file("/x").unwrap();
             tx.write_file(file, at, b"x").unwrap();
@@ -760,7 +769,7 @@ fn sizes_and_times_of_peers_are_what_those_of_a_file_can_be() {
     a.merging(|tx| {
         let mut sizes = tx.lives(&keyspace::file(number))?;
         sizes[0].value = said.encode();
-        tx.settle_size(number, sizes)
+        tx.materialize_size(number, sizes)
     })
     .unwrap();
     let tx = a.begin(Access::Read).unwrap();
@@ -770,11 +779,11 @@ fn sizes_and_times_of_peers_are_what_those_of_a_file_can_be() {
     assert!(isomer_value::jiff::Timestamp::from_millisecond(time).is_ok());
 }
 
-/// Nobody else could take them.
+/// No other replica could apply them.
 #[test]
 fn what_has_paths_of_too_many_names_does_not_become_a_replica() {
     let engine = std::sync::Arc::new(isomer_storage::MemoryEngine::new());
-    let a = Store::open(engine, crate::StoreOptions::default()).unwrap();
+    let a = DataStore::open(engine, crate::DataStoreOptions::default()).unwrap();
     write(&a, |tx| {
         tx.create_folders(&"/a".repeat(200)).unwrap();
         tx.create_folders(&"/b".repeat(100)).unwrap();
@@ -808,7 +817,7 @@ fn a_declared_space_has_no_files() {
     });
     send(&a, &b);
     assert_eq!(paths(&b), Vec::<String>::new());
-    // A peer that tells of one nevertheless is refused.
+    // A peer that sends one nevertheless is refused.
     let (c, d) = (open(), open());
     write(&c, |tx| save(tx, "/x", b"x"));
     let page = c.entries_for(&d.greeting().unwrap(), 1 << 20).unwrap();
@@ -817,7 +826,7 @@ fn a_declared_space_has_no_files() {
 }
 
 #[test]
-fn damage_to_files_is_found_and_mended() {
+fn damage_to_files_is_found_and_repaired() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         tx.create_folders("/d").unwrap();
@@ -828,7 +837,7 @@ fn damage_to_files_is_found_and_mended() {
         b.differing(&a.fingerprints().unwrap()).unwrap(),
         Some(Vec::new())
     );
-    // A chunk is lost.
+    // A lost chunk.
     let mut tx = b.engine().begin().unwrap();
     let number = {
         let tx = b.begin(Access::Read).unwrap();
@@ -852,7 +861,7 @@ fn damage_to_files_is_found_and_mended() {
 }
 
 #[test]
-fn a_peer_that_tells_of_no_file_is_refused() {
+fn a_peer_that_sends_an_invalid_file_is_refused() {
     for path in ["xxxxx", "/../x", "/a//b", "/aaa/", "/./xx", "/aaa\0"] {
         let (a, b) = (open(), open());
         write(&a, |tx| {

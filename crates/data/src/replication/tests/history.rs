@@ -15,17 +15,18 @@ fn history(seed: u64) {
     for _ in 0..60 {
         world.step();
     }
-    world.settle();
+    world.quiesce();
     world.compare();
 }
 
-/// How many histories run, and where they begin: `ISOMER_HISTORIES` and `ISOMER_TEST_SEED`; `ISOMER_SEED` runs a single one.
+/// The number of histories, and the first seed: `ISOMER_HISTORIES` and `ISOMER_TEST_SEED`; `ISOMER_SEED` runs a single
+/// one.
 fn seeds() -> Range<u64> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     if let Some(only) = number("ISOMER_SEED") {
         return only..only + 1;
     }
-    // They are of the memory engine: where the tests are of another one, they ran before.
+    // They use the memory engine: in test runs with another engine, they ran before.
     let again = ["ISOMER_TEST_QUICK", "ISOMER_ENGINE"];
     let again = again.iter().any(|name| std::env::var_os(name).is_some());
     let usual = if again { 50 } else { 10_000 };
@@ -38,8 +39,8 @@ fn seeds() -> Range<u64> {
     first..first + count
 }
 
-/// Replicas that have heard of the same transactions hold the same, and what the history says; nobody ever sees half of one.
-/// A failing seed is printed: `ISOMER_SEED` runs it again.
+/// Replicas that have applied the same transactions hold the same, and what the history says; no reader ever sees half
+/// of one. A failing seed is printed: `ISOMER_SEED` runs it again.
 #[test]
 fn replicas_hold_what_the_history_says() {
     let seeds = seeds();
@@ -69,23 +70,23 @@ fn replicas_hold_what_the_history_says() {
     assert!(!failed.into_inner(), "the seeds stand above");
 }
 
-/// A seed tells all of a history: what fails fails again.
+/// A seed determines a history: a failure is reproducible.
 #[test]
 fn a_seed_runs_again_as_it_ran() {
-    let told = |seed| {
+    let journal = |seed| {
         let mut world = World::new(seed);
         for _ in 0..60 {
             world.step();
         }
-        world.settle();
-        world.told()
+        world.quiesce();
+        world.journal()
     };
     for seed in 0..20 {
-        assert_eq!(told(seed), told(seed), "seed {seed}");
+        assert_eq!(journal(seed), journal(seed), "seed {seed}");
     }
 }
 
-/// Each of these mistakes is noticed.
+/// Each of these mutants is caught.
 #[test]
 fn mistakes_are_noticed() {
     let hook = std::panic::take_hook();
@@ -102,8 +103,8 @@ fn mistakes_are_noticed() {
         Mutant::EndsIgnored,
         Mutant::HalfTransactions,
         Mutant::AppliesTwice,
-        Mutant::TellsBeside,
-        Mutant::TakesBeside,
+        Mutant::SendsOutside,
+        Mutant::AppliesOutside,
         Mutant::FirstFileKeepsName,
     ] {
         break_rule(Some(mutant));

@@ -1,4 +1,4 @@
-//! What peers do that mean no good, or know no better.
+//! Malicious and faulty peers.
 
 use isomer_value::Value;
 
@@ -7,7 +7,7 @@ use super::{
     small::{both, copy, map, open, send, write},
 };
 use crate::{
-    Access, DataError, ErrorKind, PushedPage, Store, Transaction, Vector, next_place,
+    Access, DataError, DataStore, ErrorKind, PushedPage, Transaction, Vector, next_place,
     replication::wire::{self, Mapper, Outgoing},
 };
 
@@ -22,15 +22,15 @@ fn remove(tx: &mut Transaction, key: i64) {
     tx.delete_node(node, true).unwrap();
 }
 
-/// A snapshot that is being handed over.
+/// A snapshot that is being pushed.
 struct Push<'s> {
-    from: &'s Store,
+    from: &'s DataStore,
     session: u128,
     place: Vec<u8>,
 }
 
 impl<'s> Push<'s> {
-    fn new(from: &'s Store) -> Self {
+    fn new(from: &'s DataStore) -> Self {
         Self {
             from,
             session: 0,
@@ -38,8 +38,8 @@ impl<'s> Push<'s> {
         }
     }
 
-    /// Hands the next page over; answers whether it was the last.
-    fn page(&mut self, to: &Store) -> Result<bool, DataError> {
+    /// Pushes the next page; returns whether it was the last.
+    fn page(&mut self, to: &DataStore) -> Result<bool, DataError> {
         let page = self.from.snapshot_page(&self.place, 100).unwrap();
         let (session, is_last) = to.join_pushed(&PushedPage {
             session: self.session,
@@ -52,12 +52,12 @@ impl<'s> Push<'s> {
         Ok(is_last)
     }
 
-    fn rest(&mut self, to: &Store) {
+    fn rest(&mut self, to: &DataStore) {
         while !self.page(to).unwrap() {}
     }
 }
 
-/// Two peers that hand their states over at the same time do not get into one another's way.
+/// Two peers that push their states concurrently do not disturb each other.
 #[test]
 fn snapshots_of_two_peers_are_not_mixed() {
     let (p1, p2, s) = (open(), open(), open());
@@ -76,7 +76,7 @@ fn snapshots_of_two_peers_are_not_mixed() {
     for _ in 0..3 {
         assert!(!one.page(&s).unwrap());
     }
-    // Nobody sees anything of it yet, and writing goes on.
+    // Nothing of it is visible yet, and writing continues.
     write(&s, |tx| add(tx, 100));
     let refused = two.page(&s).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
@@ -96,7 +96,7 @@ fn snapshots_of_two_peers_are_not_mixed() {
     send(&p2, &p1);
     both(&s, &p2);
     both(&s, &p1);
-    // The answer to a page was lost: it comes again.
+    // The response to a page was lost: it is sent again.
     let t = open();
     let mut push = Push::new(&p1);
     push.page(&t).unwrap();
@@ -105,15 +105,15 @@ fn snapshots_of_two_peers_are_not_mixed() {
     push.place = again;
     push.rest(&t);
     assert_eq!(dump(&t), dump(&p1));
-    // Its first page never came.
+    // Its first page never arrived.
     let mut push = Push::new(&p1);
     push.session = 7;
     assert_eq!(push.page(&t).unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
-/// A peer that leaves in the middle leaves a database that answers, and the way free for another one.
+/// A peer that leaves in the middle leaves an available database, and another one may push.
 #[test]
-fn a_snapshot_that_breaks_off_takes_nothing_away() {
+fn an_interrupted_snapshot_removes_nothing() {
     let (p1, p2, s) = (open(), open(), open());
     write(&p1, |tx| {
         (0..20).for_each(|key| {
@@ -131,7 +131,7 @@ fn a_snapshot_that_breaks_off_takes_nothing_away() {
     one.page(&s).unwrap();
     assert!(!s.is_joining());
     assert_eq!(dump(&s).len(), 1);
-    // It begins anew, as often as it likes.
+    // It may start again any number of times.
     let mut one = Push::new(&p1);
     one.page(&s).unwrap();
     one.rest(&s);
@@ -140,7 +140,7 @@ fn a_snapshot_that_breaks_off_takes_nothing_away() {
     assert_eq!(dump(&s).len(), 41);
 }
 
-/// What others remove while a state is on its way does not come back with it.
+/// Records that others remove during a state transfer do not come back with it.
 #[test]
 fn nothing_is_applied_while_a_state_is_joined() {
     let (a, b, c) = (open(), open(), open());
@@ -163,9 +163,9 @@ fn nothing_is_applied_while_a_state_is_joined() {
     assert_eq!(dump(&b).len(), 1);
 }
 
-/// What was written and removed here between two pages stays removed.
+/// Records written and removed here between two pages stay removed.
 #[test]
-fn what_is_removed_while_a_state_is_on_its_way_stays_removed() {
+fn records_removed_during_a_state_transfer_stay_removed() {
     let (a, b) = (open(), open());
     both(&a, &b);
     let mut joining = b.begin_join().unwrap();
@@ -180,9 +180,9 @@ fn what_is_removed_while_a_state_is_on_its_way_stays_removed() {
     assert_eq!(dump(&a), Vec::<String>::new());
 }
 
-/// Numbers that nobody can have given are refused, and not kept.
+/// Numbers that no replica can have given are refused, and not kept.
 #[test]
-fn numbers_that_cannot_be_are_refused() {
+fn impossible_numbers_are_refused() {
     let (a, b) = (open(), open());
     both(&a, &b);
     let name = a.shared().own_replica.own().unwrap();
@@ -221,7 +221,7 @@ fn numbers_that_cannot_be_are_refused() {
     both(&a, &b);
 }
 
-/// A state from the future is refused; what is written after one was joined is later than all that is in it.
+/// A state with stamps from the future is refused; writes after a join are later than everything in it.
 #[test]
 fn times_in_snapshots_are_checked() {
     let minutes = |ahead: u64| {
@@ -273,7 +273,7 @@ fn ten_thousand_origins_are_refused() {
     both(&a, &b);
 }
 
-/// However much of a page arrives: whole transactions of it are applied, and the next exchange brings the rest.
+/// A truncated page: its whole transactions are applied, and the next exchange brings the rest.
 #[test]
 fn pages_that_are_cut_off() {
     let a = open();
@@ -287,7 +287,7 @@ fn pages_that_are_cut_off() {
     for length in 0..page.len() {
         let b = open();
         let Err(refused) = b.apply_entries(&page[..length]) else {
-            // It ends where an item does.
+            // It is cut at the end of an item.
             assert!(wire::items(&page[..length]).is_ok());
             both(&a, &b);
             continue;
@@ -298,9 +298,9 @@ fn pages_that_are_cut_off() {
     }
 }
 
-/// What came before does nothing when it comes again, also when it was taken out since.
+/// Repeated pages have no effect, also after their items were removed.
 #[test]
-fn pages_that_come_again() {
+fn repeated_pages_are_harmless() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, 1));
     let page = a.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
@@ -312,7 +312,7 @@ fn pages_that_come_again() {
     assert!(!dump(&a).iter().any(|line| line.starts_with("node")));
 }
 
-/// A page from which a transaction was taken does not pass for one in which it was given up.
+/// A page from which a transaction was removed is not accepted as one in which it was given up.
 #[test]
 fn a_transaction_that_is_missing_was_not_given_up() {
     let (a, b) = (open(), open());
@@ -366,7 +366,8 @@ fn another_format_is_refused_by_name() {
     both(&a, &b);
 }
 
-/// What one replica demands and another one does not is no reason to stop: it arrives, and is listed.
+/// A constraint of one replica that another one does not have does not stop replication: the record arrives, and is
+/// listed.
 #[test]
 fn a_peer_with_another_schema() {
     let (a, b) = (open(), open());
@@ -394,7 +395,8 @@ fn a_peer_with_another_schema() {
     assert_eq!(a.begin(Access::Read).unwrap().conflicts().unwrap(), []);
 }
 
-/// A page that names replicas without saying anything of them enters none; one that names too many is refused as a whole.
+/// A page that names replicas without saying anything of them enters none; one that names too many is refused as a
+/// whole.
 #[test]
 fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
     let (a, b) = (open(), open());
@@ -418,9 +420,9 @@ fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
     assert!(wire::items(&page_with(3)).unwrap().is_empty());
 }
 
-/// Two nodes of one transaction that had one key after one another are two nodes everywhere.
+/// Two nodes of one transaction that had one key one after the other are two nodes in all replicas.
 #[test]
-fn keys_that_move_within_a_transaction() {
+fn keys_that_change_owner_within_a_transaction() {
     let set_key = |tx: &mut Transaction, node, key: i64| {
         tx.set_node_property(node, &["_key"], Value::Int(key))
             .unwrap();
@@ -434,7 +436,7 @@ fn keys_that_move_within_a_transaction() {
     });
     both(&a, &b);
     assert_eq!(dump(&a).len(), 2, "{:?}", dump(&a));
-    // The label moves.
+    // The label changes its node.
     write(&a, |tx| {
         let (l, m) = (tx.intern_label("L").unwrap(), tx.intern_label("M").unwrap());
         for _ in 0..2 {
@@ -446,10 +448,10 @@ fn keys_that_move_within_a_transaction() {
     });
     both(&a, &b);
     assert_eq!(dump(&a).len(), 4, "{:?}", dump(&a));
-    // One from before gives its key away.
-    let old = Store::open(
+    // An older node releases its key.
+    let old = DataStore::open(
         std::sync::Arc::new(isomer_storage::MemoryEngine::new()),
-        crate::StoreOptions::default(),
+        crate::DataStoreOptions::default(),
     )
     .unwrap();
     let first = write(&old, |tx| add(tx, 1));
@@ -464,7 +466,7 @@ fn keys_that_move_within_a_transaction() {
     c.begin_join().unwrap().join_page(&c, &page).unwrap();
     both(&old, &c);
     assert_eq!(dump(&c).len(), 2, "{:?}", dump(&c));
-    // Made, deleted and made again in one transaction it is the one of that key.
+    // Created, deleted and created again in one transaction, it is the node of that key.
     let (d, e) = (open(), open());
     write(&d, |tx| {
         add(tx, 1);
@@ -476,10 +478,10 @@ fn keys_that_move_within_a_transaction() {
     assert_eq!(dump(&d).len(), 1);
 }
 
-/// What a backup does not hold of the time before it is given up once every member has said that it does not have it, not earlier;
-/// what waits for it waits quietly.
+/// Earlier numbers that a backup lacks are given up once every member has reported that it does not have them, not
+/// earlier; transactions that depend on them wait without an error.
 #[test]
-fn numbers_lost_in_a_restore_are_asked_of_everybody() {
+fn numbers_lost_in_a_restore_are_requested_from_all_members() {
     for committed in [false, true] {
         let (a, b, c) = (open(), open(), open());
         write(&a, |tx| add(tx, 1));
@@ -502,11 +504,11 @@ fn numbers_lost_in_a_restore_are_asked_of_everybody() {
             drop(slow);
         }
         drop(a);
-        let a = Store::open(backup, crate::StoreOptions::default()).unwrap();
+        let a = DataStore::open(backup, crate::DataStoreOptions::default()).unwrap();
         a.begin_epoch().unwrap();
         write(&a, |tx| add(tx, 3));
-        // Whoever lacks it, too, comes first.
-        let exchange = |other: &Store| {
+        // A replica that lacks it, too, comes first.
+        let exchange = |other: &DataStore| {
             for (from, to) in [(other, &a), (&a, other)] {
                 let page = from.entries_for(&to.greeting().unwrap(), 1 << 20).unwrap();
                 to.apply_entries(&page).unwrap();
@@ -526,7 +528,7 @@ fn numbers_lost_in_a_restore_are_asked_of_everybody() {
     }
 }
 
-/// What was removed after two replicas were compared does not come back with the repair.
+/// Records removed after two replicas were compared do not come back with the repair.
 #[test]
 fn a_repair_of_what_was_written_since_is_refused() {
     let (a, b) = (open(), open());

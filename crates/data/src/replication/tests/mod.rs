@@ -1,6 +1,8 @@
-//! Whole databases against one another.
+//! Tests of whole databases that replicate.
 
 mod away;
+mod broken;
+mod clocks;
 mod copied;
 mod dump;
 mod files;

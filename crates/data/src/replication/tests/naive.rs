@@ -1,22 +1,22 @@
-//! What a history says, read off all of it at once: of each thing that was ever put, whether anybody who had seen it took it out.
-//! Plain state only; convergent fields have an interpreter of their own.
+//! The expected state, computed from a whole history: for each thing that was ever put, whether a transaction that had
+//! seen it removed it. Plain state only; convergent fields have a separate interpreter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use isomer_value::{PropId, record::decode_value};
 
 use crate::{
-    BucketKind, Dot, Store,
+    BucketKind, DataStore, Dot,
     replication::{
-        entry::{Entry, Op},
+        entry::{LogEntry, Op},
         identity::Identity,
         versions::ReplicaNames,
     },
 };
 
-/// Where something is put.
+/// The place of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum ItemKey {
     Life(Identity),
     Label(Identity, String),
     Property(Identity, PropId),
@@ -24,14 +24,14 @@ enum Place {
     LinkProperty(Identity, PropId),
     Entry(u32, Vec<u8>),
     Member(u32, Vec<u8>, Vec<u8>),
-    /// A bucket, with what it was made as.
+    /// A bucket, with its options.
     Bucket(u32, u8),
     Sequence(u32, Vec<u8>),
 }
 
-/// One thing that was put.
-struct Thing {
-    place: Place,
+/// An item that was put.
+struct VersionedItem {
+    place: ItemKey,
     entry: usize,
     op: usize,
     value: Vec<u8>,
@@ -39,14 +39,14 @@ struct Thing {
     time: u64,
 }
 
-/// Whether an operation takes out what stands at a place.
-fn takes(store: &Store, op: &Op, place: &Place, dot: Dot) -> bool {
+/// Whether an operation removes the item at a place.
+fn takes(store: &DataStore, op: &Op, place: &ItemKey, dot: Dot) -> bool {
     let names = store.catalog();
     let label = |id| names.label_name(id).unwrap().to_string();
     match (op, place) {
         (
             Op::NodeMade { node, .. } | Op::NodeGone { node },
-            Place::Life(own) | Place::Label(own, _) | Place::Property(own, _),
+            ItemKey::Life(own) | ItemKey::Label(own, _) | ItemKey::Property(own, _),
         ) => node == own,
         (
             Op::NodeChanged {
@@ -55,62 +55,62 @@ fn takes(store: &Store, op: &Op, place: &Place, dot: Dot) -> bool {
                 removed,
                 ..
             },
-            Place::Label(own, name),
+            ItemKey::Label(own, name),
         ) => node == own && added.iter().chain(removed).any(|id| label(*id) == *name),
         (
             Op::NodeChanged {
                 node, set, unset, ..
             },
-            Place::Property(own, prop),
+            ItemKey::Property(own, prop),
         ) => node == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop)),
-        (Op::NodeKept { node, replaced, .. }, Place::Life(own)) => {
+        (Op::NodeKept { node, replaced, .. }, ItemKey::Life(own)) => {
             node == own && replaced.contains(&dot)
         }
-        (Op::NodeKept { node, labels, .. }, Place::Label(own, name)) => {
+        (Op::NodeKept { node, labels, .. }, ItemKey::Label(own, name)) => {
             node == own && labels.iter().any(|id| label(*id) == *name)
         }
-        (Op::NodeKept { node, carried, .. }, Place::Property(own, prop)) => {
+        (Op::NodeKept { node, carried, .. }, ItemKey::Property(own, prop)) => {
             node == own && carried.iter().any(|(id, _)| id == prop)
         }
-        (Op::RelGone { rel }, Place::Link(own) | Place::LinkProperty(own, _)) => rel == own,
-        (Op::RelChanged { rel, set, unset }, Place::LinkProperty(own, prop)) => {
+        (Op::RelGone { rel }, ItemKey::Link(own) | ItemKey::LinkProperty(own, _)) => rel == own,
+        (Op::RelChanged { rel, set, unset }, ItemKey::LinkProperty(own, prop)) => {
             rel == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop))
         }
-        (Op::Put { bucket, key, .. } | Op::Taken { bucket, key }, Place::Entry(own, at)) => {
+        (Op::Put { bucket, key, .. } | Op::Taken { bucket, key }, ItemKey::Entry(own, at)) => {
             bucket == own && key == at
         }
-        (Op::RangeTaken { bucket, start, end }, Place::Entry(own, at)) => {
+        (Op::RangeTaken { bucket, start, end }, ItemKey::Entry(own, at)) => {
             bucket == own && at >= start && end.as_ref().is_none_or(|end| at < end)
         }
         (
             Op::ValueAdded { bucket, key, value } | Op::ValueRemoved { bucket, key, value },
-            Place::Member(own, at, member),
+            ItemKey::Member(own, at, member),
         ) => bucket == own && key == at && value == member,
-        (Op::BucketMade { bucket, .. }, Place::Bucket(own, _)) => bucket == own,
+        (Op::BucketMade { bucket, .. }, ItemKey::Bucket(own, _)) => bucket == own,
         (Op::BucketGone { bucket, kind }, place) => {
             let is_map = *kind == Some(BucketKind::Map);
             match place {
-                Place::Bucket(own, shape) => bucket == own && is_map == (*shape != 2),
-                Place::Entry(own, _) => bucket == own && is_map,
-                Place::Member(own, ..) => bucket == own && !is_map,
-                Place::Sequence(own, _) => bucket == own,
+                ItemKey::Bucket(own, shape) => bucket == own && is_map == (*shape != 2),
+                ItemKey::Entry(own, _) => bucket == own && is_map,
+                ItemKey::Member(own, ..) => bucket == own && !is_map,
+                ItemKey::Sequence(own, _) => bucket == own,
                 _ => false,
             }
         }
-        (Op::Sequence { bucket, name, .. }, Place::Sequence(own, at)) => {
+        (Op::Sequence { bucket, name, .. }, ItemKey::Sequence(own, at)) => {
             bucket == own && name == at
         }
         _ => false,
     }
 }
 
-pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
+pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
     let names = store.catalog();
     let mut things = Vec::new();
     for (entry, one) in entries.iter().enumerate() {
         for (op, done) in one.ops.iter().enumerate() {
             let mut put = |place, value: &[u8]| {
-                things.push(Thing {
+                things.push(VersionedItem {
                     place,
                     entry,
                     op,
@@ -126,10 +126,10 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                 ..
             } = done
             {
-                put(Place::Life(node.clone()), b"");
+                put(ItemKey::Life(node.clone()), b"");
                 for label in labels {
                     let name = names.label_name(*label).unwrap().to_string();
-                    put(Place::Label(node.clone(), name), b"");
+                    put(ItemKey::Label(node.clone(), name), b"");
                 }
                 let kept = Dot {
                     op: 1,
@@ -140,8 +140,8 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                     .for_each(|thing| thing.dot = kept);
                 for (prop, values) in carried {
                     for (at, (time, value)) in values.iter().enumerate() {
-                        things.push(Thing {
-                            place: Place::Property(node.clone(), *prop),
+                        things.push(VersionedItem {
+                            place: ItemKey::Property(node.clone(), *prop),
                             entry,
                             op,
                             value: value.clone(),
@@ -157,13 +157,13 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
             }
             match done {
                 Op::NodeMade { node, labels, set } => {
-                    put(Place::Life(node.clone()), b"");
+                    put(ItemKey::Life(node.clone()), b"");
                     for label in labels {
                         let name = names.label_name(*label).unwrap().to_string();
-                        put(Place::Label(node.clone(), name), b"");
+                        put(ItemKey::Label(node.clone(), name), b"");
                     }
                     for (prop, value) in set {
-                        put(Place::Property(node.clone(), *prop), value);
+                        put(ItemKey::Property(node.clone(), *prop), value);
                     }
                 }
                 Op::NodeChanged {
@@ -171,40 +171,43 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                 } => {
                     for label in added {
                         let name = names.label_name(*label).unwrap().to_string();
-                        put(Place::Label(node.clone(), name), b"");
+                        put(ItemKey::Label(node.clone(), name), b"");
                     }
                     for (prop, value) in set {
-                        put(Place::Property(node.clone(), *prop), value);
+                        put(ItemKey::Property(node.clone(), *prop), value);
                     }
                 }
                 Op::RelMade { rel, set, .. } => {
-                    put(Place::Link(rel.clone()), b"");
+                    put(ItemKey::Link(rel.clone()), b"");
                     for (prop, value) in set {
-                        put(Place::LinkProperty(rel.clone(), *prop), value);
+                        put(ItemKey::LinkProperty(rel.clone(), *prop), value);
                     }
                 }
                 Op::RelChanged { rel, set, .. } => {
                     for (prop, value) in set {
-                        put(Place::LinkProperty(rel.clone(), *prop), value);
+                        put(ItemKey::LinkProperty(rel.clone(), *prop), value);
                     }
                 }
                 Op::Put {
                     bucket, key, entry, ..
                 } => {
-                    put(Place::Entry(*bucket, key.clone()), entry);
+                    put(ItemKey::Entry(*bucket, key.clone()), entry);
                 }
                 Op::ValueAdded { bucket, key, value } => {
-                    put(Place::Member(*bucket, key.clone(), value.clone()), b"");
+                    put(ItemKey::Member(*bucket, key.clone(), value.clone()), b"");
                 }
-                Op::BucketMade { bucket, options } => put(Place::Bucket(*bucket, *options), b""),
+                Op::BucketMade { bucket, options } => put(ItemKey::Bucket(*bucket, *options), b""),
                 Op::Sequence { bucket, name, last } => {
-                    put(Place::Sequence(*bucket, name.clone()), &last.to_be_bytes());
+                    put(
+                        ItemKey::Sequence(*bucket, name.clone()),
+                        &last.to_be_bytes(),
+                    );
                 }
                 _ => {}
             }
         }
     }
-    let stands = |thing: &&Thing| {
+    let stands = |thing: &&VersionedItem| {
         let dot = thing.dot;
         !entries.iter().enumerate().any(|(at, other)| {
             other.ops.iter().enumerate().any(|(op, done)| {
@@ -217,18 +220,18 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
         })
     };
     // Of several versions of one place the latest is read.
-    let mut read: BTreeMap<&Place, &Thing> = BTreeMap::new();
-    let rank = |thing: &Thing| {
+    let mut read: BTreeMap<&ItemKey, &VersionedItem> = BTreeMap::new();
+    let rank = |thing: &VersionedItem| {
         let name = store.shared().own_replica.replica_name(thing.dot.replica);
         (thing.time, name, thing.dot.number)
     };
     let mut lives: BTreeMap<&Identity, Vec<Dot>> = BTreeMap::new();
     let mut sequences: BTreeMap<(u32, &[u8]), &[u8]> = BTreeMap::new();
     for thing in things.iter().filter(stands) {
-        if let Place::Life(node) = &thing.place {
+        if let ItemKey::Life(node) = &thing.place {
             lives.entry(node).or_default().push(thing.dot);
         }
-        if let Place::Sequence(bucket, name) = &thing.place {
+        if let ItemKey::Sequence(bucket, name) = &thing.place {
             let last = sequences.entry((*bucket, name)).or_default();
             *last = (*last).max(&thing.value);
         }
@@ -237,7 +240,7 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
             _ => drop(read.insert(&thing.place, thing)),
         }
     }
-    let shown = |prop: &PropId, thing: &Thing| {
+    let shown = |prop: &PropId, thing: &VersionedItem| {
         let value = decode_value(&thing.value, &*names.names).unwrap();
         format!("{}: {value:?}", names.prop_name(*prop).unwrap())
     };
@@ -246,8 +249,8 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
         let (mut labels, mut properties) = (Vec::new(), Vec::new());
         for (place, thing) in &read {
             match place {
-                Place::Label(own, name) if own == *node => labels.push(name.clone()),
-                Place::Property(own, prop) if own == *node => properties.push(shown(prop, thing)),
+                ItemKey::Label(own, name) if own == *node => labels.push(name.clone()),
+                ItemKey::Property(own, prop) if own == *node => properties.push(shown(prop, thing)),
                 _ => {}
             }
         }
@@ -276,7 +279,7 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                 .get(node)
                 .is_some_and(|now| now.iter().any(|dot| seen.contains(dot)))
         };
-        if !read.contains_key(&Place::Link(rel.clone()))
+        if !read.contains_key(&ItemKey::Link(rel.clone()))
             || !meets(source, source_lives)
             || !meets(target, target_lives)
         {
@@ -284,7 +287,7 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
         }
         let mut properties = Vec::new();
         for (place, thing) in &read {
-            if let Place::LinkProperty(own, prop) = place
+            if let ItemKey::LinkProperty(own, prop) = place
                 && own == rel
             {
                 properties.push(shown(prop, thing));
@@ -294,7 +297,7 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
     }
     for (place, thing) in &read {
         match place {
-            Place::Entry(bucket, key) => {
+            ItemKey::Entry(bucket, key) => {
                 let (.., value) = crate::kv::entry_parts(&thing.value).unwrap();
                 lines.push(format!(
                     "bucket {} {} = {}",
@@ -303,7 +306,7 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                     text(value)
                 ));
             }
-            Place::Member(bucket, key, value) => lines.push(format!(
+            ItemKey::Member(bucket, key, value) => lines.push(format!(
                 "bucket {} {} = {}",
                 names.bucket_name(*bucket).unwrap(),
                 text(key),
@@ -315,21 +318,21 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
     let buckets: BTreeSet<u32> = read
         .keys()
         .filter_map(|place| match place {
-            Place::Bucket(bucket, _)
-            | Place::Entry(bucket, _)
-            | Place::Member(bucket, ..)
-            | Place::Sequence(bucket, _) => Some(*bucket),
+            ItemKey::Bucket(bucket, _)
+            | ItemKey::Entry(bucket, _)
+            | ItemKey::Member(bucket, ..)
+            | ItemKey::Sequence(bucket, _) => Some(*bucket),
             _ => None,
         })
         .collect();
     for bucket in buckets {
-        let has = |is_one: &dyn Fn(&Place) -> bool| read.keys().any(|place| is_one(place));
-        let made = |shape: u8| has(&|place| *place == Place::Bucket(bucket, shape));
+        let has = |is_one: &dyn Fn(&ItemKey) -> bool| read.keys().any(|place| is_one(place));
+        let made = |shape: u8| has(&|place| *place == ItemKey::Bucket(bucket, shape));
         let is_map = made(0)
             || made(1)
-            || has(&|place| matches!(place, Place::Entry(own, _) if *own == bucket));
+            || has(&|place| matches!(place, ItemKey::Entry(own, _) if *own == bucket));
         let is_multi =
-            made(2) || has(&|place| matches!(place, Place::Member(own, ..) if *own == bucket));
+            made(2) || has(&|place| matches!(place, ItemKey::Member(own, ..) if *own == bucket));
         let shown = match is_multi && !is_map {
             true => "Multi",
             false if made(1) && !made(0) => "Map reversible",

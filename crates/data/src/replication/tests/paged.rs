@@ -1,4 +1,4 @@
-//! States that are joined in pages while they change, and what a state joined with another one makes of both.
+//! States that are joined in pages while they change, and the result of joining two states.
 
 use std::sync::{
     Arc,
@@ -13,14 +13,14 @@ use super::{
     small::{both, find, map, open, person, send, write},
 };
 use crate::{
-    Access, BucketKind, BucketOptions, Clock, ErrorKind, GraphRead, Store, StoreOptions,
+    Access, BucketKind, BucketOptions, Clock, DataStore, DataStoreOptions, ErrorKind, GraphRead,
     replication::{
         rules::{Mutant, break_rule},
         served::{ALL_MS, IDLE_MS, MOST, PATIENCE_MS},
     },
 };
 
-/// A record that was deleted comes back while the pages of its state are asked for.
+/// A deleted record is created again while the pages of its state are requested.
 #[test]
 fn pages_of_one_join_are_of_one_version() {
     for mutant in [None, Some(Mutant::PagesOfAnyState)] {
@@ -31,7 +31,7 @@ fn pages_of_one_join_are_of_one_version() {
             person(tx, "z", &[("long", Value::from("z".repeat(200).as_str()))]);
         });
         both(&p, &f);
-        // The deletion has not seen what is set meanwhile: that is kept, below no record.
+        // The deletion has not seen what is set concurrently: that is kept, without a record.
         write(&f, |tx| {
             let d = find(tx, "d");
             tx.set_node_property(d, &["p"], Value::Int(7)).unwrap();
@@ -44,7 +44,11 @@ fn pages_of_one_join_are_of_one_version() {
         let mut joining = j.begin_join().unwrap();
         let page = p.snapshot_page(joining.place(), 100).unwrap();
         assert!(!joining.join_page(&j, &page).unwrap());
-        assert_eq!(joining.place()[16], 1, "all records were told, no leftover");
+        assert_eq!(
+            joining.place()[16],
+            1,
+            "all records were sent, but not the leftovers"
+        );
         write(&e, |tx| person(tx, "d", &[("q", Value::Int(8))]));
         send(&e, &p);
         loop {
@@ -74,7 +78,7 @@ fn pages_of_one_join_are_of_one_version() {
 struct Set(AtomicU64);
 
 impl Clock for Set {
-    /// Set back and forward all the time.
+    /// The clock is set back and forward all the time.
     fn now_ms(&self) -> u64 {
         self.0.load(Ordering::Relaxed) % 1000 * 1_000_000_000
     }
@@ -84,15 +88,15 @@ impl Clock for Set {
     }
 }
 
-/// What is held for those who join is let go when nobody asks, and is of a number that is bounded.
+/// Reads that are held for joins are released when no page is requested, and their number is bounded.
 #[test]
-fn a_version_is_not_held_for_ever() {
+fn a_held_version_is_released() {
     let clock = Arc::new(Set(AtomicU64::new(1_700_000_000_000)));
-    let options = StoreOptions {
+    let options = DataStoreOptions {
         clock: clock.clone(),
-        ..StoreOptions::default()
+        ..DataStoreOptions::default()
     };
-    let a = Store::open(Arc::new(MemoryEngine::new()), options).unwrap();
+    let a = DataStore::open(Arc::new(MemoryEngine::new()), options).unwrap();
     a.begin_replication().unwrap();
     for key in ["a", "b", "c", "d"] {
         write(&a, |tx| person(tx, key, &[]));
@@ -109,7 +113,7 @@ fn a_version_is_not_held_for_ever() {
         full.to_string().contains("8 replicas are joining"),
         "{full}"
     );
-    // Who is at work goes on; of whom nothing is heard gives way.
+    // A join in progress continues; an idle one is replaced.
     clock.0.fetch_add(IDLE_MS, Ordering::Relaxed);
     for place in &places[1..] {
         next(place).unwrap();
@@ -123,7 +127,7 @@ fn a_version_is_not_held_for_ever() {
         "{gone}"
     );
     assert_eq!(next(&[]).unwrap_err().kind(), ErrorKind::Unavailable);
-    // The same page may be asked for twice.
+    // The same page may be requested twice.
     assert_eq!(next(last).unwrap(), next(last).unwrap());
     clock.0.fetch_add(PATIENCE_MS - 1, Ordering::Relaxed);
     next(last).unwrap();
@@ -131,10 +135,10 @@ fn a_version_is_not_held_for_ever() {
     next(last).unwrap();
     assert_eq!((held(), a.joins_served().0), (1, 1));
     clock.0.fetch_add(PATIENCE_MS, Ordering::Relaxed);
-    a.let_go_of_served();
+    a.release_idle_reads();
     assert_eq!(held(), 0);
     assert_eq!(next(last).unwrap_err().kind(), ErrorKind::Unavailable);
-    // Nor does anybody who goes on asking keep a version for ever.
+    // Nor does a join that continues to ask keep a version for ever.
     let place = next(&[]).unwrap().unwrap();
     for _ in 0..ALL_MS / (PATIENCE_MS / 2) - 1 {
         clock.0.fetch_add(PATIENCE_MS / 2, Ordering::Relaxed);
@@ -155,7 +159,7 @@ fn a_version_is_not_held_for_ever() {
     assert_eq!((next(&before.unwrap()).unwrap(), held()), (None, 1));
     clock.0.fetch_add(IDLE_MS, Ordering::Relaxed);
     assert_eq!(a.joins_served(), (0, 0));
-    // Who joins begins anew, and has it all.
+    // The receiver starts again, and gets everything.
     let b = open();
     let mut joining = b.begin_join().unwrap();
     let page = a.snapshot_page(&[], 50).unwrap();
@@ -173,8 +177,8 @@ fn a_version_is_not_held_for_ever() {
     assert_eq!(dump(&a), dump(&b));
 }
 
-/// A node lives on by an older relationship that keeps its ends, and was made anew besides: a second such relationship takes nothing
-/// away from the first one, at its origin or elsewhere.
+/// A node is kept by an older relationship that keeps its ends, and was created again in addition: a second such
+/// relationship deletes nothing of the first one, in its replica or others.
 #[test]
 fn a_life_that_a_relationship_rests_on_is_not_replaced() {
     let (a, b, e) = (open(), open(), open());
@@ -208,7 +212,7 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
         tx.delete_node(d, true).unwrap();
     });
     all();
-    let count = |store: &Store| {
+    let count = |store: &DataStore| {
         let lines = dump(store);
         let links = lines.iter().filter(|line| line.contains("-NEEDS->"));
         links.count()
@@ -221,7 +225,7 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
             assert_eq!(count(store), made);
         }
     }
-    // Where nothing rests on them alone, lives do not gather.
+    // Where no relationship depends on them alone, lives do not accumulate.
     write(&a, |tx| {
         let (d, m) = (find(tx, "d"), find(tx, "m"));
         tx.delete_node(d, true).unwrap();
@@ -243,14 +247,14 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
     assert_eq!(count(&e), 10);
 }
 
-/// A bucket that was there before its database became a replica keeps what it was made as, whatever else it is made as elsewhere.
+/// A bucket that is older than replication keeps its options, whatever options it is created with elsewhere.
 #[test]
 fn a_bucket_of_before_keeps_what_it_was_made_as() {
     let several = BucketOptions {
         kind: BucketKind::Multi,
         reversible: false,
     };
-    let a = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
+    let a = DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
     write(&a, |tx| {
         tx.create_bucket("k", several).unwrap();
     });
@@ -260,7 +264,7 @@ fn a_bucket_of_before_keeps_what_it_was_made_as() {
         tx.create_bucket("k", BucketOptions::default()).unwrap();
     });
     both(&b, &c);
-    // Dropped while something is put: a map without a life, by what is in it.
+    // Dropped during a put: a map without a life, because it is not empty.
     write(&b, |tx| assert!(tx.drop_bucket("k").unwrap()));
     write(&c, |tx| tx.kv_put("k", b"x", b"1").unwrap());
     both(&b, &c);
@@ -280,7 +284,7 @@ fn a_bucket_of_before_keeps_what_it_was_made_as() {
     }
 }
 
-/// 0.0 and -0.0 are equal, and not the same: of two versions the one that is read is the same everywhere, bit by bit.
+/// 0.0 and -0.0 are equal, but differ in bytes: of two versions the same one is read in all replicas, bit by bit.
 #[test]
 fn equal_values_of_other_bytes_are_merged_too() {
     for later_is_negative in [true, false] {
@@ -310,7 +314,7 @@ fn equal_values_of_other_bytes_are_merged_too() {
             a.differing(&b.fingerprints().unwrap()).unwrap(),
             Some(vec![])
         );
-        let bits = |store: &Store| {
+        let bits = |store: &DataStore| {
             let tx = store.begin(Access::Read).unwrap();
             let mut contents = Vec::new();
             tx.node_contents(&[find(&tx, "d")], &mut contents).unwrap();
@@ -324,9 +328,9 @@ fn equal_values_of_other_bytes_are_merged_too() {
     }
 }
 
-/// Nine that join at once, a page each in turn, all come to an end.
+/// Nine concurrent joins, a page each in turn, all complete.
 #[test]
-fn more_than_can_be_served_all_come_to_an_end() {
+fn more_joins_than_can_be_served_all_complete() {
     let a = open();
     for key in ["a", "b", "c", "d", "e", "f"] {
         write(&a, |tx| person(tx, key, &[]));
@@ -348,7 +352,7 @@ fn more_than_can_be_served_all_come_to_an_end() {
                 Ok(page) => done[at] = own.join_page(other, &page).unwrap(),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Unavailable);
-                    assert_eq!(own.pages(), 0, "who is at work is not put out");
+                    assert_eq!(own.pages(), 0, "a join in progress is not replaced");
                 }
             }
         }
@@ -362,10 +366,10 @@ fn more_than_can_be_served_all_come_to_an_end() {
     }
 }
 
-/// Nobody reads a state that is joined in part: not who looked whether it is a moment before, not who reads an earlier version, and
-/// not who follows a bucket.
+/// No reader sees a partly joined state: neither one that checked a moment before, nor a reader of an earlier version,
+/// nor a watch of a bucket.
 #[test]
-fn half_of_a_state_is_not_to_be_seen() {
+fn a_partly_joined_state_is_not_visible() {
     let (a, b) = (open(), open());
     for key in ["a", "b", "c", "d", "e", "f"] {
         write(&a, |tx| {
@@ -384,7 +388,7 @@ fn half_of_a_state_is_not_to_be_seen() {
         }
         assert!(
             watch.next_within(wait).unwrap().is_none(),
-            "half a state is told"
+            "half a state is visible"
         );
         let version = b.engine().version();
         assert_eq!(
@@ -395,7 +399,7 @@ fn half_of_a_state_is_not_to_be_seen() {
             b.begin_at(version, None).err().map(|error| error.kind()),
             Some(ErrorKind::Unavailable)
         );
-        // As if they had looked before it began.
+        // As if they had checked before it began.
         b.shared().replication.forget_joining(true);
         assert_eq!(
             b.snapshot_page(&[], 50).unwrap_err().kind(),
@@ -405,17 +409,17 @@ fn half_of_a_state_is_not_to_be_seen() {
     }
     drop(joining);
     assert!(!b.is_joining());
-    let mut told = 0;
+    let mut count = 0;
     while watch.next_within(wait).unwrap().is_some() {
-        told += 1;
+        count += 1;
     }
-    assert_eq!(told, 6);
+    assert_eq!(count, 6);
     let held = dump(&b);
     assert!(dump(&a).iter().all(|line| held.contains(line)));
     assert!(held.iter().any(|line| line.contains("own")));
 }
 
-/// What a relationship rests on is looked at once, however many are made at a node.
+/// The lives on which relationships depend are read once, however many relationships are created at a node.
 #[test]
 fn relationships_that_keep_a_hub_cost_the_same() {
     let (a, b) = (open(), open());
@@ -436,14 +440,14 @@ fn relationships_that_keep_a_hub_cost_the_same() {
     for _ in 0..300 {
         relate();
         a.cut_log().unwrap();
-        // Everybody has seen it, as far as A knows.
+        // All members have seen it, as far as A knows.
         let seen = a.seen_in(&*a.engine().snapshot().unwrap(), None).unwrap();
         a.shared().replication.set_stable(seen);
     }
     assert!(looked() <= 10, "{} relationships were looked at", looked());
     send(&a, &b);
     assert_eq!(dump(&a), dump(&b));
-    // What is merged may rest on something else.
+    // Merged relationships may depend on other lives.
     write(&b, |tx| {
         let (hub, x) = (find(tx, "hub"), find(tx, "x"));
         let knows = tx.intern_type("KNOWS").unwrap();
@@ -455,9 +459,9 @@ fn relationships_that_keep_a_hub_cost_the_same() {
     assert!(looked() > before);
 }
 
-/// Relationships that keep their ends are not named as something else is.
+/// Constraints that keep ends have unique names.
 #[test]
-fn keepers_have_names_of_their_own() {
+fn endpoint_constraints_have_unique_names() {
     let a = open();
     a.change_schema(crate::SchemaChange::CreateIndex {
         spec: crate::IndexSpec {

@@ -1,4 +1,5 @@
-//! Local transactions during which something is merged: one of the two runs again, or it would overwrite what it has not seen.
+//! Local transactions that run concurrently with merges: one of the two conflicts, or it would overwrite what it has
+//! not seen.
 
 use isomer_value::{Map, NodeId, RelId, Value};
 
@@ -7,12 +8,12 @@ use super::{
     small::{both, map, open, send, write},
 };
 use crate::{
-    Access, BucketKind, BucketOptions, ConvergentOp, ConvergentOwner, ErrorKind, GraphRead, Store,
-    Transaction,
+    Access, BucketKind, BucketOptions, ConvergentOp, ConvergentOwner, DataStore, ErrorKind,
+    GraphRead, Transaction,
 };
 
-/// Runs `body` on `a`; `b`'s transactions are merged before it commits. Answers whether it had to run again.
-fn race(a: &Store, b: &Store, body: impl Fn(&mut Transaction)) -> bool {
+/// Runs `body` on `a`; `b`'s transactions are merged before it commits. Returns whether it had to run again.
+fn race(a: &DataStore, b: &DataStore, body: impl Fn(&mut Transaction)) -> bool {
     let mut runs = 0;
     loop {
         let mut tx = a.begin(Access::Write).unwrap();
@@ -28,7 +29,7 @@ fn race(a: &Store, b: &Store, body: impl Fn(&mut Transaction)) -> bool {
     }
     for _ in 0..2 {
         both(a, b);
-        let conflicts = |store: &Store| store.replication_status().unwrap().conflicts;
+        let conflicts = |store: &DataStore| store.replication_status().unwrap().conflicts;
         assert_eq!(conflicts(a), conflicts(b));
         assert_eq!(a.check_convergent().unwrap(), Vec::<String>::new());
     }
@@ -59,7 +60,7 @@ fn relationship(tx: &Transaction) -> RelId {
 }
 
 #[test]
-fn a_deletion_beside_a_creation_that_shows_nothing() {
+fn a_deletion_concurrent_with_an_invisible_creation() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, &[]));
     write(&b, |tx| add(tx, &[]));
@@ -71,7 +72,7 @@ fn a_deletion_beside_a_creation_that_shows_nothing() {
 }
 
 #[test]
-fn a_change_beside_a_version_that_is_not_read() {
+fn a_change_concurrent_with_a_version_that_is_not_read() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, &[]));
     both(&a, &b);
@@ -89,7 +90,7 @@ fn a_change_beside_a_version_that_is_not_read() {
 }
 
 #[test]
-fn a_deletion_beside_an_increment() {
+fn a_deletion_concurrent_with_an_increment() {
     for is_new in [true, false] {
         let (a, b) = (open(), open());
         write(&a, |tx| {
@@ -105,7 +106,7 @@ fn a_deletion_beside_an_increment() {
             tx.delete_node(node, true).unwrap();
         }));
         assert_eq!(dump(&a), Vec::<String>::new());
-        // Having been merged before, the increment was seen.
+        // It was merged before, so the increment was seen.
         write(&a, |tx| add(tx, &[]));
         both(&a, &b);
         assert!(!dump(&b)[0].contains("Int(5)"), "{:?}", dump(&b));
@@ -113,7 +114,7 @@ fn a_deletion_beside_an_increment() {
 }
 
 #[test]
-fn a_creation_beside_what_is_left_of_one_that_is_gone() {
+fn a_creation_concurrent_with_a_ghost() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, &[]));
     both(&a, &b);
@@ -126,7 +127,7 @@ fn a_creation_beside_what_is_left_of_one_that_is_gone() {
         add(tx, &[("x", Value::Int(1))]);
     }));
     assert_eq!(dump(&a).len(), 1);
-    // And where something is left already, and more comes.
+    // And where a ghost exists already, and more arrives.
     write(&a, |tx| {
         let node = node(tx);
         tx.delete_node(node, true).unwrap();
@@ -141,7 +142,7 @@ fn a_creation_beside_what_is_left_of_one_that_is_gone() {
 }
 
 #[test]
-fn relationships_beside_changes_that_show_nothing() {
+fn relationships_concurrent_with_invisible_changes() {
     for deletes in [true, false] {
         let (a, b) = (open(), open());
         write(&a, |tx| {
@@ -170,7 +171,7 @@ fn relationships_beside_changes_that_show_nothing() {
 }
 
 #[test]
-fn entries_of_buckets_beside_versions_that_are_not_read() {
+fn bucket_entries_concurrent_with_versions_that_are_not_read() {
     for step in 0..4 {
         let (a, b) = (open(), open());
         for store in [&a, &b] {
@@ -193,9 +194,10 @@ fn entries_of_buckets_beside_versions_that_are_not_read() {
     }
 }
 
-/// An older greeting brings a replica's own transactions back to it, and what it gave up between them: it knows.
+/// With an older greeting a replica receives its own transactions again, and the numbers that it gave up between them:
+/// it knows them.
 #[test]
-fn what_a_replica_gave_up_itself_may_come_back_to_it() {
+fn a_number_that_a_replica_gave_up_may_be_reported_to_it() {
     let (a, b) = (open(), open());
     let before = a.greeting().unwrap();
     write(&a, |tx| add(tx, &[]));
@@ -221,13 +223,13 @@ fn what_a_replica_gave_up_itself_may_come_back_to_it() {
     both(&a, &b);
 }
 
-/// The same with threads: whatever they do, two replicas that heard of the same agree.
+/// The same with threads: two replicas that have applied the same transactions agree.
 #[test]
 fn threads_write_while_others_merge() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, &[]));
     both(&a, &b);
-    let work = |store: &Store, seed: u64| {
+    let work = |store: &DataStore, seed: u64| {
         let mut numbers = super::world::Numbers(seed);
         for _ in 0..60 {
             let mut tx = store.begin(Access::Write).unwrap();

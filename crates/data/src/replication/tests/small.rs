@@ -9,17 +9,18 @@ use super::dump::dump;
 use crate::replication::rules::{Mutant, break_rule};
 use crate::{
     Access, Applied, BucketKind, BucketOptions, ConflictKind, ConvergentOp, ConvergentOwner,
-    Direction, Expiry, GraphRead, KvChangeKind, Neighbours, Store, StoreOptions, Transaction,
-    Verdict, Watched, keyspace,
+    DataStore, DataStoreOptions, Direction, Expiry, GraphRead, KvChangeKind, Neighbours,
+    Transaction, Verdict, Watched, consistency::check, keyspace,
 };
 
-pub(super) fn open() -> Store {
-    let store = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
+pub(super) fn open() -> DataStore {
+    let store =
+        DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
     store.begin_replication().unwrap();
     store
 }
 
-pub(super) fn write<T>(store: &Store, body: impl FnOnce(&mut Transaction) -> T) -> T {
+pub(super) fn write<T>(store: &DataStore, body: impl FnOnce(&mut Transaction) -> T) -> T {
     let mut tx = store.begin(Access::Write).unwrap();
     let value = body(&mut tx);
     tx.commit().unwrap();
@@ -33,13 +34,13 @@ pub(super) fn map(pairs: &[(&str, Value)]) -> Map {
         .collect()
 }
 
-/// What `to` lacks of `from`.
-pub(super) fn send(from: &Store, to: &Store) -> Applied {
+/// The entries of `from` that `to` lacks.
+pub(super) fn send(from: &DataStore, to: &DataStore) -> Applied {
     let page = from.entries_for(&to.greeting().unwrap(), 1 << 20).unwrap();
     to.apply_entries(&page).unwrap()
 }
 
-pub(super) fn both(one: &Store, other: &Store) {
+pub(super) fn both(one: &DataStore, other: &DataStore) {
     send(one, other);
     send(other, one);
     assert_eq!(dump(one), dump(other));
@@ -62,7 +63,7 @@ pub(super) fn find(tx: &Transaction, key: &str) -> NodeId {
 }
 
 #[test]
-fn what_one_does_the_other_has() {
+fn changes_reach_the_other_replica() {
     let (a, b) = (open(), open());
     // Numbers of names differ.
     write(&b, |tx| {
@@ -147,7 +148,7 @@ fn concurrent_records_of_one_key_are_one_record() {
     both(&a, &b);
     assert_eq!(dump(&a).len(), 1);
     assert_eq!(a.replication_status().unwrap().conflicts, 1);
-    // Who has seen both decides.
+    // A write that has seen both resolves the conflict.
     write(&b, |tx| {
         let ada = find(tx, "ada");
         tx.set_node_property(ada, &["both"], Value::from("c"))
@@ -163,7 +164,8 @@ fn concurrent_records_of_one_key_are_one_record() {
     );
 }
 
-/// Deleting takes what was seen; what was not comes back for one made anew by somebody who had not seen it go.
+/// A deletion removes what it has seen; the rest comes back for a node that is created again without having seen the
+/// deletion.
 #[test]
 fn what_a_deletion_has_not_seen() {
     for order in 0..2 {
@@ -216,7 +218,7 @@ fn what_a_deletion_has_not_seen() {
 }
 
 #[test]
-fn relationships_go_with_the_ends_they_were_made_for() {
+fn relationships_are_deleted_with_their_original_ends() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         person(tx, "ada", &[]);
@@ -235,7 +237,7 @@ fn relationships_go_with_the_ends_they_were_made_for() {
     });
     both(&a, &b);
     assert_eq!(dump(&a).len(), 1);
-    // Made anew it is another one to relationships.
+    // Created again, it is a different node for relationships.
     write(&a, |tx| person(tx, "ada", &[]));
     both(&a, &b);
     let tx = b.begin(Access::Read).unwrap();
@@ -246,7 +248,7 @@ fn relationships_go_with_the_ends_they_were_made_for() {
 }
 
 #[test]
-fn buckets_keep_the_later_value_and_ranges_take_what_was_seen() {
+fn buckets_keep_the_later_value_and_range_deletions_delete_what_was_seen() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         for key in ["k1", "k2", "k3"] {
@@ -267,7 +269,7 @@ fn buckets_keep_the_later_value_and_ranges_take_what_was_seen() {
     both(&a, &b);
     assert_eq!(dump(&a).len(), 2);
     assert_eq!(a.replication_status().unwrap().conflicts, 1);
-    // A dropped bucket takes what was seen in it.
+    // Dropping a bucket removes what was seen in it.
     write(&a, |tx| {
         assert!(tx.drop_bucket("b").unwrap());
     });
@@ -276,18 +278,18 @@ fn buckets_keep_the_later_value_and_ranges_take_what_was_seen() {
     assert_eq!(dump(&a).len(), 2);
 }
 
-/// What was there before a database became a replica has no log.
-/// An end that is deleted elsewhere meanwhile is there again, with what was in it when the relationship was made.
+/// State from before replication has no log. An end that is deleted elsewhere concurrently exists again, with its
+/// content at the time when the relationship was made.
 #[test]
 fn relationships_that_keep_their_ends() {
     let (a, b) = (open(), open());
     b.keep_endpoints("NEEDS", true).unwrap();
     let keepers = b.endpoint_keepers();
-    let told: Vec<_> = keepers
+    let names: Vec<_> = keepers
         .iter()
         .map(|one| (&*one.name, &*one.rel_type))
         .collect();
-    assert_eq!(told, [("NEEDS_keep_endpoints", "NEEDS")]);
+    assert_eq!(names, [("NEEDS_keep_endpoints", "NEEDS")]);
     write(&a, |tx| {
         person(
             tx,
@@ -298,7 +300,7 @@ fn relationships_that_keep_their_ends() {
         person(tx, "eve", &[]);
     });
     both(&a, &b);
-    let relate = |store: &Store, name: &str, to: &str| {
+    let relate = |store: &DataStore, name: &str, to: &str| {
         write(store, |tx| {
             let kind = tx.intern_type(name).unwrap();
             let (from, to) = (find(tx, "ada"), find(tx, to));
@@ -307,7 +309,7 @@ fn relationships_that_keep_their_ends() {
     };
     relate(&a, "LIKES", "eve");
     both(&a, &b);
-    // A moves her and deletes her; B, that has seen neither, needs her.
+    // A moves her and deletes her; B, which has seen neither, needs her.
     write(&a, |tx| {
         let ada = find(tx, "ada");
         tx.set_node_property(ada, &["city"], Value::from("Paris"))
@@ -329,11 +331,11 @@ fn relationships_that_keep_their_ends() {
         assert_eq!(content.properties.get("city"), Some(&Value::from("London")));
         let mut found = Neighbours::new();
         tx.expand(&[ada], Direction::Both, &[], &mut found).unwrap();
-        // The one that keeps nobody went with her.
+        // The one that keeps no end was deleted with her.
         assert_eq!(found.rows().len(), 1);
         assert_eq!(tx.conflicts().unwrap(), []);
     }
-    // What was written later than what was carried along is read, and no conflict.
+    // A value written later than one that was carried along is read, without a conflict.
     relate(&b, "NEEDS", "eve");
     write(&a, |tx| {
         let ada = find(tx, "ada");
@@ -348,7 +350,7 @@ fn relationships_that_keep_their_ends() {
     let content = contents.pop().flatten().unwrap();
     assert_eq!(content.properties.get("city"), Some(&Value::from("Rome")));
     assert_eq!(tx.conflicts().unwrap(), []);
-    // Who has seen all of it deletes it.
+    // A deletion that has seen all of it removes it.
     write(&a, |tx| {
         let ada = find(tx, "ada");
         tx.delete_node(ada, true).unwrap();
@@ -357,9 +359,9 @@ fn relationships_that_keep_their_ends() {
     assert_eq!(dump(&a).len(), 2);
 }
 
-/// Setting a property to what is read of it already says that this is meant.
+/// Setting a property to the value that is read already resolves the conflict in its favour.
 #[test]
-fn the_value_that_is_read_may_be_chosen() {
+fn writing_the_read_value_resolves_a_conflict() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         let (ada, bob) = (person(tx, "ada", &[]), person(tx, "bob", &[]));
@@ -373,7 +375,7 @@ fn the_value_that_is_read_may_be_chosen() {
         tx.scan_relationships(None, None, 1, &mut rows).unwrap();
         rows[0].id
     };
-    let set = |store: &Store, value: &Value| {
+    let set = |store: &DataStore, value: &Value| {
         write(store, |tx| {
             let ada = find(tx, "ada");
             tx.set_node_property(ada, &["city"], value.clone()).unwrap();
@@ -385,7 +387,7 @@ fn the_value_that_is_read_may_be_chosen() {
     set(&a, &Value::from("London"));
     set(&b, &Value::from("Paris"));
     both(&a, &b);
-    let listed = |store: &Store| store.begin(Access::Read).unwrap().conflicts().unwrap();
+    let listed = |store: &DataStore| store.begin(Access::Read).unwrap().conflicts().unwrap();
     assert_eq!(listed(&a).len(), 2);
     let read = listed(&a)[0].value.clone();
     set(&b, &read);
@@ -401,9 +403,10 @@ fn the_value_that_is_read_may_be_chosen() {
     }
 }
 
-/// What is dropped in one replica while another one goes on with it is, in both, what was put meanwhile.
+/// A bucket that is dropped in one replica while another one continues to use it holds, in both, what was put
+/// concurrently.
 #[test]
-fn buckets_and_sequences_that_are_dropped_and_made_anew() {
+fn buckets_and_sequences_that_are_dropped_and_created_again() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         tx.kv_put("x", b"k", b"1").unwrap();
@@ -431,7 +434,7 @@ fn buckets_and_sequences_that_are_dropped_and_made_anew() {
         assert_eq!(tx.sequences("x").unwrap(), [("n".to_owned(), 4)]);
         assert_eq!(tx.kv_get("x", b"k").unwrap(), None);
     }
-    // What was put meanwhile goes, and the bucket, that has no life any more, with it.
+    // What was put concurrently is deleted, and the bucket, which has no life any more, with it.
     write(&b, |tx| {
         tx.kv_put("y", b"k", b"1").unwrap();
     });
@@ -452,7 +455,7 @@ fn buckets_and_sequences_that_are_dropped_and_made_anew() {
     }
 }
 
-/// One name for two kinds: the map is read, the other one is listed, and comes forth when the map is dropped.
+/// One name for two kinds: the map is read, the other one is listed, and becomes visible when the map is dropped.
 #[test]
 fn a_bucket_that_was_made_in_two_ways() {
     let (a, b) = (open(), open());
@@ -490,9 +493,9 @@ fn a_bucket_that_was_made_in_two_ways() {
     }
 }
 
-/// Who follows the change stream hears of the values that come forth as a map is dropped, and the check does.
+/// Consumers of the change stream get the values that become visible when a map is dropped, and so does the check.
 #[test]
-fn what_a_dropped_map_hid_is_told_of() {
+fn dropping_a_map_reports_the_values_it_shadowed() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         tx.kv_put("x", b"k", b"map").unwrap();
@@ -515,14 +518,14 @@ fn what_a_dropped_map_hid_is_told_of() {
         .into();
     write(&b, |tx| {
         tx.drop_bucket("x").unwrap();
-        // One that is there again hides them as before.
+        // A map that is created again shadows them as before.
         tx.drop_bucket("y").unwrap();
         tx.kv_put("y", b"l", b"again").unwrap();
     });
     both(&a, &b);
-    let mut told = watches.remove(1);
+    let mut watch = watches.remove(1);
     let mut next = || {
-        let change = told.next_within(std::time::Duration::ZERO).unwrap();
+        let change = watch.next_within(std::time::Duration::ZERO).unwrap();
         change.map(|change| change.kind)
     };
     let added = |key: &[u8], value: &[u8]| {
@@ -535,7 +538,7 @@ fn what_a_dropped_map_hid_is_told_of() {
     assert_eq!(next(), added(b"k\0", b"one"));
     assert_eq!(next(), added(b"l", b""));
     assert_eq!(next(), None);
-    // What comes by merging takes out what the one who dropped it had seen, one by one.
+    // An entry that arrives by merging is deleted if the drop had seen it, one by one.
     let there = watches.remove(0).next_within(std::time::Duration::ZERO);
     let gone = KvChangeKind::Deleted { key: b"k".into() };
     assert_eq!(there.unwrap().map(|change| change.kind), Some(gone));
@@ -543,18 +546,19 @@ fn what_a_dropped_map_hid_is_told_of() {
         let tx = store.begin(Access::Read).unwrap();
         assert_eq!(tx.kv_count("x", b"l").unwrap(), 1);
         assert_eq!(tx.kv_get("y", b"l").unwrap().unwrap(), b"again");
-        let found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+        let found = check(store, &mut |_, _| Verdict::Continue).unwrap();
         assert_eq!(found, Vec::<String>::new());
     }
     write(&a, |tx| tx.drop_bucket("y").unwrap());
     both(&a, &b);
     for store in [&a, &b] {
-        let found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+        let found = check(store, &mut |_, _| Verdict::Continue).unwrap();
         assert_eq!(found, Vec::<String>::new());
     }
 }
 
-/// A map that one made reversible and another one did not is none, and keeps what is too long for one.
+/// A map that only one replica made reversible is not reversible, and keeps entries that are too long for a reverse
+/// entry.
 #[test]
 fn a_map_that_is_reversible_for_one_maker_only() {
     let (a, b) = (open(), open());
@@ -575,7 +579,7 @@ fn a_map_that_is_reversible_for_one_maker_only() {
         assert_eq!(tx.conflicts().unwrap()[0].kind, ConflictKind::Bucket);
         assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
     }
-    // B's own maker is the one that is left where only A's life is taken out: what is long stays, and leads back nowhere.
+    // Removing only A's life leaves B's: long values stay, without reverse entries.
     let c = open();
     send(&b, &c);
     write(&a, |tx| {
@@ -595,7 +599,7 @@ fn a_map_that_is_reversible_for_one_maker_only() {
     assert_eq!(a.check_buckets().unwrap(), Vec::<String>::new());
 }
 
-/// Lives and sequences are in snapshots and under the scrub.
+/// Lives and sequences are in snapshots and fingerprints.
 #[test]
 fn buckets_in_snapshots_and_scrubs() {
     let (a, b) = (open(), open());
@@ -613,7 +617,7 @@ fn buckets_in_snapshots_and_scrubs() {
         b.differing(&a.fingerprints().unwrap()).unwrap(),
         Some(vec![])
     );
-    // Damage takes a sequence: the scrub brings it back.
+    // Damage removes a sequence: the scrub restores it.
     let stored = keyspace::bucket_sequence(b.catalog().bucket_id("s").unwrap(), "n");
     let mut tx = b.engine().begin().unwrap();
     tx.delete(&stored).unwrap();
@@ -626,7 +630,7 @@ fn buckets_in_snapshots_and_scrubs() {
 }
 
 /// `to` joins the whole state of `from`.
-pub(super) fn join(from: &Store, to: &Store, bytes: usize) {
+pub(super) fn join(from: &DataStore, to: &DataStore, bytes: usize) {
     let mut joining = to.begin_join().unwrap();
     loop {
         let page = from.snapshot_page(joining.place(), bytes).unwrap();
@@ -636,20 +640,20 @@ pub(super) fn join(from: &Store, to: &Store, bytes: usize) {
     }
 }
 
-/// Who follows changes hears of a state when all of it is there, and of nothing that was read while a part of it came.
+/// Watches get a joined state when it is complete, and nothing that was read while only a part of it had arrived.
 #[test]
 fn nothing_is_read_as_whole_while_a_state_is_joined() {
     let (a, b) = (open(), open());
     for at in 0..20 {
         write(&a, |tx| person(tx, &format!("p{at}"), &[]));
     }
-    let people = |store: &Store| {
+    let people = |store: &DataStore| {
         let tx = store.begin(Access::Read).unwrap();
         let keys = (0..20).map(|at| Value::from(format!("p{at}")));
         keys.filter(|key| tx.document_node("Person", key).unwrap().is_some())
             .count()
     };
-    let read = |store: &Store| store.while_whole(|| Ok(people(store))).unwrap();
+    let read = |store: &DataStore| store.while_whole(|| Ok(people(store))).unwrap();
     assert_eq!(read(&b), Some(0));
     let mut pages = 0;
     let mut joining = b.begin_join().unwrap();
@@ -664,7 +668,7 @@ fn nothing_is_read_as_whole_while_a_state_is_joined() {
     drop(joining);
     assert!(pages > 3, "{pages}");
     assert_eq!(read(&b), Some(20));
-    // It begins and ends while somebody reads.
+    // It begins and ends during a read.
     write(&a, |tx| person(tx, "late", &[]));
     let torn = b.while_whole(|| {
         join(&a, &b, 100);
@@ -674,8 +678,8 @@ fn nothing_is_read_as_whole_while_a_state_is_joined() {
     assert_eq!(read(&b), Some(20));
 }
 
-/// Fields come in runs of a few entries here: what was taken out between two of them is taken out by joining as well, and what has
-/// several dots, or is summed up, is in one run.
+/// Fields are sent in runs of a few entries here: removals between two runs are joined as well, and an item with
+/// several dots, or a folded one, is in one run.
 #[test]
 fn no_entry_is_between_two_runs_of_a_field() {
     for gone in 0..12 {
@@ -684,7 +688,7 @@ fn no_entry_is_between_two_runs_of_a_field() {
         for other in [&b, &c] {
             both(&a, other);
         }
-        let operate = |store: &Store, path: &[&str], op: &ConvergentOp| {
+        let operate = |store: &DataStore, path: &[&str], op: &ConvergentOp| {
             write(store, |tx| {
                 let owner = ConvergentOwner::Node(find(tx, "ada"));
                 tx.converge(owner, path, op, None).unwrap();
@@ -706,7 +710,7 @@ fn no_entry_is_between_two_runs_of_a_field() {
             operate(&a, &["map", &field], &ConvergentOp::Count(1));
         }
         for bytes in [100, 1 << 20] {
-            let late = Store::open(copy(&b), StoreOptions::default()).unwrap();
+            let late = DataStore::open(copy(&b), DataStoreOptions::default()).unwrap();
             join(&a, &late, bytes);
             assert_eq!(dump(&a), dump(&late), "{gone}, pages of {bytes} bytes");
             assert_eq!(late.check_convergent().unwrap(), Vec::<String>::new());
@@ -714,8 +718,8 @@ fn no_entry_is_between_two_runs_of_a_field() {
     }
 }
 
-/// A field of a record that was deleted by somebody who had not seen it comes to those where the record still lived, and is there
-/// when the record is made again.
+/// A field of a record that was deleted by a replica that had not seen the field arrives where the record still lived,
+/// and exists when the record is created again.
 #[test]
 fn fields_outlive_their_record_where_it_still_lived() {
     for bytes in [100, 1 << 20] {
@@ -733,7 +737,7 @@ fn fields_outlive_their_record_where_it_still_lived() {
         send(&b, &state);
         join(&state, &late, bytes);
         assert_eq!(dump(&state), dump(&late));
-        // Who has seen neither makes it as well.
+        // A replica that has seen neither creates it as well.
         write(&maker, |tx| person(tx, "ada", &[("p", Value::Int(1))]));
         both(&maker, &state);
         both(&state, &late);
@@ -745,9 +749,10 @@ fn fields_outlive_their_record_where_it_still_lived() {
     }
 }
 
-/// A replica that was killed and has written nothing since hears of itself from others, and is no member that it waits for.
+/// A replica that was killed and has written nothing since hears of itself from others, and is not a member that it
+/// waits for.
 #[test]
-fn a_replica_is_no_member_of_its_own() {
+fn a_replica_is_not_a_member_of_itself() {
     let (a, b) = (open(), open());
     let ada = write(&a, |tx| person(tx, "ada", &[]));
     both(&a, &b);
@@ -757,7 +762,8 @@ fn a_replica_is_no_member_of_its_own() {
     assert_eq!(a.replica_members().unwrap().len(), 1);
 }
 
-/// What a restored backup is too old for came to others without what was under way before it: they wait for no more.
+/// Transactions that a restored backup lacks have reached others without those that were under way before: the others
+/// stop waiting.
 #[test]
 fn what_was_never_committed_is_given_up_beyond_the_backup() {
     let (a, b, c) = (open(), open(), open());
@@ -771,7 +777,7 @@ fn what_was_never_committed_is_given_up_beyond_the_backup() {
     join(&a, &b, 1 << 20);
     find(&b.begin(Access::Read).unwrap(), "bea");
     drop(a);
-    let a = Store::open(backup, StoreOptions::default()).unwrap();
+    let a = DataStore::open(backup, DataStoreOptions::default()).unwrap();
     a.begin_epoch().unwrap();
     // Heard one after the other: nothing is given up before all were.
     for other in [&b, &c] {
@@ -792,7 +798,7 @@ fn what_was_never_committed_is_given_up_beyond_the_backup() {
 
 #[test]
 fn a_log_says_where_it_begins() {
-    let a = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
+    let a = DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
     write(&a, |tx| person(tx, "ada", &[]));
     a.begin_replication().unwrap();
     let b = open();
@@ -800,10 +806,10 @@ fn a_log_says_where_it_begins() {
     assert_eq!(dump(&b), Vec::<String>::new());
 }
 
-/// A process was killed while a transaction was under way. What was committed beside it is handed on, though nothing is written
-/// afterwards.
+/// A process was killed while a transaction was under way. What was committed concurrently is forwarded, though nothing
+/// is written afterwards.
 #[test]
-fn what_a_killed_process_had_begun_holds_nothing_up() {
+fn transactions_of_a_killed_process_block_nothing() {
     let (a, b) = (open(), open());
     let ada = write(&a, |tx| person(tx, "ada", &[]));
     both(&a, &b);
@@ -814,8 +820,9 @@ fn what_a_killed_process_had_begun_holds_nothing_up() {
     both(&a, &b);
 }
 
-/// What is left of a process that was killed while a transaction was under way, and another one was committed beside it.
-fn killed(store: Store, node: NodeId) -> Store {
+/// The leftovers of a process that was killed while a transaction was under way, and another one was committed
+/// concurrently.
+fn killed(store: DataStore, node: NodeId) -> DataStore {
     let mut begun = store.begin(Access::Write).unwrap();
     let owner = ConvergentOwner::Node(node);
     begun
@@ -824,11 +831,11 @@ fn killed(store: Store, node: NodeId) -> Store {
     write(&store, |tx| person(tx, "bea", &[]));
     let left = copy(&store);
     drop((begun, store));
-    Store::open(left, StoreOptions::default()).unwrap()
+    DataStore::open(left, DataStoreOptions::default()).unwrap()
 }
 
-/// A copy of all that an engine holds.
-pub(super) fn copy(store: &Store) -> Arc<MemoryEngine> {
+/// A copy of the content of an engine.
+pub(super) fn copy(store: &DataStore) -> Arc<MemoryEngine> {
     copy_of(&*store.engine().snapshot().unwrap())
 }
 
@@ -843,7 +850,7 @@ pub(super) fn copy_of(state: &dyn isomer_storage::Snapshot) -> Arc<MemoryEngine>
     copied
 }
 
-pub(super) fn count(store: &Store, by: i64) {
+pub(super) fn count(store: &DataStore, by: i64) {
     write(store, |tx| {
         let ada = find(tx, "ada");
         tx.converge(
@@ -856,9 +863,10 @@ pub(super) fn count(store: &Store, by: i64) {
     });
 }
 
-/// What was written after a backup comes back from the others; what is written after it was restored is told apart from that.
+/// What was written after a backup comes back from the others; what is written after it was restored is distinguished
+/// from that.
 #[test]
-fn a_restored_backup_goes_on_under_another_name() {
+fn a_restored_backup_continues_under_another_name() {
     for mutant in [None, Some(Mutant::NoEpochAfterRestore)] {
         let (a, b) = (open(), open());
         write(&a, |tx| person(tx, "ada", &[]));
@@ -869,7 +877,7 @@ fn a_restored_backup_goes_on_under_another_name() {
         write(&a, |tx| person(tx, "lost", &[]));
         both(&a, &b);
         drop(a);
-        let a = Store::open(backup, StoreOptions::default()).unwrap();
+        let a = DataStore::open(backup, DataStoreOptions::default()).unwrap();
         if mutant.is_none() {
             a.begin_epoch().unwrap();
         }
@@ -889,14 +897,15 @@ fn a_restored_backup_goes_on_under_another_name() {
                 "{lines:?}"
             );
         } else {
-            // An opening that ended with a crash begins an epoch, too; but it has given up what it does not know.
+            // An opening that ended with a crash begins an epoch, too; but it has given up the numbers that it does not
+            // know.
             let whole = exchanged.is_ok() && dump(&a) == dump(&b);
             assert!(!whole, "a restore without a new epoch goes unnoticed");
         }
     }
 }
 
-/// After an unclean end the first transaction has seen what was committed beside one that never was.
+/// After an unclean shutdown the first transaction has seen what was committed concurrently with one that was lost.
 #[test]
 fn the_first_transaction_after_a_crash_has_seen_all_that_is_here() {
     let (a, b) = (open(), open());
@@ -911,20 +920,20 @@ fn the_first_transaction_after_a_crash_has_seen_all_that_is_here() {
     assert_eq!(dump(&b).len(), 1);
 }
 
-/// The process ended uncleanly after a backup, and its database went on under another epoch. The backup knows nothing of that one, and
-/// must not begin it again: its transactions would be taken for known ones.
+/// The process ended uncleanly after a backup, and its database continued under another epoch. The backup does not know
+/// that epoch, and must not begin it again: its transactions would be taken for known ones.
 #[test]
 fn an_epoch_is_not_begun_twice() {
     let (a, b) = (open(), open());
     write(&a, |tx| person(tx, "ada", &[]));
     both(&a, &b);
     let backup = copy(&a);
-    let after = Store::open(copy(&a), StoreOptions::default()).unwrap();
+    let after = DataStore::open(copy(&a), DataStoreOptions::default()).unwrap();
     drop(a);
     write(&after, |tx| person(tx, "bea", &[]));
     count(&after, 1);
     both(&after, &b);
-    let restored = Store::open(backup, StoreOptions::default()).unwrap();
+    let restored = DataStore::open(backup, DataStoreOptions::default()).unwrap();
     restored.begin_epoch().unwrap();
     assert_ne!(restored.replica(), after.replica());
     write(&restored, |tx| person(tx, "cyd", &[]));
@@ -939,11 +948,11 @@ fn an_epoch_is_not_begun_twice() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_pages_are_refused() {
     let (a, b) = (open(), open());
     write(&a, |tx| person(tx, "ada", &[("x", Value::Int(1))]));
     let page = a.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
-    // Cut off, or damaged: an error, and nothing of the transaction.
+    // Truncated, or damaged: an error, and nothing of the transaction.
     for cut in 0..page.len() {
         let _ = b.apply_entries(&page[..cut]);
         assert_eq!(dump(&b), Vec::<String>::new(), "cut at {cut}");
@@ -959,12 +968,12 @@ fn what_cannot_be_is_refused() {
     let other_format = [&[9], &page[1..]].concat();
     let refused = b.apply_entries(&other_format).unwrap_err();
     assert_eq!(refused.kind(), crate::ErrorKind::Unsupported, "{refused}");
-    // Twice is once.
+    // Applying twice equals applying once.
     b.apply_entries(&page).unwrap();
     let again = b.apply_entries(&page).unwrap();
     assert_eq!((again.transactions, again.known), (0, 1));
-    // One that bears this database's own name.
-    let c = Store::open(copy(&b), StoreOptions::default()).unwrap();
+    // One with this database's own name.
+    let c = DataStore::open(copy(&b), DataStoreOptions::default()).unwrap();
     let name = c.enter_replica(b.replica().unwrap()).unwrap();
     forge(&c, name, 0);
     let page = c.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
@@ -983,14 +992,14 @@ fn what_cannot_be_is_refused() {
     both(&a, &b);
 }
 
-/// Writes an entry that nobody wrote.
-fn forge(store: &Store, origin: crate::ReplicaNo, ahead_ms: u64) {
+/// Writes a forged entry.
+fn forge(store: &DataStore, origin: crate::ReplicaNo, ahead_ms: u64) {
     let number = 1 + store
         .seen_in(&*store.engine().snapshot().unwrap(), None)
         .unwrap()
         .upto(origin)
         .max(1);
-    let entry = crate::replication::entry::Entry {
+    let entry = crate::replication::entry::LogEntry {
         origin,
         number,
         time: (store.options().clock.now_ms() + ahead_ms) << 16,
@@ -1025,13 +1034,13 @@ fn too_many_replicas_are_refused() {
     });
     let refused = refused.unwrap();
     assert_eq!(refused.kind(), crate::ErrorKind::Limit, "{refused}");
-    // It goes on with those that it knows.
+    // It continues with those that it knows.
     write(&a, |tx| person(tx, "ada", &[]));
     write(&b, |tx| person(tx, "bob", &[]));
     assert_eq!(send(&a, &b).transactions, 1);
 }
 
-/// A number is not shipped while a lower one is under way: nothing could be told of that one afterwards.
+/// A number is not shipped while a lower one is under way: the lower one could not be sent afterwards.
 #[test]
 fn lower_numbers_come_first() {
     for mutant in [None, Some(Mutant::ShipsUnsettled)] {
@@ -1058,7 +1067,7 @@ fn lower_numbers_come_first() {
 }
 
 #[test]
-fn conflicts_are_listed_until_they_are_settled() {
+fn conflicts_are_listed_until_they_are_resolved() {
     let (a, b) = (open(), open());
     for store in [&a, &b] {
         let mut tx = store.begin(Access::Write).unwrap();
@@ -1114,7 +1123,7 @@ fn conflicts_are_listed_until_they_are_settled() {
     }
 }
 
-/// What one of two lost comes back; what is the same is left alone.
+/// A record lost by one of two is restored; equal records are left alone.
 #[test]
 fn a_scrub_finds_and_repairs_damage() {
     let (a, b) = (open(), open());
@@ -1184,7 +1193,7 @@ fn a_scrub_finds_and_repairs_damage() {
     assert_eq!(dump(&b), whole);
     assert_eq!(differing(), Vec::<u16>::new());
     both(&a, &b);
-    // Those that have not seen the same cannot be compared.
+    // Replicas that have not seen the same cannot be compared.
     write(&a, |tx| person(tx, "new", &[]));
     assert_eq!(a.differing(&b.fingerprints().unwrap()).unwrap(), None);
 }

@@ -1,4 +1,4 @@
-//! Databases of which a part is replicated.
+//! Databases with a replicated space.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,12 +7,12 @@ use isomer_value::{LabelId, Map, Value};
 
 use super::{
     super::{entry::Op, identity::Identity},
-    dump::{beside, dump},
+    dump::{dump, outside},
     small::{map, send},
 };
 use crate::{
-    Access, ConvergentOp, ConvergentOwner, ErrorKind, ReplicaNo, ReplicatedSpace, Store,
-    StoreOptions, Transaction,
+    Access, ConvergentOp, ConvergentOwner, DataStore, DataStoreOptions, ErrorKind, ReplicaNo,
+    ReplicatedSpace, Transaction,
 };
 
 fn names(names: &[&str]) -> BTreeSet<String> {
@@ -29,18 +29,18 @@ fn space() -> ReplicatedSpace {
     }
 }
 
-fn bare() -> Store {
-    Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap()
+fn bare() -> DataStore {
+    DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap()
 }
 
-fn spaced() -> Store {
+fn spaced() -> DataStore {
     let store = bare();
     store.declare_space(&space()).unwrap();
     store.begin_replication().unwrap();
     store
 }
 
-fn write<T>(store: &Store, body: impl FnOnce(&mut Transaction) -> T) -> T {
+fn write<T>(store: &DataStore, body: impl FnOnce(&mut Transaction) -> T) -> T {
     let mut tx = store.begin(Access::Write).unwrap();
     let value = body(&mut tx);
     tx.commit().unwrap();
@@ -60,10 +60,10 @@ fn find(tx: &Transaction, label: &str, key: &str) -> Option<isomer_value::NodeId
     tx.document_node(label, &Value::from(key)).unwrap()
 }
 
-/// Something on both sides of the border, in one transaction.
-fn fill(store: &Store, key: &str) {
+/// Records inside and outside the space, in one transaction.
+fn fill(store: &DataStore, key: &str) {
     write(store, |tx| {
-        let (shared, own) = (make(tx, &["L"], key), make(tx, &["Beside"], key));
+        let (shared, own) = (make(tx, &["L"], key), make(tx, &["Outside"], key));
         let type_id = tx.intern_type("T").unwrap();
         tx.create_relationship(type_id, own, shared, &Map::new())
             .unwrap();
@@ -74,27 +74,28 @@ fn fill(store: &Store, key: &str) {
             let op = ConvergentOp::Insert(Value::from(key));
             tx.converge(owner, &["tags"], &op, None).unwrap();
         }
-        for bucket in ["b", "beside"] {
+        for bucket in ["b", "outside"] {
             tx.kv_put(bucket, key.as_bytes(), b"1").unwrap();
         }
-        tx.sequence_next("beside", "x").unwrap();
+        tx.sequence_next("outside", "x").unwrap();
     });
 }
 
-fn both(one: &Store, other: &Store) {
-    let before = [beside(one), beside(other)];
+fn both(one: &DataStore, other: &DataStore) {
+    let before = [outside(one), outside(other)];
     send(one, other);
     send(other, one);
     assert_eq!(dump(one), dump(other));
-    before[0].is_left_alone(&beside(one));
-    before[1].is_left_alone(&beside(other));
+    before[0].is_left_alone(&outside(one));
+    before[1].is_left_alone(&outside(other));
     let differ = one.differing(&other.fingerprints().unwrap()).unwrap();
     assert_eq!(differ, Some(Vec::new()));
 }
 
-/// A transaction that writes on both sides travels with what is in the space; one that writes beside it is in no log.
+/// A transaction that writes on both sides travels with what is in the space; one that writes only outside it is not
+/// logged.
 #[test]
-fn what_is_beside_the_space_stays() {
+fn records_outside_the_space_stay() {
     let (a, b) = (spaced(), spaced());
     fill(&a, "one");
     fill(&b, "two");
@@ -102,34 +103,34 @@ fn what_is_beside_the_space_stays() {
     assert_eq!(dump(&a).len(), 2 + 2 + 2);
     let read = b.begin(Access::Read).unwrap();
     assert!(find(&read, "L", "one").is_some());
-    assert!(find(&read, "Beside", "one").is_none());
+    assert!(find(&read, "Outside", "one").is_none());
     assert!(read.kv_get("b", b"one").unwrap().is_some());
-    assert!(read.kv_get("beside", b"one").unwrap().is_none());
+    assert!(read.kv_get("outside", b"one").unwrap().is_none());
     drop(read);
     let entries = a.replication_status().unwrap().log_entries;
     write(&a, |tx| {
-        let id = make(tx, &["Beside"], "alone");
+        let id = make(tx, &["Outside"], "alone");
         let owner = ConvergentOwner::Node(id);
         tx.converge(owner, &["count"], &ConvergentOp::Count(1), None)
             .unwrap();
-        tx.kv_put("beside", b"k", b"v").unwrap();
+        tx.kv_put("outside", b"k", b"v").unwrap();
     });
     assert_eq!(a.replication_status().unwrap().log_entries, entries);
-    // The number that it took is told of as one that was given up.
+    // The number that it took is reported as given up.
     fill(&a, "three");
     both(&a, &b);
     assert!(!write(&b, |tx| tx.drop_bucket("none").unwrap()));
-    assert!(write(&b, |tx| tx.drop_bucket("beside").unwrap()));
+    assert!(write(&b, |tx| tx.drop_bucket("outside").unwrap()));
     assert!(write(&b, |tx| tx.drop_bucket("b").unwrap()));
     both(&a, &b);
     let read = a.begin(Access::Read).unwrap();
-    assert!(read.kv_get("beside", b"one").unwrap().is_some());
+    assert!(read.kv_get("outside", b"one").unwrap().is_some());
     assert!(read.kv_get("b", b"one").unwrap().is_none());
 }
 
-/// A relationship beside the space goes with the end that another replica deletes, and only then.
+/// A relationship outside the space is deleted with the end that another replica deletes, and only then.
 #[test]
-fn a_relationship_of_ones_own_goes_with_its_ends() {
+fn a_local_relationship_is_deleted_with_its_ends() {
     let (a, b) = (spaced(), spaced());
     fill(&a, "n");
     both(&a, &b);
@@ -138,7 +139,7 @@ fn a_relationship_of_ones_own_goes_with_its_ends() {
         tx.set_node_property(id, &["p"], Value::Int(1)).unwrap();
     });
     both(&a, &b);
-    let rels = |store: &Store| {
+    let rels = |store: &DataStore| {
         let mut rows = Vec::new();
         let tx = store.begin(Access::Read).unwrap();
         crate::GraphRead::scan_relationships(&tx, None, None, 10, &mut rows).unwrap();
@@ -151,11 +152,11 @@ fn a_relationship_of_ones_own_goes_with_its_ends() {
     });
     both(&a, &b);
     assert_eq!((rels(&a), rels(&b)), (0, 0));
-    assert!(find(&a.begin(Access::Read).unwrap(), "Beside", "n").is_some());
+    assert!(find(&a.begin(Access::Read).unwrap(), "Outside", "n").is_some());
 }
 
-/// What was there before the database became a replica is in the space by its labels, and travels by snapshot, in pages too; what
-/// the other one has seen go is taken away, and nothing beside the space.
+/// Records that are older than replication are in the space by their labels, and travel by snapshot, in pages too; what
+/// the other one has seen removed is removed, and nothing outside the space.
 #[test]
 fn states_are_joined_within_the_space() {
     for bytes in [100, 1 << 20] {
@@ -169,8 +170,8 @@ fn states_are_joined_within_the_space() {
         fill(&a, "after");
         let b = spaced();
         fill(&b, "there");
-        let join = |from: &Store, to: &Store| {
-            let before = beside(to);
+        let join = |from: &DataStore, to: &DataStore| {
+            let before = outside(to);
             let mut joining = to.begin_join().unwrap();
             loop {
                 let page = from.snapshot_page(joining.place(), bytes).unwrap();
@@ -179,7 +180,7 @@ fn states_are_joined_within_the_space() {
                 }
             }
             drop(joining);
-            before.is_left_alone(&beside(to));
+            before.is_left_alone(&outside(to));
             send(from, to);
         };
         join(&a, &b);
@@ -187,7 +188,7 @@ fn states_are_joined_within_the_space() {
         join(&b, &a);
         both(&a, &b);
         assert_eq!(dump(&a).len(), 3 * 3 + 1);
-        // Each has seen all of the other: what one deletes the other one loses by a state, too.
+        // Each has seen all of the other: what one deletes the other one deletes by a state, too.
         write(&b, |tx| {
             let id = find(tx, "L", "gone").unwrap();
             tx.delete_node(id, true).unwrap();
@@ -199,13 +200,13 @@ fn states_are_joined_within_the_space() {
     }
 }
 
-/// A record does not change sides: others would keep what they have, or never get what was there.
+/// A record does not enter or leave the space: others would keep what they have, or never get what was there.
 #[test]
-fn records_do_not_change_sides() {
+fn records_do_not_enter_or_leave_the_space() {
     let a = spaced();
     write(&a, |tx| {
         make(tx, &["L", "M"], "in");
-        make(tx, &["Beside"], "out");
+        make(tx, &["Outside"], "out");
     });
     let refused = |body: &dyn Fn(&mut Transaction)| {
         let mut tx = a.begin(Access::Write).unwrap();
@@ -214,29 +215,35 @@ fn records_do_not_change_sides() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         error.to_string()
     };
-    let told = refused(&|tx| {
+    let message = refused(&|tx| {
         let id = find(tx, "L", "in").unwrap();
         for label in ["L", "M"] {
             let label = tx.intern_label(label).unwrap();
             tx.remove_label(id, label).unwrap();
         }
     });
-    assert!(told.contains("cannot leave the space `shared`"), "{told}");
-    let told = refused(&|tx| {
-        let id = find(tx, "Beside", "out").unwrap();
+    assert!(
+        message.contains("cannot leave the space `shared`"),
+        "{message}"
+    );
+    let message = refused(&|tx| {
+        let id = find(tx, "Outside", "out").unwrap();
         let label = tx.intern_label("M").unwrap();
         tx.add_label(id, label).unwrap();
     });
-    assert!(told.contains("cannot be brought into the space"), "{told}");
-    // One label of several goes; labels beside the space come and go; a node is what its transaction makes it.
+    assert!(
+        message.contains("cannot be brought into the space"),
+        "{message}"
+    );
+    // One label of several is removed; labels outside the space come and go; a node is what its transaction makes it.
     write(&a, |tx| {
         let id = find(tx, "L", "in").unwrap();
-        let [x, m] = ["Beside", "M"].map(|label| tx.intern_label(label).unwrap());
+        let [x, m] = ["Outside", "M"].map(|label| tx.intern_label(label).unwrap());
         tx.remove_label(id, m).unwrap();
         tx.add_label(id, x).unwrap();
         let made = tx.create_node(&[], &map(&[("p", Value::Int(1))])).unwrap();
         tx.add_label(made, m).unwrap();
-        let out = find(tx, "Beside", "out").unwrap();
+        let out = find(tx, "Outside", "out").unwrap();
         tx.add_label(out, m).unwrap();
         tx.remove_label(out, m).unwrap();
     });
@@ -246,10 +253,10 @@ fn records_do_not_change_sides() {
     let tx = b.begin(Access::Read).unwrap();
     crate::GraphRead::scan_nodes(&tx, None, None, 10, &mut nodes).unwrap();
     assert_eq!(nodes.len(), 2);
-    assert!(find(&tx, "Beside", "in").is_some());
+    assert!(find(&tx, "Outside", "in").is_some());
 }
 
-/// Two replicas that take different labels away leave a node with none, and it is still in the space.
+/// Two replicas that remove different labels leave a node without one, and it is still in the space.
 #[test]
 fn a_node_without_labels_is_still_shared() {
     let (a, b) = (spaced(), spaced());
@@ -282,19 +289,20 @@ fn a_node_without_labels_is_still_shared() {
     );
 }
 
-/// Whoever holds nothing takes the space of the first whom it hears of; others are refused, in both directions, and say why.
+/// An empty replica adopts the space of the first member that it hears of; others are refused, in both directions, with
+/// the reason.
 #[test]
 fn peers_replicate_the_same() {
     let a = spaced();
     fill(&a, "n");
     let open = bare();
     open.begin_replication().unwrap();
-    // As an exchange does: each hears the other's greeting.
+    // As an exchange does: each reads the other's greeting.
     a.greeted(&open.greeting().unwrap()).unwrap();
     send(&a, &open);
     assert_eq!(open.replicated_space(), Some(space()));
     both(&a, &open);
-    // All of a database that holds something.
+    // All of a database that is not empty.
     let whole = bare();
     whole.begin_replication().unwrap();
     fill(&whole, "m");
@@ -306,7 +314,7 @@ fn peers_replicate_the_same() {
             "{error}"
         );
     }
-    // And one that asks for nothing: its pages say it, too.
+    // And one that sends no greeting: its pages name the space, too.
     let page = whole.snapshot_page(&[], 1 << 20).unwrap();
     let error = a.begin_join().unwrap().join_page(&a, &page).unwrap_err();
     assert!(
@@ -336,14 +344,14 @@ fn peers_replicate_the_same() {
     );
 }
 
-/// A peer that says it replicates the same, and tells of something else.
+/// A peer that claims to replicate the same space, and sends something else.
 #[test]
-fn forged_pages_do_not_reach_beside_the_space() {
+fn forged_pages_do_not_change_records_outside_the_space() {
     let (a, forger) = (spaced(), bare());
     fill(&a, "n");
     let mut wider = space();
-    wider.buckets.insert("beside".into());
-    wider.labels.insert("Beside".into());
+    wider.buckets.insert("outside".into());
+    wider.labels.insert("Outside".into());
     forger.declare_space(&wider).unwrap();
     forger.begin_replication().unwrap();
     let forge = |page: Vec<u8>| {
@@ -363,24 +371,24 @@ fn forged_pages_do_not_reach_beside_the_space() {
         open.greeting().unwrap()
     };
     for body in [
-        &(|tx: &mut Transaction| tx.kv_put("beside", b"n", b"forged").unwrap()) as &dyn Fn(&mut _),
+        &(|tx: &mut Transaction| tx.kv_put("outside", b"n", b"forged").unwrap()) as &dyn Fn(&mut _),
         &|tx| {
-            make(tx, &["Beside"], "n");
+            make(tx, &["Outside"], "n");
         },
     ] {
         write(&forger, body);
         let page = forge(forger.entries_for(&greeting, 1 << 20).unwrap());
-        let before = beside(&a);
+        let before = outside(&a);
         let error = a.apply_entries(&page).unwrap_err();
         assert!(error.to_string().contains("not in the space"), "{error}");
         let page = forge(forger.snapshot_page(&[], 1 << 20).unwrap());
         let error = a.begin_join().unwrap().join_page(&a, &page).unwrap_err();
         assert!(error.to_string().contains("not in the space"), "{error}");
-        before.is_left_alone(&beside(&a));
+        before.is_left_alone(&outside(&a));
     }
 }
 
-/// A node that bears no label of the space, made or given none in one transaction, and a relationship of another type.
+/// A node without a label of the space, created so or changed in one transaction, and a relationship of another type.
 #[test]
 fn forged_records_without_names_are_refused() {
     let forged = |ops: &[Op]| spaced().check_in_space(ops).is_err();
@@ -388,7 +396,7 @@ fn forged_records_without_names_are_refused() {
     let (inside, outside) = write(&a, |tx| {
         (
             tx.intern_label("L").unwrap(),
-            tx.intern_label("Beside").unwrap(),
+            tx.intern_label("Outside").unwrap(),
         )
     });
     let node = |labels: &[LabelId]| Op::NodeMade {
@@ -417,37 +425,37 @@ fn forged_records_without_names_are_refused() {
     assert!(forged(&[node(&[])]));
 }
 
-/// In a label that is not replicated a key finds the node that is this database's own, whatever others call theirs.
+/// In a label that is not replicated a key leads to the local node, whatever keys replicated nodes have.
 #[test]
-fn keys_of_labels_beside_the_space_stay_where_they_were() {
+fn keys_of_labels_outside_the_space_keep_their_nodes() {
     let (a, b) = (spaced(), spaced());
-    let own = write(&a, |tx| make(tx, &["Beside"], "today"));
-    let there = write(&b, |tx| make(tx, &["L", "Beside"], "today"));
+    let own = write(&a, |tx| make(tx, &["Outside"], "today"));
+    let there = write(&b, |tx| make(tx, &["L", "Outside"], "today"));
     send(&b, &a);
     send(&a, &b);
     let tx = a.begin(Access::Read).unwrap();
     let shared = find(&tx, "L", "today").unwrap();
     assert_ne!(shared, own);
-    assert_eq!(find(&tx, "Beside", "today"), Some(own));
+    assert_eq!(find(&tx, "Outside", "today"), Some(own));
     drop(tx);
     write(&b, |tx| {
         tx.set_node_property(there, &["p"], Value::Int(1)).unwrap()
     });
     send(&b, &a);
     let tx = a.begin(Access::Read).unwrap();
-    assert_eq!(find(&tx, "Beside", "today"), Some(own));
+    assert_eq!(find(&tx, "Outside", "today"), Some(own));
     drop(tx);
     write(&a, |tx| tx.delete_node(own, true).unwrap());
     let tx = a.begin(Access::Read).unwrap();
-    assert_eq!(find(&tx, "Beside", "today"), Some(shared));
+    assert_eq!(find(&tx, "Outside", "today"), Some(shared));
 }
 
-/// Others would hear of what is in its log.
+/// Others would receive the content of its log.
 #[test]
-fn a_replica_that_held_something_takes_no_space() {
+fn a_replica_that_was_not_empty_adopts_no_space() {
     let (a, b) = (spaced(), bare());
     b.begin_replication().unwrap();
-    let id = write(&b, |tx| make(tx, &["Beside"], "x"));
+    let id = write(&b, |tx| make(tx, &["Outside"], "x"));
     write(&b, |tx| tx.delete_node(id, true).unwrap());
     let error = b.greeted(&a.greeting().unwrap()).unwrap_err();
     assert!(
@@ -467,7 +475,7 @@ fn a_space_outlives_its_process() {
     let engine = Arc::new(MemoryEngine::new());
     let open = || {
         let engine: Arc<dyn Engine> = engine.clone();
-        Store::open(engine, StoreOptions::default()).unwrap()
+        DataStore::open(engine, DataStoreOptions::default()).unwrap()
     };
     let store = open();
     store.declare_space(&space()).unwrap();
@@ -481,7 +489,7 @@ fn a_space_outlives_its_process() {
     both(&store, &b);
 }
 
-/// What damage took from one of two comes back, and nothing beside the space is compared.
+/// What damage took from one of two comes back, and nothing outside the space is compared.
 #[test]
 fn scrubbing_stays_within_the_space() {
     let (a, b) = (spaced(), spaced());
@@ -499,12 +507,12 @@ fn scrubbing_stays_within_the_space() {
     tx.commit(crate::Durability::Synced).unwrap();
     let differ = b.differing(&a.fingerprints().unwrap()).unwrap().unwrap();
     assert_eq!(differ.len(), 1);
-    let before = beside(&b);
+    let before = outside(&b);
     b.repair(&a.ranges_page(&differ).unwrap()).unwrap();
-    before.is_left_alone(&beside(&b));
+    before.is_left_alone(&outside(&b));
     both(&a, &b);
-    // Of all ranges: a page holds nothing that is beside the space.
+    // Of all ranges: a page holds nothing outside the space.
     let all: Vec<u16> = (0..4096).collect();
     b.repair(&a.ranges_page(&all).unwrap()).unwrap();
-    before.is_left_alone(&beside(&b));
+    before.is_left_alone(&outside(&b));
 }

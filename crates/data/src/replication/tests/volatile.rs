@@ -1,17 +1,17 @@
-//! An engine that forgets what was committed and not synced, when its process ends.
+//! An engine that loses commits that were not synced, when its process ends.
 
 use std::{path::Path, sync::Arc};
 
 use isomer_storage::{
-    Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, MemoryEngine,
-    Order, Page, PageLimit, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry,
-    Transaction, ValueVisitor, Version,
+    Capabilities, CommitHook, Durability, Engine, EngineSavepoint, EngineTransaction, Granule,
+    GuardMode, KeyRange, MemoryEngine, Order, Page, PageLimit, Read, Snapshot, Statistics,
+    StorageError, StreamEntry, ValueVisitor, Version,
 };
 use parking_lot::Mutex;
 
 use super::small::copy_of;
 
-/// What is on disk.
+/// The content on disk.
 type Synced = Arc<Mutex<Arc<dyn Snapshot>>>;
 
 pub(super) struct Volatile {
@@ -28,7 +28,7 @@ impl Volatile {
         })
     }
 
-    /// What the next process finds.
+    /// The state that the next process finds.
     pub(super) fn after_crash(&self) -> Arc<Self> {
         let synced = self.synced.lock().clone();
         Self::new(copy_of(&*synced))
@@ -48,7 +48,7 @@ impl Engine for Volatile {
         self.memory.snapshot()
     }
 
-    fn begin(&self) -> Result<Box<dyn Transaction>, StorageError> {
+    fn begin(&self) -> Result<Box<dyn EngineTransaction>, StorageError> {
         Ok(Box::new(Writing {
             inner: self.memory.begin()?,
             memory: self.memory.clone(),
@@ -107,7 +107,7 @@ impl Engine for Volatile {
 }
 
 struct Writing {
-    inner: Box<dyn Transaction>,
+    inner: Box<dyn EngineTransaction>,
     memory: Arc<MemoryEngine>,
     synced: Synced,
 }
@@ -136,7 +136,7 @@ impl Read for Writing {
     }
 }
 
-impl Transaction for Writing {
+impl EngineTransaction for Writing {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
         self.inner.put(key, value)
     }
@@ -157,15 +157,15 @@ impl Transaction for Writing {
         self.inner.append_stream(bytes);
     }
 
-    fn savepoint(&mut self) -> Savepoint {
+    fn savepoint(&mut self) -> EngineSavepoint {
         self.inner.savepoint()
     }
 
-    fn rollback_to(&mut self, savepoint: Savepoint) {
+    fn rollback_to(&mut self, savepoint: EngineSavepoint) {
         self.inner.rollback_to(savepoint);
     }
 
-    fn release(&mut self, savepoint: Savepoint) {
+    fn release(&mut self, savepoint: EngineSavepoint) {
         self.inner.release(savepoint);
     }
 
@@ -173,7 +173,7 @@ impl Transaction for Writing {
         self.inner.write_bytes()
     }
 
-    /// With a synced commit all that came before is on disk, as with a log.
+    /// A synced commit makes all earlier ones durable, as with a log.
     fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError> {
         let version = self.inner.commit(durability)?;
         if durability == Durability::Synced {

@@ -1,4 +1,4 @@
-//! Databases that write, exchange pages over a bad network, join one another's states and are opened anew.
+//! Databases that write, exchange pages over a bad network, join one another's states and are reopened.
 
 use std::sync::{
     Arc,
@@ -9,18 +9,19 @@ use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, NodeId, RelId, Value};
 
 use super::{
-    dump::{beside, dump, plain_lines},
+    dump::{dump, outside, plain_lines},
     files, naive,
     small::copy,
     volatile::Volatile,
 };
 use crate::{
     Access, BucketKind, BucketOptions, Clock, ConvergentKind, ConvergentOp, ConvergentOwner,
-    DataError, Direction, ErrorKind, FieldPath, GraphRead, IndexField, IndexSpec, KeyRange,
-    Neighbours, RelRow, ReplicatedSpace, SchemaChange, Store, StoreOptions, Transaction, Verdict,
+    DataError, DataStore, DataStoreOptions, Direction, ErrorKind, FieldPath, GraphRead, IndexField,
+    IndexSpec, KeyRange, Neighbours, RelRow, ReplicatedSpace, SchemaChange, Transaction, Verdict,
+    consistency::check,
     convergent::{ReplicaId, replica::seeded},
     replication::{
-        entry::Entry,
+        entry::LogEntry,
         wire::{self, Incoming},
     },
 };
@@ -45,30 +46,30 @@ impl Numbers {
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 pub(super) struct World {
-    clock: Arc<Looked>,
+    clock: Arc<SteppingClock>,
     numbers: Numbers,
     /// The kind of all convergent fields, and then of half the operations; none: any.
     kind: Option<ConvergentKind>,
     /// Whether only a part of each database is replicated.
     is_spaced: bool,
     engines: Vec<Arc<Volatile>>,
-    pub(super) stores: Vec<Option<Store>>,
+    pub(super) stores: Vec<Option<DataStore>>,
     backups: Vec<Option<Arc<MemoryEngine>>>,
-    /// Pages under way, and for whom.
+    /// Pages under way, with their receivers.
     network: Vec<(usize, Vec<u8>)>,
     /// All entries ever written, in the numbers of the archive.
-    archive: Store,
-    entries: Vec<Entry>,
+    archive: DataStore,
+    entries: Vec<LogEntry>,
     next: u64,
-    /// Names of files beside their own that were seen somewhere.
-    beside_paths: Vec<String>,
+    /// Substitute names of files that were seen somewhere.
+    substitute_paths: Vec<String>,
 }
 
-/// A clock that all have in common, and that goes on as it is looked at: many things happen at one time.
+/// A shared clock that advances when it is read: many events have the same time.
 #[derive(Debug, Default)]
-struct Looked(AtomicU64);
+struct SteppingClock(AtomicU64);
 
-impl Clock for Looked {
+impl Clock for SteppingClock {
     fn now_ms(&self) -> u64 {
         1_700_000_000_000 + self.0.fetch_add(1, Ordering::Relaxed) / 16
     }
@@ -78,19 +79,19 @@ impl Clock for Looked {
     }
 }
 
-fn open(engine: Arc<dyn Engine>, clock: &Arc<Looked>) -> Store {
-    let options = StoreOptions {
+fn open(engine: Arc<dyn Engine>, clock: &Arc<SteppingClock>) -> DataStore {
+    let options = DataStoreOptions {
         clock: clock.clone(),
-        ..StoreOptions::default()
+        ..DataStoreOptions::default()
     };
-    Store::open(engine, options).unwrap()
+    DataStore::open(engine, options).unwrap()
 }
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
         seeded::begin(seed);
         let mut numbers = Numbers(seed);
-        let clock = Arc::new(Looked::default());
+        let clock = Arc::new(SteppingClock::default());
         let count = 3 + numbers.below(3) as usize;
         let new = |_| Volatile::new(Arc::new(MemoryEngine::new()));
         let engines: Vec<Arc<Volatile>> = (0..count).map(new).collect();
@@ -108,7 +109,7 @@ impl World {
         }
         if numbers.below(3) == 0 {
             index(&stores[0], "L", false);
-            // Some of what the others make here cannot be in them.
+            // Some records of the others cannot be in them.
             index(&stores[1], "M", true);
         }
         let archive = open(Arc::new(MemoryEngine::new()), &clock);
@@ -126,11 +127,11 @@ impl World {
             archive,
             entries: Vec::new(),
             next: 0,
-            beside_paths: Vec::new(),
+            substitute_paths: Vec::new(),
         }
     }
 
-    fn store(&self, at: usize) -> &Store {
+    fn store(&self, at: usize) -> &DataStore {
         self.stores[at].as_ref().unwrap()
     }
 
@@ -138,7 +139,7 @@ impl World {
         let count = self.stores.len() as u64;
         let at = self.numbers.below(count) as usize;
         let other = self.numbers.below(count) as usize;
-        // What nobody touched was looked at before.
+        // What was not changed was checked before.
         let touched = match self.numbers.below(25) {
             0..=8 => {
                 self.write(at);
@@ -190,7 +191,7 @@ impl World {
         if self.is_spaced && self.numbers.below(4) == 0 {
             let mut tx = store.begin(Access::Write).unwrap();
             for _ in 0..1 + self.numbers.below(3) {
-                self.operate_beside(&mut tx).unwrap();
+                self.operate_outside(&mut tx).unwrap();
             }
             match tx.commit() {
                 Ok(_) => {}
@@ -202,7 +203,7 @@ impl World {
         let name = self.next.to_be_bytes();
         tx.kv_put("left", &name, b"1").unwrap();
         for _ in 0..1 + self.numbers.below(4) {
-            let mark = tx.mark();
+            let mark = tx.savepoint();
             if let Err(error) = self.operate(&mut tx, at) {
                 let known = matches!(
                     error.kind(),
@@ -213,7 +214,7 @@ impl World {
             }
         }
         if self.is_spaced && self.numbers.below(2) == 0 {
-            self.operate_beside(&mut tx).unwrap();
+            self.operate_outside(&mut tx).unwrap();
         }
         tx.kv_put("right", &name, b"1").unwrap();
         if self.numbers.below(12) == 0 {
@@ -221,7 +222,7 @@ impl World {
         }
         match tx.commit() {
             Ok(_) => self.keep(at),
-            // It looked at what is indexed before a property became convergent, by itself.
+            // It read which fields are indexed before a property became convergent, by its own operation.
             Err(error) => assert_eq!(error.kind(), ErrorKind::Retry, "{error}"),
         }
     }
@@ -232,7 +233,7 @@ impl World {
         let page = store.last_entry_page().unwrap();
         let (mut map, mut items) = Incoming::open(&self.archive, &page).unwrap();
         while let Some((_, content)) = wire::take_item(&mut items).unwrap() {
-            let entry = Entry::decode(content).unwrap();
+            let entry = LogEntry::decode(content).unwrap();
             self.entries.push(wire::entry(&mut map, &entry).unwrap());
         }
     }
@@ -241,7 +242,7 @@ impl World {
         let is_spaced = self.is_spaced;
         let n = &mut self.numbers;
         if !is_spaced && n.below(4) == 0 {
-            return files::operate(n, tx, &mut self.beside_paths);
+            return files::operate(n, tx, &mut self.substitute_paths);
         }
         let labels = ["L", "M"];
         let key = *n.of(&KEYS);
@@ -299,7 +300,7 @@ impl World {
                     let [l, m] = [tx.intern_label("L")?, tx.intern_label("M")?];
                     match n.below(2) {
                         0 => tx.add_label(id, m)?,
-                        // One of two, so that it does not leave the space; other replicas may take the other one.
+                        // One of two, so that it does not leave the space; other replicas may remove the other one.
                         _ if is_spaced => {
                             let mut contents = Vec::new();
                             tx.node_contents(&[id], &mut contents)?;
@@ -390,14 +391,14 @@ impl World {
         Ok(())
     }
 
-    /// Those nodes that are replicated.
+    /// The nodes that are replicated.
     fn in_space(&self, tx: &Transaction, ids: Vec<NodeId>) -> Result<Vec<NodeId>, DataError> {
         if !self.is_spaced {
             return Ok(ids);
         }
         let mut contents = Vec::new();
         tx.node_contents(&ids, &mut contents)?;
-        let is_own = |labels: &[Arc<str>]| labels.iter().any(|label| **label == *"Beside");
+        let is_own = |labels: &[Arc<str>]| labels.iter().any(|label| **label == *"Outside");
         let all = ids.into_iter().zip(contents);
         Ok(all
             .filter(|(_, content)| content.as_ref().is_some_and(|own| !is_own(&own.labels)))
@@ -405,8 +406,8 @@ impl World {
             .collect())
     }
 
-    /// Something that nobody else is told of.
-    fn operate_beside(&mut self, tx: &mut Transaction) -> Result<(), DataError> {
+    /// A change that is not sent to any other replica.
+    fn operate_outside(&mut self, tx: &mut Transaction) -> Result<(), DataError> {
         let mut nodes = Vec::new();
         tx.scan_nodes(None, None, 100, &mut nodes)?;
         let shared = self.in_space(tx, nodes.clone())?;
@@ -418,9 +419,9 @@ impl World {
         let key = *n.of(&KEYS);
         match (n.below(9), own, other) {
             (0 | 1, ..) | (_, None, _) => {
-                let label = tx.intern_label("Beside")?;
+                let label = tx.intern_label("Outside")?;
                 let mut properties = Map::new();
-                if tx.document_node("Beside", &Value::from(key))?.is_none() {
+                if tx.document_node("Outside", &Value::from(key))?.is_none() {
                     properties.insert("_key", Value::from(key));
                 }
                 properties.insert("p", value);
@@ -437,31 +438,31 @@ impl World {
                 tx.create_relationship(type_id, id, other, &Map::new())?;
             }
             (6, _, Some(other)) => {
-                let type_id = tx.intern_type("BESIDE")?;
+                let type_id = tx.intern_type("OUTSIDE")?;
                 let target = *n.of(&shared);
                 tx.create_relationship(type_id, other, target, &Map::new())?;
             }
             (7, ..) => {
-                tx.kv_put("beside", key.as_bytes(), b"1")?;
-                tx.sequence_next("beside", "x")?;
+                tx.kv_put("outside", key.as_bytes(), b"1")?;
+                tx.sequence_next("outside", "x")?;
             }
-            _ => drop(tx.drop_bucket("beside")?),
+            _ => drop(tx.drop_bucket("outside")?),
         }
         Ok(())
     }
 
-    /// Does something with what came from another replica, and holds what is beside the space against what it was before.
-    fn merge<T>(&self, to: usize, body: impl FnOnce(&Store) -> T) -> T {
+    /// Applies something from another replica, and compares the content outside the space with what it was before.
+    fn merge<T>(&self, to: usize, body: impl FnOnce(&DataStore) -> T) -> T {
         if !self.is_spaced {
             return body(self.store(to));
         }
-        let before = beside(self.store(to));
+        let before = outside(self.store(to));
         let value = body(self.store(to));
-        before.is_left_alone(&beside(self.store(to)));
+        before.is_left_alone(&outside(self.store(to)));
         value
     }
 
-    /// A page for `to` of what `from` has, by what `to` has now; it may come late, twice, or never.
+    /// A page for `to` of what `from` has, by what `to` has now; it may arrive late, twice, or never.
     fn ask(&mut self, from: usize, to: usize) {
         let greeting = self.store(to).greeting().unwrap();
         let bytes = [200, 2000, 1 << 20][self.numbers.below(3) as usize];
@@ -486,7 +487,7 @@ impl World {
             ends.push(items.len() - rest.len());
         }
         let lost = self.numbers.below(ends.len() as u64) as usize;
-        // What is replicated is told by the first.
+        // The first replica has the replicated content.
         let lost = if self.is_spaced { lost.max(1) } else { lost };
         for (at, two) in ends.windows(2).enumerate() {
             if at != lost {
@@ -496,7 +497,7 @@ impl World {
         left
     }
 
-    /// Answers to whom.
+    /// Returns the receiver.
     fn deliver(&mut self) -> Option<usize> {
         if self.network.is_empty() {
             return None;
@@ -516,10 +517,10 @@ impl World {
     fn apply(&mut self, to: usize, page: &[u8]) {
         match self.merge(to, |store| store.apply_entries(page)) {
             Ok(_) => {}
-            // A process that ended meanwhile.
+            // A process that ended during the exchange.
             Err(error) if error.kind() == ErrorKind::Unavailable => {}
             // Reordered: what comes before is still under way.
-            Err(error) => assert!(error.to_string().contains(" came before "), "{error}"),
+            Err(error) => assert!(error.to_string().contains(" arrived before "), "{error}"),
         }
     }
 
@@ -552,8 +553,8 @@ impl World {
         self.stores[at] = Some(open(self.engines[at].clone(), &self.clock));
     }
 
-    /// The process ends while a transaction is under way whose number others will miss. What was committed and not synced is lost:
-    /// of a state that is being joined some of its pages.
+    /// The process ends while a transaction is under way whose number others will miss. Commits that were not synced
+    /// are lost: also some pages of a state that is being joined.
     fn kill(&mut self, at: usize) {
         if self.store(at).is_joining() {
             self.engines[at] = self.engines[at].after_crash();
@@ -569,7 +570,7 @@ impl World {
             begun.converge(owner, &["count"], &op, None).unwrap();
         }
         if self.numbers.below(2) == 0 {
-            self.write(at); // beside it
+            self.write(at); // concurrently
         }
         // What the process would have done at its end is not done.
         self.engines[at] = self.engines[at].after_crash();
@@ -577,16 +578,16 @@ impl World {
         self.reopen(at);
     }
 
-    /// A backup takes a replica's place, under a new epoch. What only it knew is lost.
+    /// A backup replaces a replica, under a new epoch. What only the replica knew is lost.
     fn restore(&mut self, at: usize) {
-        // Who has joined a part of a state waits for all that it had seen, also for what would be lost.
-        if self.stores.iter().flatten().any(Store::is_joining) {
+        // A replica that has joined a part of a state waits for all that it had seen, also for what would be lost.
+        if self.stores.iter().flatten().any(DataStore::is_joining) {
             return;
         }
         let Some(backup) = self.backups[at].take() else {
             return;
         };
-        // What is on its way was asked for by somebody who is gone, or is what is lost.
+        // Messages in flight were requested by a replica that is gone, or are what is lost.
         self.network.clear();
         self.stores[at] = None;
         self.engines[at] = Volatile::new(backup);
@@ -601,8 +602,8 @@ impl World {
         self.store(at).begin_epoch().unwrap();
     }
 
-    /// Everybody hears of everything.
-    pub(super) fn settle(&mut self) {
+    /// All replicas receive everything.
+    pub(super) fn quiesce(&mut self) {
         let count = self.stores.len();
         for round in 0..12 {
             let mut news = false;
@@ -620,7 +621,7 @@ impl World {
                 self.stores
                     .iter()
                     .flatten()
-                    .map(Store::is_joining)
+                    .map(DataStore::is_joining)
                     .collect::<Vec<_>>()
             );
         }
@@ -628,7 +629,8 @@ impl World {
 
     fn bring(&mut self, from: usize, to: usize) -> bool {
         let mut news = false;
-        // As an exchange does: what a killed process had begun is given up once everybody was asked for it.
+        // As an exchange does: numbers that a killed process had begun are given up once all members were asked for
+        // them.
         let before = self.store(to).greeting().unwrap();
         let theirs = self.store(from).greeting().unwrap();
         self.store(to).greeted(&theirs).unwrap();
@@ -671,8 +673,8 @@ impl World {
         news
     }
 
-    /// Everything that the first one holds, and what all are called.
-    pub(super) fn told(&self) -> Vec<String> {
+    /// Everything that the first one holds, with all names.
+    pub(super) fn journal(&self) -> Vec<String> {
         let names = self
             .stores
             .iter()
@@ -694,15 +696,15 @@ impl World {
                 "replica {at} lacks what the first one has: {missing:#?}, and has more: {more:#?}"
             );
             check_halves(store);
-            let mut found = store.check(&mut |_, _| Verdict::Continue).unwrap();
-            // The change stream tells of the rest, which copies of a killed replica have not.
+            let mut found = check(store, &mut |_, _| Verdict::Continue).unwrap();
+            // The change stream has the rest, which copies of a killed replica lack.
             found.retain(|one| one.contains("index "));
             assert_eq!(found, Vec::<String>::new(), "replica {at}");
             assert_eq!(store.check_convergent().unwrap(), Vec::<String>::new());
             assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
             assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
         }
-        // Convergent fields have an interpreter of their own.
+        // Convergent fields have a separate interpreter.
         assert_eq!(
             plain_lines(self.store(0)),
             naive::lines(&self.archive, &self.entries)
@@ -714,7 +716,7 @@ impl World {
     }
 }
 
-/// What is replicated where that is not everything.
+/// The replicated space, if not everything is replicated.
 fn space() -> ReplicatedSpace {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     ReplicatedSpace {
@@ -726,7 +728,7 @@ fn space() -> ReplicatedSpace {
 }
 
 /// Indexes over the convergent fields of a label; over all as if none were a set, where `wrong`.
-fn index(store: &Store, label: &str, wrong: bool) {
+fn index(store: &DataStore, label: &str, wrong: bool) {
     let paths: [&[&str]; 9] = [
         &["count"],
         &["set"],
@@ -757,7 +759,7 @@ fn index(store: &Store, label: &str, wrong: bool) {
 }
 
 /// Whether a store has a transaction.
-fn has(store: &Store, origin: ReplicaId, number: u64) -> bool {
+fn has(store: &DataStore, origin: ReplicaId, number: u64) -> bool {
     let Some(replica) = store.shared().own_replica.number(origin) else {
         return false;
     };
@@ -799,8 +801,8 @@ fn field_operation(
     }
 }
 
-/// Each relationship is found from both its ends, and both are there.
-fn check_ends(store: &Store) {
+/// Each relationship is found from both its ends, and both exist.
+fn check_ends(store: &DataStore) {
     if store.is_joining() {
         return;
     }
@@ -810,19 +812,19 @@ fn check_ends(store: &Store) {
     tx.scan_relationships(None, None, 10_000, &mut rows)
         .unwrap();
     let ends = |row: &RelRow| (row.id, row.source, row.target);
-    let mut told: Vec<_> = rows.iter().map(ends).collect();
-    told.sort_unstable();
+    let mut listed: Vec<_> = rows.iter().map(ends).collect();
+    listed.sort_unstable();
     for direction in [Direction::Outgoing, Direction::Incoming] {
         let mut found = Neighbours::new();
         tx.expand(&nodes, direction, &[], &mut found).unwrap();
         let mut seen: Vec<_> = found.rows().iter().map(ends).collect();
         seen.sort_unstable();
-        assert_eq!(seen, told, "relationships are not found from both ends");
+        assert_eq!(seen, listed, "relationships are not found from both ends");
     }
 }
 
 /// Every transaction puts its number into two buckets.
-fn check_halves(store: &Store) {
+fn check_halves(store: &DataStore) {
     if store.is_joining() {
         return;
     }

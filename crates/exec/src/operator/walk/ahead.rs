@@ -1,45 +1,44 @@
-//! How far the end of a walk still is, at least.
+//! Lower bound of the remaining length of a walk: the heuristic of the A* search.
 //!
-//! A breadth-first search backwards from the end, level by level as far as it is asked for. It leaves out what a walk must
-//! not repeat and counts no repetitions, so that it never says too much: the search that it leads finds walks in order
-//! of their length.
+//! A breadth-first search backwards from the end, expanded level by level on demand. It ignores that relationships must
+//! not repeat and does not count repetitions, so the bound is admissible: the A* search finds walks in order of length.
 
 use isomer_data::Neighbours;
 use isomer_plan::walk::Walk;
 use isomer_value::NodeId;
 use rustc_hash::FxHashMap;
 
-use super::{super::expand::end_of, machine::Entry, machine::Machine};
+use super::{super::expand::end_of, machine::Machine, machine::SearchStep};
 use crate::{
     column::relationship_value, context::Cx, error::Result, eval::Row, function::node_value,
 };
 
-/// Where between the steps of a pattern a node is.
+/// Position of a node between the steps of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Position {
-    /// Between two links: before the link of this number.
+    /// Between two links: before the link with this index.
     Junction(u32),
-    /// Between two rounds of a group.
+    /// Between two repetitions of a group.
     Round(u32),
-    /// In a round of a group, after so many of its steps.
+    /// Within a repetition of a group, after this number of its steps.
     Inside(u32, u32),
 }
 
-/// The search so far.
+/// State of the backward search.
 pub(super) struct Ahead {
-    /// Steps to the end.
+    /// Distance to the end.
     distances: FxHashMap<(Position, NodeId), u32>,
     frontier: Vec<(Position, NodeId)>,
     depth: u32,
 }
 
-/// What is known of the way to the end.
+/// What the backward search knows about the distance to the end.
 pub(super) enum Distance {
-    /// So many steps, relationships used before apart.
+    /// This many steps, if relationships may repeat.
     Known(u32),
-    /// So many or more.
+    /// At least this many.
     AtLeast(u32),
-    /// There is no way.
+    /// The end cannot be reached.
     Never,
 }
 
@@ -57,12 +56,12 @@ impl Ahead {
             depth: 0,
         };
         let last = Position::Junction(walk.links.len() as u32);
-        ahead.settle(machine, walk, last, end, row, cx)?;
+        ahead.add_closure(machine, walk, last, end, row, cx)?;
         Ok(ahead)
     }
 
-    /// How far the end is from where an entry led.
-    pub(super) fn distance(&self, walk: &Walk, entry: &Entry) -> Distance {
+    /// Distance to the end from the node that a search step reached.
+    pub(super) fn distance(&self, walk: &Walk, entry: &SearchStep) -> Distance {
         let position = match entry.taken {
             None => Position::Junction(0),
             Some((place, _)) => {
@@ -81,7 +80,7 @@ impl Ahead {
         }
     }
 
-    /// One level further from the end.
+    /// Expands the search by one level.
     pub(super) fn grow(
         &mut self,
         machine: &Machine,
@@ -120,7 +119,7 @@ impl Ahead {
                 {
                     continue;
                 }
-                self.settle(machine, walk, before, origin, row, cx)?;
+                self.add_closure(machine, walk, before, origin, row, cx)?;
             }
             cx.run.watch.allow(self.bytes())?;
         }
@@ -132,8 +131,8 @@ impl Ahead {
         (self.distances.capacity() + self.frontier.capacity()) * 32
     }
 
-    /// Enters a node on the present level, with all positions from which it is reached without a step.
-    fn settle(
+    /// Adds a node on the current level, with all positions that are reachable without a step (the epsilon closure).
+    fn add_closure(
         &mut self,
         machine: &Machine,
         walk: &Walk,
@@ -167,7 +166,7 @@ impl Ahead {
     }
 }
 
-/// The step that leads to a position, and the position before it.
+/// The step that leads to a position, and the position before that step.
 fn step_to(walk: &Walk, position: Position) -> Option<(usize, usize, Position)> {
     let before = |link: u32, step: usize| match step {
         0 => Position::Round(link),

@@ -1,7 +1,7 @@
-//! Where a walk may go next.
+//! The pattern as a state machine: which steps a partial walk may take next.
 //!
-//! A walk under search is a chain of [`Entry`]s, each one step; they lie in one vector and name the step before them by its
-//! position. What an entry has reached says which steps may follow, and whether the walk may end there.
+//! A partial walk is a chain of [`SearchStep`]s. They are stored in one vector and refer to their predecessor by index.
+//! The pattern positions that a step has reached determine which steps may follow and whether the walk may end there.
 
 use isomer_data::{GraphRead, Neighbours, RelRow};
 use isomer_plan::{
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     column::relationship_value,
-    context::{Cx, TypeFilter, data_direction},
+    context::{Cx, TypeFilter},
     error::Result,
     eval::{Row, holds},
     function::node_value,
@@ -26,36 +26,36 @@ use crate::{
 
 /// One step of a finished walk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct WalkHop {
     pub(super) link: usize,
     pub(super) step: usize,
     pub(super) rel: RelRow,
     pub(super) node: NodeId,
 }
 
-/// Where in the pattern a step is: of which link, which step of it, in which repetition (counted from 0).
+/// A position in the pattern: the link, the step within it, and the repetition (counted from 0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PatternPosition {
     pub(super) link: u32,
     pub(super) step: u32,
     pub(super) round: u64,
 }
 
-/// One step of a walk under search, or its start.
+/// One step of a partial walk, or its start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    /// The entry before it; the start names itself.
+pub(super) struct SearchStep {
+    /// Index of the preceding step; the start refers to itself.
     pub(super) parent: u32,
     pub(super) depth: u32,
     /// The step taken; none for the start.
-    pub(super) taken: Option<(Place, RelRow)>,
+    pub(super) taken: Option<(PatternPosition, RelRow)>,
     /// Where it led.
     pub(super) node: NodeId,
-    /// Its successors were looked for.
+    /// Whether its successors were generated.
     expanded: bool,
 }
 
-impl Entry {
+impl SearchStep {
     pub(super) fn start(node: NodeId) -> Self {
         Self {
             parent: 0,
@@ -67,15 +67,15 @@ impl Entry {
     }
 }
 
-/// The walk under search in a depth-first enumeration: a stack of entries.
+/// The partial walk of a depth-first enumeration: a stack of steps.
 pub(super) struct Enumeration {
-    entries: Vec<Entry>,
+    entries: Vec<SearchStep>,
 }
 
 impl Enumeration {
     pub(super) fn new(from: NodeId) -> Self {
         Self {
-            entries: vec![Entry::start(from)],
+            entries: vec![SearchStep::start(from)],
         }
     }
 }
@@ -130,8 +130,7 @@ impl Machine {
         }
         found.clear();
         if let Some(types) = self.filters[link][step].ids() {
-            cx.reader()
-                .expand(&[node], data_direction(direction), types, found)?;
+            cx.reader().expand(&[node], direction, types, found)?;
         }
         cx.tick(found.rows().len() + 1)?;
         Ok(direction)
@@ -166,7 +165,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Whether the conditions on one element alone hold.
+    /// Whether the conditions that read only one element hold.
     pub(super) fn element_holds(
         &self,
         link: &WalkLink,
@@ -191,14 +190,14 @@ impl Machine {
         Ok(true)
     }
 
-    /// Whether a walk may end at an entry, and the steps that may follow it.
+    /// Whether a walk may end at a search step, and the steps that may follow it.
     pub(super) fn openings(
         &self,
         walk: &Walk,
-        entry: &Entry,
+        entry: &SearchStep,
         row: Row<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<(bool, Vec<Place>)> {
+    ) -> Result<(bool, Vec<PatternPosition>)> {
         let mut open = Vec::new();
         let node = entry.node;
         let mut junction = match entry.taken {
@@ -206,7 +205,7 @@ impl Machine {
             Some((place, _)) => {
                 let link = &walk.links[place.link as usize];
                 if (place.step as usize) + 1 < link.steps.len() {
-                    open.push(Place {
+                    open.push(PatternPosition {
                         step: place.step + 1,
                         ..place
                     });
@@ -216,7 +215,7 @@ impl Machine {
                 }
             }
         };
-        // Through links that may be repeated no time at all.
+        // Links that allow zero repetitions can be skipped.
         while let Some(at) = junction {
             if at == walk.links.len() {
                 return Ok((self.into.is_none_or(|into| into == node), open));
@@ -224,7 +223,7 @@ impl Machine {
             junction = match walk.links[at].repeat {
                 Some(_) => self.after_round(walk, at as u32, 0, node, &mut open, row, cx)?,
                 None => {
-                    open.push(Place {
+                    open.push(PatternPosition {
                         link: at as u32,
                         step: 0,
                         round: 0,
@@ -236,8 +235,8 @@ impl Machine {
         Ok((false, open))
     }
 
-    /// After so many rounds of a link: opens another one where there may be one, and gives the junction after the link
-    /// where it may be left.
+    /// After the given number of repetitions of a link: starts another one if the pattern allows it, and returns the
+    /// junction after the link if the link may be left.
     #[expect(clippy::too_many_arguments, reason = "one state's worth of facts")]
     fn after_round(
         &self,
@@ -245,7 +244,7 @@ impl Machine {
         at: u32,
         rounds: u64,
         node: NodeId,
-        open: &mut Vec<Place>,
+        open: &mut Vec<PatternPosition>,
         row: Row<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Option<usize>> {
@@ -254,7 +253,7 @@ impl Machine {
         if max.is_none_or(|max| rounds < max)
             && self.element_holds(link, 0, || node_value(node), row, cx)?
         {
-            open.push(Place {
+            open.push(PatternPosition {
                 link: at,
                 step: 0,
                 round: rounds,
@@ -265,16 +264,16 @@ impl Machine {
         Ok(leaves.then_some(next))
     }
 
-    /// The steps that a place allows from the entry at `at`.
+    /// The steps that a pattern position allows from the search step at `at`.
     pub(super) fn follow(
         &self,
         walk: &Walk,
-        entries: &[Entry],
+        entries: &[SearchStep],
         at: u32,
-        place: Place,
+        place: PatternPosition,
         row: Row<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<Vec<SearchStep>> {
         let from = entries[at as usize];
         if let Some(most) = self.most_steps
             && u64::from(from.depth) >= most
@@ -292,7 +291,7 @@ impl Machine {
             if used.contains(&rel.id) || self.is_barred(rel.id) {
                 continue;
             }
-            let entry = Entry {
+            let entry = SearchStep {
                 parent: at,
                 depth: from.depth + 1,
                 taken: Some((place, *rel)),
@@ -309,12 +308,13 @@ impl Machine {
         Ok(next)
     }
 
-    /// Whether the conditions hold that read several elements of a round, the last of them in the step just taken.
+    /// Whether the conditions hold that read several elements of a repetition and whose last element was bound by this
+    /// step.
     fn round_holds(
         &self,
         link: &WalkLink,
-        entries: &[Entry],
-        entry: &Entry,
+        entries: &[SearchStep],
+        entry: &SearchStep,
         row: Row<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<bool> {
@@ -328,7 +328,7 @@ impl Machine {
         if !link.checks.iter().any(|check| due(&check)) {
             return Ok(true);
         }
-        // The steps of the round, from the last back to the first.
+        // The steps of the repetition, from the last back to the first.
         let mut one = *entry;
         while let Some((place, rel)) = one.taken {
             let step = place.step as usize;
@@ -355,7 +355,7 @@ impl Machine {
         enumeration: &mut Enumeration,
         row: Row<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Option<Vec<Taken>>> {
+    ) -> Result<Option<Vec<WalkHop>>> {
         let entries = &mut enumeration.entries;
         loop {
             cx.tick(1)?;
@@ -374,7 +374,7 @@ impl Machine {
                 let next = self.follow(walk, entries, at, place, row, cx)?;
                 entries.extend(next);
             }
-            // The last one is tried first: in the order in which they were found.
+            // Pushed in reverse, so that they are popped in the order in which they were found.
             entries[at as usize + 1..].reverse();
             cx.run.watch.allow(entries.len() * STEP_BYTES)?;
             if accepts {
@@ -392,8 +392,8 @@ fn local_of(link: &WalkLink, element: usize) -> LocalId {
     }
 }
 
-/// The relationships of the walk that ends at an entry.
-fn used(entries: &[Entry], mut at: u32) -> FxHashSet<RelId> {
+/// The relationships of the walk that ends at a search step.
+fn used(entries: &[SearchStep], mut at: u32) -> FxHashSet<RelId> {
     let mut used = FxHashSet::default();
     while let Some((_, rel)) = entries[at as usize].taken {
         used.insert(rel.id);
@@ -402,11 +402,11 @@ fn used(entries: &[Entry], mut at: u32) -> FxHashSet<RelId> {
     used
 }
 
-/// The steps of the walk that ends at an entry.
-pub(super) fn chain(entries: &[Entry], mut at: u32) -> Vec<Taken> {
+/// The steps of the walk that ends at a search step.
+pub(super) fn chain(entries: &[SearchStep], mut at: u32) -> Vec<WalkHop> {
     let mut steps = Vec::with_capacity(entries[at as usize].depth as usize);
     while let Some((place, rel)) = entries[at as usize].taken {
-        steps.push(Taken {
+        steps.push(WalkHop {
             link: place.link as usize,
             step: place.step as usize,
             rel,

@@ -1,8 +1,8 @@
 //! Path patterns with repeated groups, and the shortest walks along any pattern.
 //!
-//! Without a selector walks are enumerated depth first, resumable between chunks. With one they are tried in order of their
-//! length, led by how far the end still is ([`ahead`]), until enough of them are found. Either way no walk uses a
-//! relationship twice, and what is held counts against the query's memory.
+//! Without a selector, walks are enumerated depth first; the enumeration resumes between chunks. With a selector, walks
+//! are explored in order of length by A* (the heuristic is in [`ahead`]) until enough of them are found. In both modes
+//! a walk uses no relationship twice, and all state counts against the query's memory.
 
 mod ahead;
 mod machine;
@@ -19,7 +19,7 @@ use isomer_plan::{
 use isomer_value::{Node, NodeId, Path, Value};
 
 use super::{
-    Argument, Batch, Child, Operate, Spot,
+    Argument, Batch, Child, Operate, OperatorRef,
     expand::Used,
     input::{RowInput, set_live},
     scan::misplaced,
@@ -33,11 +33,11 @@ use crate::{
     function::node_value,
 };
 
-use machine::{Enumeration, Machine, Taken};
+use machine::{Enumeration, Machine, WalkHop};
 
 /// Walks from a bound node.
 pub(super) struct PathSearch {
-    spot: Spot,
+    op_ref: OperatorRef,
     input: RowInput,
     batch: Batch,
     search: Option<Search>,
@@ -47,21 +47,21 @@ pub(super) struct PathSearch {
 enum Search {
     /// All of them, one after the other.
     Every(Box<Machine>, Enumeration),
-    /// Those that were selected.
-    Selected(std::vec::IntoIter<Vec<Taken>>),
+    /// The walks that the selector picked.
+    Selected(std::vec::IntoIter<Vec<WalkHop>>),
 }
 
 impl PathSearch {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            spot,
+            op_ref,
             input: RowInput::new(input),
             batch: Batch::default(),
             search: None,
         }
     }
 
-    /// Begins the search of the present row; none where an end is null.
+    /// Starts the search for the current row; none if an end is null.
     fn start(&self, plan: &physical::PathSearch, cx: &mut Cx<'_>) -> Result<Option<Search>> {
         let row = self.input.row()?;
         let node = |slot| {
@@ -87,7 +87,7 @@ impl PathSearch {
                 Enumeration::new(from),
             )));
         };
-        let fits = |walk: &[Taken], cx: &mut Cx<'_>| match &plan.predicate {
+        let fits = |walk: &[WalkHop], cx: &mut Cx<'_>| match &plan.predicate {
             None => Ok(true),
             Some(predicate) => fits(plan, from, walk, predicate, row, cx),
         };
@@ -102,7 +102,7 @@ impl Search {
         plan: &physical::PathSearch,
         row: Row<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Option<Vec<Taken>>> {
+    ) -> Result<Option<Vec<WalkHop>>> {
         match self {
             Self::Every(machine, enumeration) => machine.next(&plan.walk, enumeration, row, cx),
             Self::Selected(walks) => Ok(walks.next()),
@@ -112,14 +112,14 @@ impl Search {
 
 impl Operate for PathSearch {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::PathSearch(plan) = spot.op() else {
-            return Err(misplaced(spot.op()));
+        let op_ref = self.op_ref.clone();
+        let Op::PathSearch(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
         };
         let limit = self.batch.next();
         let slots: Vec<SlotId> = bound_slots(plan)
             .into_iter()
-            .filter(|slot| spot.is_live(*slot))
+            .filter(|slot| op_ref.is_live(*slot))
             .collect();
         let mut columns: Vec<Vec<Value>> = slots.iter().map(|_| Vec::new()).collect();
         let (mut rows, mut ends, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
@@ -152,9 +152,9 @@ impl Operate for PathSearch {
                 column.push(bound_value(plan, *slot, from, &walk));
             }
         }
-        let mut chunk = self.input.gather(&spot, &rows);
+        let mut chunk = self.input.gather(&op_ref, &rows);
         if !plan.into {
-            set_live(&spot, &mut chunk, plan.to, Column::Nodes(ends));
+            set_live(&op_ref, &mut chunk, plan.to, Column::Nodes(ends));
         }
         for (slot, values) in slots.into_iter().zip(columns) {
             chunk.set(slot, Column::of_values(values));
@@ -173,7 +173,7 @@ impl Operate for PathSearch {
     }
 }
 
-/// The slots that a search binds, its end apart.
+/// The slots that a search binds, except its end.
 fn bound_slots(plan: &physical::PathSearch) -> Vec<SlotId> {
     let whole = plan.path.into_iter().chain(plan.relationships);
     plan.walk.slots().chain(whole).collect()
@@ -183,7 +183,7 @@ fn bound_slots(plan: &physical::PathSearch) -> Vec<SlotId> {
 fn fits(
     plan: &physical::PathSearch,
     from: NodeId,
-    walk: &[Taken],
+    walk: &[WalkHop],
     predicate: &Expr,
     row: Row<'_>,
     cx: &mut Cx<'_>,
@@ -202,8 +202,8 @@ fn fits(
     holds(predicate, row, cx)
 }
 
-/// What a slot is bound to by a walk.
-fn bound_value(plan: &physical::PathSearch, slot: SlotId, from: NodeId, walk: &[Taken]) -> Value {
+/// The value that a walk binds to a slot.
+fn bound_value(plan: &physical::PathSearch, slot: SlotId, from: NodeId, walk: &[WalkHop]) -> Value {
     if plan.path == Some(slot) {
         return path_value(from, walk, plan.reversed);
     }
@@ -224,7 +224,7 @@ fn element_value(
     walk: &Walk,
     slot: SlotId,
     from: NodeId,
-    taken: &[Taken],
+    taken: &[WalkHop],
     reversed: bool,
 ) -> Value {
     for (at, link) in walk.links.iter().enumerate() {
@@ -264,7 +264,7 @@ fn list(mut values: Vec<Value>, reversed: bool) -> Value {
     Value::List(Arc::new(values))
 }
 
-fn path_value(from: NodeId, walk: &[Taken], reversed: bool) -> Value {
+fn path_value(from: NodeId, walk: &[WalkHop], reversed: bool) -> Value {
     let node = |id| Node { id, content: None };
     let mut nodes: Vec<Node> = std::iter::once(from)
         .chain(walk.iter().map(|taken| taken.node))
@@ -281,5 +281,5 @@ fn path_value(from: NodeId, walk: &[Taken], reversed: bool) -> Value {
     })
 }
 
-/// Bytes that one step of a walk under search takes.
-const STEP_BYTES: usize = size_of::<machine::Entry>() + size_of::<RelRow>() / 4;
+/// Bytes per step of a partial walk.
+const STEP_BYTES: usize = size_of::<machine::SearchStep>() + size_of::<RelRow>() / 4;

@@ -1,8 +1,9 @@
 //! The shortest walks between two nodes, in order of their length (A*, Hart, Nilsson and Raphael 1968).
 //!
-//! The walks to be continued lie in one drawer for each length that they will have at least. As the way ahead is never
-//! overrated, a walk that is complete when it is taken out is no longer than any other left: `k` shortest ones are the
-//! first `k`. Of equal lengths the walk that got furthest comes first, so that one is found without trying all.
+//! Partial walks are kept in one bucket per lower bound of their total length. The estimate of the remaining length is
+//! admissible (never too high), so a complete walk that is taken out is no longer than any that remains, and the first
+//! `k` are the `k` shortest. Among equal bounds the partial walk that got furthest comes first, which finds one
+//! shortest walk without expanding all of them.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use isomer_plan::walk::{Selector, Walk};
 use super::{
     STEP_BYTES,
     ahead::{Ahead, Distance},
-    machine::{Entry, Machine, Taken, chain},
+    machine::{Machine, SearchStep, WalkHop, chain},
 };
 use crate::{context::Cx, error::Result, eval::Row};
 
-/// Whether a complete walk is wanted.
-pub(super) type Fits<'f> = &'f dyn Fn(&[Taken], &mut Cx<'_>) -> Result<bool>;
+/// Whether only complete walks are wanted.
+pub(super) type Fits<'f> = &'f dyn Fn(&[WalkHop], &mut Cx<'_>) -> Result<bool>;
 
 /// The walks that a selector keeps, the shortest first.
 pub(super) fn select(
@@ -26,13 +27,13 @@ pub(super) fn select(
     fits: Fits<'_>,
     row: Row<'_>,
     cx: &mut Cx<'_>,
-) -> Result<Vec<Vec<Taken>>> {
-    let mut found: Vec<Vec<Taken>> = Vec::new();
+) -> Result<Vec<Vec<WalkHop>>> {
+    let mut found: Vec<Vec<WalkHop>> = Vec::new();
     let Some(end) = machine.into else {
         return Ok(found);
     };
     let mut ahead = Ahead::new(machine, walk, end, row, cx)?;
-    let mut entries = vec![Entry::start(machine.from)];
+    let mut entries = vec![SearchStep::start(machine.from)];
     let mut drawers: BTreeMap<u32, Vec<u32>> = BTreeMap::from([(0, vec![0])]);
     let (mut groups, mut found_bytes) = (0_u64, 0_usize);
     while let Some(mut drawer) = drawers.first_entry() {
@@ -69,7 +70,7 @@ pub(super) fn select(
             if fits(&steps, cx)? {
                 let longer = found.last().is_none_or(|last| last.len() < steps.len());
                 groups += u64::from(longer);
-                found_bytes += steps.len() * size_of::<Taken>() + 32;
+                found_bytes += steps.len() * size_of::<WalkHop>() + 32;
                 found.push(steps);
                 if matches!(selector, Selector::Paths(count) if found.len() as u64 >= count) {
                     break;
@@ -94,12 +95,13 @@ pub(super) fn select(
     Ok(found)
 }
 
-/// The least length of a walk that goes on from an entry, exact up to `length`; none if it leads nowhere.
+/// Lower bound of the total length of a walk that continues from a search step, exact up to `length`; none if the end
+/// cannot be reached.
 fn least(
     ahead: &mut Ahead,
     machine: &Machine,
     walk: &Walk,
-    entry: &Entry,
+    entry: &SearchStep,
     length: u32,
     row: Row<'_>,
     cx: &mut Cx<'_>,

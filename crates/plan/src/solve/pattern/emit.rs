@@ -10,7 +10,7 @@ use crate::physical::{
 use crate::solve::{Flow, Planner};
 
 impl Planner<'_> {
-    /// Pushes the operator of a move that [`advance`](Self::advance) has taken.
+    /// Emits the operator of a move that [`advance`](Self::advance) has applied.
     pub(super) fn emit(
         &mut self,
         problem: &Problem,
@@ -58,7 +58,7 @@ impl Planner<'_> {
             self.keep_apart(problem, flow, apart);
             solved.push(at);
         }
-        self.settle(problem, progress, flow);
+        self.emit_testable(problem, progress, flow);
     }
 
     pub(super) fn emit_follow(
@@ -281,7 +281,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Paths are selected before they are kept apart from what else the clause asks for.
+    /// Paths are selected before their relationships are compared with those of the clause's other patterns.
     fn keep_selected_apart(
         &mut self,
         problem: &Problem,
@@ -322,7 +322,7 @@ impl Planner<'_> {
         flow.op = self.arena.push(ends(flow.op), rows);
     }
 
-    /// Tests that relationships found apart are different ones.
+    /// Tests that relationships of separately solved components differ.
     pub(super) fn keep_apart(
         &mut self,
         problem: &Problem,
@@ -344,7 +344,7 @@ impl Planner<'_> {
     }
 }
 
-/// Relationships solved before that the one at `at` must differ from: of the same clause, and possibly the same.
+/// Relationships solved earlier from which the one at `at` must differ: of the same clause, and possibly the same.
 pub(super) fn overlapping<'s>(
     problem: &'s Problem,
     at: usize,
@@ -353,7 +353,7 @@ pub(super) fn overlapping<'s>(
     let one = &problem.graph.relationships[at];
     solved.iter().copied().filter(move |other| {
         let other = &problem.graph.relationships[*other];
-        // `shortestPath(…)` looks at no other path of its clause.
+        // `shortestPath(…)` ignores the other paths of its clause.
         let alone = |one: &PatternRelationship| {
             matches!(
                 one.length,

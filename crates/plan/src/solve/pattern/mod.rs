@@ -1,14 +1,15 @@
-//! The order in which a pattern is found.
+//! Join ordering: the order in which a pattern is matched.
 //!
-//! A pattern is solved by [`Move`]s: find a node, follow a relationship, close a triangle. Its connected parts of up to ten
-//! relationships are ordered as wholes ([`order`]), joins of smaller parts among the ways to find them, and become moves
-//! ([`tree`]). What is larger, or cannot be ordered beforehand (shortest paths, walks whose conditions read what is found
-//! later), is found step by step: from the slots bound so far the cheapest move is taken until nothing is left
-//! ([`search`]); for a part that nothing leads to, every node in it is tried as the start ([`parts`]).
+//! A pattern is solved by [`Move`]s: find a node, follow a relationship, close a triangle. Its connected components of
+//! up to ten relationships are each ordered by dynamic programming ([`order`]), which also considers joins of smaller
+//! sets, and converted to moves ([`tree`]). Larger ones, and those that cannot be ordered in advance (shortest paths,
+//! walks whose conditions read elements found later), are solved greedily: from the bound slots, the cheapest move is
+//! taken until nothing is left ([`search`]); for a component that no bound slot leads to, every node in it is tried as
+//! the start ([`components`]).
 
+mod components;
 mod emit;
 mod order;
-mod parts;
 mod search;
 mod tree;
 
@@ -23,11 +24,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// One step towards the whole pattern.
 #[derive(Clone, Debug)]
 enum Move {
-    /// Find this node (by position in the graph).
+    /// Find this node (by index in the graph).
     Find(usize, Access),
-    /// Find all relationships of a pattern relationship, with both their ends.
+    /// Scan all relationships of a pattern relationship, with both their ends.
     Scan(usize),
-    /// Follow a relationship from one end; the flag says whether from `from`.
+    /// Follow a relationship from one end; from `from` if the flag is set.
     Follow(usize, bool),
     /// Both ends are bound.
     Close(usize),
@@ -35,11 +36,11 @@ enum Move {
     Check(usize),
 }
 
-/// A pattern partly solved. Cheap to clone, for trying.
+/// A partly solved pattern. Cheap to clone, for trials.
 #[derive(Clone)]
 struct Progress {
     bound: FxHashSet<SlotId>,
-    /// By position in the graph.
+    /// By index in the graph.
     node_open: Vec<bool>,
     relationship_open: Vec<bool>,
     predicate_open: Vec<bool>,
@@ -48,7 +49,7 @@ struct Progress {
     work: f64,
 }
 
-/// What a pattern says, prepared for the search.
+/// A pattern, prepared for the search.
 struct Problem {
     graph: QueryGraph,
     /// The slots that each predicate reads.
@@ -58,9 +59,9 @@ struct Problem {
     /// The labels that each node must have.
     labels: FxHashMap<SlotId, Vec<LabelRef>>,
     path_slots: Vec<Vec<SlotId>>,
-    /// Where each node is in the graph.
+    /// The index of each node in the graph.
     positions: FxHashMap<SlotId, usize>,
-    /// Slots that a shortest path's conditions read besides its ends.
+    /// Slots that a shortest path's conditions read in addition to its ends.
     condition_slots: Vec<Vec<SlotId>>,
 }
 
@@ -160,9 +161,11 @@ impl Planner<'_> {
         }
         let mut progress = problem.start(&flow.bound, self.rows(flow));
         let mut solved: Vec<usize> = Vec::new();
-        self.settle(&problem, &mut progress, flow);
+        self.emit_testable(&problem, &mut progress, flow);
         loop {
-            if !self.arena.plain && self.attached_part(&problem, &mut progress, flow, &mut solved) {
+            if !self.arena.plain
+                && self.attached_component(&problem, &mut progress, flow, &mut solved)
+            {
                 continue;
             }
             if let Some(next) = self.next_move(&problem, &progress) {
@@ -172,7 +175,7 @@ impl Planner<'_> {
             if !progress.node_open.contains(&true) {
                 break;
             }
-            self.next_part(&problem, &mut progress, flow, &mut solved);
+            self.next_component(&problem, &mut progress, flow, &mut solved);
         }
         debug_assert!(
             !progress.relationship_open.contains(&true),
@@ -184,8 +187,8 @@ impl Planner<'_> {
         );
     }
 
-    /// Builds paths and filters for what can be tested now.
-    fn settle(&mut self, problem: &Problem, progress: &mut Progress, flow: &mut Flow) {
+    /// Emits the paths and filters that can be evaluated now.
+    fn emit_testable(&mut self, problem: &Problem, progress: &mut Progress, flow: &mut Flow) {
         let (paths, predicates) = self.testable(problem, progress);
         if !paths.is_empty() {
             let rows = self.rows(flow);

@@ -1,12 +1,13 @@
-//! The cheapest order of a connected part of a pattern, by dynamic programming over its sets of relationships.
+//! The cheapest order of a connected component of a pattern, by dynamic programming over its sets of relationships.
 //!
-//! A *part* is up to [`MOST_EDGES`] relationships that hang together through nodes not yet bound. For each set of them
-//! that hangs together the cheapest way to find it is kept, built from smaller sets: follow one more relationship, close
-//! one between nodes already found (after finding its far end by key, where that is cheap), or join two sets by the nodes
-//! they share. How many rows a set has does not depend on the way: it is the product of its nodes (each thinned by what
-//! is said about it alone), of the share of pairs that each relationship connects, and of the predicates over several.
+//! A *component* is up to [`MOST_EDGES`] relationships that are connected through nodes not yet bound. For each
+//! connected set of them the cheapest plan is kept, built from smaller sets: follow one more relationship, close one
+//! between nodes already found (after a lookup of its far end by key, if that is cheap), or join two sets by the nodes
+//! they share. The cardinality of a set does not depend on its plan: it is the product of its nodes (each reduced by
+//! the predicates on it alone), of the fraction of pairs that each relationship connects, and of the predicates over
+//! several elements.
 //!
-//! The work is in sets: 2^edges of them, 3^edges pairs to join, a few nanoseconds each.
+//! The cost is in sets: 2^edges of them, 3^edges pairs to join, a few nanoseconds each.
 
 use rustc_hash::FxHashSet;
 
@@ -17,43 +18,43 @@ use crate::physical::Direction;
 use crate::solve::Planner;
 use crate::solve::seek::{Access, AccessKind};
 
-/// Relationships of a part that are ordered exactly; larger parts are found step by step.
+/// Maximum relationships of a component that is ordered exactly; larger ones are solved greedily, step by step.
 pub(super) const MOST_EDGES: usize = 10;
-/// Nodes and relationships of a pattern that is taken apart; larger ones are found step by step.
+/// Maximum nodes and relationships of a pattern that is split into components; larger ones are solved step by step.
 const MOST_LOOKED_AT: usize = 200;
-/// What a scan costs besides its rows: see [`super::search`].
+/// Fixed cost of a scan: see [`super::search`].
 const SCAN: f64 = super::search::SCAN;
-/// What it costs to test one predicate on one row, in rows.
+/// Cost of testing one predicate on one row, in rows.
 const TEST: f64 = 0.5;
-/// What it costs to look whether two nodes are connected, in rows.
+/// Cost of checking whether two nodes are connected, in rows.
 const LOOK: f64 = 1.5;
-/// What it costs to put a row into a hash table, and to look one up in it.
+/// Cost of inserting a row into a hash table, or of one lookup.
 const BUILD: f64 = 4.0;
 const PROBE: f64 = 2.0;
-/// Joins keep one side in memory: more rows than this are not worth the risk.
+/// Joins buffer one side in memory: more rows than this are too risky.
 const MOST_BUILT: f64 = 300_000.0;
 
-/// A connected part of a pattern.
+/// A connected component of a pattern.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    /// Nodes to be found, by position in the graph.
+pub(super) struct Component {
+    /// Nodes to be found, by index in the graph.
     pub nodes: Vec<usize>,
-    /// Relationships, by position in the graph.
+    /// Relationships, by index in the graph.
     pub edges: Vec<usize>,
-    /// Whether it touches something bound.
+    /// Whether it touches a bound slot.
     pub attached: bool,
 }
 
-/// What a part is found on top of.
+/// The rows on which a component is solved.
 pub(super) struct Base<'b> {
     pub bound: &'b FxHashSet<SlotId>,
     pub rows: f64,
 }
 
-/// A set of relationships, or what stands before any of them.
+/// A set of relationships, or one of the states before any relationship is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Nothing but what is bound.
+pub(super) enum PartialMatch {
+    /// Nothing but the bound slots.
     Nothing,
     /// A node of the part.
     Node(usize),
@@ -63,66 +64,66 @@ pub(super) enum Found {
 
 /// How a set of relationships is found.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
-    /// All relationships of one pattern relationship, with both ends.
+pub(super) enum SetPlan {
+    /// A scan of all relationships of one pattern relationship, with both ends.
     Scan,
-    /// From what was found, follow it: from `from` if the flag says so.
-    Follow(Found, usize, bool),
-    /// Both its ends are found.
-    Close(Found, usize),
-    /// Its far end (a node of the part) is looked up, then it is closed.
-    FindAndClose(Found, usize, usize),
-    /// Two sets, joined by the nodes they share.
+    /// Follows it from what was found: from `from` if the flag is set.
+    Follow(PartialMatch, usize, bool),
+    /// Both its ends are found: checks the connection.
+    Close(PartialMatch, usize),
+    /// Looks up its far end (a node of the component), then closes it.
+    FindAndClose(PartialMatch, usize, usize),
+    /// Joins two sets by the nodes they share.
     Join(u32, u32),
 }
 
-/// The cheapest ways of all sets.
+/// The cheapest plans of all sets.
 pub(super) struct Order {
-    pub part: Part,
-    /// Nodes to be looked up before anything else, by position in the graph; they are none of the part's.
+    pub component: Component,
+    /// Nodes that are looked up before anything else, by index in the graph; they are not part of the component.
     pub first: Vec<usize>,
-    /// What finding the whole part costs, and how many rows it has.
+    /// Cost and cardinality of the whole component.
     pub cost: f64,
     pub rows: f64,
-    ways: Vec<Option<(f64, Way)>>,
+    set_plans: Vec<Option<(f64, SetPlan)>>,
     set_rows: Vec<f64>,
     node_rows: Vec<f64>,
     base_rows: f64,
-    pub whole: Found,
+    pub whole: PartialMatch,
     /// The nodes of each set, by their bits.
     pub set_nodes: Vec<u32>,
 }
 
 impl Order {
-    /// How to find a set.
-    pub fn way(&self, set: u32) -> Option<Way> {
-        self.ways[set as usize].map(|(_, way)| way)
+    /// The plan of a set.
+    pub fn set_plan(&self, set: u32) -> Option<SetPlan> {
+        self.set_plans[set as usize].map(|(_, set_plan)| set_plan)
     }
 
-    /// How many rows there are then.
-    pub fn rows_of(&self, found: Found) -> f64 {
+    /// The cardinality of a set.
+    pub fn rows_of(&self, found: PartialMatch) -> f64 {
         match found {
-            Found::Nothing => self.base_rows,
-            Found::Node(node) => self.base_rows * self.node_rows[node],
-            Found::Edges(set) => self.set_rows[set as usize],
+            PartialMatch::Nothing => self.base_rows,
+            PartialMatch::Node(node) => self.base_rows * self.node_rows[node],
+            PartialMatch::Edges(set) => self.set_rows[set as usize],
         }
     }
 }
 
-/// A relationship of the part.
+/// A relationship of the component.
 struct Edge {
-    /// Nodes of the part, or none where the end is bound already.
+    /// Nodes of the component, or none if the end is bound already.
     from: Option<usize>,
     to: Option<usize>,
     /// Rows per pair of nodes.
     share: f64,
-    /// Rows of following it from `from`, from `to`, before anything is tested.
+    /// Rows of following it from `from` or from `to`, before any test.
     forward: f64,
     backward: f64,
-    /// All of them, as a scan gives them; absent where it cannot be scanned.
+    /// Rows of a scan of all of them; absent if it cannot be scanned.
     scanned: Option<f64>,
     walk: bool,
-    /// Predicates about it alone.
+    /// Predicates on it alone.
     tests: f64,
 }
 
@@ -133,21 +134,25 @@ impl Edge {
     }
 }
 
-/// A node of the part.
+/// A node of the component.
 struct Node {
     access: Access,
-    /// Rows once everything about it alone is tested.
+    /// Rows after all predicates on it alone.
     rows: f64,
-    /// How many predicates are about it alone.
+    /// Number of predicates on it alone.
     tests: f64,
-    /// Whether the lookup finds next to nothing at once.
+    /// Whether a lookup finds almost nothing, directly.
     quick: bool,
 }
 
 impl Planner<'_> {
-    /// The connected parts of what is open, in the order of their first relationship, then single nodes. Nothing where the
-    /// pattern has something that must be found step by step, or a part is too large.
-    pub(super) fn parts(&self, problem: &Problem, progress: &Progress) -> Option<Vec<Part>> {
+    /// The connected components of what is unsolved, in the order of their first relationship, then single nodes. None
+    /// if the pattern contains something that must be solved step by step, or a component is too large.
+    pub(super) fn components(
+        &self,
+        problem: &Problem,
+        progress: &Progress,
+    ) -> Option<Vec<Component>> {
         let graph = &problem.graph;
         let mut waiting = graph
             .relationships
@@ -160,20 +165,20 @@ impl Planner<'_> {
             return None;
         }
         let mut part_of: Vec<Option<usize>> = vec![None; graph.nodes.len()];
-        let mut parts: Vec<Option<Part>> = Vec::new();
+        let mut components: Vec<Option<Component>> = Vec::new();
         for (at, one) in graph.relationships.iter().enumerate() {
             if !progress.relationship_open[at] || !self.can_order(problem, progress, at) {
                 continue;
             }
             let ends = [one.from, one.to].map(|end| problem.positions.get(&end).copied());
             let open = ends.map(|end| end.filter(|node| progress.node_open[*node]));
-            // An end that another part has found already waits until the parts are joined.
+            // An end that another component has already found waits until the components are joined.
             if self.is_elsewhere(problem, progress, one.from)
                 || self.is_elsewhere(problem, progress, one.to)
             {
                 continue;
             }
-            let mut own = Part {
+            let mut own = Component {
                 nodes: Vec::new(),
                 edges: vec![at],
                 attached: open.iter().any(Option::is_none),
@@ -191,38 +196,38 @@ impl Planner<'_> {
                 }
             }
             for other in touched {
-                if let Some(other) = parts[other].take() {
+                if let Some(other) = components[other].take() {
                     own.nodes.extend(other.nodes);
                     own.edges.extend(other.edges);
                     own.attached |= other.attached;
                 }
             }
             for node in &own.nodes {
-                part_of[*node] = Some(parts.len());
+                part_of[*node] = Some(components.len());
             }
-            parts.push(Some(own));
+            components.push(Some(own));
         }
-        for (node, part) in part_of.iter().enumerate() {
-            if progress.node_open[node] && part.is_none() {
-                parts.push(Some(Part {
+        for (node, component) in part_of.iter().enumerate() {
+            if progress.node_open[node] && component.is_none() {
+                components.push(Some(Component {
                     nodes: vec![node],
                     edges: Vec::new(),
                     attached: false,
                 }));
             }
         }
-        let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
-        for part in &mut parts {
-            part.nodes.sort_unstable();
-            part.edges.sort_unstable();
-            if part.edges.len() > MOST_EDGES {
+        let mut components: Vec<Component> = components.into_iter().flatten().collect();
+        for component in &mut components {
+            component.nodes.sort_unstable();
+            component.edges.sort_unstable();
+            if component.edges.len() > MOST_EDGES {
                 return None;
             }
         }
-        Some(parts)
+        Some(components)
     }
 
-    /// Whether a relationship can be found as soon as one of its ends is.
+    /// Whether a relationship can be followed as soon as one of its ends is found.
     fn can_order(&self, problem: &Problem, progress: &Progress, at: usize) -> bool {
         let one = &problem.graph.relationships[at];
         !one.bound
@@ -232,16 +237,15 @@ impl Planner<'_> {
                 .all(|slot| progress.bound.contains(slot))
     }
 
-    /// The cheapest way to find a part on top of `base`: with the nodes that are looked up at once found before all
-    /// others, or each when its turn comes.
+    /// The cheapest plan of a component on top of `base`: selective lookups either all first, or each in its turn.
     pub(super) fn order(
         &self,
         problem: &Problem,
         progress: &Progress,
-        part: Part,
+        component: Component,
         base: &Base<'_>,
     ) -> Order {
-        let first: Vec<usize> = part
+        let first: Vec<usize> = component
             .nodes
             .iter()
             .copied()
@@ -251,8 +255,11 @@ impl Planner<'_> {
                 access.is_seek() && access.rows <= 1.0
             })
             .collect();
-        if part.edges.is_empty() || first.is_empty() || !(part.attached || first.len() > 1) {
-            return self.order_of(problem, progress, part, base);
+        if component.edges.is_empty()
+            || first.is_empty()
+            || !(component.attached || first.len() > 1)
+        {
+            return self.order_of(problem, progress, component, base);
         }
         let (mut bound, mut rows, mut cost) = (base.bound.clone(), base.rows, 0.0);
         for node in &first {
@@ -262,14 +269,14 @@ impl Planner<'_> {
             rows *= found.rows;
             bound.insert(slot);
         }
-        let rest = Part {
-            nodes: part
+        let rest = Component {
+            nodes: component
                 .nodes
                 .iter()
                 .copied()
                 .filter(|node| !first.contains(node))
                 .collect(),
-            edges: part.edges.clone(),
+            edges: component.edges.clone(),
             attached: true,
         };
         let on_top = Base {
@@ -279,7 +286,7 @@ impl Planner<'_> {
         let mut looked_up = self.order_of(problem, progress, rest, &on_top);
         looked_up.cost += cost;
         looked_up.first = first;
-        let in_turn = self.order_of(problem, progress, part, base);
+        let in_turn = self.order_of(problem, progress, component, base);
         if looked_up.cost <= in_turn.cost {
             looked_up
         } else {
@@ -291,20 +298,21 @@ impl Planner<'_> {
         &self,
         problem: &Problem,
         progress: &Progress,
-        part: Part,
+        component: Component,
         base: &Base<'_>,
     ) -> Order {
-        let nodes: Vec<Node> = part
+        let nodes: Vec<Node> = component
             .nodes
             .iter()
             .map(|at| self.node_facts(problem, progress, problem.graph.nodes[*at], base))
             .collect();
-        let edges: Vec<Edge> = part
+        let edges: Vec<Edge> = component
             .edges
             .iter()
-            .map(|at| self.edge_facts(problem, progress, &part, *at, base))
+            .map(|at| self.edge_facts(problem, progress, &component, *at, base))
             .collect();
-        let crossing = self.crossing(problem, progress, &part, &edges, base);
+        let crossing = self.crossing(problem, progress, &component, &edges, base);
+        // A sub-plan runs once per outer row, and would build the hash table of a join each time.
         let joins = self.context.is_empty();
         Search {
             nodes,
@@ -313,7 +321,7 @@ impl Planner<'_> {
             base_rows: base.rows,
             joins,
         }
-        .run(part)
+        .run(component)
     }
 
     fn node_facts(
@@ -361,14 +369,14 @@ impl Planner<'_> {
         &self,
         problem: &Problem,
         progress: &Progress,
-        part: &Part,
+        component: &Component,
         at: usize,
         base: &Base<'_>,
     ) -> Edge {
         let one = &problem.graph.relationships[at];
         let local = |slot: SlotId| {
             let node = problem.positions.get(&slot)?;
-            part.nodes.iter().position(|known| known == node)
+            component.nodes.iter().position(|known| known == node)
         };
         let (from_labels, to_labels) = (problem.labels(one.from), problem.labels(one.to));
         let count = |labels: &[LabelRef]| match labels {
@@ -415,7 +423,7 @@ impl Planner<'_> {
                     .selectivity(&problem.graph.predicates[*predicate], self.arena);
             }
         }
-        let ways = if one.direction == Direction::Both {
+        let directions = if one.direction == Direction::Both {
             2.0
         } else {
             1.0
@@ -429,19 +437,19 @@ impl Planner<'_> {
             forward,
             backward,
             scanned: (apart && !walk)
-                .then(|| self.costs.relationships(&one.types, self.arena) * ways),
+                .then(|| self.costs.relationships(&one.types, self.arena) * directions),
             walk,
             tests,
         }
     }
 
-    /// Predicates over several nodes and relationships of the part: which nodes and relationships they need (by their
-    /// bits), and the share of rows that they keep.
+    /// Predicates over several nodes and relationships of the component: the nodes and relationships they need (by
+    /// their bits), and their selectivity.
     fn crossing(
         &self,
         problem: &Problem,
         progress: &Progress,
-        part: &Part,
+        component: &Component,
         edges: &[Edge],
         base: &Base<'_>,
     ) -> Vec<(u32, u32, f64)> {
@@ -455,8 +463,8 @@ impl Planner<'_> {
                 let node = problem
                     .positions
                     .get(slot)
-                    .and_then(|node| part.nodes.iter().position(|own| own == node));
-                let edge = part
+                    .and_then(|node| component.nodes.iter().position(|own| own == node));
+                let edge = component
                     .edges
                     .iter()
                     .position(|edge| problem.graph.relationships[*edge].slot == *slot);
@@ -473,41 +481,41 @@ impl Planner<'_> {
                 found.push((nodes, sets, share));
             }
         }
-        debug_assert!(edges.len() == part.edges.len(), "an edge each");
+        debug_assert!(edges.len() == component.edges.len(), "an edge each");
         found
     }
 }
 
-/// The search over one part.
+/// The search over one component.
 struct Search {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
-    /// Predicates over several: nodes, relationships, share.
+    /// Predicates over several elements: nodes, relationships, selectivity.
     crossing: Vec<(u32, u32, f64)>,
     base_rows: f64,
     joins: bool,
 }
 
 impl Search {
-    fn run(self, part: Part) -> Order {
+    fn run(self, component: Component) -> Order {
         let sets = 1usize << self.edges.len();
         let mut order = Order {
-            part,
+            component,
             first: Vec::new(),
             cost: 0.0,
             rows: self.base_rows,
-            ways: vec![None; sets],
+            set_plans: vec![None; sets],
             set_rows: vec![self.base_rows; sets],
             node_rows: self.nodes.iter().map(|node| node.rows).collect(),
             base_rows: self.base_rows,
-            whole: Found::Nothing,
+            whole: PartialMatch::Nothing,
             set_nodes: vec![0; sets],
         };
         let starts: Vec<f64> = (0..self.nodes.len()).map(|at| self.start(at)).collect();
         if self.edges.is_empty() {
             order.cost = starts[0];
-            order.rows = order.rows_of(Found::Node(0));
-            order.whole = Found::Node(0);
+            order.rows = order.rows_of(PartialMatch::Node(0));
+            order.whole = PartialMatch::Node(0);
             return order;
         }
         for set in 1..sets as u32 {
@@ -521,23 +529,23 @@ impl Search {
             if self.joins && set.count_ones() > 1 {
                 self.join(&mut order, set);
             }
-            if let Some((cost, _)) = order.ways[set as usize] {
+            if let Some((cost, _)) = order.set_plans[set as usize] {
                 let nodes = order.set_nodes[set as usize];
                 for edge in 0..self.edges.len() {
                     if set & (1 << edge) == 0 {
-                        self.extend(&mut order, Found::Edges(set), nodes, cost, edge);
+                        self.extend(&mut order, PartialMatch::Edges(set), nodes, cost, edge);
                     }
                 }
             }
         }
         let all = sets as u32 - 1;
-        order.whole = Found::Edges(all);
+        order.whole = PartialMatch::Edges(all);
         order.rows = order.set_rows[all as usize];
-        order.cost = order.ways[all as usize].map_or(f64::INFINITY, |(cost, _)| cost);
+        order.cost = order.set_plans[all as usize].map_or(f64::INFINITY, |(cost, _)| cost);
         order
     }
 
-    /// Rows of a set of relationships.
+    /// The cardinality of a set of relationships.
     fn rows(&self, set: u32, nodes: u32) -> f64 {
         let mut rows = self.base_rows;
         for (at, node) in self.nodes.iter().enumerate() {
@@ -558,43 +566,49 @@ impl Search {
         rows
     }
 
-    /// What it costs to find a node by itself.
+    /// Cost of finding a node by itself.
     fn start(&self, at: usize) -> f64 {
         let node = &self.nodes[at];
         let scan = if node.access.is_seek() { 0.0 } else { SCAN };
         self.base_rows * (1.0 + scan + node.access.rows * (1.0 + TEST * node.tests))
     }
 
-    /// The ways to find each relationship first.
+    /// Plans that find a single relationship first.
     fn first_edges(&self, order: &mut Order, starts: &[f64]) {
         for edge in 0..self.edges.len() {
             let of = &self.edges[edge];
             if of.from.is_none() || of.to.is_none() {
-                self.extend(order, Found::Nothing, 0, 0.0, edge);
+                self.extend(order, PartialMatch::Nothing, 0, 0.0, edge);
             }
             for node in of.from.into_iter().chain(of.to) {
-                self.extend(order, Found::Node(node), 1 << node, starts[node], edge);
+                self.extend(
+                    order,
+                    PartialMatch::Node(node),
+                    1 << node,
+                    starts[node],
+                    edge,
+                );
             }
             if let Some(all) = of.scanned {
                 let ends = of.from.into_iter().chain(of.to);
                 let tests: f64 = ends.map(|node| self.tests_of(node)).sum();
                 let cost = self.base_rows * (SCAN + all * (1.0 + TEST * (tests + of.tests)));
-                consider(order, 1 << edge, cost, Way::Scan);
+                consider(order, 1 << edge, cost, SetPlan::Scan);
             }
         }
     }
 
-    /// How many tests a node found by following takes: its labels and what is said about it.
+    /// Number of tests on a node found by following: its labels and its predicates.
     fn tests_of(&self, node: usize) -> f64 {
         self.nodes[node].tests + self.nodes[node].access.covers.len() as f64
     }
 
-    /// Adds one relationship to what was found at `cost`.
-    fn extend(&self, order: &mut Order, found: Found, nodes: u32, cost: f64, edge: usize) {
+    /// Adds one relationship to a set that was found at `cost`.
+    fn extend(&self, order: &mut Order, found: PartialMatch, nodes: u32, cost: f64, edge: usize) {
         let of = &self.edges[edge];
         let has = |end: Option<usize>| end.is_none_or(|at| nodes & (1 << at) != 0);
         let set = match found {
-            Found::Edges(set) => set,
+            PartialMatch::Edges(set) => set,
             _ => 0,
         } | 1 << edge;
         let rows = order.rows_of(found);
@@ -602,7 +616,7 @@ impl Search {
         match (has(of.from), has(of.to)) {
             (true, true) => {
                 let tried = if of.walk { 1.0 + of.forward } else { LOOK };
-                consider(order, set, cost + rows * tried, Way::Close(found, edge));
+                consider(order, set, cost + rows * tried, SetPlan::Close(found, edge));
             }
             (false, false) => {}
             (forward, _) => {
@@ -611,24 +625,30 @@ impl Search {
                 };
                 let fan_out = if forward { of.forward } else { of.backward };
                 let follow = cost + rows * (1.0 + fan_out * tested(far));
-                consider(order, set, follow, Way::Follow(found, edge, forward));
+                consider(order, set, follow, SetPlan::Follow(found, edge, forward));
                 let node = &self.nodes[far];
                 if node.quick && !of.walk {
                     let look = rows * (1.0 + node.access.rows * (1.0 + LOOK));
-                    consider(order, set, cost + look, Way::FindAndClose(found, edge, far));
+                    consider(
+                        order,
+                        set,
+                        cost + look,
+                        SetPlan::FindAndClose(found, edge, far),
+                    );
                 }
             }
         }
     }
 
-    /// Joins of two smaller sets that share a node and no relationship; the second is kept in memory.
+    /// Joins of two smaller sets that share a node and no relationship; the second is buffered in memory.
     fn join(&self, order: &mut Order, set: u32) {
         let mut right = (set - 1) & set;
         while right != 0 {
             let left = set & !right;
-            if let (Some((left_cost, _)), Some((right_cost, _))) =
-                (order.ways[left as usize], order.ways[right as usize])
-                && order.set_nodes[left as usize] & order.set_nodes[right as usize] != 0
+            if let (Some((left_cost, _)), Some((right_cost, _))) = (
+                order.set_plans[left as usize],
+                order.set_plans[right as usize],
+            ) && order.set_nodes[left as usize] & order.set_nodes[right as usize] != 0
                 && self.stands_alone(right)
             {
                 let (left_rows, right_rows) = (
@@ -643,15 +663,15 @@ impl Search {
                     + PROBE * left_rows
                     + order.set_rows[set as usize];
                 if right_rows <= MOST_BUILT {
-                    consider(order, set, cost, Way::Join(left, right));
+                    consider(order, set, cost, SetPlan::Join(left, right));
                 }
             }
             right = (right - 1) & set;
         }
     }
 
-    /// Whether a set can be found without what is bound: only then it is found once, not once a row. (With one row of
-    /// nothing bound below, there is no difference.)
+    /// Whether a set can be found without bound slots: only then it is found once instead of once per row. (With a
+    /// single input row without slots there is no difference.)
     fn stands_alone(&self, set: u32) -> bool {
         self.base_rows <= 1.0
             && self
@@ -662,9 +682,9 @@ impl Search {
     }
 }
 
-fn consider(order: &mut Order, set: u32, cost: f64, way: Way) {
-    let known = &mut order.ways[set as usize];
+fn consider(order: &mut Order, set: u32, cost: f64, set_plan: SetPlan) {
+    let known = &mut order.set_plans[set as usize];
     if known.is_none_or(|(best, _)| cost < best) {
-        *known = Some((cost, way));
+        *known = Some((cost, set_plan));
     }
 }

@@ -1,4 +1,4 @@
-//! The moves possible in a state, what they cost, and what they lead to.
+//! Greedy search: the moves possible in a state, their costs, and their results.
 
 use super::{Move, Problem, Progress};
 use crate::expr::SlotId;
@@ -8,12 +8,12 @@ use crate::solve::Planner;
 use crate::solve::seek::{Access, Facts, best_access};
 use rustc_hash::FxHashSet;
 
-/// What a scan costs besides its rows, in rows: a transaction that scanned collides with every writer of the label or
-/// type, so that a lookup is better even where there is next to nothing to scan.
+/// Fixed cost of a scan, in rows: a transaction that scanned conflicts with every writer of the label or type, so that
+/// a lookup is better even if there is almost nothing to scan.
 pub(super) const SCAN: f64 = 10.0;
 
 impl Planner<'_> {
-    /// The cheapest move from what is bound; none if nothing open touches it.
+    /// The cheapest move from the bound slots; none if no unsolved element touches them.
     pub(super) fn next_move(&self, problem: &Problem, progress: &Progress) -> Option<Move> {
         let mut best: Option<(f64, Move)> = None;
         let mut consider = |cost: f64, next: Move| {
@@ -30,7 +30,7 @@ impl Planner<'_> {
                 .all(|slot| progress.bound.contains(slot));
             let from = progress.bound.contains(&relationship.from);
             let to = progress.bound.contains(&relationship.to);
-            // An end that another part has found already: this relationship waits until the parts are joined.
+            // An end that another component has already found: this relationship waits until the components are joined.
             if self.is_elsewhere(problem, progress, relationship.from)
                 || self.is_elsewhere(problem, progress, relationship.to)
             {
@@ -48,7 +48,7 @@ impl Planner<'_> {
                 _ if relationship.needs_both_ends() => {}
                 _ if !ready && (from || to) => {}
                 (_, _, true, true) => {
-                    // A walk between two nodes tries as many ways as one to any node.
+                    // A walk between two bound nodes explores as many paths as one to any node.
                     let tried = match relationship.length {
                         Length::One => self.closing_rows(problem, relationship),
                         _ => 1.0 + self.fan_out(problem, relationship, relationship.from),
@@ -67,7 +67,7 @@ impl Planner<'_> {
                         progress.rows * (1.0 + fan_out * (0.5 + kept)),
                         Move::Follow(at, from),
                     );
-                    // Where the far end is one record away, finding it beats walking through a crowd.
+                    // If the far end is a single lookup away, it is cheaper than expanding a node of high degree.
                     if let Some(node) = problem.graph.nodes.iter().position(|slot| *slot == far)
                         && matches!(relationship.length, Length::One)
                     {
@@ -89,7 +89,7 @@ impl Planner<'_> {
         best.map(|(_, next)| next)
     }
 
-    /// Whether a node of the pattern is found, but not in the part that is being solved.
+    /// Whether a node of the pattern is found, but not in the component that is being solved.
     pub(super) fn is_elsewhere(
         &self,
         problem: &Problem,
@@ -101,7 +101,7 @@ impl Planner<'_> {
     }
 
     /// Moves whose conditions can never be met first: a walk whose step condition reads something found later in the
-    /// pattern is followed once all else is found.
+    /// pattern is followed last.
     pub(super) fn stuck_move(&self, problem: &Problem, progress: &Progress) -> Option<Move> {
         if progress.node_open.iter().filter(|open| **open).count() > 0 {
             return None;
@@ -112,7 +112,8 @@ impl Planner<'_> {
             .iter()
             .enumerate()
             .find_map(|(at, one)| {
-                // In a part that is found by itself, an end may belong to another part: then it waits for the join.
+                // In a component that is solved separately, an end may belong to another component: then it waits for
+                // the join.
                 let both = progress.bound.contains(&one.from) && progress.bound.contains(&one.to);
                 (progress.relationship_open[at] && both).then_some(Move::Close(at))
             })
@@ -122,7 +123,7 @@ impl Planner<'_> {
         self.access_with(problem, progress, node, &progress.bound)
     }
 
-    /// The best access when only the slots in `bound` are known.
+    /// The best access path when only the slots in `bound` are known.
     pub(super) fn access_with(
         &self,
         problem: &Problem,
@@ -163,7 +164,7 @@ impl Planner<'_> {
         (fan_out / self.costs.nodes(None, self.arena)).min(1.0)
     }
 
-    /// The share of rows that the predicates on a node and relationship just bound keep.
+    /// The combined selectivity of the predicates on a node and relationship that were just bound.
     pub(super) fn kept(
         &self,
         problem: &Problem,
@@ -189,7 +190,7 @@ impl Planner<'_> {
         kept
     }
 
-    /// Takes a move in the search: what becomes bound, how many rows there are.
+    /// Applies a move in the search: its bindings, and the estimated rows.
     pub(super) fn advance(&self, problem: &Problem, progress: &mut Progress, next: &Move) {
         let rows = progress.rows;
         let (found, covers): (f64, &[usize]) = match next {
@@ -205,13 +206,13 @@ impl Planner<'_> {
                 progress.work += SCAN;
                 let relationship = &problem.graph.relationships[*at];
                 let each_way = self.costs.relationships(&relationship.types, self.arena);
-                let ways = if relationship.direction == Direction::Both {
+                let directions = if relationship.direction == Direction::Both {
                     2.0
                 } else {
                     1.0
                 };
                 self.bind_relationship(problem, progress, *at);
-                (rows * each_way * ways, &[])
+                (rows * each_way * directions, &[])
             }
             Move::Follow(at, from) => {
                 let relationship = &problem.graph.relationships[*at];
@@ -262,7 +263,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Marks the predicates that can be tested now as tested, and returns them; paths whose parts are bound likewise.
+    /// Marks the predicates that can be tested now as tested, and returns them, together with the paths whose parts are
+    /// bound.
     pub(super) fn testable(
         &self,
         problem: &Problem,
@@ -290,7 +292,7 @@ impl Planner<'_> {
         (paths, predicates)
     }
 
-    /// In the search: thins the rows by what can be tested.
+    /// In the search: reduces the estimated rows by the predicates that can be tested.
     pub(super) fn thin(&self, problem: &Problem, progress: &mut Progress) {
         let (_, predicates) = self.testable(problem, progress);
         for at in predicates {

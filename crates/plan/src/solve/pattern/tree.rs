@@ -1,26 +1,27 @@
-//! From the order of a part to moves, and in which order whole parts are found.
+//! Converts the order of a component to moves, and orders whole components.
 
-use super::order::{Base, Found, MOST_EDGES, Order, Part, Way};
-use super::parts::Side;
+use super::components::JoinSide;
+use super::order::{Base, Component, MOST_EDGES, Order, PartialMatch, SetPlan};
 use super::{Move, Problem, Progress};
 use crate::expr::SlotId;
 use crate::solve::{Flow, Planner};
 
-/// What it costs to put a row beside those of another part, in rows.
+/// Cost of combining a row with those of another component, in rows.
 const PAIR: f64 = 1.0;
-/// What it costs to keep a row of a part found apart.
+/// Cost of buffering a row of a component that is solved separately.
 const KEEP: f64 = 4.0;
 
 impl Planner<'_> {
-    /// Finds a part that something bound leads to: the one that makes the fewest rows of each. Whether there was one.
-    pub(super) fn attached_part(
+    /// Solves a component that a bound slot leads to: the one with the fewest rows per input row. Returns whether there
+    /// was one.
+    pub(super) fn attached_component(
         &mut self,
         problem: &Problem,
         progress: &mut Progress,
         flow: &mut Flow,
         solved: &mut Vec<usize>,
     ) -> bool {
-        let Some(parts) = self.parts(problem, progress) else {
+        let Some(components) = self.components(problem, progress) else {
             return false;
         };
         let base = Base {
@@ -28,8 +29,11 @@ impl Planner<'_> {
             rows: self.rows(flow),
         };
         let mut best: Option<(f64, Order)> = None;
-        for part in parts.into_iter().filter(|part| part.attached) {
-            let order = self.order(problem, progress, part, &base);
+        for component in components
+            .into_iter()
+            .filter(|component| component.attached)
+        {
+            let order = self.order(problem, progress, component, &base);
             if !order.cost.is_finite() {
                 continue;
             }
@@ -41,7 +45,7 @@ impl Planner<'_> {
         let Some((growth, order)) = best else {
             return false;
         };
-        // A shortest path whose ends are there makes one row of each.
+        // A shortest path with both ends bound gives one row per input row.
         if growth > 1.0
             && let Some(at) = self.ready_path(problem, progress)
         {
@@ -65,8 +69,8 @@ impl Planner<'_> {
             .map(|(at, _)| at)
     }
 
-    /// Finds the cheapest part that nothing bound leads to: on top of the rows there are, or apart from them and joined.
-    /// Nothing where a part cannot be ordered.
+    /// Solves the cheapest component that no bound slot leads to: on top of the current rows, or separately with a
+    /// join. None if a component cannot be ordered.
     pub(super) fn next_ordered_part(
         &mut self,
         problem: &Problem,
@@ -74,7 +78,7 @@ impl Planner<'_> {
         flow: &mut Flow,
         solved: &mut Vec<usize>,
     ) -> bool {
-        let Some(parts) = self.parts(problem, progress) else {
+        let Some(components) = self.components(problem, progress) else {
             return false;
         };
         let rows = self.rows(flow);
@@ -87,12 +91,12 @@ impl Planner<'_> {
             rows,
         };
         let mut best: Option<(f64, Order, bool)> = None;
-        for part in parts {
-            let order = self.order(problem, progress, part.clone(), &here);
+        for component in components {
+            let order = self.order(problem, progress, component.clone(), &here);
             let mut cost = order.cost + order.rows;
             let mut chosen = (order, false);
-            if rows > 2.0 && self.is_apart(problem, progress, &part) {
-                let apart = self.order(problem, progress, part, &alone);
+            if rows > 2.0 && self.is_apart(problem, progress, &component) {
+                let apart = self.order(problem, progress, component, &alone);
                 let joined =
                     apart.cost + KEEP * apart.rows + PAIR * (rows + chosen.0.rows) + chosen.0.rows;
                 if joined < cost || !chosen.0.cost.is_finite() {
@@ -128,7 +132,7 @@ impl Planner<'_> {
         true
     }
 
-    /// Takes the moves by which a part is found.
+    /// Applies the moves that solve a component.
     fn find_part(
         &mut self,
         problem: &Problem,
@@ -145,77 +149,80 @@ impl Planner<'_> {
         self.find(problem, order, order.whole, (progress, flow, solved));
     }
 
-    /// Whether nothing open but shortest paths leads from a part to what is not of it.
-    fn is_apart(&self, problem: &Problem, progress: &Progress, part: &Part) -> bool {
+    /// Whether only shortest paths connect a component with the rest of what is unsolved.
+    fn is_apart(&self, problem: &Problem, progress: &Progress, component: &Component) -> bool {
         let own = |slot: SlotId| {
             let node = problem.positions.get(&slot);
-            node.is_some_and(|node| part.nodes.contains(node))
+            node.is_some_and(|node| component.nodes.contains(node))
         };
         let relationships = problem.graph.relationships.iter().enumerate();
         relationships
             .filter(|(at, one)| {
                 progress.relationship_open[*at]
-                    && !part.edges.contains(at)
+                    && !component.edges.contains(at)
                     && !one.needs_both_ends()
             })
             .all(|(_, one)| !own(one.from) && !own(one.to))
     }
 
-    /// Takes the moves by which a set of a part is found.
+    /// Applies the moves that find a set of a component.
     fn find(
         &mut self,
         problem: &Problem,
         order: &Order,
-        found: Found,
+        found: PartialMatch,
         (progress, flow, solved): (&mut Progress, &mut Flow, &mut Vec<usize>),
     ) {
-        let part = &order.part;
-        debug_assert!(part.edges.len() <= MOST_EDGES, "the depth of a recursion");
+        let component = &order.component;
+        debug_assert!(
+            component.edges.len() <= MOST_EDGES,
+            "the depth of a recursion"
+        );
         let look_up = |planner: &mut Self, node: usize, progress: &mut Progress| {
-            let node = part.nodes[node];
+            let node = component.nodes[node];
             let access = planner.access(problem, progress, problem.graph.nodes[node]);
             Move::Find(node, access)
         };
         match found {
-            Found::Nothing => return,
-            Found::Node(node) => {
+            PartialMatch::Nothing => return,
+            PartialMatch::Node(node) => {
                 let next = look_up(self, node, progress);
                 self.take(problem, progress, flow, solved, next);
             }
-            Found::Edges(set) => match order.way(set) {
+            PartialMatch::Edges(set) => match order.set_plan(set) {
                 None => return,
-                Some(Way::Scan) => {
-                    let edge = part.edges[set.trailing_zeros() as usize];
+                Some(SetPlan::Scan) => {
+                    let edge = component.edges[set.trailing_zeros() as usize];
                     self.take(problem, progress, flow, solved, Move::Scan(edge));
                 }
-                Some(Way::Follow(before, edge, forward)) => {
+                Some(SetPlan::Follow(before, edge, forward)) => {
                     self.find(problem, order, before, (progress, flow, solved));
-                    let next = Move::Follow(part.edges[edge], forward);
+                    let next = Move::Follow(component.edges[edge], forward);
                     self.take(problem, progress, flow, solved, next);
                 }
-                Some(Way::Close(before, edge)) => {
+                Some(SetPlan::Close(before, edge)) => {
                     self.find(problem, order, before, (progress, flow, solved));
-                    let next = Move::Close(part.edges[edge]);
+                    let next = Move::Close(component.edges[edge]);
                     self.take(problem, progress, flow, solved, next);
                 }
-                Some(Way::FindAndClose(before, edge, far)) => {
+                Some(SetPlan::FindAndClose(before, edge, far)) => {
                     self.find(problem, order, before, (progress, flow, solved));
                     let next = look_up(self, far, progress);
                     self.take(problem, progress, flow, solved, next);
-                    let next = Move::Close(part.edges[edge]);
+                    let next = Move::Close(component.edges[edge]);
                     self.take(problem, progress, flow, solved, next);
                 }
-                Some(Way::Join(left, right)) => {
+                Some(SetPlan::Join(left, right)) => {
                     let (left_nodes, right_nodes) = (
                         order.set_nodes[left as usize],
                         order.set_nodes[right as usize],
                     );
-                    let shared = (0..part.nodes.len())
+                    let shared = (0..component.nodes.len())
                         .filter(|node| left_nodes & right_nodes & (1 << node) != 0)
-                        .map(|node| problem.graph.nodes[part.nodes[node]])
+                        .map(|node| problem.graph.nodes[component.nodes[node]])
                         .collect();
-                    let right = Found::Edges(right);
-                    let left = Found::Edges(left);
+                    let right = PartialMatch::Edges(right);
+                    let left = PartialMatch::Edges(left);
                     self.find(problem, order, left, (progress, flow, solved));
                     let side = side(problem, order, right, shared);
                     self.join_side(
@@ -231,30 +238,30 @@ impl Planner<'_> {
                 }
             },
         }
-        // What the order says of the whole set is better than what its last step says.
+        // The cardinality of the whole set is a better estimate than that of its last step.
         let rows = order.rows_of(found);
         self.arena.operators[flow.op.index()].rows = rows;
         progress.rows = rows;
     }
 }
 
-/// What a set of a part consists of.
-fn side(problem: &Problem, order: &Order, found: Found, shared: Vec<SlotId>) -> Side {
-    let part = &order.part;
+/// The elements of a set of a component.
+fn side(problem: &Problem, order: &Order, found: PartialMatch, shared: Vec<SlotId>) -> JoinSide {
+    let component = &order.component;
     let (nodes, edges) = match found {
-        Found::Nothing => (0, 0),
-        Found::Node(node) => (1 << node, 0),
-        Found::Edges(set) => (order.set_nodes[set as usize], set),
+        PartialMatch::Nothing => (0, 0),
+        PartialMatch::Node(node) => (1 << node, 0),
+        PartialMatch::Edges(set) => (order.set_nodes[set as usize], set),
     };
-    let mut side = Side {
+    let mut side = JoinSide {
         nodes: vec![false; problem.graph.nodes.len()],
         relationships: vec![false; problem.graph.relationships.len()],
         shared,
     };
-    for (at, node) in part.nodes.iter().enumerate() {
+    for (at, node) in component.nodes.iter().enumerate() {
         side.nodes[*node] = nodes & (1u32 << at) != 0;
     }
-    for (at, edge) in part.edges.iter().enumerate() {
+    for (at, edge) in component.edges.iter().enumerate() {
         side.relationships[*edge] = edges & (1u32 << at) != 0;
     }
     side

@@ -1,4 +1,4 @@
-//! Answers, and what figures and the audit log are told of them.
+//! Answers, and what metrics and the audit log record of them.
 
 use super::*;
 
@@ -15,7 +15,8 @@ impl Machine {
         });
     }
 
-    /// Success of what begins a transaction: from 5.8 on the database is told, so that drivers know which one is theirs.
+    /// Success of a message that begins a transaction: from 5.8 on it contains the database, so that drivers know
+    /// which one is the default.
     pub(super) fn success_on(
         &self,
         out: &mut Outbox,
@@ -71,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// A line of the audit log.
+    /// Writes a line of the audit log.
     pub(super) fn record(
         &self,
         message: Option<usize>,
@@ -80,20 +81,20 @@ impl Machine {
         took: Duration,
     ) {
         let name = message.map_or("?", |number| MESSAGES[number].name);
-        let class = match (self.told.class, name) {
+        let class = match (self.audit_details.class, name) {
             (Some(class), _) => class,
             (None, "HELLO" | "LOGON" | "LOGOFF" | "?") => "session",
             (None, _) => "read",
         };
-        let who = self.who.as_ref().map(|who| &who.principal);
+        let who = self.client.as_ref().map(|who| &who.principal);
         self.core.audit.record(&Event {
             user: who
                 .map(|principal| &*principal.name)
-                .or(self.told.user.as_deref()),
+                .or(self.audit_details.user.as_deref()),
             token: who.and_then(|principal| principal.token.as_deref()),
             from: self.from,
             action: &format!("BOLT {name}"),
-            database: self.told.database.as_deref(),
+            database: self.audit_details.database.as_deref(),
             target: None,
             class,
             status,

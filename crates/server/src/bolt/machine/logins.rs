@@ -1,24 +1,24 @@
-//! Who is at the other end, and what he may do: asked anew with each message, for rights can be taken away while a connection lasts.
+//! Authentication and authorisation: rights are checked for each message, as they may be revoked during a connection.
 
 use super::{transactions::check_bookmarks, *};
 
-/// Drivers look for the name in front; who reads it shall know better.
+/// Drivers check for the prefix `Neo4j/`; the rest is for people.
 const SERVER: &str = concat!(
     "Neo4j/5.26.0 compatible; IsomerDB/",
     env!("CARGO_PKG_VERSION")
 );
 
 impl Machine {
-    /// Takes the first message; what it says is heeded, and answered by [`Machine::greet`].
+    /// Reads the `HELLO` message; [`Machine::greet`] answers it.
     pub fn hello(&mut self, message: &[u8]) -> Result<Map, Failure> {
         let request = Request::read(message, self.version, false, 0);
         let Ok(Request::Hello(extra)) = request else {
             return Err(unreadable(request.err()));
         };
         if self.greeted {
-            return Err(Failure::protocol("HELLO was said already"));
+            return Err(Failure::protocol("HELLO was already sent"));
         }
-        self.wanted = Wanted::of(&extra)
+        self.wanted = NotificationFilter::of(&extra)
             .map_err(|why| unreadable(Some(why)))?
             .unwrap_or_default();
         let patches = extra.get("patch_bolt").and_then(Value::as_list);
@@ -28,7 +28,7 @@ impl Machine {
         Ok(extra)
     }
 
-    /// Answers the first message.
+    /// Answers `HELLO`.
     pub fn greet(&mut self, connection: u64, out: &mut Outbox) {
         let is_patched = self.forms.utc && !self.version.forms().utc;
         self.greeted = true;
@@ -47,24 +47,24 @@ impl Machine {
         }
     }
 
-    /// What a `LOGON` shows.
+    /// The credentials in a `LOGON`.
     pub fn shown(&self, message: &[u8]) -> Result<Map, Failure> {
         match Request::read(message, self.version, false, 0) {
             Ok(Request::Logon(extra)) if self.greeted && !self.is_known() => Ok(extra),
             Ok(_) => Err(Failure::protocol(
-                "LOGON has no place in the state of the connection",
+                "LOGON is not allowed in this state of the connection",
             )),
             Err(why) => Err(unreadable(Some(why))),
         }
     }
 
-    /// Somebody has logged in.
+    /// Records the credential of an authenticated client.
     pub fn log_in(&mut self, credential: Credential) -> Result<(), Failure> {
         let principal = self
             .core
             .principal(&credential)
             .map_err(|error| Failure::of(&error))?;
-        self.who = Some(Who {
+        self.client = Some(Client {
             credential,
             principal,
         });
@@ -72,41 +72,41 @@ impl Machine {
     }
 
     /// Answers a login.
-    pub fn welcome(&mut self, out: &mut Outbox, took: Duration) {
+    pub fn answer_login(&mut self, out: &mut Outbox, took: Duration) {
         self.success(out, &[]);
-        self.told = Told::default();
+        self.audit_details = AuditDetails::default();
         self.succeeded(number_of(0x6a), took);
     }
 
-    /// Answers a login that failed: the connection ends. `shown`: by what.
-    pub fn turn_away(
+    /// Answers a failed login, after which the connection is closed. `shown`: the credentials.
+    pub fn refuse_login(
         &mut self,
         failure: &Failure,
         shown: Option<&Map>,
         out: &mut Outbox,
         took: Duration,
     ) {
-        self.told = Told {
+        self.audit_details = AuditDetails {
             user: shown.and_then(asked),
-            ..Told::default()
+            ..AuditDetails::default()
         };
         self.fail(number_of(0x6a), took, failure, out);
     }
 
-    /// Who it is, with the rights of now.
+    /// The principal, with its current rights.
     pub(super) fn principal(&mut self) -> Answered<Arc<Principal>> {
         let who = self
-            .who
+            .client
             .as_mut()
-            .ok_or_else(|| Stop::Protocol("log in first".into()))?;
+            .ok_or_else(|| MessageError::Protocol("log in first".into()))?;
         who.principal = self.core.principal(&who.credential).map_err(|error| {
-            // Drivers log in again, over another connection.
+            // Drivers authenticate again over a new connection.
             Failure::of(&error).with_code(EXPIRED)
         })?;
         Ok(who.principal.clone())
     }
 
-    /// Refuses to go on with what was opened under a right that was taken away since.
+    /// Fails if the right under which something was opened has been revoked.
     pub(super) fn check_right(&mut self, database: &str, class: StatementClass) -> Answered {
         let principal = self.principal()?;
         let role = principal.rights.on(database);
@@ -114,17 +114,17 @@ impl Machine {
             return Ok(());
         }
         let error = ServerError::Denied(format!(
-            "`{}` does not have the right on the database `{database}` any more with which this was begun",
+            "`{}` no longer has the right on the database `{database}` with which this began",
             principal.name
         ));
         Err(Failure::of(&error).with_code(EXPIRED).into())
     }
 
-    /// The right to do something in a database, as it is now.
+    /// Access to a database with the current rights.
     pub(super) fn access(
         &mut self,
         database: Option<&str>,
-        open: Option<Arc<Open>>,
+        open: Option<Arc<OpenTransaction>>,
     ) -> Answered<Access> {
         let principal = self.principal()?;
         let home = database.is_none().then(|| self.core.home_of(&principal));
@@ -139,16 +139,16 @@ impl Machine {
                 .into());
             }
         };
-        self.told.database = Some(name.chars().take(64).collect::<String>().into());
+        self.audit_details.database = Some(name.chars().take(64).collect::<String>().into());
         let session = match self.core.admit(principal, self.from) {
-            Err(ServerError::TooMany { .. }) if self.may_wait() => return Err(Stop::Busy),
+            Err(ServerError::TooMany { .. }) if self.may_wait() => return Err(MessageError::Busy),
             session => session?,
         };
         session
             .database(&name, Role::Reader, open)
             .map_err(|error| {
                 let failure = Failure::of(&error);
-                Stop::Failed(match error {
+                MessageError::Failed(match error {
                     ServerError::NotFound(_) if database.is_some() => {
                         failure.with_code("Neo.ClientError.Database.DatabaseNotFound")
                     }
@@ -164,11 +164,11 @@ impl Machine {
             .is_none_or(|since| since.elapsed() < longest)
     }
 
-    /// As [`Machine::access`], for what begins a transaction.
-    pub(super) fn access_on(&mut self, on: &On) -> Answered<Access> {
+    /// Like [`Machine::access`], for a message that begins a transaction.
+    pub(super) fn access_on(&mut self, on: &TransactionParameters) -> Answered<Access> {
         if let Some(user) = &on.impersonated {
             let message = format!(
-                "acting as `{}` is not possible here: log in as that user",
+                "impersonating `{}` is not supported: log in as that user",
                 user.chars().take(64).collect::<String>()
             );
             return Err(ServerError::Denied(message).into());
@@ -179,7 +179,8 @@ impl Machine {
     }
 }
 
-/// Who wants to log in with a password, where that may be a name: somebody may have written his password there.
+/// The user name of a password login, for the audit log; `None` unless it is a valid name, as users sometimes type
+/// their password there.
 fn asked(shown: &Map) -> Option<String> {
     let entry = |name: &str| shown.get(name).and_then(Value::as_str);
     let name = entry("principal").filter(|_| entry("scheme") == Some("basic"));
@@ -189,6 +190,6 @@ fn asked(shown: &Map) -> Option<String> {
 fn unreadable(why: Option<Unreadable>) -> Failure {
     Failure::protocol(match why {
         Some(Unreadable::Malformed(what) | Unreadable::Refused(what)) => what,
-        None => "the message has no place in the state of the connection".into(),
+        None => "the message is not allowed in this state of the connection".into(),
     })
 }

@@ -1,4 +1,4 @@
-//! Results: opened by `RUN`, taken piece by piece by `PULL` and `DISCARD`.
+//! Results: opened by `RUN`, consumed in batches by `PULL` and `DISCARD`.
 
 use super::{
     transactions::{bookmark, expired, in_transaction},
@@ -10,16 +10,19 @@ impl Machine {
         &mut self,
         text: String,
         parameters: Map,
-        on: &On,
+        on: &TransactionParameters,
         out: &mut Outbox,
     ) -> Answered {
         let began = Instant::now();
+        if let Some(why) = self.expired.take() {
+            return Err(why.into());
+        }
         let mut statement = match self.transaction.take() {
             None => {
                 let access = self.access_on(on)?;
-                let terms = Terms {
+                let terms = RunParameters {
                     reads_only: on.reads_only,
-                    time: on.time,
+                    end: on.time.and_then(|time| began.checked_add(time)),
                     wanted: on.notifications.clone().unwrap_or(self.wanted.clone()),
                 };
                 Statement::open(&self.core, &self.signal, access, text, parameters, terms)?
@@ -30,9 +33,9 @@ impl Machine {
                 opened?
             }
         };
-        // Until its rows are asked for.
-        statement.rest();
-        self.told.class = Some(statement.class().name());
+        // Until its rows are requested.
+        statement.pause();
+        self.audit_details.class = Some(statement.class().name());
         let columns: Value = statement
             .columns()
             .iter()
@@ -61,25 +64,22 @@ impl Machine {
     /// Opens a result in a transaction.
     pub(super) fn open_in(
         &mut self,
-        transaction: &mut Explicit,
+        transaction: &mut ExplicitTransaction,
         text: String,
         parameters: Map,
     ) -> Answered<Statement> {
         if transaction.results.len() >= MOST_RESULTS {
             return Err(ServerError::TooLarge(format!(
-                "the transaction has {MOST_RESULTS} results open, which is the limit: read or discard some"
+                "the transaction has {MOST_RESULTS} open results, which is the limit: consume or discard some"
             ))
             .into());
         }
-        let left = transaction
-            .end
-            .map(|end| end.saturating_duration_since(Instant::now()));
         let open = |machine: &mut Self| -> Answered<Statement> {
             let database = transaction.database.clone();
             let access = machine.access(Some(&database), Some(transaction.open.clone()))?;
-            let terms = Terms {
+            let terms = RunParameters {
                 reads_only: transaction.reads_only,
-                time: left,
+                end: transaction.end,
                 wanted: transaction.wanted.clone(),
             };
             Statement::open(
@@ -90,7 +90,7 @@ impl Machine {
                 parameters.clone(),
                 terms,
             )
-            .map_err(|failure| Stop::Failed(expired(failure)))
+            .map_err(|failure| MessageError::Failed(expired(failure)))
         };
         let mut statement = open(self)?;
         transaction.class = transaction.class.max(statement.class());
@@ -109,14 +109,14 @@ impl Machine {
             .filter(|(_, result)| !result.has_ended())
             .collect();
         if !unread.is_empty() {
-            // They must not see what this one writes.
+            // Open results must not see this statement's writes.
             drop(statement);
             for (_, result) in &mut unread {
                 result
                     .find_all(&mut left_to_keep)
                     .map_err(|error| match error {
-                        // Nothing was written yet: it can be tried again from here.
-                        ServerError::TooMany { .. } if self.may_wait() => Stop::Busy,
+                        // Nothing was written, so the message can be retried.
+                        ServerError::TooMany { .. } if self.may_wait() => MessageError::Busy,
                         error => in_transaction(&error).into(),
                     })?;
             }
@@ -128,17 +128,11 @@ impl Machine {
         Ok(statement)
     }
 
-    /// Begins to take rows: [`Machine::go_on`] takes them.
-    pub(super) fn take(&mut self, take: Take, keep: bool, tag: u8) -> Answered<Step> {
-        if self.result_end().is_some_and(|end| end <= Instant::now()) {
-            self.lapse();
-        }
-        if std::mem::take(&mut self.lapsed) {
-            return Err(ServerError::TooSlow(
-                "the result was open for longer than a transaction may be: run the query again, and read faster (limits.transaction_time)"
-                    .into(),
-            )
-            .into());
+    /// Begins a `PULL` or `DISCARD`; [`Machine::resume`] sends the rows.
+    pub(super) fn take(&mut self, take: PullParameters, keep: bool, tag: u8) -> Answered<Step> {
+        drop(self.expire_if_due());
+        if let Some(why) = self.expired.take() {
+            return Err(why.into());
         }
         let mut result = None;
         if let Some(transaction) = &self.transaction {
@@ -149,10 +143,10 @@ impl Machine {
             let known = transaction.results.iter().map(|(number, _)| *number);
             result = known.into_iter().find(|known| Some(*known) == number);
             if result.is_none() {
-                return Err(Stop::Protocol("there is no such result open".into()));
+                return Err(MessageError::Protocol("no such result is open".into()));
             }
         }
-        self.taking = Some(Taking {
+        self.taking = Some(Pull {
             message: number_of(tag).unwrap_or_default(),
             left: take.count,
             keep,
@@ -162,8 +156,8 @@ impl Machine {
         Ok(Step::More)
     }
 
-    /// Takes rows until a piece is full.
-    pub(super) fn go_on(&mut self, out: &mut Outbox) -> Step {
+    /// Sends rows until the output buffer is full.
+    pub(super) fn resume(&mut self, out: &mut Outbox) -> Step {
         let began = Instant::now();
         let Some(mut taking) = self.taking.take() else {
             return Step::Done;
@@ -171,7 +165,11 @@ impl Machine {
         if self.signal.is_interrupted() {
             return self.ignore(out);
         }
-        // Should this take long, the answers to what came before need not wait for it.
+        // Its deadline may have passed while the client was reading earlier rows.
+        if let Some(why) = self.expired.take() {
+            return self.stop_taking(&taking, why.into(), out);
+        }
+        // Send the answers to earlier messages first, as the rows may take long.
         if taking.worked.is_zero() && out.len() > 0 {
             self.signal.hand_over(out.drain());
         }
@@ -179,10 +177,10 @@ impl Machine {
             return Step::Close;
         };
         let (database, class) = (statement.access().name().clone(), statement.class());
-        self.told = Told {
+        self.audit_details = AuditDetails {
             database: Some(database.clone()),
             class: Some(class.name()),
-            ..Told::default()
+            ..AuditDetails::default()
         };
         if let Err(stop) = self.check_right(&database, class) {
             return self.stop_taking(&taking, stop, out);
@@ -191,7 +189,7 @@ impl Machine {
         let Some(statement) = self.result_of(&taking) else {
             return Step::Close;
         };
-        match statement.go_on() {
+        match statement.resume() {
             Ok(()) => self.busy_since = None,
             Err(ServerError::TooMany { .. }) if may_wait => {
                 self.busy_since.get_or_insert_with(Instant::now);
@@ -204,20 +202,20 @@ impl Machine {
             return Step::Close;
         };
         let taken = statement.take(&mut taking.left, taking.keep, out, forms);
-        statement.rest();
+        statement.pause();
         taking.worked += began.elapsed();
         let (message, worked) = (taking.message, taking.worked);
         match taken {
-            Ok(Taken::Piece) => {
+            Ok(Consumed::Piece) => {
                 self.taking = Some(taking);
                 Step::More
             }
-            Ok(Taken::Enough) => {
+            Ok(Consumed::Enough) => {
                 self.success(out, &[("has_more", true.into())]);
                 self.count(Some(message), 200, worked);
                 Step::Done
             }
-            Ok(Taken::All) => {
+            Ok(Consumed::All) => {
                 let number = taking.result;
                 let ended = match (number, &mut self.transaction) {
                     (Some(number), Some(transaction)) => {
@@ -231,7 +229,7 @@ impl Machine {
                 };
                 if let Some(mut statement) = ended {
                     self.end_result(&statement, out);
-                    statement.tell_if_slow();
+                    statement.log_if_slow();
                 }
                 self.succeeded(Some(message), worked);
                 Step::Done
@@ -242,7 +240,7 @@ impl Machine {
                     return self.ignore(out);
                 }
                 if let Some(statement) = self.result_of(&taking) {
-                    statement.tell_if_slow();
+                    statement.log_if_slow();
                 }
                 let failure = if taking.result.is_some() {
                     in_transaction(&error)
@@ -254,8 +252,8 @@ impl Machine {
         }
     }
 
-    /// The result whose rows are being taken.
-    pub(super) fn result_of(&mut self, taking: &Taking) -> Option<&mut Statement> {
+    /// The result of the `PULL` in progress.
+    pub(super) fn result_of(&mut self, taking: &Pull) -> Option<&mut Statement> {
         match (taking.result, &mut self.transaction) {
             (Some(number), Some(transaction)) => transaction
                 .results
@@ -266,12 +264,17 @@ impl Machine {
         }
     }
 
-    /// Answers the message whose rows are not taken any further.
-    pub(super) fn stop_taking(&mut self, taking: &Taking, stop: Stop, out: &mut Outbox) -> Step {
+    /// Answers the `PULL` in progress with a failure.
+    pub(super) fn stop_taking(
+        &mut self,
+        taking: &Pull,
+        stop: MessageError,
+        out: &mut Outbox,
+    ) -> Step {
         let failure = match stop {
-            Stop::Failed(failure) => failure,
-            Stop::Protocol(what) => Failure::protocol(what),
-            Stop::Busy => return Step::Busy,
+            MessageError::Failed(failure) => failure,
+            MessageError::Protocol(what) => Failure::protocol(what),
+            MessageError::Busy => return Step::Busy,
         };
         if let Some(statement) = self.result_of(taking) {
             statement.stopped_by(failure.kind);
@@ -279,7 +282,7 @@ impl Machine {
         self.fail(Some(taking.message), taking.worked, &failure, out)
     }
 
-    /// Tells what stands behind the last row.
+    /// Writes the summary after the last row.
     pub(super) fn end_result(&mut self, statement: &Statement, out: &mut Outbox) {
         let has_columns = !statement.columns().is_empty();
         let last_ms = statement.began().elapsed().as_millis();
@@ -304,8 +307,8 @@ impl Machine {
             let rows = statement.rows() > 0;
             let statuses = summary::statuses(notices, text, wanted, has_columns, rows);
             entries.push(("statuses", statuses));
-        } else if let Some(told) = summary::notifications(notices, text, wanted) {
-            entries.push(("notifications", told));
+        } else if let Some(notifications) = summary::notifications(notices, text, wanted) {
+            entries.push(("notifications", notifications));
         }
         self.success(out, &entries);
     }

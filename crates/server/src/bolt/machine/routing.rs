@@ -1,10 +1,15 @@
-//! The routing table: one server is all there is.
+//! The routing table, which contains only this server.
 
 use super::*;
 
 impl Machine {
-    /// One server is all there is: it is told under the address by which the client knows it.
-    pub(super) fn route(&mut self, routing: &Map, on: &On, out: &mut Outbox) -> Answered {
+    /// Answers `ROUTE`: this server, under the address that the client uses.
+    pub(super) fn route(
+        &mut self,
+        routing: &Map,
+        on: &TransactionParameters,
+        out: &mut Outbox,
+    ) -> Answered {
         let access = self.access_on(on)?;
         let known = text(routing, "address").ok().flatten();
         let known = known.filter(|address| is_address(address));
@@ -32,7 +37,7 @@ impl Machine {
     }
 }
 
-/// Whether a text can be an address: a name or an address, and a port.
+/// Whether a text can be an address: a host name or IP address, and a port.
 fn is_address(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
     let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());

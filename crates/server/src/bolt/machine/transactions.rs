@@ -1,9 +1,9 @@
-//! Transactions of several statements, and bookmarks.
+//! Explicit transactions, and bookmarks.
 
 use super::*;
 
 impl Machine {
-    pub(super) fn begin(&mut self, on: &On, out: &mut Outbox) -> Answered {
+    pub(super) fn begin(&mut self, on: &TransactionParameters, out: &mut Outbox) -> Answered {
         let access = self.access_on(on)?;
         let transaction = access.begin(on.reads_only)?;
         let opened = self.core.open.add_of_connection(
@@ -13,16 +13,16 @@ impl Machine {
             on.time,
         );
         let open = match opened {
-            Err(ServerError::TooMany { .. }) if self.may_wait() => return Err(Stop::Busy),
+            Err(ServerError::TooMany { .. }) if self.may_wait() => return Err(MessageError::Busy),
             opened => opened?,
         };
         let database = access.name().clone();
         self.success_on(out, &[], &database);
-        self.transaction = Some(Explicit {
+        self.transaction = Some(ExplicitTransaction {
             open,
             database,
             reads_only: on.reads_only,
-            end: on.time.map(|time| Instant::now() + time),
+            end: on.time.and_then(|time| Instant::now().checked_add(time)),
             wanted: on.notifications.clone().unwrap_or(self.wanted.clone()),
             class: StatementClass::Read,
             results: Vec::new(),
@@ -36,8 +36,8 @@ impl Machine {
             return Ok(());
         };
         let (database, class) = (transaction.database.clone(), transaction.class);
-        self.told.database = Some(database.clone());
-        self.told.class = Some(if transaction.reads_only {
+        self.audit_details.database = Some(database.clone());
+        self.audit_details.class = Some(if transaction.reads_only {
             "read"
         } else {
             "write"
@@ -47,7 +47,16 @@ impl Machine {
             return Ok(());
         };
         self.taking = None;
-        // What they write was written when they were run.
+        if transaction.end.is_some_and(|end| end <= Instant::now()) {
+            transaction.results.clear();
+            // The sweep may have rolled it back already.
+            let _ = self.core.open.rollback(&transaction.open);
+            return Err(ServerError::TooSlow(
+                "the transaction exceeded the timeout of its client and was rolled back".into(),
+            )
+            .into());
+        }
+        // Writing statements have written when they ran, so their remaining rows can be dropped.
         let results = std::mem::take(&mut transaction.results);
         let committed = self.core.open.commit(&transaction.open);
         let version = committed.map_err(|error| in_transaction(&error))?;
@@ -60,7 +69,7 @@ impl Machine {
     }
 }
 
-/// What happens in a transaction of several statements: where that is not there any more, its time was over.
+/// Failure of a statement in an explicit transaction: a missing transaction has timed out.
 pub(super) fn in_transaction(error: &ServerError) -> Failure {
     let failure = Failure::of(error);
     match error {
@@ -81,7 +90,7 @@ pub(super) fn bookmark(database: &str, version: u64) -> String {
     format!("isomer:{database}:{version}")
 }
 
-/// Refuses bookmarks that are none, and those of versions that are not there yet. Those of other databases say nothing here.
+/// Fails for invalid bookmarks and for versions that do not exist yet. Bookmarks of other databases are ignored.
 pub(super) fn check_bookmarks(access: &Access, bookmarks: &[String]) -> Answered {
     for bookmark in bookmarks {
         let parsed = bookmark
@@ -90,7 +99,7 @@ pub(super) fn check_bookmarks(access: &Access, bookmarks: &[String]) -> Answered
             .and_then(|(database, version)| Some((database, version.parse::<u64>().ok()?)));
         let Some((database, version)) = parsed else {
             let message = format!(
-                "`{}` is no bookmark of this server",
+                "`{}` is not a bookmark of this server",
                 bookmark.chars().take(60).collect::<String>()
             );
             return Err(
@@ -99,7 +108,7 @@ pub(super) fn check_bookmarks(access: &Access, bookmarks: &[String]) -> Answered
         };
         if *database == **access.name() && version > access.version()? {
             let message = format!(
-                "the bookmark is of version {version} and the database has {}: try again",
+                "the bookmark is of version {version}, the database is at {}: retry later",
                 access.version()?
             );
             return Err(Failure::of_code(

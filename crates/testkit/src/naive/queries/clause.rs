@@ -1,16 +1,19 @@
-//! Clauses at random, and queries of them.
+//! Random clauses, and queries built from them.
 
 use super::graph::{LABELS, TYPES};
 use super::{Kind, Maker};
 
 /// Kinds of columns.
-const COLUMNS: [Kind; 7] = [
+const COLUMNS: [Kind; 10] = [
     Kind::Int,
     Kind::Int,
     Kind::Float,
     Kind::Text,
     Kind::Bool,
     Kind::Ints,
+    Kind::Date,
+    Kind::DateTime,
+    Kind::Duration,
     Kind::Any,
 ];
 
@@ -145,7 +148,7 @@ impl Maker<'_> {
         format!("WITH {distinct}{items}{paging}{condition}")
     }
 
-    /// Columns of variables and expressions, and the scope that they make.
+    /// Columns of variables and expressions, and the resulting scope.
     fn columns(&mut self) -> (String, Vec<(String, Kind)>) {
         let mut items = Vec::new();
         let mut scope = Vec::new();
@@ -169,7 +172,7 @@ impl Maker<'_> {
         (items.join(", "), scope)
     }
 
-    /// Keys and aggregations, and the scope that they make.
+    /// Grouping keys and aggregations, and the resulting scope.
     fn aggregates(&mut self) -> (String, Vec<(String, Kind)>) {
         let mut items = Vec::new();
         let mut scope = Vec::new();
@@ -227,7 +230,7 @@ impl Maker<'_> {
         }
     }
 
-    /// An order by everything that is in scope, so that a page of it is one and the same.
+    /// A total order over everything in scope, so that a page is deterministic.
     fn total_order(&mut self) -> String {
         let mut keys = Vec::new();
         for (name, kind) in self.scope.clone() {
@@ -316,6 +319,10 @@ impl Maker<'_> {
                     ("f", Kind::Float),
                     ("d.x", Kind::Int),
                     ("l", Kind::Ints),
+                    ("t", Kind::Date),
+                    ("z", Kind::DateTime),
+                    ("h", Kind::LocalTime),
+                    ("du", Kind::Duration),
                 ]);
                 format!("SET {node}.{} = {}", field.0, self.expression(field.1, 2))
             }
@@ -372,7 +379,7 @@ impl Maker<'_> {
                 let other = self.known(Kind::Node).unwrap_or_else(|| node.clone());
                 let name = self.fresh("r");
                 let (left, right) = *self.random.pick(&[("-", "->"), ("-", "-"), ("<-", "-")]);
-                // A null end is an error where the relationship has to be made.
+                // A null end is an error if the relationship has to be created.
                 self.risky = true;
                 let text = format!(
                     "MERGE ({node}){left}[{name}:{t}]{right}({other}) ON CREATE SET {name}.w = 7 ON MATCH SET {name}.w = 8"
@@ -417,7 +424,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Nothing that may be gone is used any more.
+    /// Removes variables that may refer to deleted entities.
     fn forget(&mut self, text: String) -> String {
         let plain: Vec<String> = self
             .scope
@@ -437,7 +444,7 @@ impl Maker<'_> {
     }
 }
 
-/// Whether a value of that kind holds no entities.
+/// Whether a value of that kind contains no entities.
 fn self_contained(kind: Kind) -> bool {
     !matches!(
         kind,

@@ -1,10 +1,10 @@
-//! Expressions at random, of a kind that is wanted.
+//! Random expressions of a requested kind.
 
 use super::graph::{LABELS, TYPES};
 use super::{Kind, Maker};
 
-/// All kinds that values of properties have.
-const PLAIN: [Kind; 8] = [
+/// All kinds of property values.
+const PLAIN: [Kind; 11] = [
     Kind::Int,
     Kind::Float,
     Kind::Text,
@@ -12,11 +12,14 @@ const PLAIN: [Kind; 8] = [
     Kind::Ints,
     Kind::Map,
     Kind::Date,
+    Kind::DateTime,
+    Kind::LocalTime,
+    Kind::Duration,
     Kind::Any,
 ];
 
 impl Maker<'_> {
-    /// An expression of a kind; now and then of another one, where the query may be ill-typed.
+    /// An expression of a kind; occasionally of another one, if the query may be ill-typed.
     pub(super) fn expression(&mut self, kind: Kind, depth: u32) -> String {
         let mut kind = kind;
         if self.ill && self.once_in(14) {
@@ -41,11 +44,17 @@ impl Maker<'_> {
                 let kind = *self.random.pick(&PLAIN);
                 self.expression(kind, depth - 1)
             }
+            Kind::Date
+            | Kind::LocalTime
+            | Kind::Time
+            | Kind::LocalDateTime
+            | Kind::DateTime
+            | Kind::Duration => self.temporal(kind, depth - 1),
             _ => self.leaf(kind),
         }
     }
 
-    /// A condition for `WHERE`.
+    /// A predicate for `WHERE`.
     pub(super) fn condition(&mut self, depth: u32) -> String {
         if depth == 0 {
             return self.leaf(Kind::Bool);
@@ -54,7 +63,7 @@ impl Maker<'_> {
         self.test(depth)
     }
 
-    /// A pattern as a condition, which only `WHERE` takes.
+    /// A pattern as a predicate, which only `WHERE` accepts.
     pub(super) fn where_condition(&mut self) -> String {
         let condition = self.condition(3);
         let Some(node) = self.known(Kind::Node).filter(|_| self.random.once_in(8)) else {
@@ -70,7 +79,8 @@ impl Maker<'_> {
 
     fn test(&mut self, depth: u32) -> String {
         let comparison = self.pick(&["=", "<>", "<", "<=", ">", ">="]);
-        match self.random.below(22) {
+        match self.random.below(25) {
+            22..=24 => self.temporal_test(depth),
             0..=3 => format!(
                 "{} {comparison} {}",
                 self.expression(Kind::Int, depth),
@@ -153,6 +163,9 @@ impl Maker<'_> {
                     "MAP",
                     "INTEGER | FLOAT",
                     "STRING NOT NULL",
+                    "DATE",
+                    "ZONED DATETIME",
+                    "LOCAL TIME | DURATION",
                     "ANY",
                 ]);
                 format!("({} IS :: {wanted})", self.expression(kind, depth))
@@ -189,7 +202,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A path of a subquery: it names no new variables.
+    /// A path of a subquery, which declares no variables.
     fn inner_path(&mut self) -> String {
         let was = std::mem::replace(&mut self.nested, true);
         let path = self.path(false, &mut Vec::new());
@@ -207,7 +220,7 @@ impl Maker<'_> {
         format!(" WHERE {condition}")
     }
 
-    /// A text made with one variable more in scope.
+    /// A text generated with one more variable in scope.
     pub(super) fn inside(
         &mut self,
         name: &str,
@@ -222,7 +235,7 @@ impl Maker<'_> {
         text
     }
 
-    /// What can be of any kind: `CASE`, `coalesce`, an element.
+    /// Expressions of any kind: `CASE`, `coalesce`, an element.
     fn of_any_kind(&mut self, kind: Kind, depth: u32) -> String {
         let (a, b) = (self.expression(kind, depth), self.expression(kind, depth));
         match self.random.below(5) {
@@ -242,7 +255,8 @@ impl Maker<'_> {
     }
 
     fn int(&mut self, depth: u32) -> String {
-        match self.random.below(16) {
+        match self.random.below(18) {
+            16 | 17 => self.component(depth),
             0..=2 => {
                 let op = self.pick(&["+", "-", "*"]);
                 format!(
@@ -311,7 +325,11 @@ impl Maker<'_> {
     }
 
     fn text(&mut self, depth: u32) -> String {
-        match self.random.below(9) {
+        match self.random.below(10) {
+            9 => {
+                let kind = self.temporal_kind();
+                format!("toString({})", self.expression(kind, depth))
+            }
             0 => format!(
                 "({} + {})",
                 self.expression(Kind::Text, depth),
@@ -451,7 +469,12 @@ impl Maker<'_> {
             Kind::Map => self
                 .pick(&["{x: 1, y: {z: 'a'}}", "{x: 0, y: {z: 'b'}}"])
                 .to_owned(),
-            Kind::Date => "date('2020-02-01')".into(),
+            Kind::Date
+            | Kind::LocalTime
+            | Kind::Time
+            | Kind::LocalDateTime
+            | Kind::DateTime
+            | Kind::Duration => self.temporal_literal(kind),
             Kind::Any => self
                 .pick(&[
                     "1",
@@ -490,7 +513,10 @@ impl Maker<'_> {
             Kind::Ints => "l",
             Kind::Map => "d",
             Kind::Date => "t",
-            Kind::Any => self.pick(&["m", "m", "v", "s", "missing"]),
+            Kind::DateTime => "z",
+            Kind::LocalTime => "h",
+            Kind::Duration => "du",
+            Kind::Any => self.pick(&["m", "m", "v", "s", "z", "missing"]),
             _ => return None,
         };
         Some(format!("{node}.{field}"))

@@ -1,11 +1,11 @@
-//! Queries of the shapes that plans treat apart: counts, groups and distinct ends of walks, sorts that an index gives, joins,
-//! existence. Without the conditions that leave nothing over.
+//! Query shapes with special plans: counts, groups and distinct ends of paths, sorts provided by an index,
+//! joins, existence. Without predicates that filter out everything.
 
 use super::graph::{LABELS, TYPES};
 use super::{Kind, Maker};
 
-/// Properties that indexes are on, and others.
-const FIELDS: [&str; 7] = ["v", "s", "f", "d.x", "m", "t", "i"];
+/// Properties with indexes, and others.
+const FIELDS: [&str; 10] = ["v", "s", "f", "d.x", "m", "t", "z", "h", "du", "i"];
 
 impl Maker<'_> {
     /// A query of one of these shapes.
@@ -106,7 +106,8 @@ impl Maker<'_> {
             *self.random.pick(&FIELDS),
         );
         let filter = self.filter(&["a"]);
-        match self.random.below(3) {
+        match self.random.below(4) {
+            3 => format!("MATCH (a{label}){filter} RETURN sum(a.du) AS x, max(a.{field}) AS y"),
             0 => format!("MATCH (a{label}){filter} RETURN min(a.{field}) AS x"),
             1 => format!("MATCH (a{label}){filter} RETURN max(a.{field}) AS x, count(*) AS c"),
             _ => format!(

@@ -1,19 +1,23 @@
-//! Random graphs, and schemas that speed queries over them up without changing an answer.
+//! Random graphs, and schemas that accelerate queries without changing a result.
 
-use isomer_value::{Map, Value, jiff::civil};
+use std::sync::Arc;
 
-use crate::naive::interpreter::graph::{Graph, Node, Relationship};
+use isomer_oracle::calendar::{Clock, Date, Offset, SECOND};
+use isomer_oracle::graph::{Graph, Node, Relationship};
+use isomer_oracle::temporal::{Moment, Span};
+use isomer_oracle::{Datum, Map};
+
 use crate::random::Random;
 
 /// Labels of nodes.
 pub const LABELS: [&str; 3] = ["A", "B", "C"];
 /// Types of relationships.
 pub const TYPES: [&str; 3] = ["T", "U", "V"];
-/// Texts that occur.
+/// Strings in properties.
 pub const TEXTS: [&str; 6] = ["a", "b", "ab", "", "é", "A b"];
 
-/// Up to seven nodes and ten relationships, loops and parallel ones among them. Every node and relationship has a number
-/// `i` of its own; what else it has is left to chance.
+/// Up to seven nodes and ten relationships, including loops and parallel ones. Every node and relationship
+/// has a unique number `i`; all else is random.
 pub fn graph(random: &mut Random) -> Graph {
     let mut graph = Graph::default();
     let count = match random.below(12) {
@@ -31,7 +35,7 @@ pub fn graph(random: &mut Random) -> Graph {
             .collect();
         let mut properties = properties(random, at as i64);
         if !labels.is_empty() && random.once_in(3) {
-            properties.insert("_key", format!("k{at}").into());
+            properties.insert("_key".into(), format!("k{at}").into());
         }
         ids.push(graph.add_node(Node {
             labels: labels.into_iter().collect(),
@@ -47,12 +51,12 @@ pub fn graph(random: &mut Random) -> Graph {
     };
     for at in 0..relationships {
         let mut properties = Map::new();
-        properties.insert("i", Value::Int(at as i64));
+        properties.insert("i".into(), Datum::Int(at as i64));
         if !random.once_in(4) {
-            properties.insert("w", Value::Int(random.below(3) as i64));
+            properties.insert("w".into(), Datum::Int(random.below(3) as i64));
         }
         if random.once_in(3) {
-            properties.insert("s", Value::from(*random.pick(&TEXTS)));
+            properties.insert("s".into(), Datum::from(*random.pick(&TEXTS)));
         }
         let (source, target) = (*random.pick(&ids), *random.pick(&ids));
         let name = (*random.pick(&TYPES)).to_owned();
@@ -68,56 +72,106 @@ pub fn graph(random: &mut Random) -> Graph {
 
 fn properties(random: &mut Random, at: i64) -> Map {
     let mut map = Map::new();
-    map.insert("i", Value::Int(at));
+    map.insert("i".into(), Datum::Int(at));
     if !random.once_in(4) {
-        map.insert("v", Value::Int(random.below(4) as i64));
+        map.insert("v".into(), Datum::Int(random.below(4) as i64));
     }
     if !random.once_in(3) {
-        map.insert("f", Value::Float(random.below(5) as f64 + 0.5));
+        map.insert("f".into(), Datum::Float(random.below(5) as f64 + 0.5));
     }
     if !random.once_in(3) {
-        map.insert("s", Value::from(*random.pick(&TEXTS)));
+        map.insert("s".into(), Datum::from(*random.pick(&TEXTS)));
     }
     if random.once_in(2) {
-        map.insert("b", Value::Bool(random.once_in(2)));
+        map.insert("b".into(), Datum::Bool(random.once_in(2)));
     }
     if random.once_in(2) {
-        let items: Vec<Value> = (0..random.below(4))
-            .map(|_| Value::Int(random.below(3) as i64))
+        let items: Vec<Datum> = (0..random.below(4))
+            .map(|_| Datum::Int(random.below(3) as i64))
             .collect();
-        map.insert("l", items.into());
+        map.insert("l".into(), items.into());
     }
     if random.once_in(3) {
-        let inner = Map::from_iter([("z", Value::from(*random.pick(&TEXTS)))]);
+        let inner = Map::from_iter([(Arc::from("z"), Datum::from(*random.pick(&TEXTS)))]);
         let whole = Map::from_iter([
-            ("x", Value::Int(random.below(3) as i64)),
-            ("y", inner.into()),
+            (Arc::from("x"), Datum::Int(random.below(3) as i64)),
+            (Arc::from("y"), inner.into()),
         ]);
-        map.insert("d", whole.into());
+        map.insert("d".into(), whole.into());
     }
     if random.once_in(4) {
-        map.insert("t", civil::date(2020, 1 + random.below(3) as i8, 1).into());
+        map.insert("t".into(), Datum::Date(day(random)));
     }
     if random.once_in(2) {
-        map.insert("m", mixed(random));
+        map.insert("m".into(), mixed(random));
+    }
+    for (name, kind) in [("z", 4), ("h", 1), ("du", 5)] {
+        if random.once_in(3) {
+            map.insert(name.into(), temporal(random, kind));
+        }
     }
     map
 }
 
-/// A value of any kind.
-fn mixed(random: &mut Random) -> Value {
-    match random.below(7) {
-        0 => Value::Int(random.below(3) as i64),
-        1 => Value::Float(random.below(3) as f64),
-        2 => Value::from(*random.pick(&TEXTS)),
-        3 => Value::Bool(random.once_in(2)),
-        4 => vec![Value::Int(1), Value::Null].into(),
-        5 => Value::Float(f64::NAN),
-        _ => Map::from_iter([("x", Value::Int(1))]).into(),
+/// A day of few, so that equal ones are frequent; some at the ends of months and weeks.
+fn day(random: &mut Random) -> Date {
+    let (year, month, day) = *random.pick(&[
+        (2020, 1, 1),
+        (2020, 2, 1),
+        (2020, 2, 29),
+        (2020, 3, 1),
+        (2019, 12, 31),
+        (2021, 1, 3),
+        (1969, 7, 20),
+    ]);
+    Date::of(year, month, day).unwrap_or(Date(0))
+}
+
+fn clock(random: &mut Random) -> Clock {
+    let minutes = *random.pick(&[0, 1, 12 * 60, 12 * 60 + 30, 23 * 60 + 59]);
+    Clock(minutes * 60 * SECOND + *random.pick(&[0, 0, SECOND / 2, 1]))
+}
+
+/// A temporal value: of six kinds, the duration is the last.
+fn temporal(random: &mut Random, kind: u64) -> Datum {
+    let offset = |random: &mut Random| Offset(*random.pick(&[0, 0, 3600, -5400]));
+    match kind {
+        0 => Datum::Date(day(random)),
+        1 => Datum::LocalTime(clock(random)),
+        2 => Datum::Time(clock(random), offset(random)),
+        3 => Datum::LocalDateTime(day(random), clock(random)),
+        4 => Datum::from(Moment {
+            date: day(random),
+            clock: clock(random),
+            offset: offset(random),
+            zone: None,
+        }),
+        _ => Datum::from(Span {
+            months: *random.pick(&[0, 0, 1, -2]),
+            days: *random.pick(&[0, 1, 30, -1]),
+            nanos: i128::from(*random.pick(&[0, 0, 24 * 3600, -1, 90])) * i128::from(SECOND),
+        }),
     }
 }
 
-/// Statements that make indexes.
+/// A value of any kind.
+fn mixed(random: &mut Random) -> Datum {
+    match random.below(9) {
+        7 | 8 => {
+            let kind = random.below(6);
+            temporal(random, kind)
+        }
+        0 => Datum::Int(random.below(3) as i64),
+        1 => Datum::Float(random.below(3) as f64),
+        2 => Datum::from(*random.pick(&TEXTS)),
+        3 => Datum::Bool(random.once_in(2)),
+        4 => vec![Datum::Int(1), Datum::Null].into(),
+        5 => Datum::Float(f64::NAN),
+        _ => Map::from_iter([(Arc::from("x"), Datum::Int(1))]).into(),
+    }
+}
+
+/// Statements that create indexes.
 pub fn schema(random: &mut Random) -> Vec<String> {
     let all = [
         "CREATE INDEX FOR (n:A) ON (n.v)",
@@ -129,6 +183,9 @@ pub fn schema(random: &mut Random) -> Vec<String> {
         "CREATE INDEX FOR (n:A) ON (n.f)",
         "CREATE INDEX FOR (n:B) ON (n.i)",
         "CREATE INDEX FOR (n:A) ON (n.t)",
+        "CREATE INDEX FOR (n:B) ON (n.z)",
+        "CREATE INDEX FOR (n:C) ON (n.h, n.t)",
+        "CREATE INDEX FOR (n:A) ON (n.du)",
     ];
     let chosen = all.iter().filter(|_| !random.once_in(3));
     chosen.map(|text| (*text).to_owned()).collect()

@@ -5,10 +5,11 @@ mod expression;
 mod focus;
 pub mod graph;
 mod pattern;
+mod temporal;
 
 use crate::random::Random;
 
-/// What a variable or an expression is.
+/// The kind of a variable or an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A node.
@@ -27,7 +28,7 @@ pub enum Kind {
     Float,
     /// A string.
     Text,
-    /// A truth value.
+    /// A boolean.
     Bool,
     /// A list of integers.
     Ints,
@@ -37,31 +38,41 @@ pub enum Kind {
     Map,
     /// A date.
     Date,
-    /// Anything.
+    /// A time of day.
+    LocalTime,
+    /// A time of day with an offset.
+    Time,
+    /// A date and a time of day.
+    LocalDateTime,
+    /// A date and a time of day with an offset.
+    DateTime,
+    /// A duration.
+    Duration,
+    /// A value of any type.
     Any,
 }
 
-/// A query made at random.
+/// A random query.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The text.
     pub text: String,
-    /// Whether it may be in error: it holds something of a wrong kind, or arithmetic that may leave its bounds. Any other
-    /// query must be answered.
+    /// Whether it may raise an error: it contains a value of a wrong type, or arithmetic that may overflow.
+    /// Every other query must succeed.
     pub risky: bool,
     /// Whether it writes.
     pub writes: bool,
 }
 
-/// What is known while a query is made.
+/// State while a query is generated.
 struct Maker<'r> {
     random: &'r mut Random,
     scope: Vec<(String, Kind)>,
     next: usize,
     risky: bool,
-    /// Whether something of a wrong kind may be put in.
+    /// Whether a wrong type may be inserted.
     ill: bool,
-    /// Whether subqueries may be put into expressions: not in those of a subquery.
+    /// Whether expressions may contain subqueries: not inside a subquery.
     nested: bool,
     /// Whether the graph may have changed.
     wrote: bool,

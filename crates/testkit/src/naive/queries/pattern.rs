@@ -1,4 +1,4 @@
-//! Patterns at random.
+//! Random patterns.
 
 use super::graph::{LABELS, TYPES};
 use super::{Kind, Maker};
@@ -14,7 +14,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A path. `names`: whether it may name new variables. `used`: relationships named in the clause so far.
+    /// A path. `names`: whether it may declare variables. `used`: relationships named in the clause so far.
     pub(super) fn path(&mut self, names: bool, used: &mut Vec<String>) -> String {
         if names && self.once_in(24) {
             return self.shortest();

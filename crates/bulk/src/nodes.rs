@@ -1,0 +1,461 @@
+//! Loading nodes of one label.
+
+use std::{
+    cmp::Ordering,
+    io::{self, Read, Write},
+    sync::Arc,
+};
+
+use isomer_data::{
+    Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, SpillFolder, Transaction,
+    Verdict, after_prefix,
+    layout::{self, IndexEntry, KEY, NodeState, brief, encode_key, push_id, without_nulls},
+};
+use isomer_storage::StorageError;
+use isomer_value::{LabelId, NodeId, Value, key, record::RecordBuilder};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::{
+    BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadMemory, LoadPairs, Precondition,
+    pipeline::read_rows,
+    sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
+    uniques::{Claim, Refused, Uniques},
+};
+
+/// How errors name the owner of a key or value that a row of the same load repeats.
+const THIS_ROW: &str = "this row";
+const ANOTHER_ROW: &str = "another row of this load";
+
+/// A key or index entry of the node with a number in this load; sorts like the stored key.
+struct Placed {
+    prefix: Vec<u8>,
+    number: u64,
+}
+
+impl PartialEq for Placed {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Placed {}
+
+impl PartialOrd for Placed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Placed {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.prefix
+            .cmp(&other.prefix)
+            .then(self.number.cmp(&other.number))
+    }
+}
+
+impl Sortable for Placed {
+    fn heap_bytes(&self) -> usize {
+        self.prefix.capacity() + 16
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&self.number.to_le_bytes())?;
+        write_bytes(out, &self.prefix)
+    }
+
+    fn read(input: &mut impl Read) -> io::Result<Self> {
+        let mut number = [0; 8];
+        input.read_exact(&mut number)?;
+        Ok(Self {
+            prefix: read_bytes(input)?,
+            number: u64::from_le_bytes(number),
+        })
+    }
+}
+
+/// The first phase.
+struct Reading<'a> {
+    ingest: &'a Ingest,
+    tx: Transaction,
+    label: LabelId,
+    /// Whether the label has nodes already, among which keys and unique values must be new.
+    occupied: bool,
+    uniques: Uniques,
+    /// Random per load, so that an attacker cannot prepare keys whose hashes collide.
+    seed: u64,
+    room: LoadMemory,
+    records: Spool,
+    keys: Sorter<Placed>,
+    entries: Sorter<Placed>,
+}
+
+/// Loads nodes of one label, all or nothing. `rows` is read to its end first; an error in it ends the load.
+///
+/// # Errors
+/// The first row's error that `watch` stops at, [`DataError::Cancelled`] where its progress does,
+/// [`DataError::Conflict`] where other writers changed the label during the load.
+pub fn load_nodes(
+    store: &DataStore,
+    label: &str,
+    options: &BulkOptions,
+    rows: &mut dyn Iterator<Item = Result<BulkNode, DataError>>,
+    watch: &mut dyn BulkWatch,
+) -> Result<BulkOutcome, DataError> {
+    let ingest = store.begin_ingest()?;
+    let label = ingest.label(label)?;
+    let tx = store.begin(Access::Read)?;
+    let since = tx.version();
+    let room = LoadMemory::take(store, options)?;
+    let share = room.bytes / 4;
+    let mut reading = Reading {
+        ingest: &ingest,
+        label,
+        occupied: tx.exact_node_count(Some(label))? > 0,
+        tx,
+        uniques: Uniques::new(share, &room.spill),
+        seed: crate::own_seed(),
+        records: Spool::new(share, &room.spill),
+        keys: Sorter::new(share, &room.spill),
+        entries: Sorter::new(share, &room.spill),
+        room,
+    };
+    let mut outcome = BulkOutcome {
+        version: since,
+        ..BulkOutcome::default()
+    };
+    let take = |row: &BulkNode| reading.take(row);
+    outcome.rejected = read_rows(rows, watch, take, |row| row.row)?;
+    let refused = reading.refuse_late(watch)?;
+    outcome.rejected += refused.len() as u64;
+    outcome.loaded = reading.records.len() - refused.len() as u64;
+    if outcome.loaded > 0 {
+        outcome.version = reading.write(refused, watch)?;
+    }
+    Ok(outcome)
+}
+
+impl Reading<'_> {
+    /// Takes one row. The inner error is the row's, the outer one the load's.
+    fn take(&mut self, row: &BulkNode) -> Result<Result<(), DataError>, DataError> {
+        let state = NodeState {
+            labels: vec![self.label],
+            properties: without_nulls(&row.properties),
+        };
+        let checked = match self.check(&state) {
+            Ok(checked) => checked,
+            Err(error) if matches!(error, DataError::Storage(_) | DataError::Corrupt { .. }) => {
+                return Err(error);
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        let number = self.records.len();
+        let spilled = (|| {
+            self.records.push(&checked.record)?;
+            if let Some(prefix) = checked.key {
+                self.keys.push(Placed { prefix, number })?;
+            }
+            for entry in checked.entries {
+                self.entries.push(Placed {
+                    prefix: entry.prefix(),
+                    number,
+                })?;
+            }
+            self.uniques.take(number, row.row, checked.claims)
+        })();
+        spilled.map_err(|error: io::Error| self.room.spill.error(&error))?;
+        Ok(Ok(()))
+    }
+
+    /// Rows that turn out to repeat an earlier one only after sorting: their numbers, ascending.
+    fn refuse_late(&mut self, watch: &mut dyn BulkWatch) -> Result<Vec<u64>, DataError> {
+        let none = Uniques::new(0, &self.room.spill);
+        let mut numbers = Vec::new();
+        for refused in std::mem::replace(&mut self.uniques, none).finish()? {
+            let error = self.repeated(&refused);
+            if watch.rejected(refused.row, &error) == Verdict::Stop {
+                return Err(error);
+            }
+            numbers.push(refused.number);
+        }
+        Ok(numbers)
+    }
+
+    fn repeated(&self, refused: &Refused) -> DataError {
+        let catalog = self.tx.names();
+        let value = refused.value.clone();
+        match refused.place.checked_sub(1) {
+            None => DataError::KeyExists {
+                label: self.label_name(),
+                key: value,
+            },
+            Some(place) => DataError::NotUnique {
+                rule: catalog
+                    .indexes()
+                    .get(place as usize)
+                    .map_or_else(String::new, |index| index.name.to_string()),
+                values: value,
+                record: THIS_ROW.into(),
+                holder: ANOTHER_ROW.into(),
+            },
+        }
+    }
+
+    fn label_name(&self) -> String {
+        let name = self.tx.names().label_name(self.label);
+        name.unwrap_or_default().to_string()
+    }
+
+    fn check(&self, state: &NodeState) -> Result<Checked, DataError> {
+        let catalog = self.tx.names();
+        let mut claims = Vec::new();
+        let mut key = None;
+        if let Some(value) = state.properties.get(KEY) {
+            let encoded = encode_key(value)?;
+            let prefix = [layout::keys_of(self.label), encoded].concat();
+            let hash = xxh3_128_with_seed(&prefix, self.seed);
+            if self.uniques.is_taken(hash)
+                || self.occupied && self.tx.node_by_key(self.label, value)?.is_some()
+            {
+                return Err(DataError::KeyExists {
+                    label: self.label_name(),
+                    key: brief(value),
+                });
+            }
+            claims.push(Claim {
+                hash,
+                place: 0,
+                value: brief(value),
+            });
+            key = Some(prefix);
+        }
+        catalog.check_new_node(state)?;
+        let mut entries = Vec::new();
+        for (place, index) in catalog
+            .indexes()
+            .iter()
+            .enumerate()
+            .filter(|(_, index)| index.label == self.label)
+        {
+            for entry in layout::index_entries(index, state)? {
+                if index.unique {
+                    let hash = xxh3_128_with_seed(&entry.prefix(), self.seed);
+                    let holder = if self.occupied {
+                        self.tx.stored_pairs().holder(&entry)?
+                    } else {
+                        None
+                    };
+                    if holder.is_some() || self.uniques.is_taken(hash) {
+                        return Err(DataError::NotUnique {
+                            rule: index.name.to_string(),
+                            values: entry.described(index, catalog),
+                            record: THIS_ROW.into(),
+                            holder: match holder {
+                                Some(holder) => format!("node {holder}"),
+                                None => ANOTHER_ROW.into(),
+                            },
+                        });
+                    }
+                    claims.push(Claim {
+                        hash,
+                        place: place as u32 + 1,
+                        value: entry.described(index, catalog),
+                    });
+                }
+                entries.push(entry);
+            }
+        }
+        let builder = RecordBuilder::node(&state.labels);
+        Ok(Checked {
+            record: self.ingest.encode(builder, &state.properties)?,
+            key,
+            entries,
+            claims,
+        })
+    }
+
+    /// The second phase.
+    fn write(self, refused: Vec<u64>, watch: &mut dyn BulkWatch) -> Result<u64, DataError> {
+        let Self {
+            ingest,
+            tx,
+            label,
+            records,
+            keys,
+            entries,
+            room,
+            ..
+        } = self;
+        let count = records.len() - refused.len() as u64;
+        let catalog = tx.names().clone();
+        let unique = catalog
+            .indexes()
+            .iter()
+            .any(|index| index.label == label && index.unique);
+        let since = tx.version();
+        drop(tx);
+        let failed = |error: io::Error| room.spill.error(&error);
+        let first = ingest.reserve_nodes(label, count)?;
+        let loading = Loading::Nodes {
+            label,
+            first,
+            count,
+        };
+        let mut pairs = Pairs {
+            sinks: ingest.sinks(&loading),
+            first: first.0,
+            label,
+            refused,
+            spill: room.spill.clone(),
+            records: records.finish(),
+            number: 0,
+            members: 0..count,
+            keys: keys.finish().map_err(failed)?,
+            entries: entries.finish().map_err(failed)?,
+        };
+        let precondition = Precondition::Label { label, unique };
+        let load = Load {
+            since,
+            precondition,
+            loading,
+            pairs_at_least: count * 2,
+        };
+        crate::write_pairs(ingest, &load, &mut pairs, watch)
+    }
+}
+
+struct Checked {
+    record: Vec<u8>,
+    key: Option<Vec<u8>>,
+    entries: Vec<IndexEntry>,
+    claims: Vec<Claim>,
+}
+
+/// All pairs of a load in key order: records, members, keys, index entries.
+struct Pairs {
+    sinks: LoadSinks,
+    first: u64,
+    label: LabelId,
+    /// Numbers of the rows that are left out in the end, ascending.
+    refused: Vec<u64>,
+    spill: Arc<SpillFolder>,
+    records: Spooled,
+    number: u64,
+    members: std::ops::Range<u64>,
+    keys: Sorted<Placed>,
+    entries: Sorted<Placed>,
+}
+
+impl Pairs {
+    /// The node of row `number`; none where the row was refused.
+    fn id(&self, number: u64) -> Option<NodeId> {
+        if self.refused.is_empty() {
+            return Some(NodeId(self.first + number));
+        }
+        match self.refused.binary_search(&number) {
+            Ok(_) => None,
+            Err(before) => Some(NodeId(self.first + number - before as u64)),
+        }
+    }
+
+    fn record(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            let record = self.records.next()?;
+            let node = self.id(self.number);
+            self.number += 1;
+            match (record, node) {
+                (Ok(record), Some(node)) => {
+                    self.sinks.each(|sink| sink.node(node, &record));
+                    return Some(Ok((layout::node(node), record)));
+                }
+                (Ok(_), None) => {}
+                (Err(error), _) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn key(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            match self.keys.next()? {
+                Ok(Placed { prefix, number }) => {
+                    if let Some(node) = self.id(number) {
+                        let mut value = Vec::new();
+                        push_id(&mut value, node.0);
+                        return Some(Ok((prefix, value)));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn entry(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            match self.entries.next()? {
+                Ok(Placed { mut prefix, number }) => {
+                    if let Some(node) = self.id(number) {
+                        push_id(&mut prefix, node.0);
+                        return Some(Ok((prefix, IndexEntry::value(node).to_vec())));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl LoadPairs for Pairs {
+    fn sinks(&mut self) -> &mut LoadSinks {
+        &mut self.sinks
+    }
+}
+
+impl Iterator for Pairs {
+    type Item = Result<(Vec<u8>, Vec<u8>), StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = match self.record() {
+            Some(pair) => pair,
+            None => match self.members.next() {
+                Some(number) => {
+                    let node = NodeId(self.first + number);
+                    Ok((layout::member(self.label, node), Vec::new()))
+                }
+                None => self.key().or_else(|| self.entry())?,
+            },
+        };
+        Some(pair.map_err(|error| self.spill.explain(&error)))
+    }
+}
+
+/// The types that the keys of a label have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyTypes {
+    /// Whether there are strings.
+    pub strings: bool,
+    /// Whether there are integers.
+    pub integers: bool,
+}
+
+/// The types of a label's keys, so that a reader of relationship ends from text knows which types to try.
+pub fn key_types(store: &DataStore, label: &str) -> Result<KeyTypes, DataError> {
+    let mut types = KeyTypes::default();
+    let Some(label) = store.catalog().label_id(label) else {
+        return Ok(types);
+    };
+    let tx = store.begin(Access::Read)?;
+    let base = layout::keys_of(label);
+    // The least string and the least integer show whether each kind occurs.
+    for (kind, least) in [
+        (&mut types.strings, Value::from("")),
+        (&mut types.integers, i64::MIN.into()),
+    ] {
+        let start = [&base[..], &key::encode(&least)?[..1]].concat();
+        let end = after_prefix(&start);
+        tx.stored_pairs().scan(&start, end.as_deref(), 1, |_, _| {
+            *kind = true;
+            Ok(())
+        })?;
+    }
+    Ok(types)
+}

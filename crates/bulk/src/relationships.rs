@@ -1,0 +1,320 @@
+//! Loading relationships of one type between the nodes of two labels.
+
+use std::{io, sync::Arc};
+
+use isomer_data::{
+    Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, RelRow, SpillFolder,
+    Transaction, after_prefix,
+    layout::{self, brief, encode_key, sole_id, without_nulls},
+};
+use isomer_storage::{StorageError, Version};
+use isomer_value::{LabelId, NodeId, RelId, TypeId, Value, record::RecordBuilder};
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::{
+    BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadMemory, LoadPairs,
+    Precondition,
+    links::{Link, Links, SortedLinks},
+    pipeline::read_rows,
+    sorter::{Spool, Spooled},
+};
+
+/// Finds nodes by key.
+struct Keys {
+    label: LabelId,
+    name: String,
+    /// Hash of the encoded key → node, where all keys fit.
+    table: Option<FxHashMap<u128, u64>>,
+    /// Random per load, so that an attacker cannot prepare keys whose hashes collide.
+    seed: u64,
+    /// The least and the largest id among them, if they are in the table; else all ids.
+    ids: (u64, u64),
+}
+
+/// The end that was looked up last: files often come sorted by one of them.
+#[derive(Default)]
+struct Recent(Option<(Value, NodeId)>);
+
+impl Recent {
+    fn find(
+        &mut self,
+        keys: &Keys,
+        tx: &Transaction,
+        key: &Value,
+        end: &str,
+    ) -> Result<NodeId, DataError> {
+        if let Some((known, node)) = &self.0
+            && *known == *key
+            && std::mem::discriminant(known) == std::mem::discriminant(key)
+        {
+            return Ok(*node);
+        }
+        let node = keys.find(tx, key, end)?;
+        self.0 = Some((key.clone(), node));
+        Ok(node)
+    }
+}
+
+impl Keys {
+    /// The keys of a label: in a table if that takes at most `budget` bytes, else they are looked up one by one.
+    fn load(tx: &Transaction, name: &str, budget: usize) -> Result<Self, DataError> {
+        let label = tx.catalog().label_id(name).ok_or_else(|| {
+            DataError::NotFound(format!("there is no label `{name}`: load its nodes first"))
+        })?;
+        let (mut table, seed) = (None, crate::own_seed());
+        let mut ids = (u64::MAX, 0);
+        let count = usize::try_from(tx.exact_node_count(Some(label))?).unwrap_or(usize::MAX);
+        if table_bytes(count) <= budget {
+            let mut nodes = FxHashMap::with_capacity_and_hasher(count, Default::default());
+            let base = layout::keys_of(label);
+            let end = after_prefix(&base);
+            tx.stored_pairs()
+                .scan(&base, end.as_deref(), usize::MAX, |key, value| {
+                    let node = sole_id(value, "the node under a key")?;
+                    ids = (ids.0.min(node), ids.1.max(node));
+                    nodes.insert(xxh3_128_with_seed(&key[base.len()..], seed), node);
+                    Ok(())
+                })?;
+            table = Some(nodes);
+        } else {
+            ids = (0, tx.store().node_id_end());
+        }
+        Ok(Self {
+            label,
+            name: name.to_owned(),
+            table,
+            seed,
+            ids,
+        })
+    }
+
+    /// Bytes of memory that the table takes.
+    fn bytes(&self) -> usize {
+        self.table
+            .as_ref()
+            .map_or(0, |table| table_bytes(table.len()))
+    }
+
+    fn find(&self, tx: &Transaction, key: &Value, end: &str) -> Result<NodeId, DataError> {
+        let found = match &self.table {
+            Some(table) => table
+                .get(&xxh3_128_with_seed(&encode_key(key)?, self.seed))
+                .map(|id| NodeId(*id)),
+            None => tx.node_by_key(self.label, key)?,
+        };
+        found.ok_or_else(|| {
+            DataError::NotFound(format!(
+                "the {end} :{} with _key {} does not exist: load it first",
+                self.name,
+                brief(key)
+            ))
+        })
+    }
+}
+
+/// Bytes of a hash table of `count` keys: 32 bytes and one control byte per entry, at a load factor of at most 7/8.
+fn table_bytes(count: usize) -> usize {
+    let buckets = (count.saturating_mul(8) / 7).checked_next_power_of_two();
+    buckets.map_or(usize::MAX, |buckets| buckets.saturating_mul(33))
+}
+
+/// Loads relationships of one type, all or nothing; see [`crate::load_nodes`].
+pub fn load_relationships(
+    store: &DataStore,
+    ends: BulkEnds<'_>,
+    options: &BulkOptions,
+    rows: &mut dyn Iterator<Item = Result<BulkRelationship, DataError>>,
+    watch: &mut dyn BulkWatch,
+) -> Result<BulkOutcome, DataError> {
+    let ingest = store.begin_ingest()?;
+    let type_id = ingest.rel_type(ends.rel_type)?;
+    let mut tx = store.begin(Access::Read)?;
+    let since = tx.version();
+    let room = LoadMemory::take(store, options)?;
+    let from = Keys::load(&tx, ends.from, room.bytes / 3)?;
+    let own_to = if ends.to == ends.from {
+        None
+    } else {
+        Some(Keys::load(&tx, ends.to, room.bytes / 3)?)
+    };
+    let to = own_to.as_ref().unwrap_or(&from);
+    let tables = from.bytes() + own_to.as_ref().map_or(0, Keys::bytes);
+    let least = from.ids.0.min(to.ids.0);
+    let nodes = least..from.ids.1.max(to.ids.1).saturating_add(1).max(least);
+    let mut read = Gathered {
+        records: Spool::new(room.bytes / 16, &room.spill),
+        links: Links::new(nodes, (room.bytes - tables) / 8 * 7, &room.spill),
+        last_source: NodeId(0),
+        last_target: NodeId(0),
+    };
+    let mut outcome = BulkOutcome {
+        version: since,
+        ..BulkOutcome::default()
+    };
+    let (mut sources, mut targets) = (Recent::default(), Recent::default());
+    let take = |row: &BulkRelationship| {
+        // The transaction belongs to another thread, which does not use it during this phase.
+        let reader: &mut Transaction = &mut tx;
+        let checked = sources
+            .find(&from, reader, &row.source, "source")
+            .and_then(|source| {
+                let target = targets.find(to, reader, &row.target, "target")?;
+                Ok((
+                    source,
+                    target,
+                    encode(&ingest, type_id, source, target, row)?,
+                ))
+            });
+        match checked {
+            Ok((source, target, record)) => {
+                read.push(source, target, &record)
+                    .map_err(|error| room.spill.error(&error))?;
+                Ok(Ok(()))
+            }
+            Err(error) if matches!(error, DataError::Storage(_) | DataError::Corrupt { .. }) => {
+                Err(error)
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    };
+    outcome.rejected = read_rows(rows, watch, take, |row| row.row)?;
+    drop((tx, from, own_to));
+    outcome.loaded = read.records.len();
+    if outcome.loaded > 0 {
+        outcome.version = write(&ingest, type_id, since, &room, read, watch)?;
+    }
+    Ok(outcome)
+}
+
+fn encode(
+    ingest: &Ingest,
+    type_id: TypeId,
+    source: NodeId,
+    target: NodeId,
+    row: &BulkRelationship,
+) -> Result<Vec<u8>, DataError> {
+    let builder = RecordBuilder::relationship(type_id, source, target);
+    if row.properties.is_empty() {
+        return Ok(builder.finish()?);
+    }
+    ingest.encode(builder, &without_nulls(&row.properties))
+}
+
+/// The second phase.
+fn write(
+    ingest: &Ingest,
+    type_id: TypeId,
+    since: Version,
+    room: &LoadMemory,
+    read: Gathered,
+    watch: &mut dyn BulkWatch,
+) -> Result<Version, DataError> {
+    let failed = |error: io::Error| room.spill.error(&error);
+    let count = read.records.len();
+    let first = ingest.reserve_relationships(type_id, count)?;
+    let loading = Loading::Relationships {
+        type_id,
+        first,
+        count,
+        last_source: read.last_source,
+        last_target: read.last_target,
+    };
+    let mut pairs = Pairs {
+        sinks: ingest.sinks(&loading),
+        type_id,
+        first: first.0,
+        number: 0,
+        spill: room.spill.clone(),
+        records: read.records.finish(),
+        links: read.links.finish().map_err(failed)?,
+    };
+    let load = Load {
+        since,
+        precondition: Precondition::Ends,
+        loading,
+        pairs_at_least: count * 3,
+    };
+    crate::write_pairs(ingest, &load, &mut pairs, watch)
+}
+
+/// The result of the first phase.
+struct Gathered {
+    records: Spool,
+    links: Links,
+    last_source: NodeId,
+    last_target: NodeId,
+}
+
+impl Gathered {
+    fn push(&mut self, source: NodeId, target: NodeId, record: &[u8]) -> io::Result<()> {
+        let number = self.records.len();
+        self.last_source = self.last_source.max(source);
+        self.last_target = self.last_target.max(target);
+        let link = |node: NodeId, incoming: bool, other: NodeId| Link {
+            node: node.0,
+            incoming,
+            other: other.0,
+            number,
+        };
+        self.records.push(record)?;
+        self.links.push(link(source, false, target))?;
+        self.links.push(link(target, true, source))
+    }
+}
+
+/// All pairs of a load in key order: records, then adjacency.
+struct Pairs {
+    sinks: LoadSinks,
+    type_id: TypeId,
+    first: u64,
+    number: u64,
+    spill: Arc<SpillFolder>,
+    records: Spooled,
+    links: SortedLinks,
+}
+
+impl LoadPairs for Pairs {
+    fn sinks(&mut self) -> &mut LoadSinks {
+        &mut self.sinks
+    }
+}
+
+impl Iterator for Pairs {
+    type Item = Result<(Vec<u8>, Vec<u8>), StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(record) = self.records.next() {
+            let id = RelId(self.first + self.number);
+            let key = layout::relationship(id);
+            self.number += 1;
+            if let Ok(record) = &record {
+                self.sinks.each(|sink| sink.relationship(id, record));
+            }
+            return Some(
+                record
+                    .map(|record| (key, record))
+                    .map_err(|error| self.spill.explain(&error)),
+            );
+        }
+        let link = self.links.next()?;
+        let pair = link.map(|link| {
+            let (node, other) = (NodeId(link.node), NodeId(link.other));
+            let id = RelId(self.first + link.number);
+            let outgoing = !link.incoming;
+            self.sinks.each(|sink| sink.link(node, outgoing, other, id));
+            let (source, target) = match outgoing {
+                true => (node, other),
+                false => (other, node),
+            };
+            let row = RelRow {
+                id,
+                type_id: self.type_id,
+                source,
+                target,
+            };
+            (layout::adjacency(&row, outgoing), Vec::new())
+        });
+        Some(pair.map_err(|error| self.spill.explain(&error)))
+    }
+}

@@ -1,0 +1,12 @@
+//! The program from the user's point of view: commands, scripts, servers and replicas as processes.
+//!
+//! The tests of the memory budget are a program of their own, see `Cargo.toml`.
+
+mod commands;
+mod deezer;
+mod import;
+mod replica;
+mod replicas;
+mod scripts;
+mod serve;
+mod support;

@@ -1,0 +1,10 @@
+//! The answer to a progress report.
+
+/// Whether a long operation continues or stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Continue. After a rejected row of a load: leave it out.
+    Continue,
+    /// Stop. Nothing of a load is kept.
+    Stop,
+}

@@ -1,0 +1,19 @@
+//! The database through its public interface: the API for Rust, queries, limits and maintenance.
+
+mod algorithms;
+mod api;
+mod cancel;
+mod convergent;
+mod directory;
+mod grouping;
+mod handles;
+mod kept_views;
+mod language;
+mod large_values;
+mod planning;
+mod points;
+mod queries;
+mod readers;
+mod spill;
+mod started;
+mod walks;

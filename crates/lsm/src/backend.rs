@@ -1,0 +1,940 @@
+//! The engine's backend: groups of commits are written to the log and the memtable, then become visible.
+
+use std::{
+    collections::HashSet,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use isomer_storage::sync::{MutexGuard, RwLock};
+use isomer_storage::{
+    Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES,
+    MemoryKind, Order, Pairs, Reservation, Statistics, StorageError, StreamEntry, Version, View,
+    damaged, io_error, version_not_kept,
+};
+use isomer_vfs::Open;
+
+use crate::{
+    BlockCache, LevelStatistics, LsmOptions, OnChange, RangeTombstone, Tree, TreeOptions,
+    background::{Background, is_flushing},
+    backup::{begin, end},
+    core::{Core, Progress, no_memory},
+    limit::{Limiter, Work},
+    log::{Chain, Change, Flushed, LARGE_RECORD_BYTES, Log, LogOptions, Replayed},
+    log_check,
+    manifest::{MANIFEST, Stored, Whole},
+    memtable::{Chunks, Committer, Memtable},
+    open,
+    state::{LsmView, Shared, State},
+};
+
+/// All open parts of the engine, and the last version.
+pub struct LsmBackend {
+    core: Arc<Core>,
+    published: RwLock<Arc<LsmView>>,
+    background: Option<Background>,
+}
+
+const ALL: KeyRange<'static> = KeyRange {
+    start: b"",
+    end: None,
+};
+
+/// A deleted range with more keys than this becomes a range tombstone.
+const MAX_SINGLE_DELETIONS: usize = 32;
+/// Entries replayed when opening are flushed if they fill at least this fraction of a memtable.
+const REPLAY_FLUSH_SHARE: usize = 8;
+
+/// Largest number of threads that read ahead of long scans.
+const MOST_HELPERS: usize = 4;
+
+/// A scan that has read nothing for this long loses its read-ahead thread.
+const READ_AHEAD_IDLE: Duration = Duration::from_secs(1);
+
+/// With more entries than this, pairs are estimated instead of counted.
+const MANY_ENTRIES: u64 = 200_000;
+
+impl LsmBackend {
+    /// `unfinished`: also opens a database that is being restored.
+    pub fn open(
+        directory: &Path,
+        mut options: LsmOptions,
+        unfinished: bool,
+    ) -> Result<Self, StorageError> {
+        open::prepare(directory, &options, unfinished)?;
+        // Under the lock: two processes that create a database concurrently must not both create its keys.
+        let lock = open::lock(directory, &options)?;
+        options.seal = open::seal(directory, &options)?;
+        let made = open::read(directory, &options)?;
+        let identity = match made {
+            Some(made) => {
+                check_manifest(directory, &options, made)?;
+                made.identity
+            }
+            None => begin_database(directory, &options)?,
+        };
+        open::sync_names(directory, &options)?;
+        if !options.read_only {
+            crate::LsmEngine::remove_checkpoint(directory, &options);
+        }
+        let progress = Arc::new(Progress::default());
+        let limiter = options
+            .background_bytes_per_second
+            .map(|rate| Arc::new(Limiter::new(rate, options.time.clone())));
+        // The tree needs the callback before the state that it updates exists.
+        let shared: Arc<OnceLock<Weak<Shared>>> = Arc::default();
+        let spare = options.spare_memory.as_ref();
+        let cache = BlockCache::new(
+            options.cache_bytes,
+            spare.map(|(memory, most)| (memory, *most)),
+        );
+        let chain: Arc<Chain> = Arc::default();
+        let mut tree_options =
+            tree_options(directory, &options, cache.clone(), &progress, &limiter);
+        (tree_options.database, tree_options.chain) = (identity, chain.clone());
+        let (tree, tables) = Tree::open(tree_options, on_change(&shared))?;
+        let tree = Arc::new(tree);
+        let weak = Arc::downgrade(&tree);
+        chain.set_writer(Box::new(move || match weak.upgrade() {
+            Some(tree) => tree.store_chain(),
+            None => Ok(()), // closed: no more writes
+        }));
+        if made.is_none() {
+            open::create(directory, &options, identity)?;
+        }
+
+        let chunks = match &options.memory {
+            Some(memory) if !options.read_only => {
+                Chunks::within(memory, options.memtable_bytes).map_err(no_memory)?
+            }
+            _ => Chunks::new(options.memtable_bytes),
+        };
+        let memtable = Arc::new(Memtable::filling(&chunks));
+        let log_options = LogOptions {
+            disk: options.disk.clone(),
+            seal: options.seal.clone(),
+            segment_bytes: options.segment_bytes,
+            random: options.random.clone(),
+            read_only: options.read_only,
+            chain,
+        };
+        let flushed = Flushed {
+            version: tables.flushed,
+            needed_from: tables.log_needed_from,
+            ingested: tables.ingested,
+            links: tables.links.clone(),
+        };
+        let state = State {
+            active: memtable,
+            sealed: Vec::new(),
+            levels: tree.current(),
+        };
+        let (log, last) = Log::open(
+            &directory.join(open::LOG),
+            log_options,
+            &flushed,
+            &mut |replayed| replay(&state, replayed, directory),
+        )?;
+        tree.remove_orphans(&tables)?;
+        if made.is_some_and(|made| !made.is_whole()) && !options.read_only {
+            // The manifest names the log now: earlier versions of the program would not check that.
+            tree.store_chain()?;
+            open::create(directory, &options, identity)?;
+        }
+        let opened = Arc::new(Shared::new(state, tables.collected_below));
+        // It is set only here.
+        let _ = shared.set(Arc::downgrade(&opened));
+        let published = RwLock::new(opened.publish(last));
+        if options.background {
+            // One processor is left to the scanning thread.
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            cache.allow_helpers((processors - 1).min(MOST_HELPERS), READ_AHEAD_IDLE);
+        }
+        let threads = options.background && !options.read_only;
+        let core = Arc::new(Core::new(
+            directory.to_owned(),
+            options,
+            log,
+            tree,
+            cache,
+            opened,
+            chunks,
+            progress,
+            limiter,
+            lock,
+        ));
+        let background = threads.then(|| Background::start(&core)).transpose()?;
+        if background.is_some() {
+            let merges = Arc::downgrade(&core);
+            core.tree.current().seek_budget.on_due(move || {
+                if let Some(core) = merges.upgrade()
+                    && core.tree.needs_compaction()
+                {
+                    core.signal(|signals| signals.compact = true);
+                }
+            });
+            // A database that is only read from now on would search this memtable forever, and the next opening
+            // would replay it again.
+            if core.shared.state().active.bytes()
+                >= (core.options.memtable_bytes / REPLAY_FLUSH_SHARE).max(1)
+            {
+                core.seal(last);
+            }
+        }
+        Ok(Self {
+            core,
+            published,
+            background,
+        })
+    }
+
+    /// Flushes all commits to tables.
+    pub fn flush(&self) -> Result<(), StorageError> {
+        {
+            let _writer = self.core.writer.lock();
+            self.core.check_writable()?;
+            if !self.core.shared.state().active.is_empty() {
+                self.core.seal(self.version());
+            }
+        }
+        self.core.flush_noting()?;
+        let _tidying = self.core.tidying.lock();
+        self.core.tidy()
+    }
+
+    /// Creates segments of the log in advance.
+    pub fn prepare(&self) -> Result<(), StorageError> {
+        self.core.check_writable()?;
+        self.core.log.prepare()
+    }
+
+    /// Compacts tables as long as there is anything to compact; `whole` compacts everything into one run.
+    pub fn compact(&self, whole: bool) -> Result<(), StorageError> {
+        self.core.check_writable()?;
+        if whole {
+            self.core.tree.compact_all(&*self.core)?;
+            self.core.chunks.clear();
+            let _tidying = self.core.tidying.lock();
+            return self.core.log.shrink();
+        }
+        while self.core.tree.compact_once(&*self.core)? {}
+        Ok(())
+    }
+
+    /// The lock of a backup: one at a time.
+    pub fn begin_backup(&self) -> Result<MutexGuard<'_, ()>, StorageError> {
+        self.core.backing_up.try_lock().ok_or_else(|| {
+            StorageError::Unavailable(format!(
+                "another backup of `{}` is in progress: wait until it ends",
+                self.core.directory.display()
+            ))
+        })
+    }
+
+    /// Its folder.
+    pub fn directory(&self) -> &Path {
+        &self.core.directory
+    }
+
+    /// The options with which it was opened.
+    pub fn options(&self) -> &LsmOptions {
+        &self.core.options
+    }
+
+    /// Like [`Backend::checkpoint`], with a given identity of the copy.
+    pub fn checkpoint_as(&self, target: &Path, identity: u128) -> Result<Copied, StorageError> {
+        let core = &*self.core;
+        let disk = &core.options.disk;
+        let occupied = match disk.list(target) {
+            Ok(names) => !names.is_empty(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            Err(error) => return Err(io_error("reading", target, &error)),
+        };
+        if occupied {
+            return Err(StorageError::Invalid(format!(
+                "`{}` already exists: give a new or an empty directory",
+                target.display()
+            )));
+        }
+        if !core.options.read_only {
+            self.sync()?;
+        }
+        // An incomplete copy must not open, in particular not as an older version of the database.
+        let marker = begin(&**disk, target)?;
+        // Until the log is copied, segments that the manifest refers to must stay.
+        let _tidying = core.tidying.lock();
+        // No bulk load may take place in between: the log would have one that the manifest does not.
+        let writer = self.core.writer.lock();
+        let files = core.tree.live_files();
+        let view = self.view()?;
+        let time_ms = core.log.last_ms();
+        drop(writer);
+        let (tables, log) = (target.join(open::TABLES), target.join(open::LOG));
+        for folder in [&tables, &log] {
+            disk.make_folder(folder)
+                .map_err(|error| io_error("making", folder, &error))?;
+        }
+        copy_tables(core, &tables, &files.names)?;
+        let links = core.log.copy_to(&log, view.version())?;
+        let whole = Whole {
+            database: identity,
+            links,
+        };
+        core.tree.write_copy(&files.stored, &tables, whole)?;
+        open::copy_keys(&core.directory, target, &**disk)?;
+        open::create(target, &core.options, identity)?;
+        end(&**disk, target, &marker)?;
+        Ok(Copied {
+            version: view.version(),
+            time_ms,
+        })
+    }
+
+    /// The last published version.
+    pub fn version(&self) -> Version {
+        self.published.read().version()
+    }
+
+    /// Memory for the records of a group of commits if they are encrypted in one piece: others are written in
+    /// pieces.
+    fn reserve_record(&self, commits: &[Commit<'_>]) -> Result<Option<Reservation>, StorageError> {
+        let options = &self.core.options;
+        let bytes = commits.iter().map(content_bytes).sum::<usize>();
+        let Some(memory) = &options.memory else {
+            return Ok(None);
+        };
+        if !options.seal.encrypts() || bytes < LARGE_RECORD_BYTES {
+            return Ok(None);
+        }
+        let reserved = memory.reserve(MemoryKind::Writes, bytes + bytes / 8);
+        reserved.map(Some).map_err(no_memory)
+    }
+
+    /// Inserts a group of commits that does not fit into a memtable into several, each of which is flushed when
+    /// it is full. Readers see their contents only once the last version is published, and until the next flush
+    /// the log has all of it.
+    fn insert_large(&self, commits: &[Commit<'_>]) {
+        let core = &*self.core;
+        let limit = core.options.memtable_bytes;
+        let mut goes_on = true;
+        for commit in commits {
+            let state = core.shared.state();
+            let mut committer = state.active.committer();
+            insert_deleted_ranges(&state, &mut committer, commit);
+            drop(committer);
+            drop(state);
+            let mut slots = commit.writes.slots().peekable();
+            while slots.peek().is_some() {
+                let state = core.shared.state();
+                let mut bytes = 0;
+                let part = std::iter::from_fn(|| {
+                    let (key, value) = slots.next_if(|_| bytes < limit / PARTS)?;
+                    bytes += key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES;
+                    Some((key, value))
+                });
+                state.active.committer().insert_all(commit.version, part);
+                if goes_on && state.active.bytes() >= limit - limit / PARTS {
+                    drop(state);
+                    // If the disk is full, the rest of the commit stays in memory: it is in the log already.
+                    goes_on = core.flush_part(commit.version - 1).is_ok();
+                }
+            }
+        }
+    }
+
+    fn publish(&self, version: Version) {
+        let view = self.core.shared.publish(version);
+        let old = std::mem::replace(&mut *self.published.write(), view);
+        drop(old);
+    }
+}
+
+/// Options for the tables.
+fn tree_options(
+    directory: &Path,
+    options: &LsmOptions,
+    cache: BlockCache,
+    progress: &Arc<Progress>,
+    limiter: &Option<Arc<Limiter>>,
+) -> TreeOptions {
+    let (progress, limiter) = (progress.clone(), limiter.clone());
+    let mut tree = TreeOptions::new(options.disk.clone(), directory.join(open::TABLES), cache);
+    tree.seal = options.seal.clone();
+    tree.table.compression = options.compression;
+    tree.blob_threshold = options.blob_threshold_bytes;
+    tree.table.filter_prefixes = options.filter_prefixes.clone();
+    tree.random = options.random.clone();
+    tree.read_only = options.read_only;
+    tree.pace = Some(Arc::new(move |bytes| {
+        if is_flushing() {
+            progress.written.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if let Some(limiter) = &limiter {
+            limiter.take(
+                bytes,
+                // Bulk loads yield to flushes as compactions do: writers may wait for a flush.
+                if is_flushing() {
+                    Work::Flush
+                } else {
+                    Work::Merge
+                },
+            );
+        }
+    }));
+    tree
+}
+
+/// Publishes new tables to readers and removes the memtables that they contain, in one step.
+fn on_change(shared: &Arc<OnceLock<Weak<Shared>>>) -> OnChange {
+    let shared = shared.clone();
+    Arc::new(move |levels| {
+        if let Some(shared) = shared.get().and_then(Weak::upgrade) {
+            shared.change(|state| State {
+                active: state.active.clone(),
+                sealed: state
+                    .sealed
+                    .iter()
+                    .filter(|sealed| sealed.number > levels.flushed_memtables())
+                    .cloned()
+                    .collect(),
+                levels: levels.clone(),
+            });
+        }
+    })
+}
+
+/// Contents of a copy of the database.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    /// Its version.
+    pub version: Version,
+    /// Time of the last commit in it, or of a later one, in milliseconds since 1970; 0 if no commit is known.
+    pub time_ms: u64,
+}
+
+/// Refuses a database whose manifest is missing or older than its file `STORE` requires.
+fn check_manifest(
+    directory: &Path,
+    options: &LsmOptions,
+    made: open::Made,
+) -> Result<(), StorageError> {
+    if !made.is_whole() {
+        return Ok(());
+    }
+    let folder = directory.join(open::TABLES);
+    let what = match Stored::read(&*options.disk, &folder, &options.seal)? {
+        Some(stored) if stored.whole.is_some() => return Ok(()),
+        Some(_) => "outdated",
+        None => "missing",
+    };
+    let path = folder.join(MANIFEST);
+    let what = format!("its manifest `{}` is {what}", path.display());
+    Err(damaged(directory, &what))
+}
+
+/// Creates the folders of a new database; returns its identity. An earlier attempt that was interrupted may
+/// have written a manifest.
+fn begin_database(directory: &Path, options: &LsmOptions) -> Result<u128, StorageError> {
+    open::make_folders(directory, options)?;
+    let folder = directory.join(open::TABLES);
+    let begun = Stored::read(&*options.disk, &folder, &options.seal)?;
+    let identity = begun
+        .and_then(|stored| stored.whole)
+        .map(|whole| whole.database);
+    Ok(identity.unwrap_or_else(|| open::new_identity(options)))
+}
+
+/// Hard-links tables into the folder of a copy of the database, or copies them if that is impossible.
+fn copy_tables(core: &Core, folder: &Path, names: &[PathBuf]) -> Result<(), StorageError> {
+    let disk = &core.options.disk;
+    for name in names {
+        let (from, to) = (
+            core.directory.join(open::TABLES).join(name),
+            folder.join(name),
+        );
+        if disk.link(&from, &to).is_ok() {
+            continue;
+        }
+        let copied = (|| {
+            // After an error a link may still exist, and a write to it would write into the database's own
+            // file.
+            match disk.remove(&to) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let (from, to) = (disk.open(&from, Open::Read)?, disk.open(&to, Open::Create)?);
+            let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
+            loop {
+                match from.read_at(&mut bytes, at)? {
+                    0 => return to.sync(),
+                    count => {
+                        to.write_all_at(&bytes[..count], at)?;
+                        at += count as u64;
+                    }
+                }
+            }
+        })();
+        copied.map_err(|error| io_error("copying", &to, &error))?;
+    }
+    disk.sync_folder(folder)
+        .map_err(|error| io_error("writing", folder, &error))
+}
+
+/// Poisons the engine if it is dropped by a panic: a commit was interrupted.
+struct Unfinished<'a> {
+    core: &'a Core,
+    /// Whether the thread was panicking before: a commit may be made by a destructor.
+    panicked: bool,
+}
+
+impl<'a> Unfinished<'a> {
+    fn of(core: &'a Core) -> Self {
+        Self {
+            core,
+            panicked: std::thread::panicking(),
+        }
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.panicked {
+            self.core.poison("a panic interrupted a commit");
+        }
+    }
+}
+
+/// Bytes that an entry takes in a memtable in addition to its key and value.
+const ENTRY_BYTES: usize = 48;
+/// Number of steps in which a large commit fills a memtable.
+const PARTS: usize = 8;
+
+/// Bytes of a commit's keys and values.
+fn content_bytes(commit: &Commit<'_>) -> usize {
+    commit.writes.content_bytes() + commit.stream.len()
+}
+
+/// Approximate bytes that a commit takes in memtables.
+fn room_for(commit: &Commit<'_>) -> usize {
+    let entries = commit.writes.slots().len() + commit.writes.deleted_ranges().len();
+    commit.writes.content_bytes() + entries * ENTRY_BYTES
+}
+
+/// Inserts commits into the active memtable.
+fn insert(state: &State, commits: &[Commit<'_>]) {
+    let mut committer = state.active.committer();
+    for commit in commits {
+        insert_deleted_ranges(state, &mut committer, commit);
+        committer.insert_all(commit.version, commit.writes.slots());
+    }
+}
+
+/// Inserts the deleted ranges of a commit into the active memtable.
+fn insert_deleted_ranges(state: &State, committer: &mut Committer<'_>, commit: &Commit<'_>) {
+    for range in commit.writes.deleted_ranges() {
+        let is_written = |key: &[u8]| commit.writes.has_slot(key);
+        // If reading the range fails, a range tombstone still deletes it.
+        if !delete_singly(state, committer, commit.version, range, &is_written).unwrap_or(false) {
+            insert_range_tombstone(committer, range, commit.version);
+        }
+    }
+}
+
+fn insert_range_tombstone(committer: &mut Committer<'_>, range: KeyRange<'_>, version: Version) {
+    committer.add_range_tombstone(RangeTombstone {
+        start: range.start.into(),
+        end: range.end.map(Into::into),
+        version,
+    });
+}
+
+/// Deletes the keys of a range one by one if they are few, except for those that the same commit writes: a
+/// range tombstone slows down reads of nearby keys until it has been compacted into the last level. Returns
+/// whether it did.
+fn delete_singly(
+    state: &State,
+    committer: &mut Committer<'_>,
+    version: Version,
+    range: KeyRange<'_>,
+    is_written: &dyn Fn(&[u8]) -> bool,
+) -> Result<bool, StorageError> {
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut cursor = state.cursor(range, version - 1)?;
+    cursor.visit(range, Order::Ascending, &mut |key, _| {
+        keys.push(key.to_vec());
+        match keys.len() > MAX_SINGLE_DELETIONS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    if keys.len() > MAX_SINGLE_DELETIONS {
+        return Ok(false);
+    }
+    for key in keys.iter().filter(|key| !is_written(key)) {
+        committer.insert(key, version, None);
+    }
+    Ok(true)
+}
+
+/// Inserts a commit that only the log has into the memtable.
+///
+/// If a bulk load followed it that is in tables already, a range that the commit deletes must not become a
+/// range tombstone, which would hide the loaded pairs below it: the keys that were originally deleted one by
+/// one are found again. If they were many, the range got a range tombstone, and the bulk load waited until that
+/// was flushed, or does not overlap the range.
+fn replay(state: &State, replayed: Replayed<'_>, directory: &Path) -> Result<(), StorageError> {
+    let Replayed { version, writes } = replayed;
+    let undecoded = |_| {
+        damaged(
+            directory,
+            &format!("the commit {version} in its log cannot be decoded"),
+        )
+    };
+    let is_before_load = state.levels.ingested.is_some_and(|load| load > version);
+    let mut written: HashSet<Vec<u8>> = HashSet::new();
+    if is_before_load {
+        let noted = writes.for_each(|change| {
+            if let Change::Set(key, _) = change {
+                written.insert(key.to_vec());
+            }
+        });
+        noted.map_err(undecoded)?;
+    }
+    let mut committer = state.active.committer();
+    let mut outcome = Ok(());
+    let applied = writes.for_each(|change| match change {
+        Change::DeleteRange(range) => {
+            let is_written = |key: &[u8]| written.contains(key);
+            match is_before_load {
+                true => match delete_singly(state, &mut committer, version, range, &is_written) {
+                    Ok(true) => {}
+                    Ok(false) => insert_range_tombstone(&mut committer, range, version),
+                    Err(error) => outcome = Err(error),
+                },
+                false => insert_range_tombstone(&mut committer, range, version),
+            }
+        }
+        Change::Set(key, value) => committer.insert(key, version, value),
+    });
+    applied.map_err(undecoded)?;
+    outcome
+}
+
+impl Backend for LsmBackend {
+    type View = LsmView;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "lsm",
+            max_key_bytes: MAX_KEY_BYTES,
+            max_value_bytes: MAX_VALUE_BYTES,
+            max_transaction_bytes: self.core.options.max_transaction_bytes,
+            ingest: true,
+            durable: true,
+            several_processes: false,
+        }
+    }
+
+    fn view(&self) -> Result<Arc<LsmView>, StorageError> {
+        self.core.check_poison()?;
+        Ok(self.published.read().clone())
+    }
+
+    fn view_at(&self, version: Version) -> Result<Arc<LsmView>, StorageError> {
+        let published = self.view()?.version();
+        if version > published {
+            return Err(StorageError::Invalid(format!(
+                "version {version} does not exist yet, the last one is {published}: ask for an earlier one"
+            )));
+        }
+        let shared = &self.core.shared;
+        shared
+            .view_at(version)
+            .ok_or_else(|| version_not_kept(version, shared.floor()))
+    }
+
+    fn oldest_version(&self) -> Version {
+        self.core.shared.floor()
+    }
+
+    fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
+        let published = self.view()?.version();
+        self.core.log.version_at(time_ms, published)
+    }
+
+    fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError> {
+        let (Some(first), Some(last)) = (commits.first(), commits.last()) else {
+            return Ok(());
+        };
+        let _writer = self.core.writer.lock();
+        let core = &*self.core;
+        core.check_writable()?;
+        let room = commits.iter().map(room_for).sum();
+        core.make_room(first.version - 1, room)?;
+        let _record = self.reserve_record(commits)?;
+        let _unfinished = Unfinished::of(core);
+        // The log first: a commit that is in the memtable can always be recovered.
+        core.log
+            .append(commits, core.now_ms())
+            .map_err(|failure| core.failed(failure))?;
+        if self.background.is_some() && core.log.lacks_spare() {
+            core.signal(|signals| signals.prepare = true);
+        }
+        // Tables must not hold commits that the log could lose, and a large commit is flushed before it is
+        // published.
+        let is_large = room > core.options.memtable_bytes;
+        if durability == Durability::Synced || is_large {
+            core.log.sync().map_err(|failure| core.failed(failure))?;
+        }
+        match is_large {
+            true => self.insert_large(commits),
+            false => insert(&core.shared.state(), commits),
+        }
+        let state = core.shared.state();
+        // Readers see the commits from here on; back-pressure is applied after that.
+        self.publish(last.version);
+        core.note_filling(&state);
+        core.pace(&state, commits.iter().map(content_bytes).sum());
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), StorageError> {
+        if self.core.options.read_only {
+            return Ok(());
+        }
+        self.flush()?;
+        LsmBackend::compact(self, false)
+    }
+
+    fn compact(&self) -> Result<(), StorageError> {
+        self.flush()?;
+        LsmBackend::compact(self, true)
+    }
+
+    fn durable_version(&self) -> Version {
+        self.core.log.durable()
+    }
+
+    fn stream(
+        &self,
+        after: Version,
+        upto: Version,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<StreamEntry>, StorageError> {
+        self.core.log.stream(after, upto, max_entries, max_bytes)
+    }
+
+    fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
+        let _writer = self.core.writer.lock();
+        let core = &*self.core;
+        core.check_writable()?;
+        core.log
+            .trim(upto, core.now_ms())
+            .map_err(|failure| core.failed(failure))
+    }
+
+    fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        Ok(self.core.log.trimmed())
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        let _writer = self.core.writer.lock();
+        self.core.check_writable()?;
+        self.core
+            .log
+            .sync()
+            .map_err(|failure| self.core.failed(failure))
+    }
+
+    fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
+        // The copy is an independent database: its backups are not mixed with those of this one.
+        let identity = open::new_identity(&self.core.options);
+        self.checkpoint_as(target, identity).map(drop)
+    }
+
+    fn ingest(
+        &self,
+        version: Version,
+        pairs: &mut Pairs<'_>,
+        stream: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
+        let _writer = self.core.writer.lock();
+        let core = &*self.core;
+        core.check_writable()?;
+        core.tree.check()?;
+        let view = self.view()?;
+        let mut cursor = view.cursor(ALL)?;
+        let mut existing = |key: &[u8]| {
+            cursor.seek(key)?;
+            Ok(match cursor.valid() {
+                true => Some(cursor.pair()?.0.to_vec()),
+                false => None,
+            })
+        };
+        let mut bounds: Option<(Vec<u8>, Vec<u8>)> = None;
+        let mut noted = pairs.inspect(|pair| {
+            if let Ok((key, _)) = pair {
+                let (_, last) = bounds.get_or_insert_with(|| (key.clone(), Vec::new()));
+                last.clear();
+                last.extend_from_slice(key);
+            }
+        });
+        let ingestion = core
+            .tree
+            .prepare_ingestion(version, &mut noted, &mut existing)?;
+        drop(noted);
+        drop(cursor);
+        // Lookups search memtables before tables: memtables must not hold older entries of the range.
+        let touched = bounds
+            .is_some_and(|(first, last)| core.shared.state().memtables_touch(&first, Some(&last)));
+        if touched {
+            core.seal(version - 1);
+            core.flush_noting()?;
+        }
+        let _unfinished = Unfinished::of(core);
+        core.log
+            .append_ingestion(version, stream.unwrap_or_default(), core.now_ms())
+            .map_err(|failure| core.failed(failure))?;
+        core.log.sync().map_err(|failure| core.failed(failure))?;
+        if let Err(error) = core.tree.commit_ingestion(ingestion) {
+            // The log has the ingestion already: only reopening can tell whether it took place.
+            core.poison(&error.to_string());
+            return Err(StorageError::CommitUnknown(format!(
+                "{error}: the bulk load may or may not be on disk: reopen the database and check"
+            )));
+        }
+        self.publish(version);
+        Ok(())
+    }
+
+    fn statistics(&self) -> Result<Statistics, StorageError> {
+        let view = self.view()?;
+        let log = self.core.log.statistics(view.version())?;
+        let state = self.core.shared.state();
+        let levels = state.levels.statistics();
+        let sum = |of: fn(&LevelStatistics) -> u64| levels.iter().map(of).sum::<u64>();
+        let (value_bytes, _) = state.levels.value_bytes();
+        let table_bytes = sum(|level| level.bytes);
+        let entries = sum(|level| level.entries)
+            + state
+                .memtables()
+                .map(|memtable| memtable.entry_count())
+                .sum::<u64>();
+        let mut key_count = 0;
+        if entries <= MANY_ENTRIES {
+            view.visit(ALL, Order::Ascending, &mut |_, _| {
+                key_count += 1;
+                ControlFlow::Continue(())
+            })?;
+        } else {
+            // Counting would read all of them, which takes seconds: assume that each deletion deleted a key,
+            // and that none was put twice.
+            key_count = entries.saturating_sub(2 * sum(|level| level.deletions));
+        }
+        let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
+        let (hits, misses) = self.core.cache.hits_and_misses();
+        let mut details = vec![
+            detail("log_bytes", log.stored_bytes),
+            detail("log_segments", log.segments),
+            detail("log_dropped_bytes", log.dropped_bytes),
+            detail("table_bytes", table_bytes),
+            detail("value_bytes", value_bytes),
+            detail("entries", entries),
+            detail("memtable_bytes", state.memtable_bytes() as u64),
+            detail("sealed_memtables", state.sealed.len() as u64),
+            detail("cache_bytes", self.core.cache.used_bytes() as u64),
+            detail("pinned_bytes", self.core.cache.pinned_bytes() as u64),
+            detail("slowed_ms", self.core.slowed_ms()),
+            detail("cache_hits", hits),
+            detail("cache_misses", misses),
+            detail("runs", levels.iter().map(|level| level.runs as u64).sum()),
+            detail("merge_backlog_bytes", self.core.tree.backlog_bytes()),
+            detail(
+                "merged_bytes",
+                self.core.tree.merged_bytes.load(Ordering::Relaxed),
+            ),
+            detail(
+                "flushed_bytes",
+                self.core.tree.flushed_bytes.load(Ordering::Relaxed),
+            ),
+            detail("oldest_version", self.oldest_version()),
+        ];
+        details.extend(
+            self.core
+                .merge_trouble()
+                .map(|trouble| ("merge_trouble".to_owned(), trouble)),
+        );
+        for (number, level) in levels.iter().enumerate() {
+            let text = format!(
+                "{} runs, {} tables, {} bytes, {} entries",
+                level.runs, level.tables, level.bytes, level.entries
+            );
+            details.push((format!("level_{number}"), text));
+        }
+        Ok(Statistics {
+            key_count,
+            stored_bytes: log.stored_bytes + table_bytes + value_bytes,
+            syncs: log.syncs,
+            stream_entries: log.stream_entries,
+            details,
+            ..Statistics::default()
+        })
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
+        let core = &*self.core;
+        let (view, state, pinned) = {
+            // No segment may be removed between the two; afterwards `pinned` holds them.
+            let _tidying = core.tidying.lock();
+            (self.view()?, core.shared.state(), core.log.pin())
+        };
+        let levels = state.levels.clone();
+        let (in_log, in_tables) = (pinned.record_bytes(), 2 * levels.file_bytes());
+        // The log is read a second time to compare it with the tables.
+        let total = 2 * in_log + in_tables;
+        let mut done = 0;
+        let log = core.log.verify(&pinned, &mut |bytes| {
+            done += bytes;
+            progress(done.min(in_log), total);
+        })?;
+        let mut damage = log.damage;
+        damage.extend(levels.verify(&mut |done, _| progress(in_log + done.min(in_tables), total))?);
+        let upto = view.version();
+        if upto > levels.flushed().max(log.last) {
+            damage.push(format!(
+                "the log ends at the commit {}, the last one is {upto}, which is not in tables",
+                log.last
+            ));
+        }
+        if damage.is_empty() && log.last >= upto && log.whole_from <= upto {
+            let mut done = in_log + in_tables;
+            damage = log_check::compare(
+                &core.log,
+                &pinned,
+                &state,
+                log.whole_from,
+                upto,
+                &mut |bytes| {
+                    done += bytes;
+                    progress(done.min(total), total);
+                },
+            )?;
+        }
+        progress(total, total);
+        Ok(damage)
+    }
+}
+
+impl Drop for LsmBackend {
+    fn drop(&mut self) {
+        // The threads end before the log does.
+        drop(self.background.take());
+        if !self.core.options.read_only && !self.core.is_poisoned() {
+            // A log that cannot be closed is recovered at the next opening.
+            let _ = self.core.log.close();
+        }
+    }
+}

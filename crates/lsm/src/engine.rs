@@ -1,0 +1,105 @@
+//! The engine: the backend under the optimistic layer.
+
+use std::path::Path;
+
+use isomer_storage::{Optimistic, StorageError, delegate_engine};
+
+use isomer_vfs::Seal;
+
+use crate::{
+    LsmOptions,
+    backend::{Copied, LsmBackend},
+    open,
+};
+
+/// A database directory, open.
+pub struct LsmEngine {
+    engine: Optimistic<LsmBackend>,
+}
+
+impl LsmEngine {
+    /// Opens the database in the directory `path`, and creates it first if the directory is empty or missing
+    /// and the options allow it.
+    ///
+    /// Commits that are not in tables yet are replayed from the log. Errors: [`StorageError::Unavailable`] if
+    /// it is in use, missing or may not be read or written; [`StorageError::Corrupt`] if it is damaged, of a
+    /// newer format, or not a database.
+    pub fn open(path: impl AsRef<Path>, options: LsmOptions) -> Result<Self, StorageError> {
+        Ok(Self {
+            engine: Optimistic::new(LsmBackend::open(path.as_ref(), options, false)?),
+        })
+    }
+
+    /// Like [`LsmEngine::open`], also for a database whose restore is not complete.
+    pub(crate) fn open_restored(path: &Path, options: LsmOptions) -> Result<Self, StorageError> {
+        Ok(Self {
+            engine: Optimistic::new(LsmBackend::open(path, options, true)?),
+        })
+    }
+
+    /// The encryption of its files, for other files that are kept with them.
+    pub fn seal(&self) -> &Seal {
+        &self.options().seal
+    }
+
+    /// Its folder.
+    pub(crate) fn directory(&self) -> &Path {
+        self.engine.backend().directory()
+    }
+
+    /// The options with which it was opened.
+    pub(crate) fn options(&self) -> &LsmOptions {
+        self.engine.backend().options()
+    }
+
+    /// The lock of a backup: one at a time.
+    pub(crate) fn begin_backup(
+        &self,
+    ) -> Result<isomer_storage::sync::MutexGuard<'_, ()>, StorageError> {
+        self.engine.backend().begin_backup()
+    }
+
+    /// Like [`isomer_storage::Engine::checkpoint`], with a given identity of the copy.
+    pub(crate) fn checkpoint_as(
+        &self,
+        target: &Path,
+        identity: u128,
+    ) -> Result<Copied, StorageError> {
+        self.engine.backend().checkpoint_as(target, identity)
+    }
+
+    /// Flushes all commits to tables, and removes log segments that are no longer needed.
+    pub fn flush(&self) -> Result<(), StorageError> {
+        self.engine.backend().flush()
+    }
+
+    /// Compacts tables as far as their number or their tombstones require.
+    pub fn compact(&self) -> Result<(), StorageError> {
+        self.engine.backend().compact(false)
+    }
+
+    /// Compacts all tables into one run, without versions that are no longer readable.
+    pub fn compact_all(&self) -> Result<(), StorageError> {
+        self.engine.backend().flush()?;
+        self.engine.backend().compact(true)
+    }
+
+    /// Creates log segments in advance, as a background thread does if there are threads.
+    #[doc(hidden)]
+    pub fn prepare(&self) -> Result<(), StorageError> {
+        self.engine.backend().prepare()
+    }
+
+    /// Whether the directory `path` holds a database of this engine.
+    pub fn is_at(path: impl AsRef<Path>, options: &LsmOptions) -> Result<bool, StorageError> {
+        open::exists(path.as_ref(), options)
+    }
+}
+
+delegate_engine!(LsmEngine, engine);
+
+impl std::fmt::Debug for LsmEngine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LsmEngine").finish_non_exhaustive()
+    }
+}

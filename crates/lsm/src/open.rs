@@ -1,0 +1,310 @@
+//! Opening, creating and recognising database directories.
+//!
+//! ```text
+//! DIR/KEYS      wrapped data keys, where the database is encrypted (see `vfs::keys`)
+//! DIR/LOCK      locked while the database is open, holds the id of the process that has it open
+//! DIR/STORE     "isomerST", u32 format, u32 0, u128 identity of the database, u64 check of these (XXH3); written as the last
+//!               step of creating the database, after its manifest
+//! DIR/log/      segments of the log
+//! DIR/tables/   tables and their manifest
+//! ```
+//!
+//! The names of the files and their magic bytes are part of the format, and stay: `STORE` is from version 0.1.0, in
+//! which the engine was called `store`.
+//!
+//! Format 2 means that the manifest is of format 2 at least: a missing or older one is detected. A database of
+//! format 1 is upgraded to format 2 when it is first opened for writing, after its manifest.
+
+use std::{io, path::Path};
+
+use isomer_storage::{StorageError, damaged, io_error};
+use isomer_vfs::{
+    Disk, Kind, Lock, LockError, LockMode, Open, Seal,
+    keys::{self, KEYS_FILE, KeyError, NEW_KEYS_FILE},
+    sync_above,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{LsmOptions, backup::refuse_unfinished};
+
+/// The file that makes a folder a database of this engine.
+pub const STORE: &str = "STORE";
+const NEW_STORE: &str = "STORE.new";
+const LOCK: &str = "LOCK";
+pub const LOG: &str = "log";
+pub const TABLES: &str = "tables";
+const MAGIC: [u8; 8] = *b"isomerST";
+const FORMAT: u32 = 2;
+const STORE_BYTES: usize = 40;
+
+/// Checks that `directory` may be a database, and creates the folder if that is allowed. A database that is
+/// being restored is refused, unless it may be `unfinished`.
+pub fn prepare(
+    directory: &Path,
+    options: &LsmOptions,
+    unfinished: bool,
+) -> Result<(), StorageError> {
+    let place = directory.display();
+    let not_a_database = |why: String| {
+        Err(StorageError::Corrupt(format!(
+            "`{place}` is not a database: {why}"
+        )))
+    };
+    match options.disk.kind(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if !options.create || options.read_only {
+                return Err(StorageError::Unavailable(format!(
+                    "there is no database at `{place}`: check the path, or create it"
+                )));
+            }
+            options
+                .disk
+                .make_folder(directory)
+                .map_err(|error| io_error("making", directory, &error))?;
+        }
+        Err(error) => return Err(io_error("opening", directory, &error)),
+        Ok(Kind::File | Kind::Other) => {
+            return not_a_database(
+                "it is a file, a database is a directory: give another path".to_owned(),
+            );
+        }
+        Ok(Kind::Folder) => {}
+    }
+    if !unfinished {
+        refuse_unfinished(&*options.disk, directory)?;
+    }
+    if exists(directory, options)? {
+        return Ok(());
+    }
+    let names = options.disk.list(directory);
+    for name in names.map_err(|error| io_error("reading", directory, &error))? {
+        if ![LOCK, NEW_STORE, LOG, TABLES, KEYS_FILE, NEW_KEYS_FILE]
+            .iter()
+            .any(|own| name == Path::new(own))
+        {
+            let name = name.display();
+            return not_a_database(format!(
+                "it holds other files (`{name}`), and none named `{STORE}`: give an empty or a new directory"
+            ));
+        }
+    }
+    for (folder, ending) in [(LOG, "log"), (TABLES, "tab"), (TABLES, "val")] {
+        if holds(directory, folder, ending, options)? {
+            return not_a_database(format!(
+                "its file `{STORE}` is missing, and `{folder}` holds data: put the file back, or restore the database from a backup"
+            ));
+        }
+    }
+    if !options.create || options.read_only {
+        return not_a_database("it is empty: check the path, or create the database".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether a folder in `directory` holds files with an extension.
+fn holds(
+    directory: &Path,
+    folder: &str,
+    ending: &str,
+    options: &LsmOptions,
+) -> Result<bool, StorageError> {
+    let folder = directory.join(folder);
+    match options.disk.list(&folder) {
+        Ok(names) => Ok(names
+            .iter()
+            .any(|name| name.extension().is_some_and(|own| own == ending))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io_error("reading", &folder, &error)),
+    }
+}
+
+/// Whether `directory` holds a database of this engine.
+pub fn exists(directory: &Path, options: &LsmOptions) -> Result<bool, StorageError> {
+    let path = directory.join(STORE);
+    options
+        .disk
+        .exists(&path)
+        .map_err(|error| io_error("opening", &path, &error))
+}
+
+/// Locks `directory` for one writer, or for readers, which exclude writers.
+pub fn lock(directory: &Path, options: &LsmOptions) -> Result<Option<Lock>, StorageError> {
+    let path = directory.join(LOCK);
+    let mode = if options.read_only {
+        LockMode::Shared
+    } else {
+        LockMode::Exclusive
+    };
+    let place = directory.display();
+    options.disk.lock(&path, mode).map_err(|error| match error {
+        LockError::Io(error) => io_error("locking", &path, &error),
+        LockError::Held(Some(pid)) if pid == std::process::id() => StorageError::Unavailable(format!(
+            "the database `{place}` is already open in this process ({pid}): share the open one, or close it first"
+        )),
+        LockError::Held(Some(pid)) => {
+            StorageError::Unavailable(format!("the database `{place}` is in use by process {pid}: close it there first"))
+        }
+        LockError::Held(None) => {
+            StorageError::Unavailable(format!("the database `{place}` is in use by another process: close it there first"))
+        }
+    })
+}
+
+/// The contents of the file `STORE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Identity of the database.
+    pub identity: u128,
+    format: u32,
+}
+
+impl Made {
+    /// Whether the manifest must name the files that belong to it.
+    pub fn is_whole(&self) -> bool {
+        self.format >= 2
+    }
+}
+
+/// The contents of the file `STORE` in `directory`; `None` if there is none: the database is still to be
+/// created.
+pub fn read(directory: &Path, options: &LsmOptions) -> Result<Option<Made>, StorageError> {
+    if !exists(directory, options)? {
+        return Ok(None);
+    }
+    let path = directory.join(STORE);
+    let read = |error: io::Error| io_error("reading", &path, &error);
+    let file = options.disk.open(&path, Open::Read).map_err(read)?;
+    let mut bytes = [0; STORE_BYTES];
+    match file.read_exact_at(&mut bytes, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(damaged(
+                directory,
+                &format!("its file `{STORE}` is too short"),
+            ));
+        }
+        other => other.map_err(read)?,
+    }
+    let (fields, check) = bytes.split_at(STORE_BYTES - 8);
+    if fields[..8] != MAGIC {
+        return Err(StorageError::Corrupt(format!(
+            "`{}` is not a database: its file `{STORE}` was not written by this program: give another path, or restore it from a backup",
+            directory.display()
+        )));
+    }
+    if check != xxh3_64(fields).to_le_bytes() {
+        return Err(damaged(
+            directory,
+            &format!("its file `{STORE}` is not what was written"),
+        ));
+    }
+    let format = u32::from_le_bytes(fields[8..12].try_into().expect("four bytes"));
+    if format > FORMAT {
+        return Err(StorageError::Corrupt(format!(
+            "the database `{}` was written in format {format}, this program reads up to format {FORMAT}: use a newer program",
+            directory.display()
+        )));
+    }
+    let identity = u128::from_le_bytes(fields[16..32].try_into().expect("sixteen bytes"));
+    Ok(Some(Made { identity, format }))
+}
+
+/// The identity of the database in `directory`.
+pub fn identity(directory: &Path, options: &LsmOptions) -> Result<u128, StorageError> {
+    match read(directory, options)? {
+        Some(made) => Ok(made.identity),
+        None => Err(damaged(
+            directory,
+            &format!("its file `{STORE}` is missing"),
+        )),
+    }
+}
+
+/// An identity that no other database has.
+pub fn new_identity(options: &LsmOptions) -> u128 {
+    u128::from((options.random)()) << 64 | u128::from((options.random)())
+}
+
+/// Creates the folders of a database, in a folder whose own name is durable afterwards, so that a database that
+/// exists has a durable name. Folders left by an earlier attempt are reused: they are empty.
+pub fn make_folders(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
+    let disk = &options.disk;
+    sync_above(&**disk, directory).map_err(|error| io_error("making", directory, &error))?;
+    for name in [LOG, TABLES] {
+        let folder = directory.join(name);
+        disk.make_folder(&folder)
+            .map_err(|error| io_error("making", &folder, &error))?;
+    }
+    Ok(())
+}
+
+/// Makes a folder with a log and tables a database with that identity, of the newest format.
+pub fn create(directory: &Path, options: &LsmOptions, identity: u128) -> Result<(), StorageError> {
+    let disk = &options.disk;
+    let mut bytes = Vec::with_capacity(STORE_BYTES);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&identity.to_le_bytes());
+    let check = xxh3_64(&bytes);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    let (new, path) = (directory.join(NEW_STORE), directory.join(STORE));
+    let made = (|| {
+        let file = disk.open(&new, Open::Create)?;
+        file.write_all_at(&bytes, 0)?;
+        file.sync()?;
+        disk.rename(&new, &path)?;
+        disk.sync_folder(directory)
+    })();
+    made.map_err(|error| io_error("making", &path, &error))
+}
+
+/// Makes durable what exists in `directory` (the database itself, its keys) before anything depends on it: the
+/// process that created or changed it may have ended, or failed, before its name was durable, so that it is
+/// only in the operating system's memory.
+pub fn sync_names(directory: &Path, options: &LsmOptions) -> Result<(), StorageError> {
+    if options.read_only {
+        return Ok(());
+    }
+    let synced = options.disk.sync_folder(directory);
+    synced.map_err(|error| io_error("opening", directory, &error))
+}
+
+/// The encryption of the database in `directory`: a wrong or missing key is reported before anything is
+/// changed.
+pub fn seal(directory: &Path, options: &LsmOptions) -> Result<Seal, StorageError> {
+    if options.seal.encrypts() {
+        return Ok(options.seal.clone());
+    }
+    let new = !exists(directory, options)?;
+    keys::open(&*options.disk, directory, options.key.as_ref(), new).map_err(key_error)
+}
+
+/// The error for a refused key.
+pub fn key_error(error: KeyError) -> StorageError {
+    let text = error.to_string();
+    match error {
+        KeyError::Io(..) => StorageError::Unavailable(text),
+        KeyError::Damaged(..) | KeyError::Format(..) => StorageError::Corrupt(text),
+        KeyError::Missing(_)
+        | KeyError::NotEncrypted(_)
+        | KeyError::Wrong(_)
+        | KeyError::Malformed(_) => StorageError::Invalid(text),
+    }
+}
+
+/// Copies the file of keys, if the database in `directory` has one, into its copy in `target`.
+pub fn copy_keys(directory: &Path, target: &Path, disk: &dyn Disk) -> Result<(), StorageError> {
+    let path = directory.join(KEYS_FILE);
+    let file = match disk.open(&path, Open::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|error| io_error("reading", &path, &error))?,
+    };
+    let copied = (|| {
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        let copy = disk.open(&target.join(KEYS_FILE), Open::Create)?;
+        copy.write_all_at(&bytes, 0)?;
+        copy.sync()
+    })();
+    copied.map_err(|error: io::Error| io_error("copying", &path, &error))
+}

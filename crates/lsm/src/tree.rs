@@ -1,0 +1,795 @@
+//! The tables of a database: opening them, changing the levels, flushing memtables.
+//!
+//! ```text
+//! folder     MANIFEST, NUMBER.tab (tables), NUMBER.val (blob files); MANIFEST.new while it is being written
+//! ```
+//!
+//! Readers take [`Tree::current`] and keep it for as long as they read. Every change creates new levels, writes
+//! the manifest, then publishes them. Obsolete files are removed after their last reader is gone, by background
+//! work.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use isomer_storage::sync::{Mutex, RwLock};
+use isomer_storage::{StorageError, Version, io_error};
+use isomer_vfs::{Disk, Seal};
+
+use crate::{
+    BlockCache, Cursor, RangeTombstones,
+    blob::{BlobFile, Blobs},
+    codec::corrupt,
+    compaction::{
+        rule::{Horizon, Rule},
+        write::{Limits, NewFiles, Output, write_merged},
+    },
+    levels::{Levels, Part, Run},
+    log::{Chain, Links},
+    manifest::{MANIFEST, NEW_MANIFEST, Stored, StoredBlob, StoredRun, Whole},
+    merge::Merge,
+    table::{Table, TableFile, builder::TableOptions, sealed::Pace},
+};
+
+const TABLE_ENDING: &str = "tab";
+const BLOB_ENDING: &str = "val";
+/// Memtables, runs flushed from them, and the last level.
+const MIN_LEVELS: usize = 3;
+
+/// Options for the tables.
+#[derive(Clone)]
+pub struct TreeOptions {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The folder on it.
+    pub folder: PathBuf,
+    /// Encryption of the files.
+    pub seal: Seal,
+    /// The cache of blocks.
+    pub cache: BlockCache,
+    /// Options for writing tables.
+    pub table: TableOptions,
+    /// Bytes of a table; those of large levels are larger.
+    pub table_bytes: u64,
+    /// Bytes that a compaction writes between two changes of the levels.
+    pub slice_bytes: u64,
+    /// Values of at least this many bytes go into blob files.
+    pub blob_threshold: usize,
+    /// Random numbers, for identities of files.
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Called with the bytes that background work writes; blocks to limit the rate.
+    pub pace: Option<Pace>,
+    /// Whether the tables are opened read-only.
+    pub read_only: bool,
+    /// Identity of the database.
+    pub database: u128,
+    /// The segments of the log that the manifest names.
+    pub chain: Arc<Chain>,
+}
+
+impl TreeOptions {
+    /// The usual sizes.
+    pub fn new(disk: Arc<dyn Disk>, folder: PathBuf, cache: BlockCache) -> Self {
+        Self {
+            disk,
+            folder,
+            seal: Seal::plain(),
+            cache,
+            table: TableOptions::default(),
+            table_bytes: 32 << 20,
+            slice_bytes: 96 << 20,
+            blob_threshold: 1 << 10,
+            random: Arc::new(|| {
+                use std::hash::{BuildHasher, Hasher, RandomState};
+                RandomState::new().build_hasher().finish()
+            }),
+            pace: None,
+            read_only: false,
+            database: 0,
+            chain: Arc::default(),
+        }
+    }
+}
+
+/// Names and numbers of files.
+pub(crate) struct Files {
+    pub(crate) options: TreeOptions,
+    next: AtomicU64,
+}
+
+impl Files {
+    fn new_file(&self, ending: &str) -> (u64, u128, PathBuf) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number, self.new_identity(), self.path(number, ending))
+    }
+
+    fn new_identity(&self) -> u128 {
+        let random = &self.options.random;
+        u128::from(random()) << 64 | u128::from(random())
+    }
+
+    pub(crate) fn new_table(&self) -> (u64, u128, PathBuf) {
+        self.new_file(TABLE_ENDING)
+    }
+
+    pub(crate) fn new_blob(&self) -> (u64, u128, PathBuf) {
+        self.new_file(BLOB_ENDING)
+    }
+
+    fn path(&self, number: u64, ending: &str) -> PathBuf {
+        self.options.folder.join(format!("{number:012}.{ending}"))
+    }
+
+    pub(crate) fn open_table(&self, file: &TableFile) -> Result<Arc<Table>, StorageError> {
+        let path = self.path(file.number, TABLE_ENDING);
+        let options = &self.options;
+        let table = Table::open(
+            &*options.disk,
+            path,
+            file,
+            &options.cache,
+            options.seal.clone(),
+        );
+        Ok(Arc::new(table?))
+    }
+
+    pub(crate) fn open_blob(&self, blob: &StoredBlob) -> Result<Arc<BlobFile>, StorageError> {
+        let path = self.path(blob.number, BLOB_ENDING);
+        let options = &self.options;
+        let file = BlobFile::open(
+            &*options.disk,
+            path,
+            blob.number,
+            blob.identity,
+            blob.bytes,
+            options.seal.clone(),
+        );
+        Ok(Arc::new(file?))
+    }
+
+    /// Makes the names of new files durable.
+    pub(crate) fn sync_folder(&self) -> Result<(), StorageError> {
+        let folder = &self.options.folder;
+        self.options
+            .disk
+            .sync_folder(folder)
+            .map_err(|error| io_error("syncing", folder, &error))
+    }
+}
+
+/// State found when the tables were opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Everything up to this version is in tables.
+    pub flushed: Version,
+    /// The first segment of the log that is needed.
+    pub log_needed_from: u64,
+    /// The last ingestion that became visible.
+    pub ingested: Option<Version>,
+    /// Versions below it may have been dropped by compactions.
+    pub collected_below: Version,
+    /// The log segments that must exist; `None` if the manifest's format does not name them.
+    pub links: Option<Links>,
+    /// Files in the folder that the manifest does not name.
+    orphans: Vec<PathBuf>,
+}
+
+/// State that changes with the manifest.
+struct Editing {
+    stored: Stored,
+    poisoned: Option<String>,
+}
+
+impl Editing {
+    fn check(&self) -> Result<(), StorageError> {
+        match &self.poisoned {
+            Some(why) => Err(StorageError::Unavailable(why.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An obsolete file, until its last reader is gone.
+struct Doomed {
+    path: PathBuf,
+    reader: Reader,
+}
+
+enum Reader {
+    Table(Weak<Table>),
+    Blob(Weak<BlobFile>),
+}
+
+/// Called with each new state of the levels, before other threads use it.
+pub type OnChange = Arc<dyn Fn(&Arc<Levels>) + Send + Sync>;
+
+/// The tables of a database.
+pub struct Tree {
+    pub(crate) files: Files,
+    current: RwLock<Arc<Levels>>,
+    editing: Mutex<Editing>,
+    /// ValueKind during a compaction.
+    pub(crate) compacting: Mutex<()>,
+    /// The key range that a compaction is reading: new tables in it may only be put on top.
+    flight: Mutex<Option<KeyBounds>>,
+    /// Bytes of tables that compactions, and flushes, have written since opening. For statistics only.
+    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) flushed_bytes: AtomicU64,
+    doomed: Mutex<Vec<Doomed>>,
+    stop: AtomicBool,
+    on_change: OnChange,
+}
+
+type KeyBounds = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// Ends the reservation of a slice's key range.
+pub(crate) struct InFlight<'a>(&'a Tree);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        *self.0.flight.lock() = None;
+    }
+}
+
+impl Tree {
+    /// Opens the tables in a folder, which is created if it is missing. Files that the manifest does not name
+    /// are left for [`Tree::remove_orphans`].
+    pub fn open(
+        options: TreeOptions,
+        on_change: OnChange,
+    ) -> Result<(Self, Recovered), StorageError> {
+        let folder = options.folder.clone();
+        let disk = options.disk.clone();
+        let fail = |error| io_error("opening", &folder, &error);
+        if !options.read_only {
+            disk.make_folder(&folder).map_err(fail)?;
+        }
+        let names = match disk.list(&folder) {
+            Ok(names) => names,
+            Err(error) if options.read_only && error.kind() == std::io::ErrorKind::NotFound => {
+                Vec::new()
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        let found: Vec<(u64, PathBuf)> =
+            names.iter().filter_map(|name| file_number(name)).collect();
+        let stored = match Stored::read(&*disk, &folder, &options.seal)? {
+            Some(stored) => stored,
+            None if found.is_empty() => Stored {
+                next_file: 1,
+                next_run: 1,
+                log_needed_from: 1,
+                ..Stored::default()
+            },
+            None => {
+                return Err(corrupt(
+                    &folder.join(MANIFEST),
+                    0,
+                    "the manifest is missing, but there are tables",
+                ));
+            }
+        };
+        if let Some(whole) = &stored.whole
+            && whole.database != options.database
+        {
+            return Err(StorageError::Corrupt(format!(
+                "`{}` belongs to another database: put all files back as they were, or restore the database from a backup",
+                folder.join(MANIFEST).display()
+            )));
+        }
+        if !options.read_only {
+            // The rename may be in the operating system's memory only, if the process that made it ended or
+            // failed before the name was durable. Later records of the log, and removals of files, rely on it.
+            disk.sync_folder(&folder).map_err(fail)?;
+        }
+        let highest = found.iter().map(|(number, _)| number + 1).max();
+        let files = Files {
+            next: AtomicU64::new(stored.next_file.max(highest.unwrap_or(1))),
+            options,
+        };
+        let levels = load(&files, &stored)?;
+        let is_new = stored.sequence == 0;
+        let links = match is_new {
+            true => Some(Links::new()),
+            false => stored.whole.as_ref().map(|whole| whole.links.clone()),
+        };
+        let orphans = orphans(&levels, &found, &names);
+        let recovered = Recovered {
+            flushed: stored.flushed,
+            log_needed_from: stored.log_needed_from,
+            ingested: stored.ingested,
+            collected_below: stored.collected_below,
+            links,
+            orphans: orphans.map(|name| folder.join(name)).collect(),
+        };
+        let tree = Self {
+            files,
+            current: RwLock::new(Arc::new(levels)),
+            editing: Mutex::new(Editing {
+                stored,
+                poisoned: None,
+            }),
+            compacting: Mutex::new(()),
+            flight: Mutex::new(None),
+            merged_bytes: AtomicU64::new(0),
+            flushed_bytes: AtomicU64::new(0),
+            doomed: Mutex::default(),
+            stop: AtomicBool::new(false),
+            on_change,
+        };
+        if is_new && !tree.files.options.read_only {
+            tree.change(|_, _| Ok(()))?;
+            // The folder's own name as well.
+            let folder = &tree.files.options.folder;
+            if let Some(parent) = folder.parent().filter(|path| !path.as_os_str().is_empty()) {
+                let synced = disk.sync_folder(parent);
+                synced.map_err(|error| io_error("syncing", parent, &error))?;
+            }
+        }
+        Ok((tree, recovered))
+    }
+
+    /// Removes files that the manifest does not name. Only after the log was found to match the manifest: the
+    /// files may belong to a later manifest, which can be put back.
+    pub fn remove_orphans(&self, recovered: &Recovered) -> Result<(), StorageError> {
+        if self.files.options.read_only {
+            return Ok(());
+        }
+        for path in &recovered.orphans {
+            match self.files.options.disk.remove(path) {
+                // The first manifest was renamed over it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                outcome => outcome.map_err(|error| io_error("removing", path, &error))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The current levels.
+    pub fn current(&self) -> Arc<Levels> {
+        self.current.read().clone()
+    }
+
+    /// Returns an error if it is unknown which manifest is on disk: before files are written that could not be
+    /// used.
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        self.editing.lock().check()
+    }
+
+    /// Changes the levels: `edit` modifies a copy, with a source of numbers for runs. The change is durable and
+    /// visible when this returns.
+    pub(crate) fn change(
+        &self,
+        edit: impl FnOnce(&mut Levels, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
+    ) -> Result<Arc<Levels>, StorageError> {
+        let mut editing = self.editing.lock();
+        editing.check()?;
+        let old = self.current();
+        let mut levels = (*old).clone();
+        let mut next_run = editing.stored.next_run;
+        edit(&mut levels, &mut || {
+            next_run += 1;
+            next_run - 1
+        })?;
+        levels.tidy();
+        let stored = self.stored(&levels, editing.stored.sequence + 1, next_run);
+        let options = &self.files.options;
+        let identity = self.files.new_identity();
+        if let Err((error, unknown)) =
+            stored.write(&*options.disk, &options.folder, identity, &options.seal)
+        {
+            if unknown {
+                editing.poisoned = Some(format!(
+                    "it is unknown which manifest is on disk: reopen the database ({error})"
+                ));
+            }
+            return Err(error);
+        }
+        options.chain.end_storing();
+        editing.stored = stored;
+        let levels = Arc::new(levels);
+        let before = std::mem::replace(&mut *self.current.write(), levels.clone());
+        (self.on_change)(&levels);
+        self.doom(&before, &levels);
+        drop(editing);
+        Ok(levels)
+    }
+
+    /// Like [`Tree::change`], with new files that are adopted if it succeeds, or if the outcome is unknown.
+    pub(crate) fn change_with(
+        &self,
+        files: &mut NewFiles,
+        edit: impl FnOnce(&mut Levels, &NewFiles, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
+    ) -> Result<Arc<Levels>, StorageError> {
+        // If the state was unknown before, this change was not attempted.
+        self.check()?;
+        let changed = self.change(|levels, new_run| edit(levels, files, new_run));
+        if changed.is_ok() || self.check().is_err() {
+            files.adopt();
+        }
+        changed
+    }
+
+    fn stored(&self, levels: &Levels, sequence: u64, next_run: u64) -> Stored {
+        let mut blobs: Vec<StoredBlob> = levels
+            .blobs
+            .files
+            .values()
+            .map(|blob| StoredBlob {
+                number: blob.number,
+                identity: blob.file.identity(),
+                bytes: blob.file.len(),
+            })
+            .collect();
+        blobs.sort_by_key(|blob| blob.number);
+        let run = |run: &Arc<Run>| StoredRun {
+            id: run.id,
+            parts: run.parts.iter().map(Part::stored).collect(),
+        };
+        Stored {
+            sequence,
+            next_file: self.files.next.load(Ordering::Relaxed),
+            next_run,
+            flushed: levels.flushed,
+            log_needed_from: levels.log_needed_from,
+            ingested: levels.ingested,
+            collected_below: levels.collected_below,
+            blobs,
+            levels: levels
+                .levels
+                .iter()
+                .map(|level| level.iter().map(run).collect())
+                .collect(),
+            jobs: levels.jobs.clone(),
+            whole: Some(Whole {
+                database: self.files.options.database,
+                links: self.files.options.chain.begin_storing(),
+            }),
+        }
+    }
+
+    /// Writes the manifest again, after a change of the log's chain.
+    pub(crate) fn store_chain(&self) -> Result<(), StorageError> {
+        self.change(|_, _| Ok(())).map(drop)
+    }
+
+    /// Marks the files that are in `before` and not in `after` as obsolete.
+    fn doom(&self, before: &Levels, after: &Levels) {
+        let kept: HashSet<u64> = after.parts().map(|part| part.table.number).collect();
+        let mut seen = HashSet::new();
+        let mut doomed = self.doomed.lock();
+        for part in before.parts() {
+            let number = part.table.number;
+            if !kept.contains(&number) && seen.insert(number) {
+                doomed.push(Doomed {
+                    path: part.table.file().path().to_owned(),
+                    reader: Reader::Table(Arc::downgrade(&part.table)),
+                });
+            }
+        }
+        for (number, blob) in &before.blobs.files {
+            if !after.blobs.files.contains_key(number) {
+                doomed.push(Doomed {
+                    path: blob.file.path().to_owned(),
+                    reader: Reader::Blob(Arc::downgrade(blob)),
+                });
+            }
+        }
+    }
+
+    /// Removes obsolete files without readers; part of the background work.
+    pub fn collect_files(&self) {
+        let mut unread = Vec::new();
+        self.doomed.lock().retain(|doomed| {
+            let read = match &doomed.reader {
+                Reader::Table(table) => table.strong_count() > 0,
+                Reader::Blob(blob) => blob.strong_count() > 0,
+            };
+            if !read {
+                unread.push(doomed.path.clone());
+            }
+            read
+        });
+        for path in unread {
+            // A file that cannot be removed now is an orphan when the database is opened the next time.
+            let _ = self.files.options.disk.remove(&path);
+        }
+    }
+
+    /// Flushes memtables, given newest first, to tables; from then on the log is needed from `log_needed_from`
+    /// on only.
+    pub fn flush<C: Cursor>(
+        &self,
+        memtables: Vec<C>,
+        range_tombstones: &RangeTombstones,
+        flushed: Version,
+        log_needed_from: u64,
+        horizon: &dyn Horizon,
+    ) -> Result<Arc<Levels>, StorageError> {
+        self.flush_upto(
+            memtables,
+            range_tombstones,
+            0,
+            flushed,
+            log_needed_from,
+            horizon,
+        )
+    }
+
+    /// Like [`Tree::flush`], of memtables up to the number `upto`.
+    pub fn flush_upto<C: Cursor>(
+        &self,
+        memtables: Vec<C>,
+        range_tombstones: &RangeTombstones,
+        upto: u64,
+        flushed: Version,
+        log_needed_from: u64,
+        horizon: &dyn Horizon,
+    ) -> Result<Arc<Levels>, StorageError> {
+        let readable = horizon.readable();
+        let levels = self.current();
+        let everywhere = levels.range_tombstones.union(range_tombstones);
+        let mut merge = Merge::new(memtables);
+        merge.seek(&[])?;
+        let mut rule = Rule::new(&readable, &everywhere);
+        let relocate = HashSet::new();
+        let options = &self.files.options;
+        let limits = Limits {
+            table_bytes: options.table_bytes * 2,
+            slice_bytes: u64::MAX,
+        };
+        let output = Output::new(
+            &self.files,
+            options.pace.clone(),
+            limits,
+            range_tombstones,
+            &levels.blobs,
+            &relocate,
+            &[],
+        );
+        let mut written = write_merged(&mut merge, None, &mut rule, None, &|| false, output)?;
+        self.files.sync_folder()?;
+        let parts = self.open_parts(&written)?;
+        let bytes = parts.iter().map(|part| part.table.file_bytes()).sum();
+        self.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let collected = readable.from;
+        self.change_with(&mut written, |levels, written, new_run| {
+            if !parts.is_empty() {
+                let run = Arc::new(Run::new(new_run(), parts));
+                levels.levels[0].insert(0, run);
+            }
+            levels.flushed = levels.flushed.max(flushed);
+            levels.flushed_memtables = levels.flushed_memtables.max(upto);
+            levels.log_needed_from = levels.log_needed_from.max(log_needed_from);
+            levels.collected_below = levels.collected_below.max(collected);
+            levels.add_blobs(&self.files, &written.blobs)
+        })
+    }
+
+    pub(crate) fn open_parts(&self, written: &NewFiles) -> Result<Vec<Part>, StorageError> {
+        written
+            .tables
+            .iter()
+            .map(|new| {
+                let table = self.files.open_table(&new.file)?;
+                let until = new.until.as_deref().map(Into::into);
+                Ok(Part::new(table, (*new.from).into(), until))
+            })
+            .collect()
+    }
+
+    /// Reserves a key range for a compaction, and returns the levels to read: later tables are put on top.
+    pub(crate) fn fly(&self, from: &[u8], until: Option<&[u8]>) -> (InFlight<'_>, Arc<Levels>) {
+        *self.flight.lock() = Some((from.into(), until.map(Into::into)));
+        // A concurrent change of the levels may have checked before: wait for its result.
+        let editing = self.editing.lock();
+        let levels = self.current();
+        drop(editing);
+        (InFlight(self), levels)
+    }
+
+    /// Whether a compaction reads keys of the range now.
+    pub(crate) fn is_in_flight(&self, from: &[u8], until: Option<&[u8]>) -> bool {
+        self.flight.lock().as_ref().is_some_and(|(start, end)| {
+            until.is_none_or(|until| **start < *until)
+                && end.as_ref().is_none_or(|end| **end > *from)
+        })
+    }
+
+    /// Makes compactions stop at the next key, so that background work can end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The current files of the levels, by name, and the manifest's contents. The files stay while the levels
+    /// are held.
+    pub(crate) fn live_files(&self) -> LiveFiles {
+        let editing = self.editing.lock();
+        let levels = self.current();
+        let stored = editing.stored.clone();
+        drop(editing);
+        let mut names: Vec<PathBuf> = levels
+            .parts()
+            .map(|part| part.table.file().path())
+            .chain(levels.blobs.files.values().map(|blob| blob.file.path()))
+            .filter_map(|path| path.file_name().map(PathBuf::from))
+            .collect();
+        names.sort();
+        names.dedup();
+        LiveFiles {
+            _levels: levels,
+            names,
+            stored,
+        }
+    }
+
+    /// Writes the manifest of a copy: the database `database` with these log segments.
+    pub(crate) fn write_copy(
+        &self,
+        stored: &Stored,
+        folder: &Path,
+        whole: Whole,
+    ) -> Result<(), StorageError> {
+        let options = &self.files.options;
+        let identity = self.files.new_identity();
+        let stored = Stored {
+            whole: Some(whole),
+            ..stored.clone()
+        };
+        let written = stored.write(&*options.disk, folder, identity, &options.seal);
+        written.map_err(|(error, _)| error)
+    }
+}
+
+/// The tables at one time, for a copy of the database.
+pub(crate) struct LiveFiles {
+    _levels: Arc<Levels>,
+    /// Names of tables and blob files.
+    pub(crate) names: Vec<PathBuf>,
+    /// The manifest's contents.
+    pub(crate) stored: Stored,
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Tree")
+            .field("folder", &self.files.options.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Levels {
+    /// Adds new blob files.
+    pub(crate) fn add_blobs(
+        &mut self,
+        files: &Files,
+        blobs: &[StoredBlob],
+    ) -> Result<(), StorageError> {
+        if blobs.is_empty() {
+            return Ok(());
+        }
+        let mut all = (*self.blobs).clone();
+        for blob in blobs {
+            all.files.insert(blob.number, files.open_blob(blob)?);
+        }
+        self.blobs = Arc::new(all);
+        Ok(())
+    }
+
+    /// Removes empty runs and blob files that no table refers to, and recomputes the range tombstones.
+    fn tidy(&mut self) {
+        let targets: HashSet<u64> = self.jobs.iter().map(|job| job.target).collect();
+        for level in &mut self.levels {
+            level.retain(|run| !run.parts.is_empty() || targets.contains(&run.id));
+        }
+        let used = self.blob_use();
+        if self
+            .blobs
+            .files
+            .keys()
+            .any(|number| !used.contains_key(number))
+        {
+            let mut blobs = (*self.blobs).clone();
+            blobs.files.retain(|number, _| used.contains_key(number));
+            self.blobs = Arc::new(blobs);
+        }
+        self.gather_range_tombstones();
+    }
+}
+
+/// The files in the folder that the manifest does not name.
+fn orphans<'a>(
+    levels: &Levels,
+    found: &'a [(u64, PathBuf)],
+    names: &'a [PathBuf],
+) -> impl Iterator<Item = &'a PathBuf> {
+    let mut known: HashSet<u64> = levels.parts().map(|part| part.table.number).collect();
+    known.extend(levels.blobs.files.keys());
+    let unnamed = found
+        .iter()
+        .filter(move |(number, _)| !known.contains(number))
+        .map(|(_, name)| name);
+    let unfinished = names.iter().filter(|name| *name == Path::new(NEW_MANIFEST));
+    unnamed.chain(unfinished)
+}
+
+/// The number in a file's name, if it is one of the engine's files.
+fn file_number(name: &Path) -> Option<(u64, PathBuf)> {
+    let ending = name.extension()?.to_str()?;
+    if ending != TABLE_ENDING && ending != BLOB_ENDING {
+        return None;
+    }
+    let number = name.file_stem()?.to_str()?.parse().ok()?;
+    Some((number, name.to_owned()))
+}
+
+/// Opens the files that a manifest names.
+fn load(files: &Files, stored: &Stored) -> Result<Levels, StorageError> {
+    let path = files.options.folder.join(MANIFEST);
+    let mut blobs = Blobs::default();
+    for blob in &stored.blobs {
+        blobs.files.insert(blob.number, files.open_blob(blob)?);
+    }
+    let mut open: std::collections::HashMap<u64, Arc<Table>> = std::collections::HashMap::new();
+    let mut levels = Vec::new();
+    for level in &stored.levels {
+        let mut runs = Vec::new();
+        for run in level {
+            let mut parts: Vec<Part> = Vec::new();
+            for part in &run.parts {
+                let table = match open.get(&part.file.number) {
+                    Some(table) => table.clone(),
+                    None => {
+                        let table = files.open_table(&part.file)?;
+                        open.insert(part.file.number, table.clone());
+                        table
+                    }
+                };
+                let overlaps = parts.last().is_some_and(|last| {
+                    last.until.as_ref().is_none_or(|until| **until > *part.from)
+                });
+                if overlaps {
+                    return Err(corrupt(&path, 0, "parts of a run overlap"));
+                }
+                let until = part.until.as_deref().map(Into::into);
+                parts.push(Part::new(table, (*part.from).into(), until));
+            }
+            runs.push(Arc::new(Run::new(run.id, parts)));
+        }
+        levels.push(runs);
+    }
+    let known: HashSet<u64> = levels.iter().flatten().map(|run| run.id).collect();
+    let sound = stored.jobs.iter().all(|job| {
+        job.level < levels.len()
+            && levels[job.level].iter().any(|run| run.id == job.target)
+            && known.contains(&job.target)
+    });
+    if !sound {
+        return Err(corrupt(&path, 0, "a compaction in progress has no target"));
+    }
+    levels.resize_with(levels.len().max(MIN_LEVELS), Vec::new);
+    let mut levels = Levels {
+        levels,
+        blobs: Arc::new(blobs),
+        jobs: stored.jobs.clone(),
+        flushed: stored.flushed,
+        log_needed_from: stored.log_needed_from,
+        ingested: stored.ingested,
+        collected_below: stored.collected_below,
+        filter_prefixes: files.options.table.filter_prefixes.as_slice().into(),
+        ..Levels::default()
+    };
+    levels.gather_range_tombstones();
+    Ok(levels)
+}

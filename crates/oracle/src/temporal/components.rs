@@ -1,0 +1,94 @@
+//! `value.component`.
+
+use super::text::{show_offset, zone_text};
+use super::{Parts, Span};
+use crate::Datum;
+use crate::calendar::{Clock, Date, SECOND, since_1970};
+
+/// A component of a temporal value; `None` if there is no such component.
+pub(crate) fn component(value: &Datum, name: &str) -> Option<Datum> {
+    if let Datum::Duration(span) = value {
+        return of_span(span, name).map(Datum::Int);
+    }
+    let parts = Parts::of(value)?;
+    let of_date = parts.date.and_then(|date| of_date(date, name));
+    let of_clock = || parts.clock.and_then(|clock| of_clock(clock, name));
+    if let Some(number) = of_date.or_else(of_clock) {
+        return Some(Datum::Int(number));
+    }
+    let offset = parts.offset?;
+    Some(match name {
+        "timezone" => zone_text(offset, parts.zone.as_deref()).into(),
+        "offset" => show_offset(offset).into(),
+        "offsetMinutes" => Datum::Int(offset.0 / 60),
+        "offsetSeconds" => Datum::Int(offset.0),
+        "epochSeconds" | "epochMillis" => {
+            let local = since_1970(parts.date?, parts.clock?);
+            let instant = local - i128::from(offset.0) * i128::from(SECOND);
+            let unit = if name == "epochSeconds" {
+                SECOND
+            } else {
+                SECOND / 1000
+            };
+            Datum::Int(instant.div_euclid(i128::from(unit)) as i64)
+        }
+        _ => return None,
+    })
+}
+
+fn of_date(date: Date, name: &str) -> Option<i64> {
+    let (year, month, day) = date.parts();
+    Some(match name {
+        "year" => year,
+        "quarter" => date.quarter(),
+        "month" => month,
+        "week" => date.week(),
+        "weekYear" => date.week_year(),
+        "day" => day,
+        "ordinalDay" => date.of_year(),
+        "weekDay" | "dayOfWeek" => date.weekday(),
+        "dayOfQuarter" => date.of_quarter_day(),
+        _ => return None,
+    })
+}
+
+fn of_clock(clock: Clock, name: &str) -> Option<i64> {
+    let (hour, minute, second, nanos) = clock.parts();
+    Some(match name {
+        "hour" => hour,
+        "minute" => minute,
+        "second" => second,
+        "millisecond" => nanos / 1_000_000,
+        "microsecond" => nanos / 1_000,
+        "nanosecond" => nanos,
+        _ => return None,
+    })
+}
+
+fn of_span(span: &Span, name: &str) -> Option<i64> {
+    let (months, days) = (span.months, span.days);
+    let (seconds, nanos) = (span.seconds(), span.subsecond());
+    Some(match name {
+        "years" => months / 12,
+        "quarters" => months / 3,
+        "months" => months,
+        "weeks" => days / 7,
+        "days" => days,
+        "hours" => seconds / 3600,
+        "minutes" => seconds / 60,
+        "seconds" => seconds,
+        "milliseconds" => seconds * 1000 + nanos / 1_000_000,
+        "microseconds" => seconds * 1_000_000 + nanos / 1_000,
+        "nanoseconds" => i64::try_from(span.nanos).ok()?,
+        "quartersOfYear" => months / 3 % 4,
+        "monthsOfQuarter" => months % 3,
+        "monthsOfYear" => months % 12,
+        "daysOfWeek" => days % 7,
+        "minutesOfHour" => seconds / 60 % 60,
+        "secondsOfMinute" => seconds % 60,
+        "millisecondsOfSecond" => nanos / 1_000_000,
+        "microsecondsOfSecond" => nanos / 1_000,
+        "nanosecondsOfSecond" => nanos,
+        _ => return None,
+    })
+}

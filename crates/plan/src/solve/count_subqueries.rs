@@ -1,0 +1,101 @@
+//! Decorrelates `COUNT { … }`: its sub-plan becomes the right side of an apply that runs for whole chunks, instead of
+//! an expression that runs once per row.
+
+use crate::arena::Arena;
+use crate::expr::{Expr, Kind, SlotId, Subquery, SubqueryKind};
+use crate::function::Function;
+use crate::physical::{Op, OpId};
+
+use super::exists_subqueries::{graft, is_row_wise};
+use super::{Flow, Planner};
+
+impl Planner<'_> {
+    /// Takes the counting sub-plans out of an expression if they are evaluated for each row in any case, and replaces
+    /// them by slots that are computed below.
+    pub(super) fn decorrelate_counts(&mut self, flow: &mut Flow, expr: &mut Expr) {
+        if self.arena.plain {
+            return;
+        }
+        while let Some(root) = first_count(expr, self.arena) {
+            let right = graft(self.arena, root, flow.op);
+            let factor = match &self.arena.operators[right.index()].op {
+                Op::Degree(degree) => Some(degree.count),
+                _ => None,
+            };
+            let count = self.arena.slot("", Kind::Integer);
+            let rows = self.rows(flow);
+            flow.bound.insert(count);
+            self.push(
+                flow,
+                |input| Op::CountApply {
+                    input,
+                    right,
+                    count,
+                    factor,
+                },
+                rows,
+            );
+            replace(expr, root, count);
+        }
+    }
+}
+
+/// Whether an expression contains a sub-plan that can be taken out.
+pub(super) fn counts(expr: &Expr, arena: &Arena) -> bool {
+    !arena.plain && first_count(expr, arena).is_some()
+}
+
+/// Whether a sub-plan counts, reads only slots from outside, and treats each row independently.
+fn counted(subquery: &Subquery, arena: &Arena) -> bool {
+    let plain =
+        |(slot, outside): &(SlotId, Expr)| matches!(outside, Expr::Slot(same) if same == slot);
+    // One without arguments is the same for all rows: counting again for each row would gain nothing.
+    subquery.kind == SubqueryKind::Count
+        && !subquery.arguments.is_empty()
+        && subquery.arguments.iter().all(plain)
+        && is_row_wise(arena, subquery.root)
+}
+
+/// Whether all operands of an expression are always evaluated.
+fn is_strict(expr: &Expr) -> bool {
+    match expr {
+        Expr::Compare { .. }
+        | Expr::Arith { .. }
+        | Expr::ArithChain { .. }
+        | Expr::At { .. }
+        | Expr::Negate(_)
+        | Expr::Plus(_)
+        | Expr::Not(_)
+        | Expr::List(_)
+        | Expr::Map(_)
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_) => true,
+        Expr::Call { function, .. } => *function != Function::Coalesce,
+        _ => false,
+    }
+}
+
+fn first_count(expr: &Expr, arena: &Arena) -> Option<OpId> {
+    match expr {
+        Expr::Subquery(subquery) if counted(subquery, arena) => Some(subquery.root),
+        expr if is_strict(expr) => {
+            let mut found = None;
+            expr.for_each_child(&mut |child| {
+                if found.is_none() {
+                    found = first_count(child, arena);
+                }
+            });
+            found
+        }
+        _ => None,
+    }
+}
+
+/// Replaces the sub-plan by the slot.
+fn replace(expr: &mut Expr, root: OpId, slot: SlotId) {
+    if matches!(expr, Expr::Subquery(subquery) if subquery.root == root) {
+        *expr = Expr::Slot(slot);
+    } else if is_strict(expr) {
+        expr.for_each_child_mut(&mut |child| replace(child, root, slot));
+    }
+}

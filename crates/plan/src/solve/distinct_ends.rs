@@ -1,0 +1,144 @@
+//! Distinct ends: walks of which only the distinct ends matter are found by a search that visits each node once.
+//!
+//! If rows are only made distinct, counted distinct or tested for existence, duplicates below make no difference. A
+//! walk whose relationships are not read may then return each end once, instead of once per path to it. The same holds
+//! for a single step, and for two steps together.
+
+use crate::arena::Arena;
+use crate::expr::{Expr, SubqueryKind};
+use crate::function::{Aggregation, Purity};
+use crate::physical::{Aggregate, Op, OpId};
+
+use super::live_slots::for_each_expr;
+
+/// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) and the flag of single steps if
+/// duplicates make no difference. Needs the live slots.
+pub(crate) fn mark_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
+    let count = arena.operators.len();
+    // Whether duplicates in the rows of an operator make no difference.
+    let mut duplicates_ignored = vec![false; count];
+    let mut used = vec![false; count];
+    // Whether only some of the rows may be needed, so that the first ones should come soon.
+    let mut may_stop_early = vec![false; count];
+    if let Some(root) = root {
+        used[root.index()] = true;
+    }
+    for (root, _) in &arena.subplans {
+        used[root.index()] = true;
+    }
+    // Inputs precede their readers: in reverse order, all readers of an operator are visited before it.
+    for at in (0..count).rev() {
+        if !used[at] {
+            continue;
+        }
+        let operator = &arena.operators[at];
+        for_each_expr(&operator.op, &mut |expr| {
+            mark_tests(expr, arena, &mut duplicates_ignored, &mut may_stop_early)
+        });
+        let children = operator.op.children();
+        for (position, child) in children.iter().enumerate() {
+            used[child.index()] = true;
+            let passes = match &operator.op {
+                // Only the existence of a row of the right side is tested.
+                Op::SemiApply { .. } if position == 1 => true,
+                Op::Distinct { slots, .. } => operator.live.iter().all(|slot| slots.contains(slot)),
+                Op::Aggregate(aggregate) => ignores_doubles(aggregate),
+                op => duplicates_ignored[at] && keeps_sets(op),
+            };
+            duplicates_ignored[child.index()] |= passes;
+            may_stop_early[child.index()] |= match &operator.op {
+                Op::Limit { .. } => true,
+                Op::SemiApply { .. } if position == 1 => true,
+                Op::Aggregate(_) | Op::Sort { .. } | Op::Top { .. } | Op::Eager { .. } => false,
+                _ => may_stop_early[at],
+            };
+        }
+        if duplicates_ignored[at]
+            && let Op::VarExpand(expand) = &mut arena.operators[at].op
+        {
+            // The search finds shortest walks only: with a minimum above 1, a node may need a longer one.
+            expand.distinct_ends = expand.relationships.is_none() && expand.min <= 1;
+        }
+        if duplicates_ignored[at]
+            && let Op::Expand(expand) = &arena.operators[at].op
+        {
+            let live = &arena.operators[at].live;
+            let one = *live == [expand.to] && expand.distinct_from.is_empty();
+            // Two steps are searched together by collecting all middle nodes first, which delays the first row.
+            let two = !may_stop_early[at] && expand.two_steps(live, &arena.operators).is_some();
+            if let Op::Expand(expand) = &mut arena.operators[at].op {
+                expand.distinct_ends = one || two;
+            }
+        }
+    }
+}
+
+/// The sub-plans of `EXISTS` in an expression: only the existence of their rows is tested.
+fn mark_tests(
+    expr: &Expr,
+    arena: &Arena,
+    duplicates_ignored: &mut [bool],
+    may_stop_early: &mut [bool],
+) {
+    if let Expr::Subquery(subquery) = expr
+        && subquery.kind == SubqueryKind::Exists
+    {
+        duplicates_ignored[subquery.root.index()] = true;
+        may_stop_early[subquery.root.index()] = true;
+        if let Op::Limit { input, .. } = arena.operators[subquery.root.index()].op {
+            duplicates_ignored[input.index()] = true;
+        }
+    }
+    expr.for_each_child(&mut |child| mark_tests(child, arena, duplicates_ignored, may_stop_early));
+}
+
+fn ignores_doubles(aggregate: &Aggregate) -> bool {
+    aggregate.factors.is_empty()
+        && aggregate.aggregates.iter().all(|(_, call)| {
+            call.distinct || matches!(call.function, Aggregation::Min | Aggregation::Max)
+        })
+}
+
+/// Whether the operator's set of distinct output rows depends only on the set of distinct input rows.
+fn keeps_sets(op: &Op) -> bool {
+    let flows = matches!(
+        op,
+        Op::AllNodesScan { .. }
+            | Op::LabelScan { .. }
+            | Op::NodeByKey { .. }
+            | Op::NodeById { .. }
+            | Op::IndexSeek(_)
+            | Op::RelationshipScan(_)
+            | Op::RelationshipById { .. }
+            | Op::Expand(_)
+            | Op::ExpandInto(_)
+            | Op::VarExpand(_)
+            | Op::ShortestPath(_)
+            | Op::PathSearch(_)
+            | Op::RelationshipEnds(_)
+            | Op::Apply { .. }
+            | Op::OptionalApply { .. }
+            | Op::SemiApply { .. }
+            | Op::CartesianProduct { .. }
+            | Op::HashJoin { .. }
+            | Op::Union { .. }
+            | Op::Filter { .. }
+            | Op::Project { .. }
+            | Op::Unwind { .. }
+            | Op::Sort { .. }
+            | Op::Eager { .. }
+    );
+    let mut volatile = false;
+    for_each_expr(op, &mut |expr| volatile |= is_volatile(expr));
+    flows && !volatile
+}
+
+pub(super) fn is_volatile(expr: &Expr) -> bool {
+    let mut found = match expr {
+        Expr::Call { function, .. } => function.purity() == Purity::Volatile,
+        Expr::CallRegistered { .. } => true,
+        _ => false,
+    };
+    expr.for_each_child(&mut |child| found |= is_volatile(child));
+    found
+}

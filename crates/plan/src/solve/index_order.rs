@@ -1,0 +1,385 @@
+//! Index order: sorts that an index makes unnecessary, and `min` and `max` without a scan.
+//!
+//! The rows of a seek come in the order of the index, and the operators of a chain keep the order of their input. A
+//! node without a value for one of the index's fields is not in the index: a whole index can replace a label scan only
+//! if a value is known to exist; otherwise the nodes without one, which are last in ascending order, are scanned after
+//! the index, if the reader gets that far.
+
+use isomer_value::IndexId;
+
+use crate::arena::Arena;
+use crate::expr::{AggregateCall, Comparison, Expr, LabelRef, PropRef, SlotId};
+use crate::function::Aggregation;
+use crate::physical::{IndexRange, IndexSeek, Op, OpId, SortKey, constant_count};
+
+use super::cost::Costs;
+use super::{Flow, Planner};
+
+/// A full index scan replaces a sort if at most this fraction of the rows is wanted.
+const SHARE_WANTED: f64 = 0.25;
+/// Assumed value of a limit that is unknown when planning.
+const UNKNOWN_LIMIT: f64 = 100.0;
+
+/// A chain of operators that keep the order of their input, from a scan upwards.
+struct Chain {
+    /// From the top down, without the scan.
+    above: Vec<OpId>,
+    scan: OpId,
+    /// The sort keys, as properties of the scan's node.
+    path: Vec<Vec<PropRef>>,
+    node: SlotId,
+}
+
+impl Planner<'_> {
+    /// Whether the rows of `flow` come in the order of `keys`, or could be made to. `limit` is the number of rows
+    /// wanted.
+    pub(super) fn in_order(
+        &mut self,
+        flow: &mut Flow,
+        keys: &[SortKey],
+        limit: Option<&Expr>,
+    ) -> bool {
+        let Some(descending) = keys.first().map(|key| key.descending) else {
+            return false;
+        };
+        // An index scan has one direction.
+        if keys.iter().any(|key| key.descending != descending) {
+            return false;
+        }
+        let exprs: Vec<&Expr> = keys.iter().map(|key| &key.expr).collect();
+        let Some(chain) = chain(self.arena, flow.op, &exprs) else {
+            return false;
+        };
+        if self.seek_in_order(&chain, descending) {
+            return true;
+        }
+        let Some(limit) = limit else { return false };
+        let wanted = constant_count(limit).unwrap_or(UNKNOWN_LIMIT);
+        // Unlike a seek, a full index scan only pays if the limit stops it early.
+        if wanted > SHARE_WANTED * self.arena.rows(flow.op) {
+            return false;
+        }
+        let Some((label, index, whole)) = self.index_of(&chain) else {
+            return false;
+        };
+        if whole {
+            self.read_index(&chain, label, index, descending);
+            return true;
+        }
+        // Nodes without a value can be appended only where they sort last, and the union contains the chain twice.
+        if descending || chain.path.len() > 1 || !self.can_repeat(&chain) {
+            return false;
+        }
+        self.nulls_after_index(flow, &chain, label, index, wanted);
+        true
+    }
+
+    /// Makes an existing seek run in the order of the keys, if its index has that order.
+    fn seek_in_order(&mut self, chain: &Chain, descending: bool) -> bool {
+        let Op::IndexSeek(seek) = &self.arena.operators[chain.scan.index()].op else {
+            return false;
+        };
+        let Some(id) = self.costs.catalog.label(self.arena.label_name(seek.label)) else {
+            return false;
+        };
+        let indexes = self.costs.catalog.indexes(id);
+        let Some(index) = indexes.iter().find(|one| one.id == seek.index) else {
+            return false;
+        };
+        if index.each_element {
+            return false;
+        }
+        // Fields that are fixed by an equality do not affect the order.
+        let equal = seek.prefix.len();
+        let mut fields = index.paths[equal..].iter();
+        let same = |path: &[PropRef], field: &[std::sync::Arc<str>]| same(self.arena, path, field);
+        let ordered = chain.path.iter().all(|path| {
+            index.paths[..equal].iter().any(|field| same(path, field))
+                || fields.next().is_some_and(|field| same(path, field))
+        });
+        if !ordered {
+            return false;
+        }
+        if let Op::IndexSeek(seek) = &mut self.arena.operators[chain.scan.index()].op {
+            seek.descending = descending;
+        }
+        true
+    }
+
+    /// An index that orders the nodes of a label scan, and whether it contains all nodes of the chain's rows.
+    fn index_of(&self, chain: &Chain) -> Option<(LabelRef, IndexId, bool)> {
+        let Op::LabelScan { label, .. } = self.arena.operators[chain.scan.index()].op else {
+            return None;
+        };
+        let id = self.costs.catalog.label(self.arena.label_name(label))?;
+        let indexes = self.costs.catalog.indexes(id);
+        let mut found = None;
+        for index in indexes.iter().filter(|index| !index.each_element) {
+            let orders = chain.path.len() <= index.paths.len()
+                && chain
+                    .path
+                    .iter()
+                    .zip(&index.paths)
+                    .all(|(path, field)| same(self.arena, path, field));
+            if !orders {
+                continue;
+            }
+            // Constraints hold between statements, not within a statement that writes.
+            let required = |field: &[std::sync::Arc<str>]| {
+                !self.arena.updates && self.costs.catalog.is_required(id, field)
+            };
+            let mut fields = index.paths.iter();
+            let whole = fields.all(|field| required(field) || has_value(self.arena, chain, field));
+            if whole {
+                return Some((label, index.id, true));
+            }
+            if index.paths.len() == 1 {
+                found = Some((label, index.id, false));
+            }
+        }
+        found
+    }
+
+    fn read_index(&mut self, chain: &Chain, label: LabelRef, index: IndexId, descending: bool) {
+        let operator = &mut self.arena.operators[chain.scan.index()];
+        let [input] = operator.op.children()[..] else {
+            return;
+        };
+        operator.op = Op::IndexSeek(IndexSeek {
+            input,
+            node: chain.node,
+            label,
+            index,
+            prefix: Vec::new(),
+            range: IndexRange::All,
+            descending,
+        });
+    }
+
+    /// Whether the chain may be duplicated in a plan.
+    fn can_repeat(&self, chain: &Chain) -> bool {
+        let plain = |id: &OpId| match &self.arena.operators[id.index()].op {
+            Op::Filter { predicates, .. } => predicates.iter().all(has_no_plan),
+            Op::Project { columns, .. } => columns.iter().all(|(_, column)| has_no_plan(column)),
+            _ => false,
+        };
+        chain.above.iter().all(plain)
+    }
+
+    /// The rows of the index in its order, then those of the nodes without a value.
+    fn nulls_after_index(
+        &mut self,
+        flow: &mut Flow,
+        chain: &Chain,
+        label: LabelRef,
+        index: IndexId,
+        wanted: f64,
+    ) {
+        let rows = self.arena.rows(flow.op);
+        self.read_index(chain, label, index, false);
+        let leaf = self.argument();
+        let count = self.costs.nodes(Some(label), self.arena);
+        let node = chain.node;
+        let scan = self.arena.push(
+            Op::LabelScan {
+                input: leaf,
+                node,
+                label,
+            },
+            count,
+        );
+        let value = Expr::path(Expr::Slot(node), &chain.path[0]);
+        let mut top = self.arena.push(
+            Op::Filter {
+                input: scan,
+                predicates: vec![Expr::IsNull(Box::new(value))],
+            },
+            (rows - wanted).clamp(0.0, count * 0.1),
+        );
+        for id in chain.above.iter().rev() {
+            let operator = self.arena.operators[id.index()].clone();
+            let mut op = operator.op;
+            op.map_children(&mut |_| top);
+            top = self.arena.push(op, operator.rows * 0.1);
+        }
+        let inputs = vec![flow.op, top];
+        flow.op = self.arena.push(Op::Union { inputs }, rows);
+    }
+
+    /// `min` or `max` of what an index orders: read from its first entry. The flow then ends with that row.
+    pub(super) fn end_of_index(&mut self, flow: &mut Flow, aggregates: &[(SlotId, AggregateCall)]) {
+        let [(_, call)] = aggregates else { return };
+        let descending = match call.function {
+            Aggregation::Min => false,
+            Aggregation::Max => true,
+            _ => return,
+        };
+        let [argument] = call.arguments.as_slice() else {
+            return;
+        };
+        let Some(chain) = chain(self.arena, flow.op, &[argument]) else {
+            return;
+        };
+        // Below the limit every row of a node counts once only if no operator multiplies rows. Multiplication would be
+        // correct, but slower.
+        let thins = |id: &OpId| {
+            matches!(
+                self.arena.operators[id.index()].op,
+                Op::Filter { .. } | Op::Project { .. }
+            )
+        };
+        if !chain.above.iter().all(thins) {
+            return;
+        }
+        if !self.seek_in_order(&chain, descending) {
+            // A node without a value does not affect the smallest and greatest one; but an index with other fields may
+            // lack nodes that have one.
+            let Some((label, index, whole)) = self.index_of(&chain) else {
+                return;
+            };
+            let alone = self
+                .costs
+                .catalog
+                .label(self.arena.label_name(label))
+                .is_some_and(|id| {
+                    let indexes = self.costs.catalog.indexes(id);
+                    indexes
+                        .iter()
+                        .any(|one| one.id == index && one.paths.len() == 1)
+                });
+            if !whole && !alone {
+                return;
+            }
+            self.read_index(&chain, label, index, descending);
+        }
+        self.push(
+            flow,
+            |input| Op::Limit {
+                input,
+                count: Expr::Const(isomer_value::Value::Int(1)),
+            },
+            1.0,
+        );
+    }
+}
+
+/// The chain below `top`, if its rows come from one scan of a node whose properties are the keys.
+fn chain(arena: &Arena, top: OpId, keys: &[&Expr]) -> Option<Chain> {
+    let mut keys: Vec<Expr> = keys.iter().map(|key| (*key).clone()).collect();
+    let mut above = Vec::new();
+    let mut at = top;
+    loop {
+        let op = &arena.operators[at.index()].op;
+        let below = match op {
+            Op::Filter { input, .. } | Op::SemiApply { input, .. } => *input,
+            Op::Expand(expand) => expand.input,
+            Op::ExpandInto(expand) => expand.input,
+            Op::Project { input, columns } => {
+                for key in &mut keys {
+                    if let Expr::Slot(slot) = key
+                        && let Some((_, column)) = columns.iter().find(|(own, _)| own == slot)
+                    {
+                        *key = column.clone();
+                    }
+                }
+                *input
+            }
+            Op::LabelScan { input, node, .. } => {
+                return of_scan(arena, at, *input, *node, &keys, above);
+            }
+            Op::IndexSeek(seek) => {
+                return of_scan(arena, at, seek.input, seek.node, &keys, above);
+            }
+            _ => return None,
+        };
+        above.push(at);
+        at = below;
+    }
+}
+
+fn of_scan(
+    arena: &Arena,
+    scan: OpId,
+    input: OpId,
+    node: SlotId,
+    keys: &[Expr],
+    above: Vec<OpId>,
+) -> Option<Chain> {
+    // A right side runs per outer row: the order would start again for each.
+    if !matches!(arena.operators[input.index()].op, Op::Argument) {
+        return None;
+    }
+    let path = keys
+        .iter()
+        .map(|key| path_of(key, node))
+        .collect::<Option<Vec<_>>>()?;
+    Some(Chain {
+        above,
+        scan,
+        path,
+        node,
+    })
+}
+
+fn path_of(key: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
+    let mut path = Vec::new();
+    let mut at = key;
+    while let Expr::Property { base, name, .. } = at {
+        path.push(*name);
+        at = base;
+    }
+    path.reverse();
+    matches!(at, Expr::Slot(slot) if *slot == node && !path.is_empty()).then_some(path)
+}
+
+fn same(arena: &Arena, path: &[PropRef], field: &[std::sync::Arc<str>]) -> bool {
+    path.len() == field.len()
+        && path
+            .iter()
+            .zip(field)
+            .all(|(name, part)| arena.property_name(*name) == &**part)
+}
+
+/// Whether a filter of the chain only passes nodes that have a value there.
+fn has_value(arena: &Arena, chain: &Chain, field: &[std::sync::Arc<str>]) -> bool {
+    let is_field =
+        |expr: &Expr| path_of(expr, chain.node).is_some_and(|path| same(arena, &path, field));
+    let demands = |predicate: &Expr| match predicate {
+        Expr::IsNotNull(value) => is_field(value),
+        // Comparisons with null are never true.
+        Expr::Compare { op, left, right } => {
+            *op != Comparison::NotEqual && (is_field(left) || is_field(right))
+        }
+        Expr::StringTest { left, .. } => is_field(left),
+        _ => false,
+    };
+    chain
+        .above
+        .iter()
+        .any(|id| match &arena.operators[id.index()].op {
+            Op::Filter { predicates, .. } => predicates.iter().any(demands),
+            _ => false,
+        })
+}
+
+fn has_no_plan(expr: &Expr) -> bool {
+    let mut plain = !matches!(expr, Expr::Subquery(_));
+    expr.for_each_child(&mut |child| plain &= has_no_plan(child));
+    plain
+}
+
+/// Estimated number of distinct combinations of grouping keys: at most the number of rows.
+pub(super) fn groups(costs: &Costs<'_>, arena: &Arena, keys: &[(SlotId, Expr)], rows: f64) -> f64 {
+    if keys.is_empty() {
+        return 1.0;
+    }
+    let unknown = rows.sqrt();
+    let mut product = 1.0;
+    for (_, key) in keys {
+        match costs.distinct(key, arena) {
+            Some(distinct) => product *= distinct.max(1.0),
+            None => return unknown.max(product).min(rows).max(rows.min(1.0)),
+        }
+    }
+    product.min(rows).max(rows.min(1.0))
+}

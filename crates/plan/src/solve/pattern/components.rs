@@ -1,0 +1,340 @@
+//! Components of a pattern that no bound slot leads to: the choice of a start, and the join with the rest.
+
+use super::emit::overlapping;
+use super::{Move, Problem, Progress};
+use crate::expr::{Comparison, Expr, SlotId};
+use crate::logical::Length;
+use crate::physical::Op;
+use crate::solve::{Flow, Planner};
+use rustc_hash::FxHashSet;
+
+/// Maximum number of starts that are tried one by one; in a larger component only the most selective ones.
+const STARTS_TRIED: usize = 12;
+/// In a pattern with more relationships than this, only the most selective start is tried.
+const SMALL_PATTERN: usize = 64;
+/// Nodes considered as a start, in the order written.
+const NODES_LOOKED_AT: usize = 256;
+
+/// A component that is solved separately, to be joined.
+pub(super) struct JoinSide {
+    /// Its nodes and relationships, by index in the graph.
+    pub nodes: Vec<bool>,
+    pub relationships: Vec<bool>,
+    /// Nodes that are found on the other side, too.
+    pub shared: Vec<SlotId>,
+}
+
+/// Solves a side.
+pub(super) type Find<'f, 'p> =
+    &'f mut dyn FnMut(&mut Planner<'p>, &mut Progress, &mut Flow, &mut Vec<usize>);
+
+impl<'p> Planner<'p> {
+    /// Chooses a start in a component of the pattern that no bound slot leads to.
+    pub(super) fn next_component(
+        &mut self,
+        problem: &Problem,
+        progress: &mut Progress,
+        flow: &mut Flow,
+        solved: &mut Vec<usize>,
+    ) {
+        if !self.arena.plain && self.next_ordered_part(problem, progress, flow, solved) {
+            return;
+        }
+        let Some((start, alone)) = self.cheapest_start(problem, progress) else {
+            return;
+        };
+        let single = self.rows(flow) <= 2.0;
+        let seeks =
+            matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
+        // A component that is connected to unsolved elements cannot be solved separately and joined.
+        if single || seeks || !is_whole(problem, progress, &alone) {
+            return self.take(problem, progress, flow, solved, start);
+        }
+        // Only what the trial found belongs to this component.
+        let mine = |before: &[bool], after: &[bool]| -> Vec<bool> {
+            before
+                .iter()
+                .zip(after)
+                .map(|(before, after)| *before && !*after)
+                .collect()
+        };
+        let side = JoinSide {
+            nodes: mine(&progress.node_open, &alone.node_open),
+            relationships: mine(&progress.relationship_open, &alone.relationship_open),
+            shared: Vec::new(),
+        };
+        self.join_side(
+            problem,
+            progress,
+            flow,
+            solved,
+            side,
+            &mut |planner, component, right, found| {
+                let start = match &start {
+                    Move::Find(node, _) => {
+                        let access = planner.access(problem, component, problem.graph.nodes[*node]);
+                        Move::Find(*node, access)
+                    }
+                    other => other.clone(),
+                };
+                planner.take(problem, component, right, found, start);
+                while let Some(next) = planner.next_move(problem, component) {
+                    planner.take(problem, component, right, found, next);
+                }
+            },
+        );
+    }
+
+    /// Applies a move: its bindings, and its operator.
+    pub(super) fn take(
+        &mut self,
+        problem: &Problem,
+        progress: &mut Progress,
+        flow: &mut Flow,
+        solved: &mut Vec<usize>,
+        next: Move,
+    ) {
+        self.advance(problem, progress, &next);
+        self.emit(problem, progress, flow, next, solved);
+    }
+
+    /// The best first move of any unsolved component, with the outcome of solving the component separately.
+    pub(super) fn cheapest_start(
+        &self,
+        problem: &Problem,
+        progress: &Progress,
+    ) -> Option<(Move, Progress)> {
+        let mut candidates: Vec<Move> = Vec::new();
+        // A relationship that is bound elsewhere binds its ends as well.
+        let brought = |node: SlotId| {
+            problem
+                .graph
+                .relationships
+                .iter()
+                .zip(&progress.relationship_open)
+                .any(|(relationship, open)| {
+                    *open
+                        && relationship.bound
+                        && (relationship.from == node || relationship.to == node)
+                })
+        };
+        for (at, node) in problem.graph.nodes.iter().enumerate() {
+            if candidates.len() < NODES_LOOKED_AT && progress.node_open[at] && !brought(*node) {
+                candidates.push(Move::Find(at, self.access(problem, progress, *node)));
+            }
+        }
+        let scan = |next: &Move| match next {
+            Move::Find(_, access) => access.rows,
+            _ => f64::MAX,
+        };
+        candidates.sort_by(|a, b| scan(a).total_cmp(&scan(b)));
+        let tried = if problem.graph.relationships.len() > SMALL_PATTERN {
+            1
+        } else {
+            STARTS_TRIED
+        };
+        candidates.truncate(tried);
+        for (at, relationship) in problem.graph.relationships.iter().enumerate().take(tried) {
+            let apart = relationship.from != relationship.to;
+            let open = progress.relationship_open[at]
+                && !progress.bound.contains(&relationship.from)
+                && !progress.bound.contains(&relationship.to);
+            if open && apart && !relationship.bound && matches!(relationship.length, Length::One) {
+                candidates.push(Move::Scan(at));
+            }
+        }
+        if candidates.is_empty() {
+            let node = progress.node_open.iter().position(|open| *open)?;
+            candidates.push(Move::Find(
+                node,
+                self.access(problem, progress, problem.graph.nodes[node]),
+            ));
+        }
+        let mut best: Option<(f64, Move, Progress)> = None;
+        for start in candidates {
+            let mut trial = Progress {
+                rows: 1.0,
+                work: 0.0,
+                bound: self.context.clone(),
+                ..progress.clone()
+            };
+            self.advance(problem, &mut trial, &start);
+            self.thin(problem, &mut trial);
+            while let Some(next) = self.next_move(problem, &trial) {
+                self.advance(problem, &mut trial, &next);
+                self.thin(problem, &mut trial);
+            }
+            // A start that solves the whole component is preferred over one that gets stuck.
+            let whole = is_whole(problem, progress, &trial);
+            let cost = trial.work + trial.rows + if whole { 0.0 } else { 1e12 };
+            if best.as_ref().is_none_or(|(known, ..)| cost < *known) {
+                best = Some((cost, start, trial));
+            }
+        }
+        best.map(|(_, start, trial)| (start, trial))
+    }
+
+    /// Solves a side separately and joins it: by the nodes that both sides have, by equal keys if a predicate gives
+    /// them, otherwise as a Cartesian product.
+    pub(super) fn join_side(
+        &mut self,
+        problem: &Problem,
+        progress: &mut Progress,
+        flow: &mut Flow,
+        solved: &mut Vec<usize>,
+        side: JoinSide,
+        find: Find<'_, 'p>,
+    ) {
+        let left_rows = self.rows(flow);
+        let leaf = self.argument();
+        let mut right = Flow {
+            op: leaf,
+            bound: self.context.clone(),
+            ..flow.clone()
+        };
+        let mut component = problem.start(&self.context, 1.0);
+        component.node_open.clone_from(&side.nodes);
+        component.relationship_open.clone_from(&side.relationships);
+        component
+            .predicate_open
+            .clone_from(&progress.predicate_open);
+        component.path_open.clone_from(&progress.path_open);
+        // Predicates on a shared node reduce both sides.
+        for node in &side.shared {
+            for at in problem.about(*node) {
+                let alone = problem.predicate_slots[*at]
+                    .iter()
+                    .all(|slot| slot == node || self.context.contains(slot));
+                component.predicate_open[*at] |= alone;
+            }
+        }
+        let mut part_solved = Vec::new();
+        find(self, &mut component, &mut right, &mut part_solved);
+        progress.node_open = left_open(&progress.node_open, &side.nodes, &component.node_open);
+        progress.relationship_open = left_open(
+            &progress.relationship_open,
+            &side.relationships,
+            &component.relationship_open,
+        );
+        let both = |before: &mut Vec<bool>, after: &[bool]| {
+            before
+                .iter_mut()
+                .zip(after)
+                .for_each(|(before, after)| *before &= *after);
+        };
+        both(&mut progress.predicate_open, &component.predicate_open);
+        both(&mut progress.path_open, &component.path_open);
+        let (mut input_keys, mut right_keys, joined) = if self.arena.plain {
+            Default::default()
+        } else {
+            join_keys(
+                problem,
+                progress,
+                &flow.bound,
+                &component.bound,
+                &self.context,
+            )
+        };
+        for keys in [&mut input_keys, &mut right_keys] {
+            keys.splice(0..0, side.shared.iter().map(|node| Expr::Slot(*node)));
+        }
+        let right_rows = self.rows(&right);
+        let right_op = right.op;
+        if input_keys.is_empty() {
+            self.push(
+                flow,
+                |input| Op::CartesianProduct {
+                    input,
+                    right: right_op,
+                },
+                left_rows * right_rows,
+            );
+        } else {
+            for at in joined {
+                progress.predicate_open[at] = false;
+            }
+            let rows = (left_rows * right_rows / left_rows.max(right_rows).max(1.0)).max(1.0);
+            self.push(
+                flow,
+                |input| Op::HashJoin {
+                    input,
+                    right: right_op,
+                    input_keys,
+                    right_keys,
+                },
+                rows,
+            );
+        }
+        progress.bound.extend(component.bound.iter().copied());
+        let pairs = part_solved
+            .iter()
+            .flat_map(|at| overlapping(problem, *at, solved).map(|other| (*at, other)))
+            .collect();
+        self.keep_apart(problem, flow, pairs);
+        solved.extend(part_solved);
+        self.emit_testable(problem, progress, flow);
+    }
+}
+
+/// Whether no unsolved element touches what a trial has bound.
+fn is_whole(problem: &Problem, before: &Progress, trial: &Progress) -> bool {
+    let touched = |slot: SlotId| trial.bound.contains(&slot) && !before.bound.contains(&slot);
+    problem
+        .graph
+        .relationships
+        .iter()
+        .zip(&trial.relationship_open)
+        .filter(|(one, open)| **open && !one.needs_both_ends())
+        .all(|(one, _)| !(touched(one.from) || touched(one.to) || one.bound && touched(one.slot)))
+}
+
+/// What remains unsolved after a component (`own`) was solved with the result `after`.
+fn left_open(before: &[bool], own: &[bool], after: &[bool]) -> Vec<bool> {
+    (0..before.len())
+        .map(|at| before[at] && (!own[at] || after[at]))
+        .collect()
+}
+
+/// Untested equalities between an expression of the left side and one of the right.
+fn join_keys(
+    problem: &Problem,
+    progress: &Progress,
+    left: &FxHashSet<SlotId>,
+    right: &FxHashSet<SlotId>,
+    context: &FxHashSet<SlotId>,
+) -> (Vec<Expr>, Vec<Expr>, Vec<usize>) {
+    let (mut left_keys, mut right_keys, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    let reads_only = |expr: &Expr, side: &FxHashSet<SlotId>| {
+        let (mut all, mut own) = (true, false);
+        expr.for_each_slot(&mut |slot| {
+            all &= side.contains(&slot);
+            own |= !context.contains(&slot);
+        });
+        all && own
+    };
+    for (at, predicate) in problem.graph.predicates.iter().enumerate() {
+        let Expr::Compare {
+            op: Comparison::Equal,
+            left: a,
+            right: b,
+        } = predicate
+        else {
+            continue;
+        };
+        if !progress.predicate_open[at] {
+            continue;
+        }
+        let (a, b) = match (
+            reads_only(a, left) && reads_only(b, right),
+            reads_only(b, left) && reads_only(a, right),
+        ) {
+            (true, _) => (a, b),
+            (_, true) => (b, a),
+            _ => continue,
+        };
+        left_keys.push((**a).clone());
+        right_keys.push((**b).clone());
+        used.push(at);
+    }
+    (left_keys, right_keys, used)
+}

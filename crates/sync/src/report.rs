@@ -1,0 +1,416 @@
+//! Status of a replica and its peers, for people and for programs: why a peer does not advance, and what to do.
+
+use std::fmt::Write;
+
+use isomer_data::{DataStore, HeldBack, MemberInfo, ReplicatedSpace, ReplicationStatus};
+use isomer_db::{Map, Value, jiff::Timestamp};
+
+use crate::{PeerInfo, Result, peers};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The status of a database that is not a replica.
+pub const NO_REPLICA: &str = "this database is not a replica: `isomer replica add` makes it one";
+
+/// Why exchanges do not advance, by how that is resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A state transfer is in progress or incomplete.
+    Joining,
+    /// Transactions have timestamps ahead of a clock.
+    Clock,
+    /// The two programs have incompatible versions.
+    Version,
+    /// The peer refuses this database.
+    Denied,
+    /// The peer's database, or a file of the peer's entry, cannot be opened.
+    Opening,
+    /// The peer cannot be reached.
+    Unreachable,
+    /// The peer sent something invalid, or something that cannot be applied here.
+    Quarantined,
+    /// Any other error.
+    Other,
+}
+
+impl Cause {
+    const ALL: [Self; 8] = [
+        Self::Joining,
+        Self::Clock,
+        Self::Version,
+        Self::Denied,
+        Self::Opening,
+        Self::Unreachable,
+        Self::Quarantined,
+        Self::Other,
+    ];
+
+    /// Its name in the database and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Clock => "clock",
+            Self::Version => "version",
+            Self::Denied => "denied",
+            Self::Opening => "not opened",
+            Self::Unreachable => "unreachable",
+            Self::Quarantined => "quarantined",
+            Self::Other => "failed",
+        }
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.name() == name)
+    }
+
+    /// How it is resolved.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Joining => {
+                "run `isomer sync once`, here or at the peer: the join resumes or restarts by itself"
+            }
+            Self::Clock => {
+                "correct the wrong clock, and exchange again; transactions with a later timestamp are held back until that time, or until the database that holds them back accepts them: `isomer replica accept-clock`"
+            }
+            Self::Version => {
+                "upgrade both to the same version; exchanges then resume by themselves"
+            }
+            Self::Denied => {
+                "see the peer's message: a token needs the role `replica` on its database (set another one by `isomer replica add` with `--token-file`)"
+            }
+            Self::Opening => {
+                "try to open the peer's database (`isomer check`), with the same `--key-file` if it is encrypted; if a server has it open, use its URL"
+            }
+            Self::Unreachable => {
+                "nothing, if it is known to be offline: it is retried. Otherwise check that its server runs and its address is right"
+            }
+            Self::Quarantined => {
+                "fix the reported problem, then add the peer again with `isomer replica add`: nothing is exchanged before"
+            }
+            Self::Other => "fix the reported problem; it is retried",
+        }
+    }
+}
+
+/// Why a peer does not advance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The cause.
+    pub cause: Cause,
+    /// What happened.
+    pub why: String,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+impl PeerInfo {
+    /// Why exchanges with it do not advance; `None` if they do.
+    pub fn trouble(&self) -> Option<Trouble> {
+        let why = self.state.error.clone()?;
+        let cause = match self.state.is_quarantined {
+            true => Cause::Quarantined,
+            false => self.state.cause.unwrap_or(Cause::Other),
+        };
+        Some(Trouble {
+            cause,
+            why,
+            advice: cause.advice(),
+        })
+    }
+}
+
+/// Status of a replica.
+#[derive(Clone, Debug)]
+pub struct Report {
+    status: ReplicationStatus,
+    log_kept_ms: u64,
+    peers: Vec<PeerInfo>,
+    members: Vec<MemberInfo>,
+    keepers: Vec<String>,
+}
+
+/// Status of a database as a replica; `None` if it is not one.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub fn report(store: &DataStore) -> Result<Option<Report>> {
+    if !store.is_replicated() {
+        return Ok(None);
+    }
+    let keepers = store.endpoint_keepers().into_iter();
+    Ok(Some(Report {
+        status: store.replication_status()?,
+        log_kept_ms: store.log_kept_ms(),
+        peers: peers(store)?,
+        members: store.replica_members()?,
+        keepers: keepers.map(|keeper| keeper.rel_type.to_string()).collect(),
+    }))
+}
+
+impl Report {
+    /// Lines of text, as `isomer replica status` prints them.
+    pub fn lines(&self) -> Vec<String> {
+        let status = &self.status;
+        let mut lines = vec![
+            format!("replica {}", status.name),
+            format!(
+                "{} in the log, {} waiting to be resolved",
+                counted(status.log_entries, "transaction"),
+                counted(status.conflicts, "conflict")
+            ),
+        ];
+        if let Some(space) = &status.space {
+            lines.push(space_text(Some(space)));
+        }
+        lines.extend(self.joining());
+        lines.extend(accepted_text(status.accepted_clock_ms));
+        lines.push(kept_text(self.log_kept_ms));
+        if status.names * 4 > status.most_names * 3 {
+            lines.push(format!(
+                "{} of {} replica names are used (each crash followed by a write takes one): when none is left, a replica that needs a new one is refused; export and import start a new replication",
+                status.names, status.most_names
+            ));
+        }
+        if status.joins_served > 0 {
+            lines.push(format!(
+                "{} this one's state, the first for {} s: their data is not cleaned up until then",
+                match status.joins_served {
+                    1 => "1 replica is joining".to_owned(),
+                    many => format!("{many} replicas are joining"),
+                },
+                status.served_ms / 1000
+            ));
+        }
+        let keeps =
+            |rel_type: &String| format!("new relationships {rel_type} keep their end nodes");
+        lines.extend(self.keepers.iter().map(keeps));
+        for peer in &self.peers {
+            lines.push(format!("{}: {}", peer.name, exchanged_text(peer)));
+            if let Some(trouble) = peer.trouble() {
+                lines.push(format!("  what to do: {}", trouble.advice));
+            }
+        }
+        let member =
+            |member: &MemberInfo| format!("member {}: {}", hex(&member.id), member_text(member));
+        lines.extend(self.members.iter().map(member));
+        lines
+    }
+
+    fn joining(&self) -> Vec<String> {
+        let Some(joining) = &self.status.joining else {
+            return Vec::new();
+        };
+        let since = match joining.since_ms {
+            0 => String::new(),
+            ms => format!(" since {}", time_text(ms)),
+        };
+        let mut lacks = String::new();
+        for (name, transactions) in &joining.lacks {
+            let lacking = counted(*transactions, "transaction");
+            let _ = write!(
+                lacks,
+                "; {lacking} of replica {} are missing",
+                hex(&name.id)
+            );
+        }
+        let next = match joining.is_whole {
+            true => "an exchange with a replica that has these makes the database readable again",
+            false => Cause::Joining.advice(),
+        };
+        vec![
+            format!(
+                "JOINING a snapshot{since}: the database cannot be read until the transfer is complete{lacks}"
+            ),
+            format!("  what to do: {next}"),
+        ]
+    }
+
+    /// The status as JSON.
+    pub fn value(&self) -> Value {
+        let status = &self.status;
+        let joining = status.joining.as_ref().map(|joining| {
+            let lacks = joining.lacks.iter().map(|(name, transactions)| {
+                map([
+                    ("replica", hex(&name.id).into()),
+                    ("transactions", number(*transactions)),
+                ])
+            });
+            map([
+                ("since", time(joining.since_ms)),
+                ("pages_complete", joining.is_whole.into()),
+                ("lacks", list(lacks)),
+            ])
+        });
+        let peers = self.peers.iter().map(|peer| {
+            let trouble = peer.trouble();
+            let some = |text: Option<&str>| text.map_or(Value::Null, Value::from);
+            let trouble = trouble.as_ref();
+            map([
+                ("name", peer.name.as_str().into()),
+                (
+                    "state",
+                    trouble
+                        .map_or("exchanging", |trouble| trouble.cause.name())
+                        .into(),
+                ),
+                ("last_exchanged", time(peer.state.exchanged_ms)),
+                ("why", some(trouble.map(|trouble| trouble.why.as_str()))),
+                ("advice", some(trouble.map(|trouble| trouble.advice))),
+            ])
+        });
+        let members = self.members.iter().map(|member| {
+            map([
+                ("replica", hex(&member.id).into()),
+                ("heard", time(member.heard_ms)),
+                ("lacked_transactions", number(member.lacks)),
+                ("away", member.is_away.into()),
+                ("evicted", member.is_evicted.into()),
+            ])
+        });
+        map([
+            ("replica", status.name.as_str().into()),
+            ("replicates", space_text(status.space.as_ref()).into()),
+            ("log_transactions", number(status.log_entries)),
+            ("conflicts", number(status.conflicts)),
+            ("kept_days", number(self.log_kept_ms / DAY_MS)),
+            ("accepts_stamps_until", time(status.accepted_clock_ms)),
+            ("joining", joining.unwrap_or(Value::Null)),
+            ("peers", list(peers)),
+            ("members", list(members)),
+            (
+                "text",
+                list(self.lines().into_iter().map(|line| line.as_str().into())),
+            ),
+        ])
+    }
+}
+
+/// Describes what was held back, where, and the consequence.
+pub(crate) fn held_text(held: &HeldBack, is_here: bool) -> String {
+    let (whose, holder) = match is_here {
+        true => ("this database's", "held back here"),
+        false => ("the peer's", "held back by the peer"),
+    };
+    let following = match held.transactions - 1 {
+        0 => "it is".to_owned(),
+        more => format!("it and {more} that follow it are"),
+    };
+    format!(
+        "transaction {} of replica {} has the timestamp {}, ahead of {whose} clock: {following} {holder}, all else is exchanged",
+        held.number,
+        hex(&held.replica.id),
+        time_text(held.time_ms)
+    )
+}
+
+/// Describes which part of a database is replicated.
+pub fn space_text(space: Option<&ReplicatedSpace>) -> String {
+    let Some(space) = space else {
+        return "the whole database is replicated".to_owned();
+    };
+    let mut text = format!("the space {} is replicated", space.name);
+    for (what, names) in [
+        ("labels", &space.labels),
+        ("types", &space.rel_types),
+        ("buckets", &space.buckets),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let _ = write!(text, ", {what} {}", names.join(" "));
+        }
+    }
+    text
+}
+
+/// Describes the retention of the log.
+pub fn kept_text(ms: u64) -> String {
+    match ms / DAY_MS {
+        0 if ms == 0 => "transactions are kept until every member has them".to_owned(),
+        days => format!(
+            "transactions are kept for {} for a member that is offline",
+            counted(days, "day")
+        ),
+    }
+}
+
+/// Describes up to when timestamps ahead of the clock are accepted; `None` if none are.
+pub fn accepted_text(until_ms: u64) -> Option<String> {
+    (until_ms > 0).then(|| {
+        format!(
+            "transactions with timestamps ahead of the clock are accepted up to {}",
+            time_text(until_ms)
+        )
+    })
+}
+
+fn exchanged_text(peer: &PeerInfo) -> String {
+    let when = match peer.state.exchanged_ms {
+        0 => "never exchanged".to_owned(),
+        ms => format!("last exchanged at {}", time_text(ms)),
+    };
+    match peer.trouble() {
+        None => when,
+        Some(trouble) if trouble.cause == Cause::Quarantined => {
+            format!("{when}; QUARANTINED: {}", trouble.why)
+        }
+        Some(trouble) => format!("{when}; {}: {}", trouble.cause.name(), trouble.why),
+    }
+}
+
+fn member_text(member: &MemberInfo) -> String {
+    let lacking = counted(member.lacks, "transaction");
+    let when = match member.heard_ms {
+        0 => "as reported by other replicas".to_owned(),
+        ms => format!("at its last exchange, at {}", time_text(ms)),
+    };
+    match (member.is_evicted, member.lacks) {
+        (true, _) => "evicted: it is no longer admitted".to_owned(),
+        (false, _) if member.is_away => format!(
+            "away: it lacked {lacking} of the current transactions for so long that it needs a state transfer; last heard of {when}"
+        ),
+        (false, 0) => format!("up to date, {when}"),
+        (false, _) => {
+            format!(
+                "has not confirmed {lacking} of the current transactions; had the others {when}"
+            )
+        }
+    }
+}
+
+pub(crate) fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A time in ms since 1970, or that number if it is out of the calendar's range.
+fn time_text(ms: u64) -> String {
+    let time = i64::try_from(ms).ok();
+    match time.and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
+        Some(time) => format!("{time:.0}"),
+        None => format!("{ms} ms after 1970"),
+    }
+}
+
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn map<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let map: Map = fields.into_iter().collect();
+    Value::Map(map.into())
+}
+
+fn list(values: impl Iterator<Item = Value>) -> Value {
+    Value::List(values.collect::<Vec<_>>().into())
+}
+
+fn number(number: u64) -> Value {
+    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn time(ms: u64) -> Value {
+    match ms {
+        0 => Value::Null,
+        ms => time_text(ms).as_str().into(),
+    }
+}

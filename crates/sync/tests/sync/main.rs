@@ -1,0 +1,5 @@
+//! Replicas that exchange transactions: frames, clocks and whole exchanges.
+
+mod clocks;
+mod exchange;
+mod frames;

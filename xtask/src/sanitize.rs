@@ -1,0 +1,60 @@
+//! The suite `sanitize`: the tests of the memtable, which has almost all `unsafe` code of the project, with tools that
+//! detect wrong uses of memory.
+
+use anyhow::Result;
+
+use crate::{
+    needs::{self, Need},
+    suites::Context,
+    tally::Tally,
+    workspace,
+};
+
+/// The tests: those of the library `isomer-lsm` in this module.
+const TESTS: [&str; 4] = ["--package", "isomer-lsm", "--lib", "memtable::"];
+
+/// With AddressSanitizer: uses after a free, uses out of bounds, leaks.
+pub fn address(context: &mut Context<'_>) -> Result<Tally> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--locked"]);
+    // A target, even that of the host, keeps build scripts and macros without the sanitizer.
+    command.args(["--target", &workspace::host_triple()?]);
+    command.arg("--target-dir");
+    command.arg(workspace::target_dir().join("sanitize"));
+    command.args(TESTS);
+    // The sanitizer ships with stable compilers, but its flag counts as unstable.
+    command.env("RUSTC_BOOTSTRAP", "1");
+    command.env("RUSTFLAGS", "-Zsanitizer=address");
+    // It would take precedence.
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let tally = context.count(&mut command, 15, "address sanitizer")?;
+    Ok(require_tests(tally))
+}
+
+/// A filter that selects nothing is a failure, not a success.
+fn require_tests(mut tally: Tally) -> Tally {
+    if tally.passed + tally.failed == 0 {
+        tally.fail("no test of the memtable ran".to_owned());
+    }
+    tally
+}
+
+/// With Miri, which also detects data races and broken rules of aliasing, where it is installed.
+pub fn miri(context: &mut Context<'_>) -> Result<Tally> {
+    let need = Need::Component {
+        command: "miri",
+        rustup: "miri",
+    };
+    if !need.is_met() {
+        let mut tally = Tally::default();
+        let reason = format!("{}: rustup component add miri", needs::WHERE_INSTALLED);
+        tally.skips.push(("miri".to_owned(), reason));
+        return Ok(tally);
+    }
+    let mut command = workspace::cargo();
+    command.args(["miri", "test", "--locked", "--target-dir"]);
+    command.arg(workspace::target_dir().join("miri"));
+    command.args(TESTS);
+    let tally = context.count(&mut command, 30, "miri")?;
+    Ok(require_tests(tally))
+}
