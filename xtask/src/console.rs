@@ -59,28 +59,14 @@ pub fn sources(context: &mut Context<'_>) -> Result<Tally> {
     )))
 }
 
-/// Tests of `console/test/run.mjs` that measure the time of a load.
-const TIMES: &str = "within a second";
-
 /// The pages in a browser.
 pub fn pages(context: &mut Context<'_>) -> Result<Tally> {
-    let mut browser = browser(context);
-    context.count(browser.args(["--skip", TIMES]), 10, "browser")
-}
-
-/// The measurements in a browser, which programs at work would falsify.
-pub fn times(context: &mut Context<'_>) -> Result<Tally> {
-    let mut browser = browser(context);
-    context.count(browser.args(["--only", TIMES]), 4, "browser")
-}
-
-fn browser(context: &Context<'_>) -> Command {
     let mut command = Command::new("node");
     command
         .arg("test/run.mjs")
         .arg(context.isomer())
         .current_dir(folder());
-    command
+    context.count(&mut command, 10, "browser")
 }
 
 fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
@@ -110,11 +96,42 @@ fn differences(
     names.iter().filter_map(describe).collect()
 }
 
-/// `cargo xtask console`: builds the files to commit.
-pub fn build(screenshots: bool) -> Result<bool> {
+/// What `cargo xtask console` does besides building the files to commit.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Takes the screenshots in docs/images
+    #[arg(long)]
+    screenshots: bool,
+    /// Measures how long the console takes to load, with the release build; builds nothing else
+    #[arg(long, conflicts_with = "screenshots")]
+    times: bool,
+}
+
+/// `cargo xtask console`.
+pub fn run(options: &Options) -> Result<bool> {
     if let Err(missing) = Need::Npm("console").meet() {
         bail!("{}", missing.reason);
     }
+    match options.times {
+        true => times(),
+        false => build(options.screenshots),
+    }
+}
+
+/// Load times in a browser: a benchmark, because they depend on the machine and on its load.
+fn times() -> Result<bool> {
+    let mut cargo = workspace::cargo();
+    let is_built = cargo.args(["build", "--release", "--locked"]).status()?;
+    Ok(is_built.success()
+        && Command::new("node")
+            .arg("test/times.mjs")
+            .arg(workspace::target_dir().join("release/isomer"))
+            .current_dir(folder())
+            .status()?
+            .success())
+}
+
+fn build(screenshots: bool) -> Result<bool> {
     let built = vite(&committed()).status().context("npx does not start")?;
     if !built.success() {
         return Ok(false);

@@ -84,13 +84,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
-    /// Builds the console into crates/server/console-dist; with `--screenshots` also takes the screenshots
-    /// for the documentation
-    Console {
-        /// Takes the screenshots in docs/images
-        #[arg(long)]
-        screenshots: bool,
-    },
+    /// Builds the console into crates/server/console-dist; takes the screenshots for the documentation; measures load times
+    #[command(after_help = "Example: cargo xtask console --times")]
+    Console(console::Options),
     /// Loads and queries a whole network under a limit on the process's address space (release build)
     Memory(memory::Options),
     /// Kills a server under mixed load repeatedly (kill -9), checks that acknowledged writes survive, and
@@ -150,7 +146,7 @@ fn main() -> ExitCode {
             seed,
             suites,
         } => commands::soak(minutes, seed, &suites),
-        Command::Console { screenshots } => console::build(screenshots),
+        Command::Console(options) => console::run(&options),
         Command::Memory(options) => memory::run(&options),
         Command::Kills {
             minutes,

@@ -26,8 +26,6 @@ pub struct Cost {
     pub seconds: f64,
     /// It starts before all tasks that are not urgent, because others wait for its result.
     pub is_urgent: bool,
-    /// It runs while no other task does, after all others.
-    pub is_alone: bool,
     /// A resource that one task at a time may use.
     pub lock: Option<&'static str>,
 }
@@ -39,7 +37,6 @@ impl Cost {
         memory_mib: 1024,
         seconds: 10.0,
         is_urgent: false,
-        is_alone: false,
         lock: None,
     };
 }
@@ -124,7 +121,7 @@ impl<K, T: Send + 'static> Pool<K, T> {
         });
         // Stable: tasks of equal cost start in the order in which they were added.
         self.waiting.sort_by(|a, b| {
-            let order = |cost: &Cost| (cost.is_alone, !cost.is_urgent);
+            let order = |cost: &Cost| !cost.is_urgent;
             order(&a.cost)
                 .cmp(&order(&b.cost))
                 .then(b.cost.seconds.total_cmp(&a.cost.seconds))
@@ -192,9 +189,7 @@ impl<K, T: Send + 'static> Pool<K, T> {
         let cores: u32 = all().map(|cost| cost.cores_percent).sum();
         let memory: u64 = all().map(|cost| cost.memory_mib).sum();
         let is_locked = cost.lock.is_some() && all().any(|running| running.lock == cost.lock);
-        !cost.is_alone
-            && !all().any(|running| running.is_alone)
-            && !is_locked
+        !is_locked
             && cores + cost.cores_percent <= self.limits.cores_percent
             && memory + cost.memory_mib <= self.limits.memory_mib
     }
@@ -334,28 +329,6 @@ mod tests {
             ..Cost::USUAL
         };
         check_peak(|_| 1, locked, 1);
-    }
-
-    #[test]
-    fn tasks_that_run_alone_come_last() {
-        let (mut pool, gauge) = (Pool::new(LIMITS), Gauge::default());
-        let small = Cost {
-            cores_percent: 1,
-            memory_mib: 1,
-            ..Cost::USUAL
-        };
-        let alone = Cost {
-            is_alone: true,
-            ..small
-        };
-        pool.add((), "alone", alone, gauge.task(100, 50));
-        pool.add((), "alone", alone, gauge.task(101, 50));
-        for id in 0..4 {
-            pool.add((), "other", small, gauge.task(id, 1));
-        }
-        assert_eq!(run_all(&mut pool), 6);
-        assert_eq!(gauge.peak(), 50);
-        assert_eq!(gauge.starts.lock().unwrap()[4..], [100, 101]);
     }
 
     #[test]

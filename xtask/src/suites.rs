@@ -157,12 +157,6 @@ pub const OWN_SUITES: [(&str, &str); 8] = [
     ("isomer-chat", "stores"),
 ];
 
-/// For measurements that another program at work would falsify.
-const ALONE: Cost = Cost {
-    is_alone: true,
-    ..Cost::USUAL
-};
-
 /// All suites.
 pub const SUITES: &[Suite] = &[
     Suite {
@@ -422,13 +416,6 @@ pub const SUITES: &[Suite] = &[
                 name: "pages",
                 starts_isomer: true,
                 ..Part::once(console::pages, 150.0)
-            },
-            Part {
-                name: "times",
-                starts_isomer: true,
-                cost: ALONE,
-                work: Work::Once(console::times),
-                ..Part::USUAL
             },
         ],
     },
