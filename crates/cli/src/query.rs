@@ -135,14 +135,14 @@ pub fn print(
         // Small results, and those that may have to be repeated after a conflict.
         return print_result(text, prepared.query_with(params, run)?, output);
     }
-    let stream = db.stream_with(text, params, run)?;
+    let mut stream = db.stream_with(text, params, run)?;
     let columns = stream.columns().to_vec();
-    let notices = stream.notices();
     let mut printer = Printer::new(output.out, output.mode, &columns, TABLE_ROWS)?;
-    for row in stream {
+    for row in &mut stream {
         printer.row(row?)?;
     }
     let rows = printer.finish()?;
+    let notices = stream.notices();
     notices.iter().for_each(|notice| report!("note: {notice}"));
     Ok(Printed {
         rows,

@@ -298,8 +298,9 @@ impl Run {
         self.plan.mode
     }
 
-    pub(crate) fn notice_list(&self) -> &[Notice] {
-        &self.plan.notices
+    /// Notices of the plan, and those of the execution so far.
+    pub(crate) fn notice_list(&self) -> impl Iterator<Item = &Notice> {
+        self.plan.notices.iter().chain(self.execution.notices())
     }
 
     pub(crate) fn plan_value(&self) -> Option<Value> {
@@ -319,9 +320,7 @@ impl Run {
     }
 
     pub(crate) fn notices(&self) -> Vec<String> {
-        self.plan
-            .notices
-            .iter()
+        self.notice_list()
             .map(|notice| notice.message.clone())
             .collect()
     }

@@ -63,7 +63,8 @@ impl<'t> RowStream<'t> {
         self.cursor.columns()
     }
 
-    /// Notices that are not errors, such as an unknown label.
+    /// Notices that are not errors, such as an unknown label. Those about the data that a query reads are complete after its last
+    /// row.
     pub fn notices(&self) -> Vec<String> {
         self.cursor.run.notices()
     }
@@ -218,9 +219,10 @@ impl RowCursor {
         self.run.counters()
     }
 
-    /// Notices that are not errors, with their names and positions in the text.
-    pub fn notices(&self) -> &[Notice] {
-        self.run.notice_list()
+    /// Notices that are not errors, with their names and positions in the text. Those about the data that a query reads are complete
+    /// after its last row.
+    pub fn notices(&self) -> Vec<Notice> {
+        self.run.notice_list().cloned().collect()
     }
 
     /// Whether the text begins with `EXPLAIN`: it has a plan and no rows.

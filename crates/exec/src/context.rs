@@ -12,7 +12,7 @@ use isomer_data::{
 use isomer_plan::{
     Plan,
     expr::{LabelRef, LocalId, PropRef, TypeRef},
-    physical::OpId,
+    physical::{Notice, OpId},
 };
 use isomer_value::{
     DatabaseId, Element, LabelId, Map, NodeId, PropId, RelId, Relationship, TypeId, Value, jiff,
@@ -59,6 +59,8 @@ pub(crate) struct Run {
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     /// The folder that queries may read files from.
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
+    /// Notices about the data that the execution met, in addition to those of the plan.
+    pub(crate) notices: Vec<Notice>,
     /// Threads that may work for it at once, including its own.
     pub(crate) workers: usize,
     /// Minimum number of scanned nodes for which several threads are used.
@@ -135,6 +137,7 @@ impl Run {
             owed_rels: FxHashMap::default(),
             running: None,
             csv_folder: None,
+            notices: Vec::new(),
             workers: 1,
             parallel_rows: f64::INFINITY,
             morsels: None,

@@ -8,7 +8,7 @@ use std::{
 use isomer_data::{GraphRead, Savepoint, Transaction};
 use isomer_plan::{
     Plan,
-    physical::{Body, Mode, Op, OpId, StatementClass},
+    physical::{Body, Mode, Notice, Op, OpId, StatementClass},
 };
 use isomer_value::{Map, Value, jiff};
 use isomer_views::Views;
@@ -226,6 +226,11 @@ impl Execution {
     /// The changes so far.
     pub fn counters(&self) -> &Counters {
         &self.run.counters
+    }
+
+    /// Notices about the data that it met so far, in addition to those of the plan.
+    pub fn notices(&self) -> &[Notice] {
+        &self.run.notices
     }
 
     /// Profiles per operator, by [`OpId`], if the plan says `PROFILE`.

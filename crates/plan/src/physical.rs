@@ -173,7 +173,7 @@ pub enum Mode {
 /// A notice to the user that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// A stable short name: `UnknownLabel`, `UnknownType`, `CartesianProduct`.
+    /// A stable short name: `UnknownLabel`, `UnknownType`, `CartesianProduct`, `SurplusFields`.
     pub code: &'static str,
     /// The message, with advice.
     pub message: String,

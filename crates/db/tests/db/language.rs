@@ -182,7 +182,6 @@ fn files_of_the_folder_are_read_and_no_others() {
     }
     for (name, message) in [
         ("bad.csv", "bad.csv, line 3"),
-        ("wide.csv", "wide.csv, line 3"),
         ("twice.csv", "twice.csv, line 1"),
         ("none.csv", "none.csv cannot be read"),
     ] {
@@ -202,6 +201,48 @@ fn files_of_the_folder_are_read_and_no_others() {
         )
         .unwrap_err();
     assert!(error.to_string().contains("FIELDTERMINATOR"), "{error}");
+}
+
+/// Fields without a name are ignored, as in the scripts that users bring along, and the result says so.
+#[test]
+fn rows_longer_than_the_header_give_a_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("wide.csv"),
+        "a,b\n1,2\n3,4,5\n6,7,8,9\n10\n",
+    )
+    .unwrap();
+    fs::write(folder.path().join("even.csv"), "a,b\n1,2\n").unwrap();
+    let db = Database::builder()
+        .csv_folder(folder.path())
+        .open_in_memory()
+        .unwrap();
+    let load = "LOAD CSV WITH HEADERS FROM $name AS row RETURN row.a AS a, row.b AS b";
+    let wide = params! { "name" => "wide.csv" };
+    let notice =
+        "wide.csv: 2 rows, the first in line 3, have more fields than the first line names";
+    let result = db.query(load, wide.clone()).unwrap();
+    assert_eq!(result.len(), 4);
+    assert_eq!(result.rows()[1].values(), ["3".into(), "4".into()]);
+    assert_eq!(result.notices().len(), 1, "{:?}", result.notices());
+    assert!(
+        result.notices()[0].starts_with(notice),
+        "{:?}",
+        result.notices()
+    );
+    let mut stream = db.stream(load, wide.clone()).unwrap();
+    assert_eq!(stream.by_ref().map(Result::unwrap).count(), 4);
+    assert_eq!(stream.notices(), result.notices());
+
+    let limited = db.query(&format!("{load} LIMIT 2"), wide.clone()).unwrap();
+    assert_eq!(limited.len(), 2);
+    let twice = format!("UNWIND [1, 2] AS round {load}");
+    assert_eq!(db.query(&twice, wide).unwrap().notices().len(), 1);
+    let even = db.query(load, params! { "name" => "even.csv" }).unwrap();
+    assert!(even.notices().is_empty());
+    // Without a header no field lacks a name.
+    let lists = "LOAD CSV FROM 'wide.csv' AS row RETURN size(row) AS fields";
+    assert!(db.query(lists, ()).unwrap().notices().is_empty());
 }
 
 /// A file of any size is streamed: neither its rows nor its text are buffered.

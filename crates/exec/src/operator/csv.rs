@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_plan::physical::Op;
+use isomer_plan::physical::{Notice, Op};
 use isomer_value::{Map, Value};
 
 use super::{
@@ -42,7 +42,19 @@ struct OpenFile {
     name: Arc<str>,
     records: Records<BufReader<File>>,
     headers: Option<Vec<Arc<str>>>,
+    surplus: Surplus,
 }
+
+/// Rows with more fields than the first line names. Their further fields are ignored, as in Neo4j: files with unquoted commas in
+/// their last column are common.
+#[derive(Clone, Copy, Default)]
+struct Surplus {
+    first_line: u64,
+    rows: u64,
+}
+
+/// Notices about files of one execution; a query may read many files.
+const MAX_NOTICES: usize = 10;
 
 impl LoadCsv {
     pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
@@ -51,6 +63,18 @@ impl LoadCsv {
             input: RowInput::new(input),
             batch: Batch::default(),
             file: None,
+        }
+    }
+
+    /// Ends the file that is being read; ignored fields become a notice.
+    fn end_file(&mut self, cx: &mut Cx<'_>) {
+        let notice = self.file.take().and_then(|file| file.notice());
+        let notices = &mut cx.run.notices;
+        if let Some(notice) = notice
+            && notices.len() < MAX_NOTICES
+            && !notices.contains(&notice)
+        {
+            notices.push(notice);
         }
     }
 }
@@ -88,7 +112,7 @@ impl Operate for LoadCsv {
             };
             cx.tick(1)?;
             let Some(record) = file.next()? else {
-                self.file = None;
+                self.end_file(cx);
                 continue;
             };
             bytes += value_bytes(&record);
@@ -108,7 +132,7 @@ impl Operate for LoadCsv {
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
-        self.file = None;
+        self.end_file(cx);
     }
 }
 
@@ -133,6 +157,7 @@ impl OpenFile {
             name: name.clone(),
             records: Records::new(BufReader::with_capacity(64 << 10, file), delimiter),
             headers: None,
+            surplus: Surplus::default(),
         };
         if with_headers {
             opened.headers = Some(opened.read_headers()?);
@@ -175,8 +200,10 @@ impl OpenFile {
             )));
         };
         if fields.len() > headers.len() {
-            let (found, named) = (fields.len(), headers.len());
-            return Err(self.wrong(format!("{found} fields where the first line names {named}")));
+            if self.surplus.rows == 0 {
+                self.surplus.first_line = self.records.line();
+            }
+            self.surplus.rows += 1;
         }
         let mut fields = fields.into_iter();
         let row: Map = headers
@@ -189,6 +216,23 @@ impl OpenFile {
             })
             .collect();
         Ok(Some(Value::from(row)))
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        let Surplus { first_line, rows } = self.surplus;
+        let subject = match rows {
+            0 => return None,
+            1 => format!("line {first_line} has"),
+            rows => format!("{rows} rows, the first in line {first_line}, have"),
+        };
+        Some(Notice {
+            code: "SurplusFields",
+            message: format!(
+                "{}: {subject} more fields than the first line names, and they were ignored: quote fields that contain the separator",
+                self.name
+            ),
+            span: None,
+        })
     }
 
     fn wrong(&self, what: String) -> ExecError {

@@ -211,7 +211,7 @@ impl Statement {
     }
 
     /// Notifications.
-    pub(super) fn notices(&self) -> &[Notice] {
+    pub(super) fn notices(&self) -> Vec<Notice> {
         self.cursor().notices()
     }
 

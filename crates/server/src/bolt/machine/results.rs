@@ -305,9 +305,9 @@ impl Machine {
         let (notices, text, wanted) = (statement.notices(), statement.text(), statement.wanted());
         if self.version >= Version::new(5, 6) {
             let rows = statement.rows() > 0;
-            let statuses = summary::statuses(notices, text, wanted, has_columns, rows);
+            let statuses = summary::statuses(&notices, text, wanted, has_columns, rows);
             entries.push(("statuses", statuses));
-        } else if let Some(notifications) = summary::notifications(notices, text, wanted) {
+        } else if let Some(notifications) = summary::notifications(&notices, text, wanted) {
             entries.push(("notifications", notifications));
         }
         self.success(out, &entries);
