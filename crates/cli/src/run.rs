@@ -99,6 +99,10 @@ pub fn command(options: &RunOptions) -> Result<()> {
                     ),
                     _ => error,
                 };
+                let error = match had_errors(&failed) {
+                    Some(failed) => anyhow!("{error:#}\n  {failed}"),
+                    None => error,
+                };
                 let error = shell.roll_back(error);
                 shell.close()?;
                 return Err(error);
@@ -121,9 +125,13 @@ pub fn command(options: &RunOptions) -> Result<()> {
     }
     shell.commit_single()?;
     shell.close()?;
-    match failed.as_slice() {
-        [] => Ok(()),
-        [one] => bail!("{one} had errors"),
-        several => bail!("{} had errors", several.join(", ")),
+    match had_errors(&failed) {
+        Some(failed) => bail!(failed),
+        None => Ok(()),
     }
+}
+
+/// The message for the scripts that failed before others, with `--keep-going`.
+fn had_errors(failed: &[String]) -> Option<String> {
+    (!failed.is_empty()).then(|| format!("{} had errors", failed.join(", ")))
 }

@@ -779,11 +779,12 @@ fn a_script_whose_output_is_closed_says_where_it_ended() {
         ("nested", nested),
         ("one", "CREATE (:A) RETURN 1;\n"),
         ("after", "CREATE (:E);\n"),
+        ("bad", "CREATE (:F;\n"),
     ] {
         folder.write(name, text);
     }
     let closed = "standard output was closed";
-    let cases: [(&[&str], usize, &[&str]); 10] = [
+    let cases: [(&[&str], usize, &[&str]); 11] = [
         (
             &["three"],
             1,
@@ -818,6 +819,11 @@ fn a_script_whose_output_is_closed_says_where_it_ended() {
         ),
         (&["three", "--keep-going"], 1, &[closed, "line 1"]),
         (&["one", "after", "--keep-going"], 1, &["after did not run"]),
+        (
+            &["bad", "one", "--keep-going"],
+            1,
+            &["Syntax", "bad had errors"],
+        ),
     ];
     for (at, (arguments, nodes, parts)) in cases.into_iter().enumerate() {
         for also_errors in [false, true] {

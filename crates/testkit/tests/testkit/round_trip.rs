@@ -152,16 +152,19 @@ fn database(random: &mut Random, path: &Path, converging: bool) {
             Err(_) => tx.rollback_to(mark).expect("back"),
         }
     }
+    let mut owners = Vec::new();
     for _ in 0..random.below(8) {
         let (from, to) = (*random.pick(&nodes), *random.pick(&nodes));
         let mut map = properties(random, types.as_ref());
         map.remove("_from");
-        tx.create_relationship(rel_type, from, to, &map)
+        let relationship = tx
+            .create_relationship(rel_type, from, to, &map)
             .expect("a relationship");
+        owners.push(ConvergentOwner::Relationship(relationship));
     }
     if converging {
-        for node in &nodes {
-            let owner = ConvergentOwner::Node(*node);
+        owners.extend(nodes.iter().copied().map(ConvergentOwner::Node));
+        for owner in owners {
             for (path, op) in operations(random) {
                 tx.converge(owner, path, &op, None).expect("an operation");
             }
@@ -242,8 +245,10 @@ fn content(path: &Path) -> Content {
     let mut relationships: Vec<String> = each
         .map(|(row, content)| {
             let (from, to) = (&keys[&row.source], &keys[&row.target]);
+            let owner = ConvergentOwner::Relationship(row.id);
+            let kinds = kinds(&tx, owner, &content.properties);
             format!(
-                "{from} {} {to} {}",
+                "{from} {} {to} {} {kinds:?}",
                 content.type_name,
                 shown(&content.properties)
             )
