@@ -178,7 +178,8 @@ fn limits_hold_inside() {
     let started = Instant::now();
     let error = database.query_with(query, (), &options).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    assert!(started.elapsed() < Duration::from_secs(1));
+    // Without the limit it runs for much longer.
+    assert!(started.elapsed() < Duration::from_secs(5));
 }
 
 /// Rows and views give the same results, including writes since the views were built and in the transaction itself.

@@ -37,7 +37,7 @@ fn kept_for(address: SocketAddr, pieces: &[&[u8]], pause: Duration) -> Duration 
 #[test]
 fn a_connection_has_one_time_limit_until_its_first_request_or_login() {
     let server = Server::with(&[
-        ("limits.head_time", "800ms"),
+        ("limits.head_time", "3s"),
         ("limits.idle_time", "1min"),
         ("limits.bolt_idle_time", "1min"),
     ]);
@@ -45,7 +45,7 @@ fn a_connection_has_one_time_limit_until_its_first_request_or_login() {
     let mut version = vec![0x60, 0x60, 0xb0, 0x17, 0, 0, 8, 5];
     version.resize(20, 0);
     let hello = crate::driver::message(HELLO, &[params! { "user_agent" => "test/1.0" }.into()]);
-    let pause = Duration::from_millis(300);
+    let pause = Duration::from_millis(1_200);
     let kept = [
         ("silent HTTP", kept_for(http, &[], pause)),
         (
@@ -60,7 +60,7 @@ fn a_connection_has_one_time_limit_until_its_first_request_or_login() {
         ("no login", kept_for(bolt, &[&version, &hello], pause)),
     ];
     for (what, kept) in kept {
-        let right = Duration::from_millis(750)..Duration::from_millis(1_350);
+        let right = Duration::from_millis(2_900)..Duration::from_millis(4_500);
         assert!(right.contains(&kept), "{what}: {kept:?}");
     }
     // After the first request it may be idle for longer, and so may a driver that has logged in; after a logout the
@@ -69,7 +69,7 @@ fn a_connection_has_one_time_limit_until_its_first_request_or_login() {
     let mut driver = Driver::of(&server, "admin");
     stream.write_all(ONE).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);
-    std::thread::sleep(Duration::from_millis(1_500));
+    std::thread::sleep(Duration::from_millis(4_000));
     stream.write_all(ONE).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);
     driver.ask(LOGOFF, &[]).success();
@@ -77,7 +77,7 @@ fn a_connection_has_one_time_limit_until_its_first_request_or_login() {
     assert!(driver.has_ended());
     let kept = began.elapsed();
     assert!(
-        kept > Duration::from_millis(700) && kept < Duration::from_secs(5),
+        kept > Duration::from_millis(2_900) && kept < Duration::from_secs(10),
         "{kept:?}"
     );
     let figures = server.admin().get("/metrics").text().to_owned();

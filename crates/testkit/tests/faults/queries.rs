@@ -8,6 +8,10 @@ use isomer_testkit::harness::{Harness, Outcome, Verdict};
 
 use crate::refused;
 
+/// Without a limit, each of these queries runs for hours. That a query stops within a second is tested with repetitions
+/// in `crates/db/tests/db/cancel.rs`.
+const SOON: Duration = Duration::from_secs(10);
+
 pub fn cases(harness: &mut Harness) {
     harness.case(
         "a_syntax_error_shows_line_column_and_caret",
@@ -22,14 +26,15 @@ pub fn cases(harness: &mut Harness) {
         a_type_error_deep_in_a_query_is_reported,
     );
     harness.case("a_missing_parameter_is_named", a_missing_parameter_is_named);
-    harness.case("a_cartesian_product_is_cancelled_within_a_second", || {
-        cancelled_within_a_second(PRODUCT)
+    harness.case(
+        "a_cartesian_product_ends_soon_after_its_cancellation",
+        || ends_soon_after_its_cancellation(PRODUCT),
+    );
+    harness.case("an_unbounded_path_ends_soon_after_its_cancellation", || {
+        ends_soon_after_its_cancellation(PATHS)
     });
-    harness.case("an_unbounded_path_is_cancelled_within_a_second", || {
-        cancelled_within_a_second(PATHS)
-    });
-    harness.case("an_endless_sort_is_cancelled_within_a_second", || {
-        cancelled_within_a_second(SORT)
+    harness.case("an_endless_sort_ends_soon_after_its_cancellation", || {
+        ends_soon_after_its_cancellation(SORT)
     });
     harness.case("a_cartesian_product_ends_at_its_time_limit", || {
         ends_at_its_time_limit(PRODUCT)
@@ -70,7 +75,7 @@ fn run(db: &Database, text: &str, options: &QueryOptions) -> Result<(), isomer_d
     db.query_with(text, (), options).map(drop)
 }
 
-fn cancelled_within_a_second(text: &'static str) -> Outcome {
+fn ends_soon_after_its_cancellation(text: &'static str) -> Outcome {
     let db = dense()?;
     let cancel = CancelHandle::default();
     let options = QueryOptions::new()
@@ -86,11 +91,7 @@ fn cancelled_within_a_second(text: &'static str) -> Outcome {
     let asked = Instant::now();
     cancel.cancel();
     let ended = runner.join().ok().context("the query panicked")?;
-    ensure!(
-        asked.elapsed() < Duration::from_secs(1),
-        "it took {:?}",
-        asked.elapsed()
-    );
+    ensure!(asked.elapsed() < SOON, "it took {:?}", asked.elapsed());
     refused(ended, &[ErrorKind::Cancelled], "")?;
     Ok(Verdict::Passed)
 }
@@ -108,11 +109,7 @@ fn ends_at_its_time_limit(text: &str) -> Outcome {
     let options = QueryOptions::new().limits(limits);
     let started = Instant::now();
     refused(run(&db, text, &options), &[ErrorKind::Limit], "")?;
-    ensure!(
-        started.elapsed() < Duration::from_millis(1_500),
-        "it took {:?}",
-        started.elapsed()
-    );
+    ensure!(started.elapsed() < SOON, "it took {:?}", started.elapsed());
     Ok(Verdict::Passed)
 }
 
