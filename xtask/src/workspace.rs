@@ -22,17 +22,22 @@ pub fn root() -> PathBuf {
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // `cargo run` leaves its package in the environment; a nested cargo must not inherit it.
+    without_package(&mut command);
+    command
+}
+
+/// Removes what `cargo run` says of its package from the environment of a command: a nested cargo would rebuild the
+/// packages whose build scripts depend on it.
+pub fn without_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_")
-            || text == "CARGO_MANIFEST_DIR"
+            || text.starts_with("CARGO_MANIFEST_")
             || text == "CARGO_BIN_NAME"
         {
             command.env_remove(&name);
         }
     }
-    command
 }
 
 /// Cargo's build folder.
