@@ -1,6 +1,8 @@
 //! The suite `sanitize`: the tests of the memtable, which has almost all `unsafe` code of the project, with tools that
 //! detect wrong uses of memory.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::{
@@ -28,7 +30,28 @@ pub fn address(context: &mut Context<'_>) -> Result<Tally> {
     // It would take precedence.
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     let tally = context.count(&mut command, 15, "address sanitizer")?;
-    Ok(require_tests(tally))
+    Ok(require_tests(tally).and(detects_a_fault(context)?))
+}
+
+/// A program that reads freed memory is ended: the sanitizer works on this machine.
+fn detects_a_fault(context: &mut Context<'_>) -> Result<Tally> {
+    let name = "a use after a free is detected";
+    let program = workspace::target_dir().join("sanitize/use_after_free");
+    let mut build = Command::new("rustc");
+    build.args(["-Zsanitizer=address", "--edition=2024", "--target"]);
+    build.arg(workspace::host_triple()?);
+    build.arg("-o").arg(&program);
+    build.arg(workspace::root().join("tests/sanitize/use_after_free.rs"));
+    build.env("RUSTC_BOOTSTRAP", "1");
+    if !context.run(&mut build, 2, &mut |_, _| true)? {
+        return Ok(Tally::single(name, false));
+    }
+    let mut is_reported = false;
+    let has_ended_well = context.run(&mut Command::new(&program), 2, &mut |_, line| {
+        is_reported |= line.contains("heap-use-after-free");
+        true
+    })?;
+    Ok(Tally::single(name, is_reported && !has_ended_well))
 }
 
 /// A filter that selects nothing is a failure, not a success.
