@@ -100,6 +100,11 @@ pub fn command(options: &RunOptions) -> Result<()> {
                     _ => error,
                 };
                 let error = match had_errors(&failed) {
+                    Some(failed) if is_broken_pipe(&error) => {
+                        anyhow!(
+                            "standard output was closed by its reader, such as `head`\n  {failed}"
+                        )
+                    }
                     Some(failed) => anyhow!("{error:#}\n  {failed}"),
                     None => error,
                 };

@@ -822,7 +822,7 @@ fn a_script_whose_output_is_closed_says_where_it_ended() {
         (
             &["bad", "one", "--keep-going"],
             1,
-            &["Syntax", "bad had errors"],
+            &[closed, "bad had errors"],
         ),
     ];
     for (at, (arguments, nodes, parts)) in cases.into_iter().enumerate() {
