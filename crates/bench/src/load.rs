@@ -5,11 +5,14 @@ use std::io;
 use anyhow::Result;
 use isomer_db::{
     Database, Error, Value,
-    bulk::{
-        BulkEnds, BulkNode, BulkOptions, BulkRelationship, BulkWatch, load_nodes,
-        load_relationships,
+    internals::{
+        DatabaseInternals as _,
+        bulk::{
+            BulkEnds, BulkNode, BulkOptions, BulkRelationship, BulkWatch, load_nodes,
+            load_relationships,
+        },
+        data::DataError,
     },
-    data::DataError,
 };
 
 use crate::{Network, profile::to_map};

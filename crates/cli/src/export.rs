@@ -12,7 +12,10 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use isomer_db::{
     Error, Map, Value,
-    data::{Access, ConvergentOwner, GraphRead, NodeLabels, RelRow, Transaction},
+    internals::{
+        DatabaseInternals as _, TransactionInternals as _,
+        data::{Access, ConvergentOwner, GraphRead, NodeLabels, RelRow, Transaction},
+    },
     json,
 };
 use isomer_value::{LabelId, PropId, TypeId};

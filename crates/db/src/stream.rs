@@ -8,7 +8,7 @@ use isomer_plan::physical::{Mode, Notice, StatementClass};
 use isomer_value::{Map, Value};
 
 use crate::{
-    Counters, Error, QueryOptions, Result, Row, Transaction,
+    Counters, Error, QueryOptions, ReadTransaction, Result, Row,
     rows::Batch,
     statement::{Run, Statement},
 };
@@ -24,20 +24,19 @@ pub struct RowStream<'t> {
 }
 
 enum Holder<'t> {
-    Own(Option<Box<Transaction>>),
-    Borrowed(&'t mut Transaction),
+    Own(Option<Box<ReadTransaction>>),
+    Borrowed(&'t ReadTransaction),
 }
 
 impl RowStream<'static> {
     pub(crate) fn own(
-        mut transaction: Transaction,
+        transaction: ReadTransaction,
         statement: &Statement,
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<Self> {
-        let run = Run::start(&mut transaction, statement, parameters, options)?;
         Ok(Self {
-            cursor: RowCursor::new(&transaction, run),
+            cursor: RowCursor::start(&transaction, statement, parameters, options)?,
             holder: Holder::Own(Some(Box::new(transaction))),
             committed: None,
         })
@@ -46,13 +45,13 @@ impl RowStream<'static> {
 
 impl<'t> RowStream<'t> {
     pub(crate) fn borrow(
-        transaction: &'t mut Transaction,
+        transaction: &'t ReadTransaction,
         text: &str,
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<Self> {
         Ok(Self {
-            cursor: RowCursor::start(transaction, text, parameters, options)?,
+            cursor: RowCursor::open(transaction, text, parameters, options)?,
             holder: Holder::Borrowed(transaction),
             committed: None,
         })
@@ -95,8 +94,8 @@ impl Iterator for RowStream<'_> {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Result<Row>> {
-        let transaction = match &mut self.holder {
-            Holder::Own(Some(transaction)) => transaction.as_mut(),
+        let transaction = match &self.holder {
+            Holder::Own(Some(transaction)) => transaction.as_ref(),
             Holder::Own(None) => return None,
             Holder::Borrowed(transaction) => transaction,
         };
@@ -125,7 +124,7 @@ impl Iterator for RowStream<'_> {
 
 impl std::iter::FusedIterator for RowStream<'_> {}
 
-/// A running query in a transaction that is used by others, too: see [`Transaction::open_query`]. It does not own the
+/// A running query in a transaction that is used by others, too: see [`ReadTransaction::open_query`]. It does not own the
 /// transaction: each step is given the one in which it was opened; `Invalid` for another one.
 ///
 /// The query writes when its first row is pulled. Rows that are found later may or may not reflect writes of other
@@ -142,20 +141,27 @@ pub struct RowCursor {
 }
 
 impl RowCursor {
-    pub(crate) fn start(
-        transaction: &mut Transaction,
+    /// Opens a text in a transaction of the caller.
+    pub(crate) fn open(
+        transaction: &ReadTransaction,
         text: &str,
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<Self> {
-        let started = Statement::ready(transaction, text)
-            .and_then(|statement| Run::start(transaction, &statement, parameters, options));
-        let run = transaction.noted(started)?;
-        Ok(Self::new(transaction, run))
+        let statement = transaction.noted(transaction.statement(text))?;
+        Self::start(transaction, &statement, parameters, options)
     }
 
-    fn new(transaction: &Transaction, run: Run) -> Self {
-        Self {
+    fn start(
+        transaction: &ReadTransaction,
+        statement: &Statement,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<Self> {
+        let data = &mut *transaction.borrow_mut()?;
+        let started = Run::start(&transaction.db, data, statement, parameters, options);
+        let run = transaction.noted(started)?;
+        Ok(Self {
             transaction: transaction.serial(),
             batch: Batch::new(run.columns.clone(), Vec::new(), 0),
             run,
@@ -163,11 +169,11 @@ impl RowCursor {
             count: 0,
             at: 0,
             more: true,
-        }
+        })
     }
 
     /// The next row; none at the end. An error ends the query and rolls back its writes.
-    pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<Row>> {
+    pub fn next(&mut self, transaction: &ReadTransaction) -> Result<Option<Row>> {
         if self.at >= self.count && !self.fetch(transaction)? {
             return Ok(None);
         }
@@ -177,7 +183,7 @@ impl RowCursor {
     }
 
     /// Fetches the next rows; false at the end.
-    fn fetch(&mut self, transaction: &mut Transaction) -> Result<bool> {
+    fn fetch(&mut self, transaction: &ReadTransaction) -> Result<bool> {
         if transaction.serial() != self.transaction {
             return Err(Error::invalid(
                 "the query was opened in another transaction: give it that one",
@@ -185,7 +191,8 @@ impl RowCursor {
         }
         (self.at, self.count) = (0, 0);
         while self.more {
-            let outcome = self.run.next_rows(transaction, &mut self.rows);
+            let data = &mut *transaction.borrow_mut()?;
+            let outcome = self.run.next_rows(data, &mut self.rows);
             self.more = transaction
                 .noted(outcome)
                 .inspect_err(|_| self.more = false)?;

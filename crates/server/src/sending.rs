@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use axum::body::Bytes;
 use isomer_db::{
     Map, MemoryKind, Node, Relationship, Value,
-    data::{DataError, Reservation},
+    internals::data::{DataError, Reservation},
 };
 
 use crate::{Result, access::Databases, core::Core};
@@ -238,7 +238,7 @@ mod tests {
             "RETURN [datetime({year: 2026, timezone: 'America/Argentina/ComodRivadavia'})] AS v",
             "RETURN range(-100, 100) AS v",
         ] {
-            let result = db.query(query, ()).unwrap();
+            let result = db.query(query).unwrap();
             let value = result.single().unwrap().value("v").unwrap();
             let text = isomer_db::json::to_string(value).unwrap();
             let most = most_text_bytes(value);

@@ -5,8 +5,11 @@ use std::{fmt, path::PathBuf};
 use anyhow::{Context, Result, bail};
 use isomer_db::{
     Database, Error, Map, Prepared, Value,
-    bulk::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, load_nodes, load_relationships},
-    data::DataError,
+    internals::{
+        DatabaseInternals as _,
+        bulk::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, load_nodes, load_relationships},
+        data::DataError,
+    },
     params, to_value,
 };
 
@@ -187,8 +190,7 @@ impl Creator {
 
     /// Checks that everything was created.
     pub fn check(&self) -> Result<()> {
-        let count =
-            |text: &str| -> Result<u64> { Ok(self.db.query(text, ())?.single()?.get("n")?) };
+        let count = |text: &str| -> Result<u64> { Ok(self.db.query(text)?.single()?.get("n")?) };
         let nodes = count("MATCH (u:User) RETURN count(u) AS n")?;
         let relationships = count("MATCH (:User)-[f:FRIENDS]->(:User) RETURN count(f) AS n")?;
         let people = self.operations * u64::from(self.people);

@@ -14,7 +14,10 @@
 use anyhow::{Result, anyhow, bail};
 use isomer_db::{
     Map, Value,
-    data::{ConvergentKind, ConvergentOp, ConvergentOwner, Transaction},
+    internals::{
+        DatabaseInternals as _,
+        data::{ConvergentKind, ConvergentOp, ConvergentOwner, Transaction},
+    },
     params,
 };
 

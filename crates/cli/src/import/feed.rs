@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use isomer_db::{
+use isomer_db::internals::{
     bulk::{BulkPhase, BulkWatch},
     data::{DataError, Verdict},
 };

@@ -6,8 +6,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use isomer_db::{
     Database, Error, Map, Value,
-    bulk::{BulkEnds, BulkOptions, BulkRelationship, KeyTypes, key_types, load_relationships},
-    data::{DataError, GraphRead},
+    internals::{
+        DatabaseInternals as _, TransactionInternals as _,
+        bulk::{BulkEnds, BulkOptions, BulkRelationship, KeyTypes, key_types, load_relationships},
+        data::{DataError, GraphRead},
+    },
 };
 use isomer_value::{LabelId, NodeId};
 
@@ -299,7 +302,7 @@ impl End {
 
     fn find(
         &self,
-        data: &isomer_db::data::Transaction,
+        data: &isomer_db::internals::data::Transaction,
         label: LabelId,
         key: &Value,
     ) -> Result<Option<NodeId>, DataError> {
@@ -319,7 +322,7 @@ fn one_by_one(
     to: &End,
     convert: impl FnMut(&mut Record, &mut VecDeque<BulkRelationship>) -> Result<(), String>,
 ) -> Result<Vec<(&'static str, u64)>, DataError> {
-    let mut transaction = db
+    let transaction = db
         .begin()
         .map_err(|error| DataError::Closed(error.message().to_owned()))?;
     let data = transaction.data();

@@ -1,7 +1,10 @@
 //! Completion of names from the live catalog, and detection of complete inputs.
 
 use isomer_cypher::{editor, quote_name};
-use isomer_db::Database;
+use isomer_db::{
+    Database,
+    internals::{DatabaseInternals as _, TransactionInternals as _},
+};
 use rustyline::{
     Context, Helper,
     completion::{Completer, Pair},
@@ -247,7 +250,7 @@ mod tests {
             tx.collection("Person")
                 .insert(&params! { "_key" => "a", "nickname" => "x" })?;
             tx.data_ref().intern_type("PERSUADES")?;
-            Ok::<_, isomer_db::Error>(())
+            Ok(())
         })
         .expect("a document");
         ShellHelper::new(db).candidates(before).1

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::http::{StatusCode, header};
-use isomer_db::{Value, data::GraphRead, params};
+use isomer_db::{
+    Value,
+    internals::{DatabaseInternals as _, TransactionInternals as _, data::GraphRead},
+    params,
+};
 
 use super::{
     call::{Call, StopOnDrop},

@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, Row, RowStream,
+    CancelHandle, Counters, ErrorKind, Map, Query, QueryOptions, QueryResult, Row, RowStream,
     StatementClass, Value, json, params,
 };
 
@@ -241,7 +241,11 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
             let most = core.config.limits.result_bytes;
             let reply = match &once {
                 Some(once) => once::write(&access, Role::Editor, Some(once), |tx| {
-                    let result = tx.query_with(&asked.text, &asked.parameters, &options)?;
+                    let result = tx.query(
+                        Query::new(&asked.text)
+                            .params(&asked.parameters)
+                            .options(&options),
+                    )?;
                     span.class(result.class().name());
                     details.lock().class = Some(result.class());
                     let mut reserved = Reserved::owed(&core);

@@ -1,7 +1,7 @@
 //! Replication over HTTP: one frame in, one frame out; and its status.
 
 use axum::http::StatusCode;
-use isomer_db::{Value, jiff::Timestamp, params};
+use isomer_db::{Value, internals::DatabaseInternals as _, jiff::Timestamp, params};
 use isomer_sync::{NO_REPLICA, report};
 
 use super::{call::Call, reply::Reply};

@@ -12,7 +12,7 @@ pub struct Language(Database);
 
 impl Language {
     pub fn new(db: Database) -> Result<Self> {
-        db.query("CREATE INDEX item_group FOR (i:Item) ON (i.group)", ())?;
+        db.query("CREATE INDEX item_group FOR (i:Item) ON (i.group)")?;
         Ok(Self(db))
     }
 }
@@ -20,10 +20,10 @@ impl Language {
 impl Subject for Language {
     fn prepare(&self, from: u64, to: u64) -> Result<()> {
         let range = params! { "from" => from as i64, "to" => to as i64 - 1 };
-        self.0.query(
+        self.0.query((
             "UNWIND range($from, $to) AS i CREATE (:Shared {_key: i, list: []})",
             range,
-        )?;
+        ))?;
         Ok(())
     }
 
@@ -48,7 +48,7 @@ fn failure(error: Error) -> Failure {
 impl OpenTransaction {
     /// The first column of a query's rows.
     fn column(&mut self, text: &str, parameters: Map) -> Result<Vec<Value>, Failure> {
-        let result = self.0.query(text, parameters).map_err(failure)?;
+        let result = self.0.query((text, parameters)).map_err(failure)?;
         Ok(result
             .into_rows()
             .into_iter()
@@ -57,7 +57,7 @@ impl OpenTransaction {
     }
 
     fn run(&mut self, text: &str, parameters: Map) -> Result<(), Failure> {
-        self.0.query(text, parameters).map(drop).map_err(failure)
+        self.0.query((text, parameters)).map(drop).map_err(failure)
     }
 }
 
