@@ -98,7 +98,6 @@ impl Build {
             lock: Some(lock),
             memory_mib: 3072,
             is_urgent: true,
-            ..Cost::USUAL
         }
     }
 

@@ -77,7 +77,7 @@ impl Bench<'_> {
         body: impl FnOnce(&mut Transaction) -> Result<()>,
     ) -> Result<()> {
         let tx = self.db.begin()?;
-        body(tx.data())?;
+        body(&mut tx.data())?;
         tx.commit_with(durability)?;
         Ok(())
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use isomer_db::{
     Database, MemoryKind, ProcessMemory,
     internals::{
-        DatabaseInternals as _, TransactionInternals as _,
+        DatabaseInternals as _, LayerResult as _,
         data::{Access, Catalog, ConstraintKind, GraphRead, IndexState, ValueType},
     },
 };
@@ -133,12 +133,11 @@ fn memory(db: &Database) -> Result<Vec<(String, String)>> {
 /// Names, counts, indexes, constraints and buckets.
 pub fn schema(db: &Database, style: Style) -> Result<String> {
     let store = db.store()?;
-    let transaction = store.begin(Access::Read).map_err(isomer_db::Error::from)?;
+    let transaction = store.begin(Access::Read).lift()?;
     let catalog = transaction.catalog();
     let mut text = String::new();
-    let counted = |result: Result<u64, isomer_db::internals::data::DataError>| {
-        result.map(count).map_err(isomer_db::Error::from)
-    };
+    let counted =
+        |result: Result<u64, isomer_db::internals::data::DataError>| result.map(count).lift();
     let mut labels = Vec::new();
     for (id, name) in catalog.labels() {
         labels.push((

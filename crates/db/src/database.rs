@@ -263,10 +263,10 @@ impl Database {
     /// assert_eq!(sum, 5_000_050_000);
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowStream<'static>> {
+    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowStream> {
         let (text, parameters, options) = query.into().into_parts()?;
         let (transaction, statement) = self.begin_for(text)?;
-        RowStream::own(transaction, &statement, &parameters, &options)
+        RowStream::new(transaction, &statement, &parameters, &options)
     }
 
     /// Prepares a query that will run many times with other parameters.

@@ -81,7 +81,7 @@ pub use query::Query;
 pub use rows::{QueryResult, Row};
 pub use ser::{to_map, to_value};
 pub use statement::Prepared;
-pub use stream::{RowCursor, RowStream};
+pub use stream::{RowCursor, RowStream, TransactionRows};
 pub use transaction::{Committing, ReadTransaction, WriteTransaction};
 pub use typed::{ReadTypedBucket, TypedBucket};
 pub use watch::Watch;

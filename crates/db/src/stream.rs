@@ -13,23 +13,19 @@ use crate::{
     statement::{Run, Statement},
 };
 
-/// The rows of a query, computed on demand: see [`Database::stream`](crate::Database::stream).
+/// The rows of a query in its own transaction, computed on demand: see
+/// [`Database::stream`](crate::Database::stream).
 ///
-/// An error ends the stream. A stream with its own transaction commits after the last row; if that fails, the error is
-/// the last item.
-pub struct RowStream<'t> {
-    holder: Holder<'t>,
+/// It commits after the last row. An error ends the stream; if the commit fails, the error is the last item.
+pub struct RowStream {
+    /// None after the end.
+    transaction: Option<Box<ReadTransaction>>,
     cursor: RowCursor,
     committed: Option<Version>,
 }
 
-enum Holder<'t> {
-    Own(Option<Box<ReadTransaction>>),
-    Borrowed(&'t ReadTransaction),
-}
-
-impl RowStream<'static> {
-    pub(crate) fn own(
+impl RowStream {
+    pub(crate) fn new(
         transaction: ReadTransaction,
         statement: &Statement,
         parameters: &Map,
@@ -37,22 +33,7 @@ impl RowStream<'static> {
     ) -> Result<Self> {
         Ok(Self {
             cursor: RowCursor::start(&transaction, statement, parameters, options)?,
-            holder: Holder::Own(Some(Box::new(transaction))),
-            committed: None,
-        })
-    }
-}
-
-impl<'t> RowStream<'t> {
-    pub(crate) fn borrow(
-        transaction: &'t ReadTransaction,
-        text: &str,
-        parameters: &Map,
-        options: &QueryOptions,
-    ) -> Result<Self> {
-        Ok(Self {
-            cursor: RowCursor::open(transaction, text, parameters, options)?,
-            holder: Holder::Borrowed(transaction),
+            transaction: Some(Box::new(transaction)),
             committed: None,
         })
     }
@@ -84,30 +65,22 @@ impl<'t> RowStream<'t> {
     }
 
     /// After the end of the stream: the version that the rows were read from, or the version of its commit. None before
-    /// that, and for a stream in a transaction of the caller.
+    /// that.
     pub fn version(&self) -> Option<Version> {
         self.committed
     }
 }
 
-impl Iterator for RowStream<'_> {
+impl Iterator for RowStream {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Result<Row>> {
-        let transaction = match &self.holder {
-            Holder::Own(Some(transaction)) => transaction.as_ref(),
-            Holder::Own(None) => return None,
-            Holder::Borrowed(transaction) => transaction,
-        };
-        let failed = match self.cursor.next(transaction) {
+        let failed = match self.cursor.next(self.transaction.as_deref()?) {
             Ok(Some(row)) => return Some(Ok(row)),
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        let Holder::Own(transaction) = &mut self.holder else {
-            return failed.map(Err);
-        };
-        let transaction = transaction.take()?;
+        let transaction = self.transaction.take()?;
         if let Some(error) = failed {
             return Some(Err(error));
         }
@@ -122,7 +95,43 @@ impl Iterator for RowStream<'_> {
     }
 }
 
-impl std::iter::FusedIterator for RowStream<'_> {}
+impl std::iter::FusedIterator for RowStream {}
+
+/// The rows of a query in a transaction of the caller, computed on demand: see [`ReadTransaction::stream`]. An error ends
+/// them.
+pub struct TransactionRows<'t> {
+    transaction: &'t ReadTransaction,
+    cursor: RowCursor,
+}
+
+impl<'t> TransactionRows<'t> {
+    pub(crate) fn new(transaction: &'t ReadTransaction, cursor: RowCursor) -> Self {
+        Self {
+            transaction,
+            cursor,
+        }
+    }
+
+    /// The names of the columns.
+    pub fn columns(&self) -> &[Arc<str>] {
+        self.cursor.columns()
+    }
+
+    /// The query behind the rows.
+    pub fn cursor(&self) -> &RowCursor {
+        &self.cursor
+    }
+}
+
+impl Iterator for TransactionRows<'_> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Result<Row>> {
+        self.cursor.next(self.transaction).transpose()
+    }
+}
+
+impl std::iter::FusedIterator for TransactionRows<'_> {}
 
 /// A running query in a transaction that is used by others, too: see [`ReadTransaction::open_query`]. It does not own the
 /// transaction: each step is given the one in which it was opened; `Invalid` for another one.

@@ -13,7 +13,8 @@ use isomer_value::Map;
 
 use crate::{
     Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, Query, QueryOptions,
-    QueryResult, ReadBucket, ReadCollection, Reads, Result, RowCursor, RowStream, StatementClass,
+    QueryResult, ReadBucket, ReadCollection, Reads, Result, RowCursor, StatementClass,
+    TransactionRows,
     layers::{LayerError, LayerResult as _},
     parameters::checked,
     statement::{self, Statement},
@@ -132,9 +133,8 @@ impl ReadTransaction {
     }
 
     /// Runs a query and streams its rows. Its writes are complete when the last row was read.
-    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowStream<'_>> {
-        let (text, parameters, options) = query.into().into_parts()?;
-        RowStream::borrow(self, text, &parameters, &options)
+    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<TransactionRows<'_>> {
+        Ok(TransactionRows::new(self, self.open_query(query)?))
     }
 
     /// Opens a query whose rows are pulled one by one, interleaved with other uses of the transaction:

@@ -8,7 +8,10 @@ use std::{fmt, sync::Arc};
 use axum::body::Bytes;
 use isomer_db::{
     Map, MemoryKind, Node, Relationship, Value,
-    internals::data::{DataError, Reservation},
+    internals::{
+        LayerError as _,
+        data::{DataError, Reservation},
+    },
 };
 
 use crate::{Result, access::Databases, core::Core};
@@ -73,7 +76,7 @@ impl Reserved {
         match held.resize(bytes) {
             Err(over) if !self.is_owed => {
                 let over = DataError::from(over);
-                Err(isomer_db::Error::from(over).into())
+                Err(over.lift().into())
             }
             _ => Ok(()),
         }

@@ -173,7 +173,7 @@ fn write_all(db: &Database, most: u64) -> Result<()> {
 }
 
 fn write(db: &Database, writer: u64, most: u64) -> Result<()> {
-    let first = 1 + db.read(|tx| last_number(tx, writer))?;
+    let first = 1 + db.try_read(|tx| last_number(tx, writer))?;
     for number in first..first.saturating_add(most) {
         loop {
             let tx = db.begin()?;
@@ -230,7 +230,7 @@ fn apply(tx: &WriteTransaction, writer: u64, number: u64) -> Result<()> {
 /// writer's others at most the one whose commit had begun, complete as well; nothing else. Records the state
 /// found in the journal.
 pub fn verify(db: &Database, journal: &mut Journal) -> Result<()> {
-    db.read(|tx| {
+    db.try_read(|tx| {
         for writer in 0..WRITERS {
             let found = last_number(tx, writer)?;
             let progress = journal.writers.get(&writer).copied().unwrap_or_default();

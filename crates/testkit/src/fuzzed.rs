@@ -51,7 +51,7 @@ pub fn execute(database: &Database, text: &str) {
     limits.path_steps = 20;
     let options = QueryOptions::new().limits(limits);
     let answer = if is_query {
-        let mut transaction = database.begin().expect("a transaction begins");
+        let transaction = database.begin().expect("a transaction begins");
         let answer = transaction
             .query(Query::new(text).options(&options))
             .map(drop);

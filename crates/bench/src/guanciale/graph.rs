@@ -4,9 +4,9 @@ use std::{fmt, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
-    Database, Error, Map, Prepared, Value,
+    Database, Map, Prepared, Value,
     internals::{
-        DatabaseInternals as _,
+        DatabaseInternals as _, LayerResult as _,
         bulk::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, load_nodes, load_relationships},
         data::DataError,
     },
@@ -69,7 +69,7 @@ impl Graph {
             &mut rows,
             &mut (),
         )
-        .map_err(Error::from)?;
+        .lift()?;
         Ok(Self {
             recommend: db.prepare(RECOMMEND)?,
             _db: db,
@@ -104,7 +104,7 @@ fn nodes(db: &Database, label: &str, keys: impl Iterator<Item = String>) -> Resu
         &mut rows,
         &mut (),
     )
-    .map_err(Error::from)?;
+    .lift()?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use isomer_db::{
     Database, Durability, EngineKind, Map, QueryResult, Value, WriteTransaction,
     internals::{
-        BuilderInternals as _, DatabaseInternals as _, TransactionInternals as _,
+        BuilderInternals as _, DatabaseInternals as _, LayerResult as _, TransactionInternals as _,
         bulk::{BulkPhase, BulkWatch},
         data::Verdict,
         views::{Side, ViewKind, ViewOptions, ViewState},
@@ -684,7 +684,7 @@ fn commit_buffered(transaction: WriteTransaction) -> Result<()> {
     transaction
         .into_data()
         .commit_with(Durability::Buffered)
-        .map_err(isomer_db::Error::from)?;
+        .lift()?;
     Ok(())
 }
 

@@ -14,10 +14,7 @@
 use anyhow::{Result, anyhow, bail};
 use isomer_db::{
     Map, Value,
-    internals::{
-        DatabaseInternals as _,
-        data::{ConvergentKind, ConvergentOp, ConvergentOwner, Transaction},
-    },
+    internals::data::{ConvergentKind, ConvergentOp, ConvergentOwner, Transaction},
     params,
 };
 

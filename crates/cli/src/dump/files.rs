@@ -3,10 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use isomer_db::{
     Map, PathKind,
-    internals::{
-        DatabaseInternals as _,
-        data::{CHUNK_BYTES, FileId, Transaction},
-    },
+    internals::data::{CHUNK_BYTES, FileId, Transaction},
     params,
 };
 
@@ -130,7 +127,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
-    use isomer_db::Database;
+    use isomer_db::{Database, internals::DatabaseInternals as _};
 
     use crate::dump::{read, write};
 

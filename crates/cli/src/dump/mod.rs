@@ -34,9 +34,9 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use isomer_db::{
-    Database, Error, Expiry, Map, Value,
+    Database, Expiry, Map, Value,
     internals::{
-        DatabaseInternals as _, TransactionInternals as _,
+        DatabaseInternals as _, LayerError as _, LayerResult as _,
         data::{
             Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
             ConstraintSpec, ConvergentKind, ConvergentOwner, DataError, FieldCheck, FieldPath,
@@ -73,7 +73,7 @@ pub struct Dumped {
 
 /// Writes all content of one version of the database.
 pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
-    let transaction = db.store()?.begin(Access::Read).map_err(Error::from)?;
+    let transaction = db.store()?.begin(Access::Read).lift()?;
     let mut writer = Writer { out, lines: 0 };
     let mut dumped = Dumped::default();
     let converges =
@@ -98,7 +98,7 @@ pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
 /// Converts errors of the layer below.
 fn plain(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<isomer_db::internals::data::DataError>() {
-        Ok(error) => Error::from(error).into(),
+        Ok(error) => error.lift().into(),
         Err(error) => error,
     }
 }
@@ -453,7 +453,7 @@ fn bytes_of_hex(hex: &str) -> Result<Vec<u8>> {
 pub fn read(db: &Database, text: &mut dyn BufRead, row: &mut dyn FnMut()) -> Result<Dumped> {
     let mut reader = Reading {
         db,
-        transaction: db.store()?.begin(Access::Write).map_err(Error::from)?,
+        transaction: db.store()?.begin(Access::Write).lift()?,
         pending: 0,
         pending_file_bytes: 0,
         files: files::Files::default(),
@@ -838,10 +838,11 @@ mod tests {
         };
         db.store()
             .and_then(|store| {
-                Ok(store.change_schema(SchemaChange::CreateConstraint {
+                let create = SchemaChange::CreateConstraint {
                     spec,
                     if_not_exists: false,
-                })?)
+                };
+                store.change_schema(create).lift()
             })
             .expect("a constraint");
         db.query("CREATE (a:Person {_key: 'ada', name: 'Ada', age: 36, born: date('1815-12-10')})-[:KNOWS {since: 1833}]->(:Thing)-[:OF]->(a)").expect("records");

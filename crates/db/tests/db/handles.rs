@@ -4,7 +4,7 @@ use std::thread;
 
 use isomer_db::{
     Builder, CancelHandle, Database, Error, ErrorKind, Order, Prepared, QueryResult,
-    ReadTransaction, Result, Row, Value, WriteTransaction, params,
+    ReadTransaction, Result, Row, RowStream, Value, WriteTransaction, params,
 };
 
 fn count(db: &Database, label: &str) -> u64 {
@@ -26,6 +26,8 @@ fn handles_go_to_other_threads() {
     sync::<Row>();
     send::<ReadTransaction>();
     send::<WriteTransaction>();
+    send::<RowStream>();
+    send::<isomer_db::RowCursor>();
 }
 
 /// Eight threads count in a node and in a bucket: no increment is lost, and both agree.

@@ -441,7 +441,7 @@ impl Access {
         text: &str,
         parameters: &Map,
         options: &QueryOptions,
-    ) -> Result<RowStream<'static>> {
+    ) -> Result<RowStream> {
         if self.open.is_some() {
             return Err(ServerError::Invalid(
                 "the results of a transaction between requests are not streamed: ask for application/json".into(),
@@ -470,7 +470,7 @@ impl Access {
     /// is retried as a new stream.
     pub(crate) fn run_buffered(
         &self,
-        stream: &mut RowStream<'static>,
+        stream: &mut RowStream,
         text: &str,
         parameters: &Map,
         options: &QueryOptions,

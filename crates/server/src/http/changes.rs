@@ -15,12 +15,9 @@ use axum::body::Bytes;
 use futures_util::stream;
 use isomer_db::{
     Map, Value,
-    internals::{
-        DatabaseInternals as _, TransactionInternals as _,
-        data::{
-            Access as Mode, Catalog, Change, ChangeSet, ConvergentOwner, DataError, GraphRead,
-            NodeLabels, UNNAMED_FILES, Version,
-        },
+    internals::data::{
+        Access as Mode, Catalog, Change, ChangeSet, ConvergentOwner, DataError, GraphRead,
+        NodeLabels, UNNAMED_FILES, Version,
     },
     json, params,
 };

@@ -390,7 +390,7 @@ fn counters(counters: &Counters) -> Map {
     .collect()
 }
 
-fn columns_line(rows: &RowStream<'_>) -> Result<String> {
+fn columns_line(rows: &RowStream) -> Result<String> {
     let mut line = json::to_string(
         &params! { "columns" => names(rows.columns()), "class" => rows.class().name() }.into(),
     )?;
@@ -400,7 +400,7 @@ fn columns_line(rows: &RowStream<'_>) -> Result<String> {
 
 /// A stream of rows, within the running time of its query.
 pub(super) struct RowSource {
-    rows: RowStream<'static>,
+    rows: RowStream,
     row: u64,
     span: Span,
     outcome: Outcome,

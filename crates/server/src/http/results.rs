@@ -14,12 +14,9 @@ use axum::body::Bytes;
 use futures_util::stream;
 use isomer_db::{
     CancelHandle, Named, Query, Reads,
-    internals::{
-        DatabaseInternals as _, TransactionInternals as _,
-        data::{
-            Access as Mode, Change, ChangeSet, ConvergentOwner, DataError, GraphRead, NodeLabels,
-            ReadTransaction, Version,
-        },
+    internals::data::{
+        Access as Mode, Change, ChangeSet, ConvergentOwner, DataError, GraphRead, NodeLabels,
+        Transaction, Version,
     },
     json,
 };
@@ -299,7 +296,7 @@ impl Following {
 }
 
 /// Whether a change may affect rows that depend on `reads`.
-fn touches(reads: &Reads, tx: &ReadTransaction, change: &Change<'_>) -> Result<bool> {
+fn touches(reads: &Reads, tx: &Transaction, change: &Change<'_>) -> Result<bool> {
     let catalog = tx.catalog();
     let labels = |labels: &[LabelId]| {
         let mut names = labels.iter().filter_map(|label| catalog.label_name(*label));
@@ -363,6 +360,7 @@ fn touches(reads: &Reads, tx: &ReadTransaction, change: &Change<'_>) -> Result<b
 
 #[cfg(test)]
 mod tests {
+    use isomer_db::internals::DatabaseInternals as _;
     use isomer_db::{Database, Map, Value};
 
     use super::*;

@@ -18,7 +18,9 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use isomer_db::{
     Builder, Database, Error, ErrorKind, MasterKey,
-    internals::{BuilderInternals as _, DatabaseInternals as _, views::ViewOptions},
+    internals::{
+        BuilderInternals as _, DatabaseInternals as _, LayerResult as _, views::ViewOptions,
+    },
     params,
 };
 use isomer_lsm::{LsmEngine, LsmOptions};
@@ -66,7 +68,7 @@ fn open_sized(
         blob_threshold_bytes: 300,
         ..LsmOptions::default()
     };
-    let engine = Arc::new(LsmEngine::open(path, options)?);
+    let engine = Arc::new(LsmEngine::open(path, options).lift()?);
     let mut views = ViewOptions::default();
     views.folder = Some(path.join("views"));
     let builder: Builder = Database::builder()

@@ -1,7 +1,11 @@
 //! The workload in the query language, through the public API: every operation is a query.
 
 use anyhow::Result;
-use isomer_db::{Database, Error, ErrorKind, Map, Transaction, Value, params};
+use isomer_db::{
+    Database, Error, ErrorKind, Map, Value, WriteTransaction,
+    internals::{DatabaseInternals as _, data::Access as Mode},
+    params,
+};
 use isomer_testkit::isolation::{
     Element,
     workload::{Access, Failure, Kind, Steps, Subject},
@@ -28,14 +32,15 @@ impl Subject for Language {
     }
 
     fn begin(&self, access: Access) -> Result<Box<dyn Steps + '_>> {
-        Ok(Box::new(OpenTransaction(match access {
-            Access::Read => self.0.begin_read()?,
-            Access::Write => self.0.begin()?,
-        })))
+        let access = match access {
+            Access::Read => Mode::Read,
+            Access::Write => Mode::Write,
+        };
+        Ok(Box::new(OpenTransaction(self.0.begin_with(access)?)))
     }
 }
 
-struct OpenTransaction(Transaction);
+struct OpenTransaction(WriteTransaction);
 
 fn failure(error: Error) -> Failure {
     match error.kind() {

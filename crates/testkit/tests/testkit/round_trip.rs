@@ -8,10 +8,7 @@ use std::{
 };
 
 use isomer_data::{Access, ConvergentKind, ConvergentOp, ConvergentOwner, GraphRead, Transaction};
-use isomer_db::{
-    Database, Map, Value,
-    internals::{DatabaseInternals as _, TransactionInternals as _},
-};
+use isomer_db::{Database, Map, Value, internals::DatabaseInternals as _};
 use isomer_testkit::{
     binary,
     generate::{document_key, property},
@@ -276,11 +273,7 @@ fn shown(map: &Map) -> String {
     format!("{map:?} {bytes:02x?}")
 }
 
-fn kinds(
-    tx: &isomer_db::ReadTransaction,
-    owner: ConvergentOwner,
-    map: &Map,
-) -> Vec<(String, ConvergentKind)> {
+fn kinds(tx: &Transaction, owner: ConvergentOwner, map: &Map) -> Vec<(String, ConvergentKind)> {
     let of = |name: &str| tx.convergent_kind(owner, &[name]).expect("a kind");
     map.names()
         .filter_map(|name| Some((name.to_string(), of(name)?)))
