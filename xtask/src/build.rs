@@ -10,6 +10,7 @@ use crate::{
     mutants,
     pool::Cost,
     process::{self, Log, Stream},
+    suites::FEATURES,
     workspace,
 };
 
@@ -106,7 +107,7 @@ impl Build {
             // Always the whole workspace: for a part of it, cargo would unify features differently and rebuild everything.
             // Without examples: clippy checks them.
             Self::Tests => tests(
-                &["--workspace", "--tests", "--features", "isomer-server/otel"],
+                &["--workspace", "--tests", "--features", FEATURES],
                 log,
                 live,
             ),

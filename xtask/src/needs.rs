@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use crate::{platforms::NO_STANDARD_LIBRARY, workspace};
+use crate::{package::NO_RELEASE, platforms::NO_STANDARD_LIBRARY, workspace};
 
 /// A prerequisite of a suite.
 pub enum Need {
@@ -111,7 +111,7 @@ pub const WHERE_INSTALLED: &str = "runs only where it is installed";
 /// library is missing.
 pub fn is_tolerated(reason: &str) -> bool {
     reason.to_lowercase().contains("shared")
-        || [WHERE_INSTALLED, NO_STANDARD_LIBRARY]
+        || [WHERE_INSTALLED, NO_STANDARD_LIBRARY, NO_RELEASE]
             .iter()
             .any(|tolerated| reason.starts_with(tolerated))
 }

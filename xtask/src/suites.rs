@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use crate::{
     build::{Build, DEBUG_FOLDER, RELEASE_FOLDER, TestProgram},
-    chat, console, drivers,
+    chat, console, drivers, examples,
     live::Live,
     mutants,
     needs::Need,
-    platforms,
+    package, platforms,
     pool::Cost,
     process::{self, Log, Stream},
     readme, sanitize,
@@ -141,6 +141,9 @@ pub struct Context<'a> {
     pub busy: Duration,
 }
 
+/// Features that are off by default, of the builds whose libraries suites share.
+pub const FEATURES: &str = "isomer-server/otel,isomerdb/replication";
+
 const CC: Need = Need::Program {
     name: "cc",
     apt: "gcc libc6-dev",
@@ -250,6 +253,44 @@ pub const SUITES: &[Suite] = &[
             work: Work::Once(doc),
             ..Part::USUAL
         }],
+    },
+    Suite {
+        name: "examples",
+        about: "the programs in crates/isomerdb/examples print what they say",
+        needs: &[CC],
+        when: When::Always,
+        parts: &[Part {
+            builds: &[Build::Tests],
+            cost: Cost {
+                seconds: 15.0,
+                lock: Some(DEBUG_FOLDER),
+                ..Cost::USUAL
+            },
+            work: Work::Once(examples::suite),
+            ..Part::USUAL
+        }],
+    },
+    Suite {
+        name: "package",
+        about: "every published crate packs, and the public ones are documented without warnings",
+        needs: &[CC],
+        when: When::NotQuick,
+        parts: &[Part {
+            cost: Cost {
+                seconds: 60.0,
+                lock: Some(DEBUG_FOLDER),
+                ..Cost::USUAL
+            },
+            work: Work::Once(package::suite),
+            ..Part::USUAL
+        }],
+    },
+    Suite {
+        name: "semver",
+        about: "the public interface against the last released version, where cargo-semver-checks is installed",
+        needs: &[CC],
+        when: When::Full,
+        parts: &[Part::once(package::semver, 100.0)],
     },
     Suite {
         name: "golden",
@@ -625,7 +666,7 @@ fn tidy_suite(context: &mut Context<'_>) -> Result<Tally> {
 fn clippy(context: &mut Context<'_>) -> Result<Tally> {
     let mut command = workspace::cargo();
     command.args(["clippy", "--workspace", "--all-targets", "--locked"]);
-    command.args(["--features", "isomer-server/otel", "--", "-D", "warnings"]);
+    command.args(["--features", FEATURES, "--", "-D", "warnings"]);
     context.check(&mut command, 30, "clippy")
 }
 
@@ -633,7 +674,7 @@ fn doc(context: &mut Context<'_>) -> Result<Tally> {
     let mut command = workspace::cargo();
     command.args(["test", "--workspace", "--locked", "--doc"]);
     // As in the build of the tests, whose libraries it shares.
-    command.args(["--features", "isomer-server/otel"]);
+    command.args(["--features", FEATURES]);
     context.count(&mut command, 30, "doc")
 }
 

@@ -11,7 +11,7 @@ use isomer_bench::{
     pokec::graph,
     random::Random,
 };
-use isomer_db::{Database, Durability, params};
+use isomer_db::{Database, Durability, internals::DatabaseInternals as _, params};
 
 fn main() -> Result<()> {
     let mut cases: Vec<String> = std::env::args().skip(1).collect();
@@ -84,12 +84,12 @@ fn point(engine: &str, db: &Database) -> Result<()> {
     // The storage work behind it: begin, look up the node by key, read its record.
     let store = db.store()?;
     let label = store
-        .begin(isomer_db::data::Access::Read)?
+        .begin(isomer_db::internals::data::Access::Read)?
         .find_label("Person");
     let label = label.expect("people were loaded");
     timed(&format!("{engine}: data: begin, key, record"), n, |at| {
-        use isomer_db::data::GraphRead;
-        let tx = store.begin(isomer_db::data::Access::Read)?;
+        use isomer_db::internals::data::GraphRead;
+        let tx = store.begin(isomer_db::internals::data::Access::Read)?;
         let key = isomer_db::Value::from(keys[at].as_str());
         let node = tx.node_by_key(label, &key)?.expect("it was loaded");
         let mut found = Vec::new();
@@ -97,11 +97,11 @@ fn point(engine: &str, db: &Database) -> Result<()> {
         Ok(found)
     })?;
     timed(&format!("{engine}: data: begin"), n, |_| {
-        Ok(store.begin(isomer_db::data::Access::Read)?)
+        Ok(store.begin(isomer_db::internals::data::Access::Read)?)
     })?;
-    let tx = store.begin(isomer_db::data::Access::Read)?;
+    let tx = store.begin(isomer_db::internals::data::Access::Read)?;
     timed(&format!("{engine}: data: key, record"), n, |at| {
-        use isomer_db::data::GraphRead;
+        use isomer_db::internals::data::GraphRead;
         let key = isomer_db::Value::from(keys[at].as_str());
         let node = tx.node_by_key(label, &key)?.expect("it was loaded");
         let mut found = Vec::new();
@@ -121,24 +121,24 @@ fn point(engine: &str, db: &Database) -> Result<()> {
     timed(&format!("{engine}: prepared, one property"), n, |at| {
         Ok(one.query([("k", keys[at].as_str())])?)
     })?;
-    let mut session = db.begin_read()?;
+    let session = db.begin_read()?;
     timed(
         &format!("{engine}: prepared, in one transaction"),
         n,
         |at| Ok(session.query_prepared(&read, [("k", keys[at].as_str())])?),
     )?;
     timed(&format!("{engine}: text with a parameter"), n, |at| {
-        Ok(db.query(
+        Ok(db.query((
             "MATCH (p:Person {_key: $k}) RETURN p",
             [("k", keys[at].as_str())],
-        )?)
+        ))?)
     })?;
     let texts: Vec<String> = keys
         .iter()
         .map(|key| format!("MATCH (p:Person {{_key: '{key}'}}) RETURN p"))
         .collect();
     timed(&format!("{engine}: text with a literal"), n, |at| {
-        Ok(db.query(&texts[at], ())?)
+        Ok(db.query(&texts[at])?)
     })
 }
 
@@ -158,36 +158,33 @@ fn writes(engine: &str, db: &Database) -> Result<()> {
 
 fn recommend(items: i64, likes: i64, people: i64) -> Result<()> {
     let db = Database::open_in_memory()?;
-    db.query(
+    db.query((
         "UNWIND range(0, $items - 1) AS i CREATE (:Item {_key: 'item' + toString(i)})",
         params! { "items" => items },
-    )?;
-    db.query(
+    ))?;
+    db.query((
         "UNWIND range(0, $people - 1) AS i CREATE (:Person {_key: 'person' + toString(i)})",
         params! { "people" => people },
-    )?;
+    ))?;
     let mut random = Random::new(7);
     for person in 0..people {
         let liked: Vec<isomer_db::Value> = (0..likes)
             .map(|_| format!("item{}", random.below(items as usize)).into())
             .collect();
-        db.query(
-            "MATCH (p:Person {_key: $k}) UNWIND $liked AS item MATCH (i:Item {_key: item}) CREATE (p)-[:LIKES]->(i)",
-            params! { "k" => format!("person{person}"), "liked" => liked },
-        )?;
+        db.query(("MATCH (p:Person {_key: $k}) UNWIND $liked AS item MATCH (i:Item {_key: item}) CREATE (p)-[:LIKES]->(i)", params! { "k" => format!("person{person}"), "liked" => liked }))?;
     }
     let name = format!("recommend {items} x {likes} x {people}");
     for _ in 0..50 {
-        db.query(RECOMMEND, params! {"key" => "person0"})?;
+        db.query((RECOMMEND, params! {"key" => "person0"}))?;
     }
     db.views().wait_ready();
     let query = db.prepare(RECOMMEND)?;
     println!(
         "{}",
-        db.query(
+        db.query((
             &format!("PROFILE {RECOMMEND}"),
             params! {"key" => "person0"}
-        )?
+        ))?
         .plan()
         .unwrap_or_default()
     );
@@ -231,16 +228,16 @@ fn network(scale: f64) -> Result<()> {
         graph::NEIGHBOUR_PROFILES,
     ] {
         for key in keys.iter().take(30) {
-            db.query(text, params! {"key" => key.as_str()})?;
+            db.query((text, params! {"key" => key.as_str()}))?;
         }
         db.views().wait_ready();
         let query = db.prepare(text)?;
         println!(
             "{}",
-            db.query(
+            db.query((
                 &format!("PROFILE {text}"),
                 params! {"key" => keys[0].as_str()}
-            )?
+            ))?
             .plan()
             .unwrap_or_default()
         );
@@ -255,10 +252,10 @@ fn network(scale: f64) -> Result<()> {
     let query = db.prepare(path)?;
     println!(
         "{}",
-        db.query(
+        db.query((
             &format!("PROFILE {path}"),
             params! {"from" => keys[0].as_str(), "to" => keys[1].as_str()}
-        )?
+        ))?
         .plan()
         .unwrap_or_default()
     );
@@ -272,12 +269,12 @@ fn network(scale: f64) -> Result<()> {
         graph::PATHS,
         "MATCH (p:Person)-[:FRIEND]->(q:Person) RETURN q.AGE AS age, count(*) AS people",
     ] {
-        db.query(text, ())?;
+        db.query(text)?;
         db.views().wait_ready();
         let query = db.prepare(text)?;
         println!(
             "{}",
-            db.query(&format!("PROFILE {text}"), ())?
+            db.query(&format!("PROFILE {text}"))?
                 .plan()
                 .unwrap_or_default()
         );

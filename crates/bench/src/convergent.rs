@@ -6,7 +6,10 @@ use std::{ops::Bound, path::Path};
 use anyhow::{Context, Result, ensure};
 use isomer_db::{
     ConvergentOwner, Database, Durability, EngineKind, Value,
-    data::{ConvergentOp, Transaction},
+    internals::{
+        DatabaseInternals as _, TransactionInternals as _,
+        data::{ConvergentOp, Transaction},
+    },
     params,
 };
 use isomer_sync::{Local, exchange};
@@ -25,8 +28,8 @@ const SET: [&str; 2] = ["map", "set"];
 /// Runs every case on a database in `folder`; `scale` 1 is a set of a million elements.
 pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Report) -> Result<()> {
     let db = Database::builder().engine(engine).open(folder.join("db"))?;
-    db.query("CREATE (:Owner {_key: 'owner'})", ())?;
-    let mut tx = db.begin()?;
+    db.query("CREATE (:Owner {_key: 'owner'})")?;
+    let tx = db.begin()?;
     let label = "Owner";
     let node = tx
         .data()
@@ -73,8 +76,8 @@ impl Bench<'_> {
         durability: Durability,
         body: impl FnOnce(&mut Transaction) -> Result<()>,
     ) -> Result<()> {
-        let mut tx = self.db.begin()?;
-        body(tx.data())?;
+        let tx = self.db.begin()?;
+        body(&mut tx.data())?;
         tx.commit_with(durability)?;
         Ok(())
     }
@@ -301,7 +304,7 @@ impl Bench<'_> {
         const WORDS: u64 = 2_000;
         let watch = Stopwatch::start();
         for number in 0..WORDS {
-            let mut tx = self.db.begin()?;
+            let tx = self.db.begin()?;
             tx.query_prepared(
                 &prepared,
                 params! { "k" => "owner", "word" => element(number) },
@@ -328,7 +331,7 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
     for db in &databases {
         db.store()?.begin_replication()?;
     }
-    databases[0].query("CREATE (:Owner {_key: 'owner'})", ())?;
+    databases[0].query("CREATE (:Owner {_key: 'owner'})")?;
     let around = || -> Result<u64> {
         let mut received = 0;
         for (number, db) in databases.iter().enumerate() {
@@ -342,12 +345,12 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
     while around()? > 0 {}
     let watch = Stopwatch::start();
     for db in &databases {
-        let mut tx = db.begin()?;
+        let tx = db.begin()?;
         let node = tx.data().document_node("Owner", &"owner".into())?;
         let owner = ConvergentOwner::Node(node.context("the owner came to all")?);
         tx.rollback();
         for _ in 0..each {
-            let mut tx = db.begin()?;
+            let tx = db.begin()?;
             tx.data()
                 .converge(owner, &["count"], &ConvergentOp::Count(1), None)?;
             tx.commit_with(Durability::Buffered)?;
@@ -381,7 +384,7 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
     let watch = Stopwatch::start();
     for db in &databases {
         for _ in 0..READS {
-            let rows = db.query("MATCH (o:Owner) RETURN o.count AS n", ())?;
+            let rows = db.query("MATCH (o:Owner) RETURN o.count AS n")?;
             let counted: i64 = rows.single()?.get("n")?;
             ensure!(counted == total as i64, "{counted} of {total} were counted");
         }
@@ -415,7 +418,7 @@ fn replicas(
                 .open(folder.join(format!("{name}-{size}")))
         };
         let (one, other) = (open("one")?, open("other")?);
-        one.query("CREATE (:Owner {_key: 'owner'})", ())?;
+        one.query("CREATE (:Owner {_key: 'owner'})")?;
         let tx = one.begin_read()?;
         let node = tx
             .data_ref()
@@ -501,7 +504,7 @@ fn replicas(
             1,
         ));
         let count = |db: &Database| -> Result<i64> {
-            let rows = db.query("MATCH (o:Owner) RETURN size(o.map.set) AS n", ())?;
+            let rows = db.query("MATCH (o:Owner) RETURN size(o.map.set) AS n")?;
             Ok(rows.single()?.get("n")?)
         };
         ensure!(

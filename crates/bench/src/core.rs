@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use isomer_db::{Database, params};
+use isomer_db::{Database, internals::DatabaseInternals as _, params};
 
 use crate::{
     Network,

@@ -21,7 +21,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use isomer_db::{Database, Prepared, params};
+use isomer_db::{Database, Prepared, internals::DatabaseInternals as _, params};
 use isomer_value::{NodeId, Value};
 
 use crate::{
@@ -143,7 +143,7 @@ fn overhead(
                         documents.keys[at]
                     );
                     let start = Instant::now();
-                    let found = db.query(&text, ())?;
+                    let found = db.query(&text)?;
                     let time = start.elapsed();
                     ensure!(found.len() == 1, "the document is found");
                     time
@@ -227,10 +227,7 @@ fn clique() -> String {
 fn planning(db: &Database, plans: usize, report: &mut dyn Report) -> Result<()> {
     report.stage("planning patterns of ten relationships");
     // Relationships, so that the planner has counts to compare.
-    db.query(
-        "MATCH (a:Document) WHERE a.size < 100 MATCH (b:Document {_key: 'd0000000'}) CREATE (a)-[:LINK]->(b)",
-        (),
-    )
+    db.query("MATCH (a:Document) WHERE a.size < 100 MATCH (b:Document {_key: 'd0000000'}) CREATE (a)-[:LINK]->(b)")
     .context("the links are made")?;
     let shapes: [(&'static str, Shape); 3] = [
         ("plan_chain10_us", chain),
@@ -353,7 +350,7 @@ fn make_bank(db: &Database, accounts: i64) -> Result<()> {
             accounts,
         ),
     ] {
-        db.query(text, params! { "n" => count, "shops" => shops })?;
+        db.query((text, params! { "n" => count, "shops" => shops }))?;
     }
     Ok(())
 }

@@ -4,12 +4,15 @@ use std::io;
 
 use anyhow::Result;
 use isomer_db::{
-    Database, Error, Value,
-    bulk::{
-        BulkEnds, BulkNode, BulkOptions, BulkRelationship, BulkWatch, load_nodes,
-        load_relationships,
+    Database, Value,
+    internals::{
+        DatabaseInternals as _, LayerResult as _,
+        bulk::{
+            BulkEnds, BulkNode, BulkOptions, BulkRelationship, BulkWatch, load_nodes,
+            load_relationships,
+        },
+        data::DataError,
     },
-    data::DataError,
 };
 
 use crate::{Network, profile::to_map};
@@ -34,7 +37,7 @@ pub fn load_people(db: &Database, network: &Network, watch: &mut dyn BulkWatch) 
         &mut rows,
         watch,
     )
-    .map_err(Error::from)?;
+    .lift()?;
     Ok(outcome.loaded)
 }
 
@@ -77,6 +80,6 @@ pub fn load_edges(
         &mut rows,
         watch,
     )
-    .map_err(Error::from)?;
+    .lift()?;
     Ok(outcome.loaded)
 }

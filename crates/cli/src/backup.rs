@@ -5,7 +5,10 @@ use std::{io::IsTerminal, path::PathBuf, time::Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::{Database, MasterKey, RestoreOptions, RestorePoint, jiff::Timestamp};
+use isomer_db::{
+    Database, MasterKey, RestoreOptions, RestorePoint, internals::DatabaseInternals as _,
+    jiff::Timestamp,
+};
 
 use crate::{
     open,

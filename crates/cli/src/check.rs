@@ -5,7 +5,10 @@ use std::{io::IsTerminal, path::PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::{Database, data::Verdict};
+use isomer_db::{
+    Database,
+    internals::{DatabaseInternals as _, data::Verdict},
+};
 
 use crate::{
     open,

@@ -15,7 +15,9 @@ use isomer_bench::{
     load::{load_friendships, load_people},
     network::DEFAULT_SEED,
 };
-use isomer_db::{Database, Map, QueryResult, Row, Value, params};
+use isomer_db::{
+    Database, Map, QueryResult, Row, Value, internals::DatabaseInternals as _, params,
+};
 
 use crate::{
     output::{self, table},
@@ -188,10 +190,10 @@ impl Demo {
                 params! { "id" => format!("session-{session:04}"), "user" => user }.into()
             })
             .collect();
-        self.db.query(
+        self.db.query((
             "UNWIND $sessions AS s CALL kv.put('sessions', s.id, s.user)",
             params! { "sessions" => sessions },
-        )?;
+        ))?;
         Ok(u64::from(SESSIONS))
     }
 
@@ -272,7 +274,7 @@ impl Demo {
     fn single_reads(&mut self) -> Result<()> {
         self.title("Single reads: one document by its key")?;
         let text = "MATCH (p:Person {_key: $key}) RETURN p";
-        let result = self.db.query(text, [("key", "P1")])?;
+        let result = self.db.query((text, [("key", "P1")]))?;
         self.show_query(text, &params! { "key" => "P1" })?;
         self.show_rows(&result)?;
         let query = self.db.prepare(text)?;

@@ -11,8 +11,11 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use isomer_db::{
-    Error, Map, Value,
-    data::{Access, ConvergentOwner, GraphRead, NodeLabels, RelRow, Transaction},
+    Map, Value,
+    internals::{
+        DatabaseInternals as _, LayerResult as _,
+        data::{Access, ConvergentOwner, GraphRead, NodeLabels, RelRow, Transaction},
+    },
     json,
 };
 use isomer_value::{LabelId, PropId, TypeId};
@@ -122,7 +125,7 @@ pub fn command(options: &ExportOptions) -> Result<()> {
                     "no node has ever had the label `{label}`: `isomer stats` lists those there are"
                 )
             };
-            let transaction = store.begin(Access::Read).map_err(Error::from)?;
+            let transaction = store.begin(Access::Read).lift()?;
             let mut several_labels = 0;
             let rows = rows(target, &["_key"], &mut |each| {
                 several_labels = nodes(&transaction, id, target.plain, each)?;
@@ -148,7 +151,7 @@ pub fn command(options: &ExportOptions) -> Result<()> {
                     "no relationship has ever had the type `{rel_type}`: `isomer stats` lists those there are"
                 )
             };
-            let transaction = store.begin(Access::Read).map_err(Error::from)?;
+            let transaction = store.begin(Access::Read).lift()?;
             let label = |name: &Option<String>| match name {
                 None => Ok(None),
                 Some(name) => match store.catalog().label_id(name) {
@@ -342,10 +345,8 @@ fn nodes(
         let (mut ids, mut contents) = (Vec::new(), Vec::new());
         transaction
             .scan_nodes(Some(label), after, BATCH, &mut ids)
-            .map_err(Error::from)?;
-        transaction
-            .node_contents(&ids, &mut contents)
-            .map_err(Error::from)?;
+            .lift()?;
+        transaction.node_contents(&ids, &mut contents).lift()?;
         for (id, content) in ids.iter().zip(&contents) {
             let Some(content) = content else { continue };
             if !plain {
@@ -399,14 +400,12 @@ impl Selection<'_> {
             let (mut found, mut labels) = (Vec::new(), NodeLabels::default());
             self.transaction
                 .scan_relationships(Some(self.rel_type), after, BATCH, &mut found)
-                .map_err(Error::from)?;
+                .lift()?;
             let ends: Vec<_> = found
                 .iter()
                 .flat_map(|row| [row.source, row.target])
                 .collect();
-            self.transaction
-                .node_labels(&ends, &mut labels)
-                .map_err(Error::from)?;
+            self.transaction.node_labels(&ends, &mut labels).lift()?;
             let (mut kept, mut labels_of_kept) = (Vec::new(), Vec::new());
             for (at, row) in found.iter().enumerate() {
                 let labels = [labels.of(2 * at), labels.of(2 * at + 1)];
@@ -481,11 +480,11 @@ impl Selection<'_> {
         let mut contents = Vec::new();
         self.transaction
             .relationship_contents(&ids, &mut contents)
-            .map_err(Error::from)?;
+            .lift()?;
         let mut keys = [Vec::with_capacity(ends.len())];
         self.transaction
             .node_properties(&ends, &[key], &mut keys)
-            .map_err(Error::from)?;
+            .lift()?;
         for (at, content) in contents.iter().enumerate() {
             let Some(content) = content else { continue };
             if !plain {

@@ -124,7 +124,7 @@ pub fn command(options: &FilesOptions) -> Result<()> {
 }
 
 fn list(db: &Database, path: &str, json: bool) -> Result<()> {
-    let mut tx = db.begin_read()?;
+    let tx = db.begin_read()?;
     let Some(about) = tx.files().about(path)? else {
         bail!("there is no file or folder `{path}`");
     };

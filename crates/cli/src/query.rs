@@ -5,8 +5,8 @@ use std::{io::Write, path::PathBuf, time::Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use isomer_db::{
-    At, CancelHandle, Counters, Database, Limits, Map, QueryOptions as RunOptions, QueryResult,
-    jiff,
+    At, CancelHandle, Counters, Database, Limits, Map, Query, QueryOptions as RunOptions,
+    QueryResult, jiff,
 };
 
 use crate::{
@@ -84,7 +84,9 @@ pub fn command(options: &QueryOptions) -> Result<()> {
     };
     let printed = match at {
         Some(at) => {
-            let result = db.begin_at(at)?.query_with(&text, &params, &run)?;
+            let result = db
+                .begin_at(at)?
+                .query(Query::new(&text).params(&params).options(&run))?;
             print_result(&text, result, &mut output)?
         }
         None => print(&db, &text, &params, &run, &mut output)?,
@@ -135,7 +137,7 @@ pub fn print(
         // Small results, and those that may have to be repeated after a conflict.
         return print_result(text, prepared.query_with(params, run)?, output);
     }
-    let mut stream = db.stream_with(text, params, run)?;
+    let mut stream = db.stream(Query::new(text).params(params).options(run))?;
     let columns = stream.columns().to_vec();
     let mut printer = Printer::new(output.out, output.mode, &columns, TABLE_ROWS)?;
     for row in &mut stream {

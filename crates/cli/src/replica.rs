@@ -8,7 +8,10 @@ use std::{
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::data::{DataStore, REPLICATION_RANGES, ReplicatedSpace};
+use isomer_db::internals::{
+    DatabaseInternals as _,
+    data::{DataStore, REPLICATION_RANGES, ReplicatedSpace},
+};
 use isomer_db::{Database, Value, jiff::Timestamp, json};
 use isomer_sync::{
     Exchanged, NO_REPLICA, PeerInfo, accept_clock, accepted_text, add_peer, connect, kept_text,

@@ -6,7 +6,10 @@ use anyhow::Result;
 use clap::Args;
 use isomer_db::{
     Database, MemoryKind, ProcessMemory,
-    data::{Access, Catalog, ConstraintKind, GraphRead, IndexState, ValueType},
+    internals::{
+        DatabaseInternals as _, LayerResult as _,
+        data::{Access, Catalog, ConstraintKind, GraphRead, IndexState, ValueType},
+    },
 };
 
 use crate::{
@@ -130,12 +133,11 @@ fn memory(db: &Database) -> Result<Vec<(String, String)>> {
 /// Names, counts, indexes, constraints and buckets.
 pub fn schema(db: &Database, style: Style) -> Result<String> {
     let store = db.store()?;
-    let transaction = store.begin(Access::Read).map_err(isomer_db::Error::from)?;
+    let transaction = store.begin(Access::Read).lift()?;
     let catalog = transaction.catalog();
     let mut text = String::new();
-    let counted = |result: Result<u64, isomer_db::data::DataError>| {
-        result.map(count).map_err(isomer_db::Error::from)
-    };
+    let counted =
+        |result: Result<u64, isomer_db::internals::data::DataError>| result.map(count).lift();
     let mut labels = Vec::new();
     for (id, name) in catalog.labels() {
         labels.push((
@@ -241,7 +243,7 @@ fn label_name(catalog: &Catalog, id: isomer_value::LabelId) -> String {
 }
 
 fn indexes(catalog: &Catalog) -> Vec<(String, String)> {
-    let index = |index: &isomer_db::data::IndexDef| {
+    let index = |index: &isomer_db::internals::data::IndexDef| {
         let fields: Vec<String> = index.fields.iter().map(ToString::to_string).collect();
         let unique = if index.unique { ", unique" } else { "" };
         let building = if index.state == IndexState::Building {
@@ -268,7 +270,7 @@ fn constraints(catalog: &Catalog) -> Vec<(String, String)> {
         let paths = fields.iter().map(|field| field.path.to_string());
         paths.collect::<Vec<_>>().join(", ")
     };
-    let constraint = |constraint: &isomer_db::data::Constraint| {
+    let constraint = |constraint: &isomer_db::internals::data::Constraint| {
         let what = match &constraint.kind {
             ConstraintKind::Unique { index } => format!("({}) IS UNIQUE", fields(*index)),
             ConstraintKind::Key { index } => format!("({}) IS NODE KEY", fields(*index)),

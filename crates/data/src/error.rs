@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// What the caller does next. Messages may change, kinds may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// A conflict: run the transaction again.
     Retry,

@@ -7,12 +7,17 @@ use isomer_lsm::{
     backup::{self, Restoring, Taken},
 };
 use isomer_storage::{Engine, StorageError};
+#[cfg(feature = "encryption")]
+use isomer_vfs::{Disk, LockError, LockMode};
 use isomer_vfs::{
-    Disk, LockError, LockMode, RealDisk,
+    RealDisk,
     keys::{self, MasterKey},
 };
 
-use crate::{Database, Error, ErrorKind, Result, Version};
+use crate::{
+    Database, Error, ErrorKind, Result, Version,
+    layers::{LayerError as _, LayerResult as _},
+};
 
 pub use isomer_lsm::backup::{Point as RestorePoint, Restored};
 
@@ -51,6 +56,7 @@ pub struct RestoreOptions {
     /// The state to restore; the newest by default.
     pub point: RestorePoint,
     /// The key with which an encrypted database was backed up; ignored for others.
+    #[cfg(feature = "encryption")]
     pub key: Option<MasterKey>,
 }
 
@@ -66,7 +72,15 @@ impl RestoreOptions {
         self
     }
 
+    fn master_key(&self) -> Option<&MasterKey> {
+        #[cfg(feature = "encryption")]
+        return self.key.as_ref();
+        #[cfg(not(feature = "encryption"))]
+        None
+    }
+
     /// The key of an encrypted database.
+    #[cfg(feature = "encryption")]
     pub fn key(mut self, key: MasterKey) -> Self {
         self.key = Some(key);
         self
@@ -77,7 +91,7 @@ impl RestoreOptions {
 pub(crate) fn asked_wrongly(error: StorageError) -> Error {
     match error {
         StorageError::Invalid(message) => Error::new(ErrorKind::Invalid, message),
-        other => other.into(),
+        other => other.lift(),
     }
 }
 
@@ -88,22 +102,22 @@ impl Database {
     /// [`Lsm`](crate::EngineKind::Lsm), open for writing.
     ///
     /// ```
-    /// use isomer_db::{Database, EngineKind, RestoreOptions, RestorePoint};
+    /// use isomerdb::{Database, EngineKind, RestoreOptions, RestorePoint};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let (path, backups, again) = (folder.path().join("db"), folder.path().join("backups"), folder.path().join("again"));
     /// let db = Database::builder().engine(EngineKind::Lsm).open(&path)?;
-    /// db.query("CREATE (:Note {text: 'first'})", ())?;
+    /// db.query("CREATE (:Note {text: 'first'})")?;
     /// let first = db.backup(&backups)?;
-    /// db.query("CREATE (:Note {text: 'second'})", ())?;
+    /// db.query("CREATE (:Note {text: 'second'})")?;
     /// let second = db.backup(&backups)?;
     /// assert_eq!(Database::backups(&backups)?.len(), 2);
     ///
     /// let options = RestoreOptions::new().point(RestorePoint::Version(first.version));
     /// Database::restore(&backups, &again, &options)?;
     /// let restored = Database::open(&again)?;
-    /// assert_eq!(restored.query("MATCH (n:Note) RETURN n", ())?.len(), 1);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// assert_eq!(restored.query("MATCH (n:Note) RETURN n")?.len(), 1);
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<Backup> {
         self.backup_with(target, &mut |_, _| {})
@@ -171,20 +185,20 @@ impl Database {
             source.as_ref(),
             target,
             options.point,
-            options.key.as_ref(),
+            options.master_key(),
             &LsmOptions::default(),
             progress,
         )
         .map_err(asked_wrongly)?;
         // Writes made after the backup may exist on other replicas: operations get a new epoch from now on. Until that
         // is on disk the database cannot be opened.
-        let engine = Arc::new(restoring.open()?);
-        let store = isomer_data::DataStore::open(engine.clone(), Default::default())?;
-        store.begin_epoch()?;
+        let engine = Arc::new(restoring.open().lift()?);
+        let store = isomer_data::DataStore::open(engine.clone(), Default::default()).lift()?;
+        store.begin_epoch().lift()?;
         drop(store);
-        engine.sync()?;
+        engine.sync().lift()?;
         drop(engine);
-        Ok(restoring.end()?)
+        restoring.end().lift()
     }
 
     /// Merges all tables into one run, and frees the space of versions that are not readable any more, concurrently
@@ -192,20 +206,20 @@ impl Database {
     /// are copied.
     ///
     /// ```
-    /// use isomer_db::{Database, EngineKind};
+    /// use isomerdb::{Database, EngineKind};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
     /// let db = Database::builder().engine(EngineKind::Lsm).open(&path)?;
-    /// db.query("UNWIND range(1, 1000) AS n CREATE (:Note {n: n})", ())?;
-    /// db.query("MATCH (n:Note) DELETE n", ())?;
+    /// db.query("UNWIND range(1, 1000) AS n CREATE (:Note {n: n})")?;
+    /// db.query("MATCH (n:Note) DELETE n")?;
     /// db.compact()?;
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn compact(&self) -> Result<()> {
         let engine = self.lsm_engine()?;
-        self.store()?.sum_up_numbers()?;
-        Ok(engine.compact_all()?)
+        self.store()?.sum_up_numbers().lift()?;
+        engine.compact_all().lift()
     }
 
     /// Whether the database in `path` is encrypted, and so needs its key to open.
@@ -218,7 +232,7 @@ impl Database {
     /// Earlier backups keep the key with which they were made.
     ///
     /// ```
-    /// use isomer_db::{Database, EngineKind, MasterKey};
+    /// use isomerdb::{Database, EngineKind, MasterKey};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
@@ -231,6 +245,7 @@ impl Database {
     /// assert!(missing.to_string().starts_with("there is no database"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[cfg(feature = "encryption")]
     pub fn rotate_key(path: impl AsRef<Path>, old: &MasterKey, new: &MasterKey) -> Result<()> {
         let path = path.as_ref();
         if !path.exists() {

@@ -2,7 +2,7 @@
 
 use isomer_storage::Statistics;
 
-use crate::{Database, Error, ErrorKind, Result, Verdict};
+use crate::{Database, Error, ErrorKind, Result, Verdict, layers::LayerResult as _};
 
 /// Label of the progress reports about stored bytes.
 const STORED: &str = "stored bytes";
@@ -14,14 +14,14 @@ impl Database {
     /// needed.
     ///
     /// ```
-    /// use isomer_db::Database;
+    /// use isomerdb::Database;
     ///
     /// let db = Database::open_in_memory()?;
-    /// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS]->(:Person {_key: 'bob'})", ())?;
+    /// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS]->(:Person {_key: 'bob'})")?;
     /// assert!(db.check()?.is_empty());
     /// let figures = db.statistics()?;
     /// assert!(figures.key_count > 2 && figures.commits >= 1);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn check(&self) -> Result<Vec<String>> {
         self.check_with(&mut |_, _| Verdict::Continue)
@@ -39,19 +39,20 @@ impl Database {
             if verdict == Verdict::Continue {
                 verdict = progress(STORED, done);
             }
-        })?;
+        });
+        let damaged = damaged.lift()?;
         if verdict == Verdict::Stop {
             return Err(Error::new(ErrorKind::Cancelled, "the check was stopped"));
         }
         if !damaged.is_empty() {
             return Ok(damaged);
         }
-        let found = isomer_check::check(&store, progress)?;
+        let found = isomer_check::check(&store, progress).lift()?;
         if !found.is_empty() {
             return Ok(found);
         }
         let catalog = store.catalog();
-        let views = self.views().check(&mut |_| {});
+        let views = self.inner.views.check(&mut |_| {});
         let wrong = views.wrong.iter().map(|kind| {
             let what = kind.describe(&catalog);
             format!("the view of {what} differed from the records: it was dropped")
@@ -65,6 +66,6 @@ impl Database {
 
     /// How much is stored, and counters of the engine since the opening: see [`Database::memory`] for its memory.
     pub fn statistics(&self) -> Result<Statistics> {
-        Ok(self.store()?.engine().statistics()?)
+        self.store()?.engine().statistics().lift()
     }
 }

@@ -1,142 +1,177 @@
 //! Documents by key: the nodes of one label, seen as a collection.
 
-use std::ops::Bound;
+use std::ops::Deref;
 
-use isomer_data::{ConvergentOwner, DataError, GraphRead};
-use isomer_value::{Map, Value};
-use serde::de::DeserializeOwned;
+use isomer_data::{ConvergentOwner, DataError};
+use isomer_value::{Map, NodeId, Value};
+use serde_core::{Serialize, de::DeserializeOwned};
 
-use crate::{Field, Result, Transaction, from_value};
+use crate::{
+    Documents, Field, KeyBounds, ReadField, ReadTransaction, Result, WriteTransaction, from_value,
+    to_map,
+};
 
-/// The documents of one label: see [`Transaction::collection`]. A document is a node of that label with a `_key`, a
-/// string or an integer that is unique in the label.
-///
-/// ```
-/// use isomer_db::{Database, params};
-///
-/// let db = Database::open_in_memory()?;
-/// db.transact(|tx| {
-///     let mut users = tx.collection("User");
-///     users.insert(&params! { "_key" => "ada", "name" => "Ada" })?;
-///     users.patch("ada", &params! { "address" => params! { "city" => "London" } })?;
-///     let key = users.insert(&params! { "name" => "somebody" })?; // a UUIDv7
-///     assert!(users.remove(key)?);
-///     let ada = users.get("ada")?.expect("it was inserted");
-///     assert_eq!(ada.get("name"), Some(&"Ada".into()));
-///     Ok::<_, isomer_db::Error>(())
-/// })?;
-/// # Ok::<(), isomer_db::Error>(())
-/// ```
-pub struct Collection<'t> {
-    transaction: &'t mut Transaction,
+/// The documents of one label in a transaction that reads: see [`ReadTransaction::collection`]. A document is a node of
+/// that label with a `_key`, a string or an integer that is unique in the label.
+pub struct ReadCollection<'t> {
+    transaction: &'t ReadTransaction,
     label: String,
 }
 
-impl<'t> Collection<'t> {
-    pub(crate) fn new(transaction: &'t mut Transaction, label: &str) -> Self {
+/// The documents of one label: see [`WriteTransaction::collection`]. A document is a node of that label with a `_key`,
+/// a string or an integer that is unique in the label. All methods of [`ReadCollection`] are available.
+///
+/// Documents are written as anything that serde can serialise to a map, such as a structure or a [`Map`].
+///
+/// ```
+/// use isomerdb::{Database, params};
+///
+/// #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
+/// struct User { _key: String, name: String }
+///
+/// let db = Database::open_in_memory()?;
+/// db.transact(|tx| {
+///     let users = tx.collection("User");
+///     users.insert(&User { _key: "ada".into(), name: "Ada".into() })?;
+///     users.patch("ada", &params! { "address" => params! { "city" => "London" } })?;
+///     let key = users.insert(&params! { "name" => "somebody" })?; // a UUIDv7
+///     assert!(users.remove(key)?);
+///     let ada: User = users.get_as("ada")?.expect("it was inserted");
+///     assert_eq!(ada.name, "Ada");
+///     Ok(())
+/// })?;
+/// # Ok::<(), isomerdb::Error>(())
+/// ```
+pub struct Collection<'t> {
+    read: ReadCollection<'t>,
+}
+
+impl<'t> Deref for Collection<'t> {
+    type Target = ReadCollection<'t>;
+
+    fn deref(&self) -> &ReadCollection<'t> {
+        &self.read
+    }
+}
+
+impl<'t> ReadCollection<'t> {
+    pub(crate) fn new(transaction: &'t ReadTransaction, label: &str) -> Self {
         Self {
             transaction,
             label: label.to_owned(),
         }
     }
 
-    /// Inserts a document and returns its key: that under `_key`, or a new UUIDv7. `Exists` if the key is taken.
-    pub fn insert(&mut self, document: &Map) -> Result<Value> {
-        let label = &self.label;
-        self.transaction
-            .below(|data| data.insert_document(label, document))
-    }
-
     /// The document under `key`.
-    pub fn get(&mut self, key: impl Into<Value>) -> Result<Option<Map>> {
+    pub fn get(&self, key: impl Into<Value>) -> Result<Option<Map>> {
         let (label, key) = (&self.label, key.into());
         self.transaction
-            .below(|data| data.get_document(label, &key))
+            .reading(|data| data.get_document(label, &key))
     }
 
     /// The document under `key` as a Rust type.
-    pub fn get_as<T: DeserializeOwned>(&mut self, key: impl Into<Value>) -> Result<Option<T>> {
+    pub fn get_as<T: DeserializeOwned>(&self, key: impl Into<Value>) -> Result<Option<T>> {
         self.get(key)?
             .map(|document| from_value(&document.into()))
             .transpose()
     }
 
-    /// Replaces the document under `key`. `NotFound` if there is none.
-    pub fn replace(&mut self, key: impl Into<Value>, document: &Map) -> Result<()> {
-        let (label, key) = (&self.label, key.into());
-        self.transaction
-            .below(|data| data.replace_document(label, &key, document))
-    }
-
     /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if there is
     /// none.
-    pub fn field<'f>(&'f mut self, key: impl Into<Value>, path: &[&str]) -> Result<Field<'f>> {
-        let (label, key) = (&self.label, key.into());
-        let node = self.transaction.below(|data| {
-            data.document_node(label, &key)?.ok_or_else(|| {
+    pub fn field(&self, key: impl Into<Value>, path: &[&str]) -> Result<ReadField<'t>> {
+        let node = self.node(&key.into())?;
+        Ok(self.transaction.field(ConvergentOwner::Node(node), path))
+    }
+
+    fn node(&self, key: &Value) -> Result<NodeId> {
+        let label = &self.label;
+        self.transaction.reading(|data| {
+            data.document_node(label, key)?.ok_or_else(|| {
                 DataError::NotFound(format!(
                     "{label} has no document with this _key: insert it first"
                 ))
             })
-        })?;
-        Ok(self.transaction.field(ConvergentOwner::Node(node), path))
+        })
+    }
+
+    /// The documents with keys in `range`, in key order, integers after strings. A bound that is a string excludes all
+    /// integers, and the reverse.
+    ///
+    /// ```
+    /// # let db = isomerdb::Database::open_in_memory()?;
+    /// db.query("UNWIND range(1, 9) AS n CREATE (:Day {_key: n})")?;
+    /// let tx = db.begin_read()?;
+    /// let mut days = Vec::new();
+    /// for day in tx.collection("Day").scan(3..6) {
+    ///     days.push(day?.0.as_int().unwrap());
+    /// }
+    /// assert_eq!(days, [3, 4, 5]);
+    /// assert_eq!(tx.collection("Day").scan(..).count(), 9);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn scan<R: KeyBounds<Key: Into<Value>>>(&self, range: R) -> Documents<'t> {
+        let (from, to) = range.into_bounds();
+        let range = (from.map(Into::into), to.map(Into::into));
+        Documents::new(self.transaction, &self.label, range)
+    }
+}
+
+impl<'t> Collection<'t> {
+    pub(crate) fn new(transaction: &'t WriteTransaction, label: &str) -> Self {
+        Self {
+            read: ReadCollection::new(transaction, label),
+        }
+    }
+
+    /// Inserts a document and returns its key: that under `_key`, or a new UUIDv7. `Exists` if the key is taken.
+    pub fn insert<T: Serialize + ?Sized>(&self, document: &T) -> Result<Value> {
+        let document = to_map(document)?;
+        self.write(|data, label| data.insert_document(label, &document))
+    }
+
+    /// Replaces the document under `key`. `NotFound` if there is none.
+    pub fn replace<T: Serialize + ?Sized>(
+        &self,
+        key: impl Into<Value>,
+        document: &T,
+    ) -> Result<()> {
+        let (key, document) = (key.into(), to_map(document)?);
+        self.write(|data, label| data.replace_document(label, &key, &document))
     }
 
     /// Merges `patch` into the document under `key`, nested maps too; a null removes a property. `NotFound` if there is
     /// none.
-    pub fn patch(&mut self, key: impl Into<Value>, patch: &Map) -> Result<()> {
-        let (label, key) = (&self.label, key.into());
-        self.transaction
-            .below(|data| data.patch_document(label, &key, patch))
+    pub fn patch<T: Serialize + ?Sized>(&self, key: impl Into<Value>, patch: &T) -> Result<()> {
+        let (key, patch) = (key.into(), to_map(patch)?);
+        self.write(|data, label| data.patch_document(label, &key, &patch))
     }
 
     /// Removes the document under `key`; false if there is none. `Invalid` if it has relationships: see
     /// [`Collection::remove_detached`].
-    pub fn remove(&mut self, key: impl Into<Value>) -> Result<bool> {
-        let (label, key) = (&self.label, key.into());
-        self.transaction
-            .below(|data| data.remove_document(label, &key, false))
+    pub fn remove(&self, key: impl Into<Value>) -> Result<bool> {
+        let key = key.into();
+        self.write(|data, label| data.remove_document(label, &key, false))
     }
 
     /// Removes the document under `key` and its relationships; false if there is none.
-    pub fn remove_detached(&mut self, key: impl Into<Value>) -> Result<bool> {
-        let (label, key) = (&self.label, key.into());
-        self.transaction
-            .below(|data| data.remove_document(label, &key, true))
+    pub fn remove_detached(&self, key: impl Into<Value>) -> Result<bool> {
+        let key = key.into();
+        self.write(|data, label| data.remove_document(label, &key, true))
     }
 
-    /// Documents in key order, within the given bounds, at most `limit`.
-    ///
-    /// ```
-    /// use std::ops::Bound;
-    /// # let db = isomer_db::Database::open_in_memory()?;
-    /// db.query("UNWIND range(1, 9) AS n CREATE (:Day {_key: n})", ())?;
-    /// let days = db.begin_read()?.collection("Day").scan(Bound::Included(3.into()), Bound::Excluded(6.into()), 100)?;
-    /// assert_eq!(days.iter().map(|(key, _)| key.as_int().unwrap()).collect::<Vec<_>>(), [3, 4, 5]);
-    /// # Ok::<(), isomer_db::Error>(())
-    /// ```
-    pub fn scan(
-        &mut self,
-        from: Bound<Value>,
-        to: Bound<Value>,
-        limit: usize,
-    ) -> Result<Vec<(Value, Map)>> {
-        let label = &self.label;
-        self.transaction.below(|data| {
-            let found = data.scan_documents(label, (from.as_ref(), to.as_ref()), limit)?;
-            let ids: Vec<_> = found.iter().map(|(_, id)| *id).collect();
-            let mut contents = Vec::with_capacity(ids.len());
-            data.node_contents(&ids, &mut contents)?;
-            let document = |content: Option<std::sync::Arc<isomer_value::NodeContent>>| {
-                content
-                    .map(|content| content.properties.clone())
-                    .unwrap_or_default()
-            };
-            Ok(found
-                .into_iter()
-                .zip(contents)
-                .map(|((key, _), content)| (key, document(content)))
-                .collect())
-        })
+    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if there is
+    /// none.
+    pub fn field(&self, key: impl Into<Value>, path: &[&str]) -> Result<Field<'t>> {
+        let node = self.read.node(&key.into())?;
+        let owner = ConvergentOwner::Node(node);
+        Ok(Field::new(self.read.transaction.field(owner, path)))
+    }
+
+    fn write<T>(
+        &self,
+        write: impl FnOnce(&mut isomer_data::Transaction, &str) -> Result<T, DataError>,
+    ) -> Result<T> {
+        let ReadCollection { transaction, label } = &self.read;
+        transaction.writing(|data| write(data, label))
     }
 }

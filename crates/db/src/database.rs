@@ -17,26 +17,22 @@ use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    At, Builder, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result,
-    RowStream, Transaction,
-    cache::PlanCache,
-    engine::Opened,
-    parameters::given,
-    running::Running,
-    statement::{Statement, gather},
+    At, Builder, Error, ErrorKind, Prepared, Query, QueryResult, ReadTransaction, Result,
+    RowStream, WriteTransaction, cache::PlanCache, engine::Opened, layers::LayerResult as _,
+    running::Running, statement::Statement,
 };
 
 /// An open database. Clones share it; it may be used from any thread.
 ///
 /// ```
-/// use isomer_db::{Database, params};
+/// use isomerdb::{Database, params};
 ///
 /// let folder = tempfile::tempdir().unwrap();
 /// let db = Database::open(folder.path().join("people"))?;
-/// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS {since: 1833}]->(:Person {_key: 'charles'})", ())?;
-/// let known = db.query("MATCH (:Person {_key: $who})-[k:KNOWS]->(p) RETURN p._key AS who, k.since AS since", params! { "who" => "ada" })?;
+/// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS {since: 1833}]->(:Person {_key: 'charles'})")?;
+/// let known = db.query(("MATCH (:Person {_key: $who})-[k:KNOWS]->(p) RETURN p._key AS who, k.since AS since", params! { "who" => "ada" }))?;
 /// assert_eq!(known.deserialize::<(String, i32)>()?, [("charles".to_owned(), 1833)]);
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Database {
@@ -61,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) running: Arc<Running>,
     path: Option<PathBuf>,
     /// Locks of programs that use the database as a directory.
+    #[cfg(feature = "files")]
     pub(crate) locks: Arc<crate::files::Locks>,
 }
 
@@ -77,13 +74,13 @@ impl Database {
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
-    /// let db = isomer_db::Database::open(&path)?;
-    /// db.query("CREATE (:Note {text: 'kept'})", ())?;
+    /// let db = isomerdb::Database::open(&path)?;
+    /// db.query("CREATE (:Note {text: 'kept'})")?;
     /// db.close()?;
     ///
-    /// let db = isomer_db::Database::open(&path)?;
-    /// assert_eq!(db.query("MATCH (n:Note) RETURN n.text", ())?.single()?.get::<String>("n.text")?, "kept");
-    /// # Ok::<(), isomer_db::Error>(())
+    /// let db = isomerdb::Database::open(&path)?;
+    /// assert_eq!(db.query("MATCH (n:Note) RETURN n.text")?.single()?.get::<String>("n.text")?, "kept");
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Builder::default().open(path)
@@ -92,9 +89,9 @@ impl Database {
     /// Opens an empty database in memory: everything works, nothing is stored on disk.
     ///
     /// ```
-    /// let db = isomer_db::Database::open_in_memory()?;
-    /// assert_eq!(db.query("RETURN 6 * 7 AS answer", ())?.single()?.get::<i64>("answer")?, 42);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// let db = isomerdb::Database::open_in_memory()?;
+    /// assert_eq!(db.query("RETURN 6 * 7 AS answer")?.single()?.get::<i64>("answer")?, 42);
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn open_in_memory() -> Result<Self> {
         Builder::default().open_in_memory()
@@ -103,10 +100,10 @@ impl Database {
     /// Returns a builder for opening a database with custom options.
     ///
     /// ```
-    /// use isomer_db::{Database, Durability, EngineKind};
+    /// use isomerdb::{Database, Durability, EngineKind};
     ///
     /// let db = Database::builder().engine(EngineKind::Memory).cache_bytes(64 << 20).max_retries(10).open_in_memory()?;
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn builder() -> Builder {
         Builder::default()
@@ -130,7 +127,7 @@ impl Database {
     }
 
     /// Opens the database of a given engine with custom options: for tests and engines of other crates.
-    pub fn open_engine(engine: Arc<dyn Engine>, options: Builder) -> Result<Self> {
+    pub(crate) fn open_engine(engine: Arc<dyn Engine>, options: Builder) -> Result<Self> {
         Self::with_engine(Opened::plain(engine, None), options, None)
     }
 
@@ -157,7 +154,7 @@ impl Database {
         } else if let Some(path) = own_folder {
             store_options.spill_folder = path.join("tmp");
         }
-        let store = DataStore::open(engine, store_options)?;
+        let store = DataStore::open(engine, store_options).lift()?;
         if own_folder.is_some() && options.temporary_folder.is_none() {
             // No other process has this directory open. A leftover that cannot be removed is empty and harmless.
             let _ = store.spill_folder().clean();
@@ -170,11 +167,11 @@ impl Database {
         if view_options.folder.is_none() {
             view_options.folder = path.as_ref().map(|path| path.join("views"));
         }
-        let views = Views::open(&store, view_options)?;
+        let views = Views::open(&store, view_options).lift()?;
         let interval = options.sweep_interval.filter(|_| !options.read_only);
         let sweeper = interval.map(|interval| store.start_sweeper(interval));
         let inner = Inner {
-            sweeper: Mutex::new(sweeper.transpose()?),
+            sweeper: Mutex::new(sweeper.transpose().lift()?),
             store: RwLock::new(Some(store)),
             lsm_engine,
             cache: Mutex::new(cache),
@@ -184,6 +181,7 @@ impl Database {
             running: Arc::default(),
             options,
             path,
+            #[cfg(feature = "files")]
             locks: Arc::default(),
         };
         Ok(Self {
@@ -215,64 +213,39 @@ impl Database {
     }
 
     /// The layer below: catalog, engine, statistics. `Closed` after [`Database::close`].
-    pub fn store(&self) -> Result<DataStore> {
+    pub(crate) fn store(&self) -> Result<DataStore> {
         self.inner.store.read().clone().ok_or_else(Error::closed)
-    }
-
-    /// The read views: their state, and, for tests and benchmarks, waiting for them and dropping them. Dropping them
-    /// changes no result, only its time.
-    ///
-    /// ```
-    /// let db = isomer_db::Database::open_in_memory()?;
-    /// db.query("CREATE (:Person)-[:KNOWS]->(:Person)", ())?;
-    /// db.views().wait_ready();
-    /// db.views().clear();
-    /// assert_eq!(db.query("MATCH (:Person)-[:KNOWS]->(p) RETURN p", ())?.len(), 1);
-    /// # Ok::<(), isomer_db::Error>(())
-    /// ```
-    pub fn views(&self) -> &Arc<Views> {
-        &self.inner.views
     }
 
     /// Runs one query in its own transaction and collects its rows. If another transaction conflicts, the query is
     /// retried.
     ///
     /// ```
-    /// use isomer_db::{Database, params, to_value};
+    /// use isomerdb::{Database, params, to_value};
     ///
     /// let db = Database::open_in_memory()?;
-    /// db.query("UNWIND $names AS name CREATE (:Person {_key: name})", params! { "names" => to_value(&["ada", "bob"])? })?;
-    /// let people = db.query("MATCH (p:Person) RETURN p._key AS key ORDER BY key", ())?;
+    /// db.query(("UNWIND $names AS name CREATE (:Person {_key: name})", params! { "names" => to_value(&["ada", "bob"])? }))?;
+    /// let people = db.query("MATCH (p:Person) RETURN p._key AS key ORDER BY key")?;
     /// assert_eq!(people.deserialize::<String>()?, ["ada", "bob"]);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn query(&self, text: &str, parameters: impl IntoParameters) -> Result<QueryResult> {
-        self.query_with(text, parameters, &QueryOptions::default())
-    }
-
-    /// Like [`Database::query`], with its own limits or a cancel handle.
     ///
     /// ```
-    /// use isomer_db::{CancelHandle, Database, ErrorKind, QueryOptions};
+    /// use isomerdb::{CancelHandle, Database, ErrorKind, Query};
     ///
     /// let db = Database::open_in_memory()?;
     /// let handle = CancelHandle::new();
     /// handle.cancel(); // from another thread, as a rule
-    /// let options = QueryOptions::new().cancel(handle);
-    /// let error = db.query_with("UNWIND range(1, 1000000) AS n RETURN sum(n)", (), &options).unwrap_err();
+    /// let query = Query::new("UNWIND range(1, 1000000) AS n RETURN sum(n)").cancel(handle);
+    /// let error = db.query(query).unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Cancelled);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn query_with(
-        &self,
-        text: &str,
-        parameters: impl IntoParameters,
-        options: &QueryOptions,
-    ) -> Result<QueryResult> {
-        let parameters = given(parameters)?;
+    pub fn query<'q>(&self, query: impl Into<Query<'q>>) -> Result<QueryResult> {
+        let (text, parameters, options) = query.into().into_parts()?;
         self.retrying(|| {
-            let (mut transaction, statement) = self.begin_for(text)?;
-            let result = gather(&mut transaction, &statement, &parameters, options)?;
+            let (transaction, statement) = self.begin_for(text)?;
+            let result = transaction.gather(&statement, &parameters, &options)?;
             transaction.finish()?;
             Ok(result)
         })
@@ -282,45 +255,32 @@ impl Database {
     /// committed after its last row was read; a stream that is dropped earlier is rolled back.
     ///
     /// ```
-    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let db = isomerdb::Database::open_in_memory()?;
     /// let mut sum = 0;
-    /// for row in db.stream("UNWIND range(1, 100000) AS n RETURN n", ())? {
+    /// for row in db.stream("UNWIND range(1, 100000) AS n RETURN n")? {
     ///     sum += row?.get::<i64>("n")?;
     /// }
     /// assert_eq!(sum, 5_000_050_000);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn stream(
-        &self,
-        text: &str,
-        parameters: impl IntoParameters,
-    ) -> Result<RowStream<'static>> {
-        self.stream_with(text, parameters, &QueryOptions::default())
-    }
-
-    /// Like [`Database::stream`], with its own limits or a cancel handle.
-    pub fn stream_with(
-        &self,
-        text: &str,
-        parameters: impl IntoParameters,
-        options: &QueryOptions,
-    ) -> Result<RowStream<'static>> {
+    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowStream> {
+        let (text, parameters, options) = query.into().into_parts()?;
         let (transaction, statement) = self.begin_for(text)?;
-        RowStream::own(transaction, &statement, &given(parameters)?, options)
+        RowStream::new(transaction, &statement, &parameters, &options)
     }
 
     /// Prepares a query that will run many times with other parameters.
     ///
     /// ```
-    /// use isomer_db::{Database, params};
+    /// use isomerdb::{Database, params};
     ///
     /// let db = Database::open_in_memory()?;
-    /// db.query("UNWIND range(1, 10) AS n CREATE (:Number {_key: n, square: n * n})", ())?;
+    /// db.query("UNWIND range(1, 10) AS n CREATE (:Number {_key: n, square: n * n})")?;
     /// let square = db.prepare("MATCH (n:Number {_key: $n}) RETURN n.square AS square")?;
     /// for n in 1..=10 {
     ///     assert_eq!(square.query(params! { "n" => n })?.single()?.get::<i32>("square")?, n * n);
     /// }
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn prepare(&self, text: &str) -> Result<Prepared> {
         Prepared::new(self.clone(), text)
@@ -330,25 +290,28 @@ impl Database {
     /// the transaction's end is decided elsewhere: a commit may conflict (`Retry`).
     ///
     /// ```
-    /// let db = isomer_db::Database::open_in_memory()?;
-    /// let mut tx = db.begin()?;
-    /// tx.query("CREATE (:Draft)", ())?;
+    /// let db = isomerdb::Database::open_in_memory()?;
+    /// let tx = db.begin()?;
+    /// tx.query("CREATE (:Draft)")?;
     /// tx.rollback();
-    /// assert_eq!(db.query("MATCH (d:Draft) RETURN d", ())?.len(), 0);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// assert_eq!(db.query("MATCH (d:Draft) RETURN d")?.len(), 0);
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn begin(&self) -> Result<Transaction> {
-        let access = if self.inner.options.read_only {
-            Access::Read
-        } else {
-            Access::Write
-        };
-        Transaction::begin(self.clone(), access)
+    pub fn begin(&self) -> Result<WriteTransaction> {
+        WriteTransaction::begin(self.clone(), self.most_access())
+    }
+
+    /// The access of transactions that write: only reading if the database was opened read-only.
+    pub(crate) fn most_access(&self) -> Access {
+        match self.inner.options.read_only {
+            true => Access::Read,
+            false => Access::Write,
+        }
     }
 
     /// Begins a transaction that reads one version: it never waits and never conflicts.
-    pub fn begin_read(&self) -> Result<Transaction> {
-        Transaction::begin(self.clone(), Access::Read)
+    pub fn begin_read(&self) -> Result<ReadTransaction> {
+        ReadTransaction::begin(self.clone(), Access::Read)
     }
 
     /// Begins a transaction that reads an earlier version, given by its number or by a time. Readable versions: see
@@ -356,25 +319,25 @@ impl Database {
     /// then.
     ///
     /// ```
-    /// use isomer_db::{At, Database, EngineKind};
+    /// use isomerdb::{At, Database, EngineKind};
     /// use std::time::Duration;
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// let db = Database::builder().engine(EngineKind::Lsm).keep_versions(Duration::from_secs(3600)).open(folder.path().join("db"))?;
-    /// db.query("CREATE (:Sheep)", ())?;
+    /// db.query("CREATE (:Sheep)")?;
     /// let before = db.version()?;
-    /// db.query("MATCH (s:Sheep) DELETE s", ())?;
+    /// db.query("MATCH (s:Sheep) DELETE s")?;
     /// let sheep = "MATCH (s:Sheep) RETURN count(s) AS sheep";
-    /// assert_eq!(db.query(sheep, ())?.single()?.get::<u32>("sheep")?, 0);
-    /// assert_eq!(db.begin_at(At::Version(before))?.query(sheep, ())?.single()?.get::<u32>("sheep")?, 1);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// assert_eq!(db.query(sheep)?.single()?.get::<u32>("sheep")?, 0);
+    /// assert_eq!(db.begin_at(At::Version(before))?.query(sheep)?.single()?.get::<u32>("sheep")?, 1);
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn begin_at(&self, at: At) -> Result<Transaction> {
+    pub fn begin_at(&self, at: At) -> Result<ReadTransaction> {
         let store = self.store()?;
         let (version, now_ms) = match at {
             At::Version(version) => (version, None),
             At::Time(ms) => {
-                let version = store.engine().version_at(ms)?.ok_or_else(|| {
+                let version = store.engine().version_at(ms).lift()?.ok_or_else(|| {
                     let time = i64::try_from(ms).ok().and_then(|ms| isomer_value::jiff::Timestamp::from_millisecond(ms).ok());
                     let time = time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_string());
                     Error::invalid(format!(
@@ -385,8 +348,8 @@ impl Database {
                 (version, Some(ms))
             }
         };
-        let inner = store.begin_at(version, now_ms)?;
-        Ok(Transaction::of(self.clone(), inner))
+        let inner = store.begin_at(version, now_ms).lift()?;
+        Ok(ReadTransaction::of(self.clone(), inner))
     }
 
     /// The last committed version.
@@ -404,31 +367,48 @@ impl Database {
     /// outside of the transaction that cannot be repeated.
     ///
     /// ```
-    /// use isomer_db::{Database, Error, params};
+    /// use isomerdb::{Database, Error, params};
     ///
     /// let db = Database::open_in_memory()?;
-    /// db.query("CREATE (:Account {_key: 'a', euros: 100}), (:Account {_key: 'b', euros: 0})", ())?;
+    /// db.query("CREATE (:Account {_key: 'a', euros: 100}), (:Account {_key: 'b', euros: 0})")?;
     /// let left = db.transact(|tx| {
-    ///     let from = tx.query("MATCH (a:Account {_key: 'a'}) SET a.euros = a.euros - 30 RETURN a.euros AS euros", ())?;
+    ///     let from = tx.query("MATCH (a:Account {_key: 'a'}) SET a.euros = a.euros - 30 RETURN a.euros AS euros")?;
     ///     let left: i64 = from.single()?.get("euros")?;
     ///     if left < 0 {
     ///         return Err(Error::invalid("not enough money"));
     ///     }
-    ///     tx.query("MATCH (b:Account {_key: 'b'}) SET b.euros = b.euros + 30", ())?;
+    ///     tx.query("MATCH (b:Account {_key: 'b'}) SET b.euros = b.euros + 30")?;
     ///     Ok(left)
     /// })?;
     /// assert_eq!(left, 70);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn transact<T, E, F>(&self, mut body: F) -> Result<T, E>
-    where
-        E: From<Error>,
-        F: FnMut(&mut Transaction) -> Result<T, E>,
-    {
+    pub fn transact<T>(&self, body: impl FnMut(&WriteTransaction) -> Result<T>) -> Result<T> {
+        self.try_transact(body)
+    }
+
+    /// Like [`Database::transact`], with the caller's own type of errors.
+    ///
+    /// ```
+    /// use isomerdb::Database;
+    ///
+    /// type AnyError = Box<dyn std::error::Error + Send + Sync>;
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// db.try_transact(|tx| {
+    ///     tx.bucket("ages").put("ada", "36".parse::<u8>()?)?;
+    ///     Ok::<_, AnyError>(())
+    /// })?;
+    /// # Ok::<(), AnyError>(())
+    /// ```
+    pub fn try_transact<T, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&WriteTransaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut pauses = Pauses::new(self.inner.options.max_retries);
         loop {
-            let mut transaction = self.begin()?;
-            match body(&mut transaction) {
+            let transaction = self.begin()?;
+            match body(&transaction) {
                 Ok(value) => match transaction.commit() {
                     Ok(_) => return Ok(value),
                     Err(error) if error.kind() == ErrorKind::Retry && pauses.pause() => {}
@@ -440,20 +420,25 @@ impl Database {
         }
     }
 
-    /// Runs `body` on one version of the database. Writes are refused (`Denied`).
+    /// Runs `body` on one version of the database. A query that writes is refused (`Denied`).
     ///
     /// ```
-    /// let db = isomer_db::Database::open_in_memory()?;
-    /// db.query("CREATE (:Sheep), (:Sheep)", ())?;
-    /// let count: u32 = db.read(|tx| tx.query("MATCH (s:Sheep) RETURN count(s) AS sheep", ())?.single()?.get("sheep"))?;
+    /// let db = isomerdb::Database::open_in_memory()?;
+    /// db.query("CREATE (:Sheep), (:Sheep)")?;
+    /// let count: u32 = db.read(|tx| tx.query("MATCH (s:Sheep) RETURN count(s) AS sheep")?.single()?.get("sheep"))?;
     /// assert_eq!(count, 2);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn read<T, E: From<Error>>(
+    pub fn read<T>(&self, body: impl FnOnce(&ReadTransaction) -> Result<T>) -> Result<T> {
+        self.try_read(body)
+    }
+
+    /// Like [`Database::read`], with the caller's own type of errors.
+    pub fn try_read<T, E: From<Error>>(
         &self,
-        body: impl FnOnce(&mut Transaction) -> Result<T, E>,
+        body: impl FnOnce(&ReadTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        body(&mut self.begin_read()?)
+        body(&self.begin_read()?)
     }
 
     /// Cancels the query with this number (see `SHOW QUERIES`); false if there is none.
@@ -466,46 +451,46 @@ impl Database {
     /// committed are missing.
     ///
     /// ```
-    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let db = isomerdb::Database::open_in_memory()?;
     /// assert!(db.take_number("shop", "ticket")? < db.take_number("shop", "ticket")?);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn take_number(&self, bucket: &str, sequence: &str) -> Result<u64> {
-        Ok(self.store()?.sequence_take(bucket, sequence)?)
+        self.store()?.sequence_take(bucket, sequence).lift()
     }
 
     /// Removes expired entries of all buckets now; returns how many.
     pub fn sweep_expired(&self) -> Result<u64> {
-        Ok(self.store()?.sweep_expired(u64::MAX)?)
+        self.store()?.sweep_expired(u64::MAX).lift()
     }
 
     /// Makes all commits so far durable, including those with [`Durability::Buffered`].
     pub fn sync(&self) -> Result<()> {
-        Ok(self.store()?.engine().sync()?)
+        self.store()?.engine().sync().lift()
     }
 
     /// Writes a copy of the last committed version to the directory `target`, which must be new or empty, concurrently
     /// with reads and writes. The copy opens as a separate database. `Invalid` for a database in memory.
     ///
     /// ```
-    /// use isomer_db::Database;
+    /// use isomerdb::Database;
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let (path, backup) = (folder.path().join("db"), folder.path().join("backup"));
     /// let db = Database::open(&path)?;
-    /// db.query("CALL kv.put('sessions', 's-17', {user: 'ada', since: datetime()}, 3600000)", ())?;
+    /// db.query("CALL kv.put('sessions', 's-17', {user: 'ada', since: datetime()}, 3600000)")?;
     /// db.checkpoint(&backup)?;
-    /// db.query("CALL kv.delete('sessions', 's-17')", ())?;
+    /// db.query("CALL kv.delete('sessions', 's-17')")?;
     ///
     /// let copy = Database::open(&backup)?;
-    /// let found = copy.query("CALL kv.scan('sessions', 's-', 's.') YIELD key, value RETURN key, value.user AS user", ())?;
+    /// let found = copy.query("CALL kv.scan('sessions', 's-', 's.') YIELD key, value RETURN key, value.user AS user")?;
     /// assert_eq!(found.single()?.get::<String>("user")?, "ada");
-    /// assert!(db.query("RETURN kv.get('sessions', 's-17') AS session", ())?.single()?.get::<Option<String>>("session")?.is_none());
-    /// assert_eq!(db.checkpoint(&backup).unwrap_err().kind(), isomer_db::ErrorKind::Invalid);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// assert!(db.query("RETURN kv.get('sessions', 's-17') AS session")?.single()?.get::<Option<String>>("session")?.is_none());
+    /// assert_eq!(db.checkpoint(&backup).unwrap_err().kind(), isomerdb::ErrorKind::Invalid);
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
-        Ok(self.store()?.checkpoint(target.as_ref())?)
+        self.store()?.checkpoint(target.as_ref()).lift()
     }
 
     /// Closes the database for all clones of this handle: later calls return `Closed`. Open transactions and file
@@ -513,13 +498,13 @@ impl Database {
     /// [`Database::rotate_key`] when the last of them has. Closing twice is not an error.
     ///
     /// ```
-    /// use isomer_db::{Database, ErrorKind};
+    /// use isomerdb::{Database, ErrorKind};
     ///
     /// let db = Database::open_in_memory()?;
     /// let clone = db.clone();
     /// db.close()?;
-    /// assert_eq!(clone.query("RETURN 1", ()).unwrap_err().kind(), ErrorKind::Closed);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// assert_eq!(clone.query("RETURN 1").unwrap_err().kind(), ErrorKind::Closed);
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn close(&self) -> Result<()> {
         drop(self.inner.sweeper.lock().take());
@@ -536,25 +521,25 @@ impl Database {
                 if self.inner.options.durability == Durability::Buffered
                     && !self.inner.options.read_only =>
             {
-                Ok(store.engine().sync()?)
+                store.engine().sync().lift()
             }
             _ => Ok(()),
         }
     }
 
     /// A handle for other users of the database: buckets whose names begin with `prefix` cannot be written through it
-    /// (`Denied`), neither by transactions nor by queries. The owner writes them with [`Transaction::reserved_bucket`].
+    /// (`Denied`), neither by transactions nor by queries. The owner writes them with [`WriteTransaction::reserved_bucket`].
     ///
     /// ```
-    /// use isomer_db::{Database, ErrorKind};
+    /// use isomerdb::{Database, ErrorKind};
     ///
     /// let db = Database::open_in_memory()?;
     /// let handed_on = db.reserving("own.");
-    /// handed_on.query("CALL kv.put('others', 'k', 1)", ())?;
-    /// let error = handed_on.query("CALL kv.put('own.notes', 'k', 1)", ()).unwrap_err();
+    /// handed_on.query("CALL kv.put('others', 'k', 1)")?;
+    /// let error = handed_on.query("CALL kv.put('own.notes', 'k', 1)").unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Denied);
     /// handed_on.transact(|tx| tx.reserved_bucket("own.notes").put("k", 1))?;
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn reserving(&self, prefix: &'static str) -> Self {
         Self {
@@ -574,39 +559,40 @@ impl Database {
     }
 
     /// A query's plan and a transaction for it, which is read-only if the query only reads.
-    fn begin_for(&self, text: &str) -> Result<(Transaction, Statement)> {
+    fn begin_for(&self, text: &str) -> Result<(ReadTransaction, Statement)> {
         let lookup = Statement::cached(self, text);
         let writes = lookup
             .known
             .as_ref()
             .is_some_and(|statement| !statement.reads());
         if writes && !self.inner.options.read_only {
-            let transaction = self.begin()?;
-            let statement = Statement::reuse_or_plan(&transaction, text, lookup)?;
+            let transaction = ReadTransaction::begin(self.clone(), Access::Write)?;
+            let statement = Statement::reuse_or_plan(self, &*transaction.borrow()?, text, lookup)?;
             return Ok((transaction, statement));
         }
         let transaction = self.begin_read()?;
-        let statement = Statement::reuse_or_plan(&transaction, text, lookup)?;
+        let statement = Statement::reuse_or_plan(self, &*transaction.borrow()?, text, lookup)?;
         if statement.reads() || self.inner.options.read_only {
             return Ok((transaction, statement));
         }
-        Ok((self.begin()?, statement))
+        let transaction = ReadTransaction::begin(self.clone(), Access::Write)?;
+        Ok((transaction, statement))
     }
 
     /// Retries `attempt` after a pause while it returns `Retry`: for attempts that begin their own transaction.
     ///
     /// ```
-    /// use isomer_db::{Database, Error};
+    /// use isomerdb::{Database, Error};
     ///
     /// let db = Database::open_in_memory()?;
     /// let first = db.retrying(|| {
-    ///     let mut rows = db.stream("MERGE (v:Visit {_key: 1}) ON MATCH SET v.again = true RETURN v.again IS NULL AS first", ())?;
+    ///     let mut rows = db.stream("MERGE (v:Visit {_key: 1}) ON MATCH SET v.again = true RETURN v.again IS NULL AS first")?;
     ///     let first = rows.next().transpose()?.ok_or_else(|| Error::invalid("no row"))?.get::<bool>("first")?;
     ///     rows.next().transpose()?; // commits
     ///     Ok(first)
     /// })?;
     /// assert!(first);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn retrying<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let mut pauses = Pauses::new(self.inner.options.max_retries);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use isomer_value::{Map, Point, Value, temporal::to_text};
-use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde_core::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::error::{Error, ErrorKind};
 
@@ -17,9 +17,9 @@ use crate::error::{Error, ErrorKind};
 /// #[derive(serde::Deserialize)]
 /// struct Person { name: String, age: Option<u32> }
 ///
-/// let ada: Person = isomer_db::from_value(&isomer_db::params! { "name" => "Ada" }.into())?;
+/// let ada: Person = isomerdb::from_value(&isomerdb::params! { "name" => "Ada" }.into())?;
 /// assert_eq!((ada.name.as_str(), ada.age), ("Ada", None));
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub fn from_value<T: de::DeserializeOwned>(value: &Value) -> Result<T, Error> {
     T::deserialize(ValueDeserializer { value }).map_err(Into::into)
@@ -160,7 +160,7 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
         }
     }
 
-    serde::forward_to_deserialize_any! {
+    serde_core::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char str string bytes byte_buf unit unit_struct seq tuple
         tuple_struct map struct identifier ignored_any
     }
@@ -237,7 +237,7 @@ impl<'de> de::Deserializer<'de> for OwnedDeserializer {
         }
     }
 
-    serde::forward_to_deserialize_any! {
+    serde_core::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
         newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
     }
@@ -453,7 +453,7 @@ impl<'de> de::Deserializer<'de> for RowDeserializer<'de> {
         }
     }
 
-    serde::forward_to_deserialize_any! {
+    serde_core::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char str string bytes byte_buf unit unit_struct identifier ignored_any
     }
 }

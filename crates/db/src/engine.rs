@@ -9,13 +9,12 @@ use std::{
 use isomer_data::{Memory, MemoryKind, Reservation};
 use isomer_lsm::{LsmEngine, LsmOptions, Retention};
 use isomer_storage::{Engine, MemoryEngine};
-use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_vfs::{
     RealDisk, Seal,
     keys::{self, KeyError},
 };
 
-use crate::{Builder, EngineKind, Error, ErrorKind, Result};
+use crate::{Builder, EngineKind, Error, ErrorKind, Result, layers::LayerResult as _};
 
 /// Maximum memtable size; a database with less memory has smaller ones.
 const LARGEST_MEMTABLE_BYTES: usize = 32 << 20;
@@ -36,33 +35,33 @@ impl EngineKind {
     /// The engine of the database in the directory `path`; none if there is no database.
     ///
     /// ```
-    /// use isomer_db::{Database, EngineKind};
+    /// use isomerdb::{Database, EngineKind};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// let path = folder.path().join("db");
     /// assert_eq!(EngineKind::at(&path), None);
-    /// Database::builder().engine(EngineKind::Redb).open(&path)?.close()?;
-    /// assert_eq!(EngineKind::at(&path), Some(EngineKind::Redb));
-    /// # Ok::<(), isomer_db::Error>(())
+    /// Database::builder().engine(EngineKind::Lsm).open(&path)?.close()?;
+    /// assert_eq!(EngineKind::at(&path), Some(EngineKind::Lsm));
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn at(path: impl AsRef<Path>) -> Option<Self> {
         let path = path.as_ref();
         if LsmEngine::is_at(path, &LsmOptions::default()).is_ok_and(|there| there) {
             return Some(Self::Lsm);
         }
-        RedbEngine::is_at(path).then_some(Self::Redb)
+        redb::is_at(path).then_some(Self::Redb)
     }
 }
 
 /// The engine with a name. Version 0.1.0 called the LSM engine `store`.
 ///
 /// ```
-/// use isomer_db::EngineKind;
+/// use isomerdb::EngineKind;
 ///
 /// assert_eq!("lsm".parse::<EngineKind>()?, EngineKind::Lsm);
 /// assert_eq!("store".parse::<EngineKind>()?, EngineKind::Lsm);
 /// assert!("rocks".parse::<EngineKind>().is_err());
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 impl FromStr for EngineKind {
     type Err = Error;
@@ -153,7 +152,7 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                 },
                 ..LsmOptions::default()
             };
-            let engine = Arc::new(LsmEngine::open(path, lsm)?);
+            let engine = Arc::new(LsmEngine::open(path, lsm).lift()?);
             Ok(Opened {
                 lsm: Arc::downgrade(&engine),
                 seal: engine.seal().clone(),
@@ -161,19 +160,55 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                 cache: Some(reserved),
             })
         }
-        EngineKind::Redb | EngineKind::Memory => {
-            let reserved = reserve_cache(memory, options.cache_bytes)?;
-            let bytes = reserved.bytes();
-            let redb = RedbOptions {
-                create: options.create && !options.read_only,
-                read_only: options.read_only,
-                cache_bytes: bytes,
-                max_transaction_bytes: options.max_transaction_bytes,
-                ..RedbOptions::default()
-            };
-            let engine = Arc::new(RedbEngine::open(path, redb)?);
-            Ok(Opened::plain(engine, Some(reserved)))
-        }
+        EngineKind::Redb | EngineKind::Memory => redb::open(options, path, memory),
+    }
+}
+
+/// The engine redb.
+#[cfg(feature = "redb")]
+mod redb {
+    use isomer_storage_redb::{RedbEngine, RedbOptions};
+
+    use super::*;
+
+    pub(super) fn is_at(path: &Path) -> bool {
+        RedbEngine::is_at(path)
+    }
+
+    pub(super) fn open(options: &Builder, path: &Path, memory: &Memory) -> Result<Opened> {
+        let reserved = reserve_cache(memory, options.cache_bytes)?;
+        let redb = RedbOptions {
+            create: options.create && !options.read_only,
+            read_only: options.read_only,
+            cache_bytes: reserved.bytes(),
+            max_transaction_bytes: options.max_transaction_bytes,
+            ..RedbOptions::default()
+        };
+        let engine = Arc::new(RedbEngine::open(path, redb).lift()?);
+        Ok(Opened::plain(engine, Some(reserved)))
+    }
+}
+
+/// Recognises its databases, and refuses them.
+#[cfg(not(feature = "redb"))]
+mod redb {
+    use super::*;
+
+    /// The names of its data file, and of one that is being created.
+    const DATA: [&str; 2] = ["data", "data.new"];
+
+    pub(super) fn is_at(path: &Path) -> bool {
+        DATA.iter().any(|name| path.join(name).is_file())
+    }
+
+    pub(super) fn open(_: &Builder, path: &Path, _: &Memory) -> Result<Opened> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "`{}` needs the engine redb, which this build does not have: build it with the feature `redb`",
+                path.display()
+            ),
+        ))
     }
 }
 
@@ -207,7 +242,8 @@ impl From<KeyError> for Error {
             KeyError::Missing(_) | KeyError::Wrong(_) => ErrorKind::Denied,
             KeyError::NotEncrypted(_) | KeyError::Malformed(_) => ErrorKind::Invalid,
             KeyError::Damaged(..) | KeyError::Format(..) => ErrorKind::Corrupt,
-            KeyError::Io(..) => ErrorKind::Unavailable,
+            KeyError::Unsupported(_) => ErrorKind::Unsupported,
+            _ => ErrorKind::Unavailable,
         };
         Self::new(kind, error.to_string()).with_source(error)
     }
@@ -255,7 +291,8 @@ fn lsm_sizes(memory: &Memory, asked: Option<usize>) -> Result<(Reservation, LsmS
     let cache_bytes = (memory.total_bytes() / CACHE_SHARE).min(LEAST_CACHE_BYTES);
     let reserved = memory
         .reserve(MemoryKind::EngineCache, cache_bytes)
-        .map_err(isomer_data::DataError::from)?;
+        .map_err(isomer_data::DataError::from)
+        .lift()?;
     let sizes = LsmSizes {
         cache_bytes,
         memtable_bytes: memtable(memory.total_bytes() / MEMTABLE_SHARE),
@@ -275,7 +312,7 @@ fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
     loop {
         match memory.reserve(MemoryKind::EngineCache, bytes) {
             Err(_) if asked.is_none() && bytes > 1 << 20 => bytes /= 2,
-            reserved => return Ok(reserved.map_err(isomer_data::DataError::from)?),
+            reserved => return reserved.map_err(isomer_data::DataError::from).lift(),
         }
     }
 }

@@ -12,13 +12,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error. [`Error::kind`] says what to do next; messages may change between versions, kinds may not.
 ///
 /// ```
-/// use isomer_db::{Database, ErrorKind};
+/// use isomerdb::{Database, ErrorKind};
 ///
 /// let db = Database::open_in_memory()?;
-/// let error = db.query("MATCH (n) RETRUN n", ()).unwrap_err();
+/// let error = db.query("MATCH (n) RETRUN n").unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Invalid);
 /// assert!(error.to_string().contains("line 1, column 11"));
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub struct Error {
     inner: Box<Inner>,
@@ -53,6 +53,7 @@ pub enum Phase {
 
 /// openCypher's names for an error of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct QueryError {
     /// When it was detected.
     pub phase: Phase,
@@ -64,6 +65,7 @@ pub struct QueryError {
 
 /// Classification of errors about indexes and constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SchemaError {
     /// A write violates a constraint or a key.
     Violated,

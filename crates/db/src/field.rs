@@ -1,11 +1,11 @@
 //! Convergent fields: read with a causal context, changed by operations, queried without loading them.
 
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 
 use isomer_data::{ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, DataError};
 use isomer_value::Value;
 
-use crate::{Result, Transaction};
+use crate::{ReadTransaction, Result, WriteTransaction};
 
 /// The causal context of a read, opaque: a removal with it does not affect concurrent or later additions. Valid on any
 /// replica that has applied as much.
@@ -25,8 +25,9 @@ impl From<Vec<u8>> for Context {
     }
 }
 
-/// The result of [`Field::fetch`].
+/// The result of [`ReadField::fetch`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Fetched {
     /// Its kind; none if there is no such field.
     pub kind: Option<ConvergentKind>,
@@ -75,21 +76,29 @@ pub enum Update {
     Remove,
 }
 
-/// A convergent field of a node or relationship: see [`Transaction::field`] and [`crate::Collection::field`].
+/// A convergent field of a node or relationship in a transaction that reads: see [`ReadTransaction::field`] and
+/// [`crate::ReadCollection::field`].
+pub struct ReadField<'t> {
+    transaction: &'t ReadTransaction,
+    owner: ConvergentOwner,
+    path: Vec<String>,
+}
+
+/// A convergent field of a node or relationship: see [`WriteTransaction::field`] and [`crate::Collection::field`]. All
+/// methods of [`ReadField`] are available.
 ///
 /// ```
-/// use isomer_db::{Database, Update, Value, params};
+/// use isomerdb::{Database, Update, Value, params};
 ///
 /// let db = Database::open_in_memory()?;
 /// db.transact(|tx| {
-///     let mut posts = tx.collection("Post");
+///     let posts = tx.collection("Post");
 ///     posts.insert(&params! { "_key" => "p1" })?;
 ///     posts.field("p1", &["likes"])?.update(&Update::Counter(1))?;
 ///     posts.field("p1", &["tags"])?.update(&Update::Set { add: vec!["new".into()], remove: vec![] })
 /// })?;
-/// let mut tx = db.begin()?;
-/// let mut posts = tx.collection("Post");
-/// let mut tags = posts.field("p1", &["tags"])?;
+/// let tx = db.begin()?;
+/// let tags = tx.collection("Post").field("p1", &["tags"])?;
 /// let fetched = tags.fetch()?;
 /// assert_eq!(fetched.value, Some(["new"].into_iter().map(Value::from).collect()));
 /// assert_eq!(tags.contains(&"old".into())?, Some(false));
@@ -97,18 +106,24 @@ pub enum Update {
 /// tags.update_with(&Update::Set { add: vec![], remove: vec!["new".into()] }, Some(&fetched.context))?;
 /// assert_eq!(tags.value()?, None);
 /// tx.commit()?;
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub struct Field<'t> {
-    transaction: &'t mut Transaction,
-    owner: ConvergentOwner,
-    path: Vec<String>,
+    read: ReadField<'t>,
 }
 
-impl Transaction {
+impl<'t> Deref for Field<'t> {
+    type Target = ReadField<'t>;
+
+    fn deref(&self) -> &ReadField<'t> {
+        &self.read
+    }
+}
+
+impl ReadTransaction {
     /// The convergent field of a node or relationship at `path`: one name, or names through maps.
-    pub fn field<'t>(&'t mut self, owner: ConvergentOwner, path: &[&str]) -> Field<'t> {
-        Field {
+    pub fn field<'t>(&'t self, owner: ConvergentOwner, path: &[&str]) -> ReadField<'t> {
+        ReadField {
             transaction: self,
             owner,
             path: path.iter().map(|name| (*name).to_owned()).collect(),
@@ -116,14 +131,21 @@ impl Transaction {
     }
 }
 
-impl Field<'_> {
+impl WriteTransaction {
+    /// The convergent field of a node or relationship at `path`: one name, or names through maps.
+    pub fn field<'t>(&'t self, owner: ConvergentOwner, path: &[&str]) -> Field<'t> {
+        Field::new(ReadTransaction::field(self, owner, path))
+    }
+}
+
+impl ReadField<'_> {
     /// Its value; none if there is no such field.
-    pub fn value(&mut self) -> Result<Option<Value>> {
+    pub fn value(&self) -> Result<Option<Value>> {
         self.look(|data, owner, path| data.convergent_value(owner, path))
     }
 
     /// Kind, value and context.
-    pub fn fetch(&mut self) -> Result<Fetched> {
+    pub fn fetch(&self) -> Result<Fetched> {
         self.look(|data, owner, path| {
             Ok(Fetched {
                 kind: data.convergent_kind(owner, path)?,
@@ -134,52 +156,28 @@ impl Field<'_> {
     }
 
     /// Whether the set contains an element; none if there is no set. A single lookup for any size.
-    pub fn contains(&mut self, value: &Value) -> Result<Option<bool>> {
+    pub fn contains(&self, value: &Value) -> Result<Option<bool>> {
         self.look(|data, owner, path| data.convergent_contains(owner, path, value))
     }
 
     /// Number of elements of the set, or of fields of the map; none if there is neither. Counted from the keys.
-    pub fn size(&mut self) -> Result<Option<u64>> {
+    pub fn size(&self) -> Result<Option<u64>> {
         self.look(|data, owner, path| data.convergent_size(owner, path))
     }
 
     /// At most `limit` elements of the set in order, from a bound; none if there is no set. No other elements are read.
-    pub fn page(&mut self, from: Bound<&Value>, limit: usize) -> Result<Option<Vec<Value>>> {
+    pub fn page(&self, from: Bound<&Value>, limit: usize) -> Result<Option<Vec<Value>>> {
         self.look(|data, owner, path| data.convergent_page(owner, path, from, limit))
     }
 
     /// The replicas that its value comes from, and whether the list is complete: at most `most` entries are read. None
     /// if there is no field.
-    pub fn origins(&mut self, most: usize) -> Result<Option<(Vec<ConvergentOrigin>, bool)>> {
+    pub fn origins(&self, most: usize) -> Result<Option<(Vec<ConvergentOrigin>, bool)>> {
         self.look(|data, owner, path| data.convergent_origins(owner, path, most))
     }
 
-    /// Changes it: applies the whole update or, with an error, nothing.
-    pub fn update(&mut self, update: &Update) -> Result<()> {
-        self.update_with(update, None)
-    }
-
-    /// Like [`Field::update`]; removals only affect what `context` covers.
-    ///
-    /// `Invalid` for a context of a state that this database has not applied, and for one so old that the operations it
-    /// covers were merged with others: fetch again.
-    pub fn update_with(&mut self, update: &Update, context: Option<&Context>) -> Result<()> {
-        let owner = self.owner;
-        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let context = context.map(Context::as_bytes);
-        self.transaction.below(|data| {
-            let mark = data.savepoint();
-            let done = apply(data, owner, &path, update, context);
-            if done.is_err() {
-                data.rollback_to(mark)?;
-            }
-            data.release(mark);
-            done
-        })
-    }
-
     fn look<T>(
-        &mut self,
+        &self,
         look: impl FnOnce(
             &isomer_data::Transaction,
             ConvergentOwner,
@@ -188,7 +186,41 @@ impl Field<'_> {
     ) -> Result<T> {
         let owner = self.owner;
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        self.transaction.below(|data| look(data, owner, &path))
+        self.transaction.reading(|data| look(data, owner, &path))
+    }
+}
+
+impl<'t> Field<'t> {
+    pub(crate) fn new(read: ReadField<'t>) -> Self {
+        Self { read }
+    }
+
+    /// Changes it: applies the whole update or, with an error, nothing.
+    pub fn update(&self, update: &Update) -> Result<()> {
+        self.update_with(update, None)
+    }
+
+    /// Like [`Field::update`]; removals only affect what `context` covers.
+    ///
+    /// `Invalid` for a context of a state that this database has not applied, and for one so old that the operations it
+    /// covers were merged with others: fetch again.
+    pub fn update_with(&self, update: &Update, context: Option<&Context>) -> Result<()> {
+        let ReadField {
+            transaction,
+            owner,
+            path,
+        } = &self.read;
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let context = context.map(Context::as_bytes);
+        transaction.writing(|data| {
+            let mark = data.savepoint();
+            let done = apply(data, *owner, &path, update, context);
+            if done.is_err() {
+                data.rollback_to(mark)?;
+            }
+            data.release(mark);
+            done
+        })
     }
 }
 

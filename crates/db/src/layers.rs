@@ -1,12 +1,39 @@
 //! Maps errors of the layers below to error kinds.
+//!
+//! These conversions are no `From` implementations, which would be part of the public interface. Errors that are exported
+//! have those.
 
 use isomer_data::DataError;
 
-use crate::{Error, ErrorKind, Phase, QueryError, SchemaError};
+use crate::{Error, ErrorKind, Phase, QueryError, Result, SchemaError};
 
-impl From<DataError> for Error {
-    fn from(error: DataError) -> Self {
-        let schema = match &error {
+/// An error of a layer below.
+pub trait LayerError {
+    /// The error of this crate, with its kind.
+    fn lift(self) -> Error;
+}
+
+/// A result with an error of a layer below.
+pub trait LayerResult<T> {
+    /// The same with the error of this crate.
+    fn lift(self) -> Result<T>;
+}
+
+impl<T, E: LayerError> LayerResult<T> for Result<T, E> {
+    fn lift(self) -> Result<T> {
+        self.map_err(LayerError::lift)
+    }
+}
+
+impl LayerError for Error {
+    fn lift(self) -> Error {
+        self
+    }
+}
+
+impl LayerError for DataError {
+    fn lift(self) -> Error {
+        let schema = match &self {
             DataError::Violates { .. }
             | DataError::NotUnique { .. }
             | DataError::KeyExists { .. } => Some(SchemaError::Violated),
@@ -14,15 +41,21 @@ impl From<DataError> for Error {
             DataError::SchemaExists { clash, .. } => Some(SchemaError::Exists(*clash)),
             _ => None,
         };
-        Self::new(error.kind(), error.to_string())
+        Error::new(self.kind(), self.to_string())
             .with_schema(schema)
-            .with_source(error)
+            .with_source(self)
     }
 }
 
-impl From<isomer_storage::StorageError> for Error {
-    fn from(error: isomer_storage::StorageError) -> Self {
-        DataError::from(error).into()
+impl LayerError for isomer_storage::StorageError {
+    fn lift(self) -> Error {
+        DataError::from(self).lift()
+    }
+}
+
+impl LayerError for isomer_value::ValueError {
+    fn lift(self) -> Error {
+        self.into()
     }
 }
 
@@ -32,29 +65,29 @@ impl From<isomer_value::ValueError> for Error {
     }
 }
 
-impl From<isomer_plan::PlanError> for Error {
-    fn from(error: isomer_plan::PlanError) -> Self {
-        let kind = match error.kind {
+impl LayerError for isomer_plan::PlanError {
+    fn lift(self) -> Error {
+        let kind = match self.kind {
             isomer_plan::ErrorKind::Unsupported => ErrorKind::Unsupported,
             isomer_plan::ErrorKind::Limit => ErrorKind::Limit,
             _ => ErrorKind::Invalid,
         };
         let query = QueryError {
             phase: Phase::Prepare,
-            class: error.kind.name(),
-            detail: error.detail,
+            class: self.kind.name(),
+            detail: self.detail,
         };
-        Self::new(kind, error.to_string())
+        Error::new(kind, self.to_string())
             .with_query(query)
-            .with_source(error)
+            .with_source(self)
     }
 }
 
-impl From<isomer_exec::ExecError> for Error {
-    fn from(error: isomer_exec::ExecError) -> Self {
+impl LayerError for isomer_exec::ExecError {
+    fn lift(self) -> Error {
         use isomer_exec::ExecError;
-        let error = match error {
-            ExecError::Data(below) => return below.into(),
+        let error = match self {
+            ExecError::Data(below) => return below.lift(),
             error => error,
         };
         let kind = match &error {
@@ -79,7 +112,7 @@ impl From<isomer_exec::ExecError> for Error {
             class: class.name(),
             detail,
         });
-        let made = Self::new(kind, error.to_string()).with_source(error);
+        let made = Error::new(kind, error.to_string()).with_source(error);
         match query {
             Some(query) => made.with_query(query),
             None => made,

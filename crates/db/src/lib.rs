@@ -1,25 +1,22 @@
 //! The public Rust API: databases, transactions, queries and errors by kind.
 //!
 //! A [`Database`] is opened once per process; [`Database::query`] runs a query in its own transaction,
-//! [`Database::transact`] runs several in one. Key-values ([`Transaction::bucket`]), documents
-//! ([`Transaction::collection`]) and the graph ([`Transaction::query`]) are read and written in the same serializable
-//! transaction.
+//! [`Database::transact`] runs several in one. Key-values ([`WriteTransaction::bucket`]), documents
+//! ([`WriteTransaction::collection`]) and the graph ([`ReadTransaction::query`]) are read and written in the same
+//! serializable transaction.
 //!
 //! ```
-//! use isomer_db::{Database, params};
+//! use isomerdb::{Database, params};
 //!
 //! let db = Database::open_in_memory()?;
 //! db.transact(|tx| {
 //!     tx.bucket("sessions").put("s-1", "ada")?;
 //!     tx.collection("User").insert(&params! { "_key" => "ada", "address" => params! { "city" => "London" } })?;
-//!     tx.query("MATCH (u:User {_key: 'ada'}) CREATE (u)-[:FRIEND]->(:User {_key: 'charles', address: {city: 'London'}})", ())
+//!     tx.query("MATCH (u:User {_key: 'ada'}) CREATE (u)-[:FRIEND]->(:User {_key: 'charles', address: {city: 'London'}})")
 //! })?;
-//! let friends = db.query(
-//!     "MATCH (u:User {_key: kv.get('sessions', $session)})-[:FRIEND]->(f) WHERE f.address.city = u.address.city RETURN f._key AS who",
-//!     params! { "session" => "s-1" },
-//! )?;
+//! let friends = db.query(("MATCH (u:User {_key: kv.get('sessions', $session)})-[:FRIEND]->(f) WHERE f.address.city = u.address.city RETURN f._key AS who", params! { "session" => "s-1" }))?;
 //! assert_eq!(friends.single()?.get::<String>("who")?, "charles");
-//! # Ok::<(), isomer_db::Error>(())
+//! # Ok::<(), isomerdb::Error>(())
 //! ```
 //!
 //! Overview: ordered keys ([`Bucket`], [`Cursor`], [`TypedBucket`], [`Database::watch`]), documents ([`Collection`]),
@@ -31,6 +28,7 @@
 //! of a storage engine is exposed.
 
 mod backup;
+mod bounds;
 mod bucket;
 mod cache;
 mod catalog;
@@ -42,11 +40,16 @@ mod de;
 mod engine;
 mod error;
 mod field;
+#[cfg(feature = "files")]
 mod files;
+#[doc(hidden)]
+pub mod internals;
 mod layers;
 mod options;
+mod pairs;
 mod parameters;
 mod point;
+mod query;
 mod result_size;
 mod rows;
 mod running;
@@ -58,48 +61,47 @@ mod typed;
 mod watch;
 
 pub use backup::{Backup, BackupInfo, RestoreOptions, RestorePoint, Restored};
-pub use bucket::Bucket;
-pub use collection::Collection;
+pub use bounds::KeyBounds;
+pub use bucket::{Bucket, ReadBucket};
+pub use collection::{Collection, ReadCollection};
 pub use cursor::Cursor;
 pub use database::Database;
 pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result, SchemaClash, SchemaError};
-pub use field::{Context, Fetched, Field, Update};
+pub use field::{Context, Fetched, Field, ReadField, Update};
+#[cfg(feature = "files")]
 pub use files::{
     Copied, Directory, DirectoryLock, File, FileReader, FileWriter, Files, FolderError, ReadAt,
-    ReadSeek, WriteFile,
+    ReadFile, ReadFiles, ReadSeek, WriteFile,
 };
 pub use options::{At, Builder, EngineKind, QueryOptions};
+pub use pairs::{Documents, Pairs, TypedPairs};
 pub use parameters::IntoParameters;
+pub use query::Query;
 pub use rows::{QueryResult, Row};
 pub use ser::{to_map, to_value};
 pub use statement::Prepared;
-pub use stream::{RowCursor, RowStream};
-pub use transaction::{Committing, Transaction};
-pub use typed::TypedBucket;
+pub use stream::{RowCursor, RowStream, TransactionRows};
+pub use transaction::{Committing, ReadTransaction, WriteTransaction};
+pub use typed::{ReadTypedBucket, TypedBucket};
 pub use watch::Watch;
 
 pub use isomer_cypher::redact;
 pub use isomer_data::{
     BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOrigin, ConvergentOwner,
-    Durability, Expiry, FileAbout, FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind,
-    MemoryUse, Order, PathKind, ProcessMemory, Verdict, Version, Watched, Watcher,
-    count_allocations,
+    Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse,
+    Order, ProcessMemory, Verdict, Version, Watched, Watcher, count_allocations,
 };
+#[cfg(feature = "files")]
+pub use isomer_data::{FileAbout, PathKind};
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_plan::{
     physical::{Notice, StatementClass},
     reads::{Named, Reads},
 };
 pub use isomer_storage::Statistics;
-pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
+pub use isomer_value::{
+    Map, Node, Path, Point, Relationship, Value, ValueError, jiff, json, temporal,
+};
+#[cfg(feature = "encryption")]
 pub use isomer_vfs::keys::{KeyError, MasterKey};
-
-/// Bulk loads past transactions, into [`Database::store`].
-pub use isomer_bulk as bulk;
-/// The layer below, for functions that this crate does not offer.
-pub use isomer_data as data;
-#[doc(hidden)]
-pub use isomer_plan::Options as Planning;
-/// The read views: see [`Database::views`] and [`Builder::views`].
-pub use isomer_views as views;

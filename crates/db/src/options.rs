@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isomer_data::{Durability, Memory};
-use isomer_exec::{Procedure, Registry};
+use isomer_exec::Registry;
 use isomer_vfs::keys::MasterKey;
 use isomer_views::ViewOptions;
 
@@ -20,7 +20,7 @@ pub enum EngineKind {
     /// The project's log-structured engine, in a directory: durable.
     #[default]
     Lsm,
-    /// redb, in a directory: durable.
+    /// redb, in a directory: durable. Needs the feature `redb`.
     Redb,
     /// In memory: lost when the last handle is dropped.
     Memory,
@@ -28,6 +28,7 @@ pub enum EngineKind {
 
 /// A point in the past of a database: see [`Database::begin_at`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum At {
     /// By version.
     Version(isomer_data::Version),
@@ -108,20 +109,21 @@ impl Builder {
     /// Opening without the key, or with another one, is refused (`Denied`) before anything is modified.
     ///
     /// ```
-    /// use isomer_db::{Database, EngineKind, ErrorKind, MasterKey};
+    /// use isomerdb::{Query, Database, EngineKind, ErrorKind, MasterKey};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("db");
     /// let key = MasterKey::generate()?; // as a rule MasterKey::from_file or MasterKey::from_env
     /// let db = Database::builder().engine(EngineKind::Lsm).key(key.clone()).open(&path)?;
-    /// db.query("CREATE (:Note {text: 'for few eyes'})", ())?;
+    /// db.query("CREATE (:Note {text: 'for few eyes'})")?;
     /// db.close()?;
     ///
     /// assert_eq!(Database::open(&path).unwrap_err().kind(), ErrorKind::Denied);
     /// let db = Database::builder().key(key).open(&path)?;
-    /// assert_eq!(db.query("MATCH (n:Note) RETURN n", ())?.len(), 1);
+    /// assert_eq!(db.query("MATCH (n:Note) RETURN n")?.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[cfg(feature = "encryption")]
     pub fn key(mut self, key: MasterKey) -> Self {
         self.key = Some(key);
         self
@@ -144,12 +146,12 @@ impl Builder {
     /// the process's address space limit). A query beyond its share spills to disk, or fails with `Limit`.
     ///
     /// ```
-    /// use isomer_db::{Database, MemoryKind};
+    /// use isomerdb::{Database, MemoryKind};
     ///
     /// let db = Database::builder().memory(256 << 20).open_in_memory()?;
     /// assert_eq!(db.memory()?.total_bytes(), 256 << 20);
     /// assert_eq!(db.memory()?.usage(MemoryKind::Queries).used_bytes, 0);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn memory(self, bytes: usize) -> Self {
         self.shared_memory(&Memory::new(bytes))
@@ -245,20 +247,6 @@ impl Builder {
         self
     }
 
-    /// Minimum number of expected rows for which several threads are used: for tests, which compare results.
-    #[doc(hidden)]
-    pub fn parallel_rows(mut self, rows: u64) -> Self {
-        self.parallel_rows = Some(rows);
-        self
-    }
-
-    /// Planner options: for tests, which compare the results of different plans.
-    #[doc(hidden)]
-    pub fn planning(mut self, planning: isomer_plan::Options) -> Self {
-        self.planning = planning;
-        self
-    }
-
     /// Threads that may work for one query at once, including the caller's; by default the number of cores. With 1,
     /// every query runs on its caller's thread. Small queries always do.
     pub fn workers(mut self, workers: usize) -> Self {
@@ -266,23 +254,10 @@ impl Builder {
         self
     }
 
-    /// Whether read views are built, and when. They take memory from the shared budget and are evicted first. Results
-    /// do not depend on them.
-    pub fn views(mut self, views: ViewOptions) -> Self {
-        self.views = views;
-        self
-    }
-
     /// The only folder from which queries may read files by `LOAD CSV`; none by default. Links that lead out of it are
     /// not followed.
     pub fn csv_folder(mut self, folder: impl AsRef<Path>) -> Self {
         self.csv_folder = Some(folder.as_ref().into());
-        self
-    }
-
-    /// Registers a procedure that queries can call; replaces one of the same name.
-    pub fn procedure(mut self, procedure: Arc<dyn Procedure>) -> Self {
-        self.registry.add_procedure(procedure);
         self
     }
 
@@ -309,14 +284,14 @@ impl Builder {
 /// Options of one query that differ from the database's.
 ///
 /// ```
-/// use isomer_db::{Database, ErrorKind, QueryOptions};
+/// use isomerdb::{Database, ErrorKind, QueryOptions};
 /// use std::time::Duration;
 ///
 /// let db = Database::open_in_memory()?;
 /// let options = QueryOptions::new().time_limit(Duration::from_millis(50));
-/// let error = db.query_with("UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*)", (), &options).unwrap_err();
+/// let error = db.query(Query::new("UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*)").options(&options)).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Limit);
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -359,14 +334,14 @@ impl QueryOptions {
     /// anything: `Denied`.
     ///
     /// ```
-    /// use isomer_db::{Database, ErrorKind, QueryOptions, StatementClass};
+    /// use isomerdb::{Database, ErrorKind, QueryOptions, StatementClass};
     ///
     /// let db = Database::open_in_memory()?;
     /// let reader = QueryOptions::new().allow(StatementClass::Read);
-    /// let error = db.query_with("CREATE (:Person)", (), &reader).unwrap_err();
+    /// let error = db.query(Query::new("CREATE (:Person)").options(&reader)).unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Denied);
-    /// assert_eq!(db.query_with("MATCH (p:Person) RETURN count(p) AS n", (), &reader)?.single()?.get::<u8>("n")?, 0);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// assert_eq!(db.query(Query::new("MATCH (p:Person) RETURN count(p) AS n").options(&reader))?.single()?.get::<u8>("n")?, 0);
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn allow(mut self, class: StatementClass) -> Self {
         self.allowed = Some(class);

@@ -9,13 +9,13 @@ use crate::{Error, ErrorKind, Result};
 /// Types that can be passed as the parameters of a query: `()`, a [`Map`], or pairs of names and values.
 ///
 /// ```
-/// use isomer_db::{Database, params};
+/// use isomerdb::{Database, params};
 ///
 /// let db = Database::open_in_memory()?;
-/// db.query("CREATE (:City {name: $name, people: $people})", params! { "name" => "Lucca", "people" => 89_000 })?;
-/// db.query("CREATE (:City {name: $name})", [("name", "Pisa")])?;
-/// assert_eq!(db.query("MATCH (c:City) RETURN c.name", ())?.len(), 2);
-/// # Ok::<(), isomer_db::Error>(())
+/// db.query(("CREATE (:City {name: $name, people: $people})", params! { "name" => "Lucca", "people" => 89_000 }))?;
+/// db.query(("CREATE (:City {name: $name})", [("name", "Pisa")]))?;
+/// assert_eq!(db.query("MATCH (c:City) RETURN c.name")?.len(), 2);
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub trait IntoParameters {
     /// Names and values.
@@ -57,8 +57,7 @@ impl<V: Into<Value>> IntoParameters for Vec<(String, V)> {
 }
 
 /// The parameters of a query. Values that nest too deep are refused, and dropped without recursion.
-pub(crate) fn given(parameters: impl IntoParameters) -> Result<Map> {
-    let parameters = parameters.into_parameters();
+pub(crate) fn checked(parameters: Map) -> Result<Map> {
     let deep = parameters
         .iter()
         .find(|(_, value)| value.nests_deeper(MAX_NESTING))
@@ -88,8 +87,8 @@ pub(crate) fn given(parameters: impl IntoParameters) -> Result<Map> {
 /// A map of names to values of any types that become a [`Value`]: `params! { "id" => 7, "name" => "Ada" }`.
 ///
 /// ```
-/// let map = isomer_db::params! { "id" => 7, "name" => "Ada" };
-/// assert_eq!(map.get("id"), Some(&isomer_db::Value::Int(7)));
+/// let map = isomerdb::params! { "id" => 7, "name" => "Ada" };
+/// assert_eq!(map.get("id"), Some(&isomerdb::Value::Int(7)));
 /// ```
 #[macro_export]
 macro_rules! params {

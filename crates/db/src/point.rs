@@ -13,7 +13,9 @@ use isomer_plan::{
 };
 use isomer_value::{Map, Node, Value};
 
-use crate::{QueryOptions, QueryResult, Result, cache::Ready, rows::Batch};
+use crate::{
+    QueryOptions, QueryResult, Result, cache::Ready, layers::LayerResult as _, rows::Batch,
+};
 
 /// The key and columns of a point read.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ impl Point {
             return Ok(None);
         }
         let found = match transaction.find_label(&self.label) {
-            Some(label) => transaction.record_by_key(label, key)?,
+            Some(label) => transaction.record_by_key(label, key).lift()?,
             None => None,
         };
         let mut result = QueryResult::of(ready.columns.clone(), ready.plan.class);
@@ -114,12 +116,12 @@ impl Point {
         for cell in &self.cells {
             values.push(match cell {
                 Cell::Node => Value::Null,
-                Cell::Property(name) => transaction.property_of(&record, name)?,
+                Cell::Property(name) => transaction.property_of(&record, name).lift()?,
             });
         }
         if self.cells.iter().any(|cell| matches!(cell, Cell::Node)) {
             let id = record.id();
-            let content = Some(Arc::new(transaction.content_of(record)?));
+            let content = Some(Arc::new(transaction.content_of(record).lift()?));
             let node = Arc::new(Node { id, content });
             for (value, cell) in values.iter_mut().zip(&self.cells) {
                 if let Cell::Node = cell {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use isomer_data::Reservation;
 use isomer_plan::physical::StatementClass;
 use isomer_value::Value;
-use serde::de::DeserializeOwned;
+use serde_core::de::DeserializeOwned;
 
 use crate::{
     Counters, Error, ErrorKind, Result,
@@ -15,13 +15,13 @@ use crate::{
 /// One row of a result. Cloning is cheap (two reference counts).
 ///
 /// ```
-/// # let db = isomer_db::Database::open_in_memory()?;
-/// let result = db.query("RETURN 'Ada' AS name, 36 AS age", ())?;
+/// # let db = isomerdb::Database::open_in_memory()?;
+/// let result = db.query("RETURN 'Ada' AS name, 36 AS age")?;
 /// let row = result.single()?;
 /// assert_eq!(row.get::<String>("name")?, "Ada");
 /// assert_eq!(row.value("age")?.as_int(), Some(36));
 /// assert_eq!(row.deserialize::<(String, u8)>()?, ("Ada".to_owned(), 36));
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 ///
 /// Rows of one batch share their memory: it is freed when the last of them is dropped.
@@ -132,21 +132,21 @@ impl std::fmt::Debug for Row {
 /// The complete result of a query.
 ///
 /// ```
-/// # use isomer_db::{Database, params};
+/// # use isomerdb::{Database, params};
 /// #[derive(serde::Deserialize, Debug, PartialEq)]
 /// struct City { name: String, people: u32 }
 ///
 /// let db = Database::open_in_memory()?;
-/// let made = db.query("CREATE (:City {name: 'Lucca', people: 89000}), (:City {name: 'Pisa', people: 90000})", ())?;
+/// let made = db.query("CREATE (:City {name: 'Lucca', people: 89000}), (:City {name: 'Pisa', people: 90000})")?;
 /// assert_eq!(made.counters().nodes_created, 2);
 ///
-/// let result = db.query("MATCH (c:City) RETURN c.name AS name, c.people AS people ORDER BY people", ())?;
+/// let result = db.query("MATCH (c:City) RETURN c.name AS name, c.people AS people ORDER BY people")?;
 /// let cities: Vec<City> = result.deserialize()?;
 /// assert_eq!(cities[1], City { name: "Pisa".into(), people: 90_000 });
 /// for row in &result {
 ///     println!("{}", row.get::<String>("name")?);
 /// }
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 ///
 /// Values that are not small count in the memory budget until the result and its clones are dropped.

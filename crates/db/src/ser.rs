@@ -2,21 +2,25 @@
 
 use std::{fmt, sync::Arc};
 
-use isomer_value::{Map, Value, limits::MAX_NESTING};
-use serde::ser::{self, Serialize};
+use isomer_value::{
+    Map, Value,
+    limits::MAX_NESTING,
+    serialize::{NAME, capture},
+};
+use serde_core::ser::{self, Serialize};
 
 use crate::error::{Error, ErrorKind};
 
 /// Converts anything that serde can serialise to a value: structures become maps, unit variants strings, other variants
-/// maps of one entry. Refused: integers beyond 64 bits, maps with keys that are not strings, nesting beyond 128 levels.
+/// maps of one entry. A [`Value`] or [`Map`] remains what it is. Refused: integers beyond 64 bits, maps with keys that are not strings, nesting beyond 128 levels.
 ///
 /// ```
 /// #[derive(serde::Serialize)]
 /// struct Person { name: &'static str, age: u8 }
 ///
-/// let ada = isomer_db::to_value(&Person { name: "Ada", age: 36 })?;
-/// assert_eq!(ada, isomer_db::params! { "name" => "Ada", "age" => 36 }.into());
-/// # Ok::<(), isomer_db::Error>(())
+/// let ada = isomerdb::to_value(&Person { name: "Ada", age: 36 })?;
+/// assert_eq!(ada, isomerdb::params! { "name" => "Ada", "age" => 36 }.into());
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
     value
@@ -30,10 +34,10 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
 /// #[derive(serde::Serialize)]
 /// struct Key { id: u32 }
 ///
-/// let db = isomer_db::Database::open_in_memory()?;
-/// let row = db.query("RETURN $id + 1 AS next", isomer_db::to_map(&Key { id: 41 })?)?;
+/// let db = isomerdb::Database::open_in_memory()?;
+/// let row = db.query(("RETURN $id + 1 AS next", isomerdb::to_map(&Key { id: 41 })?))?;
 /// assert_eq!(row.single()?.get::<u32>("next")?, 42);
-/// # Ok::<(), isomer_db::Error>(())
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub fn to_map<T: Serialize + ?Sized>(value: &T) -> Result<Map, Error> {
     match to_value(value)? {
@@ -51,6 +55,14 @@ pub(crate) struct SerError(String);
 impl fmt::Display for SerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl SerError {
+    fn nested_too_deep() -> Self {
+        Self(format!(
+            "the value is nested deeper than {MAX_NESTING} levels: flatten it or store its parts as nodes"
+        ))
     }
 }
 
@@ -77,9 +89,7 @@ struct ValueSerializer {
 impl ValueSerializer {
     fn inside(self) -> Result<Self, SerError> {
         if self.depth >= MAX_NESTING {
-            return Err(SerError(format!(
-                "the value is nested deeper than {MAX_NESTING} levels: flatten it or store its parts as nodes"
-            )));
+            return Err(SerError::nested_too_deep());
         }
         Ok(Self {
             depth: self.depth + 1,
@@ -180,9 +190,17 @@ impl ser::Serializer for ValueSerializer {
     }
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
-        _name: &'static str,
+        name: &'static str,
         value: &T,
     ) -> Result<Value, SerError> {
+        if name == NAME
+            && let Some(value) = capture(|| value.serialize(self).map(drop))?
+        {
+            if value.nests_deeper(MAX_NESTING - self.depth) {
+                return Err(SerError::nested_too_deep());
+            }
+            return Ok(value);
+        }
         value.serialize(self)
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(

@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use isomer_cypher::{Normalised, Span, ast::Literal};
-use isomer_data::{Access, GraphRead, MemoryKind};
+use isomer_data::{Access, GraphRead, MemoryKind, Transaction};
 use isomer_exec::{ExecError, Execution, Options, Rows};
 use isomer_plan::{
     Plan, PlanError,
@@ -13,8 +13,13 @@ use isomer_plan::{
 use isomer_value::{Map, Value};
 
 use crate::{
-    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Transaction,
-    cache::Ready, catalog::PlanCatalog, parameters::given, result_size::HeldBytes, rows::Batch,
+    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, ReadTransaction, Result,
+    cache::Ready,
+    catalog::PlanCatalog,
+    layers::{LayerError as _, LayerResult as _},
+    parameters::checked,
+    result_size::HeldBytes,
+    rows::Batch,
     running::Registration,
 };
 
@@ -64,12 +69,13 @@ impl Statement {
     }
 
     /// The text's plan: from the cache if it is still valid, otherwise planned and cached.
-    pub(crate) fn ready(transaction: &Transaction, text: &str) -> Result<Self> {
-        Self::reuse_or_plan(transaction, text, Self::cached(&transaction.db, text))
+    pub(crate) fn ready(db: &Database, transaction: &Transaction, text: &str) -> Result<Self> {
+        Self::reuse_or_plan(db, transaction, text, Self::cached(db, text))
     }
 
     /// The cached plan if it is still valid, otherwise a new one.
     pub(crate) fn reuse_or_plan(
+        db: &Database,
         transaction: &Transaction,
         text: &str,
         lookup: Lookup,
@@ -80,13 +86,13 @@ impl Statement {
                 let normalised = lookup
                     .normalised
                     .unwrap_or_else(|| isomer_cypher::normalise(text));
-                let ready = make(transaction, text, &normalised)?;
+                let ready = make(db, transaction, text, &normalised)?;
                 let key = if ready.lifted.is_empty() {
                     text
                 } else {
                     &normalised.key
                 };
-                transaction.db.inner.plans.put(key, ready.clone());
+                db.inner.plans.put(key, ready.clone());
                 Ok(Self {
                     text: text.into(),
                     ready,
@@ -108,7 +114,7 @@ pub(crate) struct Lookup {
 
 /// Whether a plan is still valid for the schema and the size of the database.
 pub(crate) fn is_valid(ready: &Ready, transaction: &Transaction) -> bool {
-    if ready.plan.schema_version != crate::catalog::planned_version(&transaction.inner) {
+    if ready.plan.schema_version != crate::catalog::planned_version(transaction) {
         return false;
     }
     // New names do not change the schema version: an unknown name may exist by now.
@@ -130,8 +136,8 @@ pub(crate) fn is_valid(ready: &Ready, transaction: &Transaction) -> bool {
 }
 
 fn database_size(transaction: &Transaction) -> u64 {
-    let nodes = transaction.inner.node_count(None).unwrap_or(0);
-    nodes + transaction.inner.relationship_count(None).unwrap_or(0)
+    let nodes = transaction.node_count(None).unwrap_or(0);
+    nodes + transaction.relationship_count(None).unwrap_or(0)
 }
 
 fn lifted(normalised: &Normalised) -> Map {
@@ -160,10 +166,15 @@ fn is_special(plan: &Plan, lifted: &Map) -> bool {
 
 /// Plans a text: with its literals extracted if that gives a plan, otherwise unchanged, so that errors refer to
 /// positions in the user's text.
-fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Result<Ready> {
+fn make(
+    db: &Database,
+    transaction: &Transaction,
+    text: &str,
+    normalised: &Normalised,
+) -> Result<Ready> {
     let planned_for = database_size(transaction);
     if !normalised.literals.is_empty()
-        && let Ok(plan) = plan(transaction, &normalised.key)
+        && let Ok(plan) = plan(db, transaction, &normalised.key)
         && plan.notices.is_empty()
     {
         let lifted = lifted(normalised);
@@ -171,11 +182,11 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
             return Ok(Ready::new(plan, lifted, planned_for));
         }
     }
-    let plan = plan(transaction, text).map_err(|error| {
+    let plan = plan(db, transaction, text).map_err(|error| {
         let place = error
             .span
             .map(|span| (span, error.message.clone(), error.hint.clone()));
-        let made = Error::from(error);
+        let made = error.lift();
         match place {
             Some((span, message, hint)) => made.at(text, span, message, hint),
             None => made,
@@ -184,10 +195,10 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
     Ok(Ready::new(plan, Map::default(), planned_for))
 }
 
-fn plan(transaction: &Transaction, text: &str) -> Result<Arc<Plan>, PlanError> {
-    let db = &transaction.db.inner;
-    let catalog = PlanCatalog::new(&transaction.inner, &db.registry, db.options.plan_statistics);
-    isomer_plan::prepare(text, &catalog, &transaction.db.inner.options.planning)
+fn plan(db: &Database, transaction: &Transaction, text: &str) -> Result<Arc<Plan>, PlanError> {
+    let db = &db.inner;
+    let catalog = PlanCatalog::new(transaction, &db.registry, db.options.plan_statistics);
+    isomer_plan::prepare(text, &catalog, &db.options.planning)
 }
 
 /// A running statement.
@@ -203,13 +214,14 @@ pub(crate) struct Run {
 impl Run {
     /// Starts a statement in a transaction.
     pub(crate) fn start(
+        db: &Database,
         transaction: &mut Transaction,
         statement: &Statement,
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<Self> {
         options.check_allowed(statement.ready.plan.class)?;
-        let inner = transaction.db.inner.clone();
+        let inner = &db.inner;
         let place = inner.running.enter(&statement.text, options.cancel.clone());
         let mut options = Options {
             limits: options.resolved_limits(&inner.options.limits),
@@ -227,13 +239,13 @@ impl Run {
         let plan = statement.ready.plan.clone();
         let columns = statement.ready.columns.clone();
         let execution = if statement.ready.lifted.is_empty() {
-            Execution::start(plan.clone(), parameters, &options, &mut transaction.inner)?
+            Execution::start(plan.clone(), parameters, &options, transaction).lift()?
         } else {
             let mut all = parameters.clone();
             for (name, value) in statement.ready.lifted.iter() {
                 all.insert(name.clone(), value.clone());
             }
-            Execution::start(plan.clone(), &all, &options, &mut transaction.inner)?
+            Execution::start(plan.clone(), &all, &options, transaction).lift()?
         };
         Ok(Self {
             execution,
@@ -252,7 +264,7 @@ impl Run {
     ) -> Result<bool> {
         let more = self
             .execution
-            .next_rows(&mut transaction.inner, rows)
+            .next_rows(transaction, rows)
             .map_err(|error| self.locate_error(error))?;
         self.place
             .query
@@ -273,7 +285,7 @@ impl Run {
     /// The error, with its line if the position is known.
     fn locate_error(&self, error: ExecError) -> Error {
         let place = error.place();
-        let made = Error::from(error);
+        let made = error.lift();
         let Some((start, end)) = place else {
             return made;
         };
@@ -331,17 +343,18 @@ const UNCOUNTED_BYTES: usize = 256 << 10;
 
 /// Runs a statement to its end and collects its rows, within its memory limit.
 pub(crate) fn gather(
+    db: &Database,
     transaction: &mut Transaction,
     statement: &Statement,
     parameters: &Map,
     options: &QueryOptions,
 ) -> Result<QueryResult> {
-    let default_limits = &transaction.db.inner.options.limits;
+    let default_limits = &db.inner.options.limits;
     if let Some(point) = &statement.ready.point
-        && !transaction.db.is_closed()
+        && !db.is_closed()
     {
         let read = point.read(
-            &transaction.inner,
+            transaction,
             &statement.ready,
             parameters,
             options,
@@ -352,7 +365,7 @@ pub(crate) fn gather(
         }
     }
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
-    let mut run = Run::start(transaction, statement, parameters, options)?;
+    let mut run = Run::start(db, transaction, statement, parameters, options)?;
     if run.plan.mode == Mode::Explain {
         // In a collected result, the plan is returned as rows; a stream has no rows, but the columns of the query
         // without `EXPLAIN`.
@@ -371,7 +384,7 @@ pub(crate) fn gather(
     let mut rows = Rows::new();
     let mut held = HeldBytes::default();
     // The rows count in the budget until they are dropped.
-    let store = transaction.db.store()?;
+    let store = db.store()?;
     let mut reservation = store.memory().reservation(MemoryKind::Queries);
     loop {
         let more = run.next_rows(transaction, &mut rows)?;
@@ -392,7 +405,8 @@ pub(crate) fn gather(
         if held.bytes() > UNCOUNTED_BYTES {
             reservation
                 .resize(held.bytes())
-                .map_err(isomer_data::DataError::from)?;
+                .map_err(isomer_data::DataError::from)
+                .lift()?;
         }
         if !more {
             break;
@@ -419,7 +433,7 @@ pub struct Prepared {
 
 impl Prepared {
     pub(crate) fn new(db: Database, text: &str) -> Result<Self> {
-        let statement = Statement::ready(&db.begin_read()?, text)?;
+        let statement = db.begin_read()?.statement(text)?;
         Ok(Self {
             db,
             text: statement.text,
@@ -473,16 +487,16 @@ impl Prepared {
         parameters: impl IntoParameters,
         options: &QueryOptions,
     ) -> Result<QueryResult> {
-        let parameters = given(parameters)?;
+        let parameters = checked(parameters.into_parameters())?;
         if let Some(result) = self.read_point(&parameters, options)? {
             return Ok(result);
         }
         self.db.retrying(|| {
-            let mut transaction = if self.is_read_only() {
-                self.db.begin_read()?
-            } else {
-                self.db.begin()?
+            let access = match self.is_read_only() {
+                true => Access::Read,
+                false => self.db.most_access(),
             };
+            let transaction = ReadTransaction::begin(self.db.clone(), access)?;
             let result = transaction.run_prepared(self, &parameters, options)?;
             transaction.finish()?;
             Ok(result)
@@ -495,7 +509,7 @@ impl Prepared {
         let Some(point) = &ready.point else {
             return Ok(None);
         };
-        let transaction = self.db.store()?.begin(Access::Read)?;
+        let transaction = self.db.store()?.begin(Access::Read).lift()?;
         if ready.plan.schema_version != crate::catalog::planned_version(&transaction) {
             return Ok(None);
         }
@@ -513,6 +527,7 @@ impl Prepared {
             });
         }
         let ready = make(
+            &self.db,
             transaction,
             &self.text,
             &isomer_cypher::normalise(&self.text),

@@ -8,52 +8,32 @@ use isomer_plan::physical::{Mode, Notice, StatementClass};
 use isomer_value::{Map, Value};
 
 use crate::{
-    Counters, Error, QueryOptions, Result, Row, Transaction,
+    Counters, Error, QueryOptions, ReadTransaction, Result, Row,
     rows::Batch,
     statement::{Run, Statement},
 };
 
-/// The rows of a query, computed on demand: see [`Database::stream`](crate::Database::stream).
+/// The rows of a query in its own transaction, computed on demand: see
+/// [`Database::stream`](crate::Database::stream).
 ///
-/// An error ends the stream. A stream with its own transaction commits after the last row; if that fails, the error is
-/// the last item.
-pub struct RowStream<'t> {
-    holder: Holder<'t>,
+/// It commits after the last row. An error ends the stream; if the commit fails, the error is the last item.
+pub struct RowStream {
+    /// None after the end.
+    transaction: Option<Box<ReadTransaction>>,
     cursor: RowCursor,
     committed: Option<Version>,
 }
 
-enum Holder<'t> {
-    Own(Option<Box<Transaction>>),
-    Borrowed(&'t mut Transaction),
-}
-
-impl RowStream<'static> {
-    pub(crate) fn own(
-        mut transaction: Transaction,
+impl RowStream {
+    pub(crate) fn new(
+        transaction: ReadTransaction,
         statement: &Statement,
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<Self> {
-        let run = Run::start(&mut transaction, statement, parameters, options)?;
         Ok(Self {
-            cursor: RowCursor::new(&transaction, run),
-            holder: Holder::Own(Some(Box::new(transaction))),
-            committed: None,
-        })
-    }
-}
-
-impl<'t> RowStream<'t> {
-    pub(crate) fn borrow(
-        transaction: &'t mut Transaction,
-        text: &str,
-        parameters: &Map,
-        options: &QueryOptions,
-    ) -> Result<Self> {
-        Ok(Self {
-            cursor: RowCursor::start(transaction, text, parameters, options)?,
-            holder: Holder::Borrowed(transaction),
+            cursor: RowCursor::start(&transaction, statement, parameters, options)?,
+            transaction: Some(Box::new(transaction)),
             committed: None,
         })
     }
@@ -85,30 +65,22 @@ impl<'t> RowStream<'t> {
     }
 
     /// After the end of the stream: the version that the rows were read from, or the version of its commit. None before
-    /// that, and for a stream in a transaction of the caller.
+    /// that.
     pub fn version(&self) -> Option<Version> {
         self.committed
     }
 }
 
-impl Iterator for RowStream<'_> {
+impl Iterator for RowStream {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Result<Row>> {
-        let transaction = match &mut self.holder {
-            Holder::Own(Some(transaction)) => transaction.as_mut(),
-            Holder::Own(None) => return None,
-            Holder::Borrowed(transaction) => transaction,
-        };
-        let failed = match self.cursor.next(transaction) {
+        let failed = match self.cursor.next(self.transaction.as_deref()?) {
             Ok(Some(row)) => return Some(Ok(row)),
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        let Holder::Own(transaction) = &mut self.holder else {
-            return failed.map(Err);
-        };
-        let transaction = transaction.take()?;
+        let transaction = self.transaction.take()?;
         if let Some(error) = failed {
             return Some(Err(error));
         }
@@ -123,9 +95,45 @@ impl Iterator for RowStream<'_> {
     }
 }
 
-impl std::iter::FusedIterator for RowStream<'_> {}
+impl std::iter::FusedIterator for RowStream {}
 
-/// A running query in a transaction that is used by others, too: see [`Transaction::open_query`]. It does not own the
+/// The rows of a query in a transaction of the caller, computed on demand: see [`ReadTransaction::stream`]. An error ends
+/// them.
+pub struct TransactionRows<'t> {
+    transaction: &'t ReadTransaction,
+    cursor: RowCursor,
+}
+
+impl<'t> TransactionRows<'t> {
+    pub(crate) fn new(transaction: &'t ReadTransaction, cursor: RowCursor) -> Self {
+        Self {
+            transaction,
+            cursor,
+        }
+    }
+
+    /// The names of the columns.
+    pub fn columns(&self) -> &[Arc<str>] {
+        self.cursor.columns()
+    }
+
+    /// The query behind the rows.
+    pub fn cursor(&self) -> &RowCursor {
+        &self.cursor
+    }
+}
+
+impl Iterator for TransactionRows<'_> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Result<Row>> {
+        self.cursor.next(self.transaction).transpose()
+    }
+}
+
+impl std::iter::FusedIterator for TransactionRows<'_> {}
+
+/// A running query in a transaction that is used by others, too: see [`ReadTransaction::open_query`]. It does not own the
 /// transaction: each step is given the one in which it was opened; `Invalid` for another one.
 ///
 /// The query writes when its first row is pulled. Rows that are found later may or may not reflect writes of other
@@ -142,20 +150,27 @@ pub struct RowCursor {
 }
 
 impl RowCursor {
-    pub(crate) fn start(
-        transaction: &mut Transaction,
+    /// Opens a text in a transaction of the caller.
+    pub(crate) fn open(
+        transaction: &ReadTransaction,
         text: &str,
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<Self> {
-        let started = Statement::ready(transaction, text)
-            .and_then(|statement| Run::start(transaction, &statement, parameters, options));
-        let run = transaction.noted(started)?;
-        Ok(Self::new(transaction, run))
+        let statement = transaction.noted(transaction.statement(text))?;
+        Self::start(transaction, &statement, parameters, options)
     }
 
-    fn new(transaction: &Transaction, run: Run) -> Self {
-        Self {
+    fn start(
+        transaction: &ReadTransaction,
+        statement: &Statement,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<Self> {
+        let data = &mut *transaction.borrow_mut()?;
+        let started = Run::start(&transaction.db, data, statement, parameters, options);
+        let run = transaction.noted(started)?;
+        Ok(Self {
             transaction: transaction.serial(),
             batch: Batch::new(run.columns.clone(), Vec::new(), 0),
             run,
@@ -163,11 +178,11 @@ impl RowCursor {
             count: 0,
             at: 0,
             more: true,
-        }
+        })
     }
 
     /// The next row; none at the end. An error ends the query and rolls back its writes.
-    pub fn next(&mut self, transaction: &mut Transaction) -> Result<Option<Row>> {
+    pub fn next(&mut self, transaction: &ReadTransaction) -> Result<Option<Row>> {
         if self.at >= self.count && !self.fetch(transaction)? {
             return Ok(None);
         }
@@ -177,7 +192,7 @@ impl RowCursor {
     }
 
     /// Fetches the next rows; false at the end.
-    fn fetch(&mut self, transaction: &mut Transaction) -> Result<bool> {
+    fn fetch(&mut self, transaction: &ReadTransaction) -> Result<bool> {
         if transaction.serial() != self.transaction {
             return Err(Error::invalid(
                 "the query was opened in another transaction: give it that one",
@@ -185,7 +200,8 @@ impl RowCursor {
         }
         (self.at, self.count) = (0, 0);
         while self.more {
-            let outcome = self.run.next_rows(transaction, &mut self.rows);
+            let data = &mut *transaction.borrow_mut()?;
+            let outcome = self.run.next_rows(data, &mut self.rows);
             self.more = transaction
                 .noted(outcome)
                 .inspect_err(|_| self.more = false)?;

@@ -1,11 +1,10 @@
-//! A transaction over all data models.
+//! Transactions over all data models: one type that reads, and one that also writes.
 
 use std::{
+    cell::{Cell, Ref, RefCell, RefMut},
+    ops::Deref,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll},
 };
 
@@ -13,37 +12,75 @@ use isomer_data::{Access, DataError, Durability, Version};
 use isomer_value::Map;
 
 use crate::{
-    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions,
-    QueryResult, Reads, Result, RowCursor, RowStream, StatementClass,
-    parameters::given,
+    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, Query, QueryOptions,
+    QueryResult, ReadBucket, ReadCollection, Reads, Result, RowCursor, StatementClass,
+    TransactionRows,
+    layers::{LayerError, LayerResult as _},
+    parameters::checked,
     statement::{self, Statement},
 };
 
-/// A transaction: one version of the database and its own changes. Dropping it without a commit rolls it back.
+/// A transaction that reads one version of the database: see [`Database::begin_read`] and [`Database::read`].
 ///
-/// A query that fails only rolls back its own changes; the transaction remains usable.
+/// Its handles ([`ReadBucket`], [`ReadCollection`], [`ReadFiles`](crate::ReadFiles)) have no writing methods. A query
+/// that writes is refused when it runs (`Denied`). Several handles and streams can be used alternately.
 ///
 /// ```
-/// use isomer_db::{Database, params};
-///
-/// let db = Database::open_in_memory()?;
-/// let mut tx = db.begin()?;
-/// tx.query("CREATE (:User {_key: 'ada'})", ())?;
-/// tx.collection("User").patch("ada", &params! { "age" => 36 })?;
-/// tx.bucket("sessions").put("s-1", "ada")?;
-/// tx.commit()?;
-/// assert_eq!(db.query("MATCH (u:User {_key: 'ada'}) RETURN u.age AS age", ())?.single()?.get::<u8>("age")?, 36);
-/// # Ok::<(), isomer_db::Error>(())
+/// let db = isomerdb::Database::open_in_memory()?;
+/// db.query("CREATE (:User {_key: 'ada', city: 'London'})")?;
+/// let tx = db.begin_read()?;
+/// let (users, cities) = (tx.collection("User"), tx.bucket("cities"));
+/// assert!(users.get("ada")?.is_some() && cities.get("London")?.is_none());
+/// # Ok::<(), isomerdb::Error>(())
 /// ```
-#[must_use = "a transaction that is dropped without a commit is rolled back"]
-pub struct Transaction {
+///
+/// ```compile_fail
+/// let db = isomerdb::Database::open_in_memory()?;
+/// db.begin_read()?.bucket("cities").put("London", 1)?; // a bucket of a read transaction has no `put`
+/// # Ok::<(), isomerdb::Error>(())
+/// ```
+///
+/// A [`WriteTransaction`] dereferences to it: a function that only reads takes `&ReadTransaction` and serves both.
+pub struct ReadTransaction {
     pub(crate) db: Database,
-    pub(crate) inner: isomer_data::Transaction,
-    lost_race: bool,
+    inner: RefCell<isomer_data::Transaction>,
+    lost_race: Cell<bool>,
+    version: Version,
+    read_only: bool,
     serial: u64,
 }
 
-/// A commit in progress: see [`Transaction::start_commit`].
+/// A transaction that reads one version of the database and its own changes, and writes: see [`Database::begin`] and
+/// [`Database::transact`]. Dropping it without a commit rolls it back.
+///
+/// All methods of [`ReadTransaction`] are available. A query that fails only rolls back its own changes; the
+/// transaction remains usable.
+///
+/// ```
+/// use isomerdb::{Database, params};
+///
+/// let db = Database::open_in_memory()?;
+/// let tx = db.begin()?;
+/// tx.query("CREATE (:User {_key: 'ada'})")?;
+/// let (users, sessions) = (tx.collection("User"), tx.bucket("sessions"));
+/// users.patch("ada", &params! { "age" => 36 })?;
+/// sessions.put("s-1", "ada")?;
+/// tx.commit()?;
+/// assert_eq!(db.query("MATCH (u:User {_key: 'ada'}) RETURN u.age AS age")?.single()?.get::<u8>("age")?, 36);
+/// # Ok::<(), isomerdb::Error>(())
+/// ```
+#[must_use = "a transaction that is dropped without a commit is rolled back"]
+pub struct WriteTransaction(ReadTransaction);
+
+impl Deref for WriteTransaction {
+    type Target = ReadTransaction;
+
+    fn deref(&self) -> &ReadTransaction {
+        &self.0
+    }
+}
+
+/// A commit in progress: see [`WriteTransaction::start_commit`].
 #[must_use = "the outcome of a commit is returned here"]
 pub struct Committing(isomer_data::DataCommit);
 
@@ -51,16 +88,19 @@ impl Future for Committing {
     type Output = Result<Version>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Version>> {
-        Pin::new(&mut self.0).poll(context).map_err(Error::from)
+        let outcome = Pin::new(&mut self.0).poll(context);
+        outcome.map_err(LayerError::lift)
     }
 }
 
 /// Counter of transactions in this process: a query identifies its transaction by this number.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-impl Transaction {
+impl ReadTransaction {
+    /// Begins one; with [`Access::Write`], the caller wraps it in a [`WriteTransaction`] or calls
+    /// [`ReadTransaction::finish`].
     pub(crate) fn begin(db: Database, access: Access) -> Result<Self> {
-        let inner = db.store()?.begin(access)?;
+        let inner = db.store()?.begin(access).lift()?;
         Ok(Self::of(db, inner))
     }
 
@@ -68,86 +108,66 @@ impl Transaction {
         inner.reserve_buckets(db.reserved());
         Self {
             db,
-            inner,
-            lost_race: false,
+            version: inner.version(),
+            read_only: inner.access() == Access::Read,
+            inner: RefCell::new(inner),
+            lost_race: Cell::new(false),
             serial: SERIAL.fetch_add(1, Ordering::Relaxed),
         }
     }
 
     /// Runs a query and collects its rows: see [`Database::query`].
-    pub fn query(&mut self, text: &str, parameters: impl IntoParameters) -> Result<QueryResult> {
-        self.query_with(text, parameters, &QueryOptions::default())
-    }
-
-    /// Like [`Transaction::query`], with its own limits or a cancel handle.
-    pub fn query_with(
-        &mut self,
-        text: &str,
-        parameters: impl IntoParameters,
-        options: &QueryOptions,
-    ) -> Result<QueryResult> {
-        self.run(text, &given(parameters)?, options)
+    pub fn query<'q>(&self, query: impl Into<Query<'q>>) -> Result<QueryResult> {
+        let (text, parameters, options) = query.into().into_parts()?;
+        self.run(text, &parameters, &options)
     }
 
     /// Runs a prepared query and collects its rows.
     pub fn query_prepared(
-        &mut self,
+        &self,
         prepared: &Prepared,
         parameters: impl IntoParameters,
     ) -> Result<QueryResult> {
-        self.run_prepared(prepared, &given(parameters)?, &QueryOptions::default())
+        let parameters = checked(parameters.into_parameters())?;
+        self.run_prepared(prepared, &parameters, &QueryOptions::default())
     }
 
     /// Runs a query and streams its rows. Its writes are complete when the last row was read.
-    pub fn stream(&mut self, text: &str, parameters: impl IntoParameters) -> Result<RowStream<'_>> {
-        self.stream_with(text, parameters, &QueryOptions::default())
-    }
-
-    /// Like [`Transaction::stream`], with its own limits or a cancel handle.
-    pub fn stream_with(
-        &mut self,
-        text: &str,
-        parameters: impl IntoParameters,
-        options: &QueryOptions,
-    ) -> Result<RowStream<'_>> {
-        RowStream::borrow(self, text, &given(parameters)?, options)
+    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<TransactionRows<'_>> {
+        Ok(TransactionRows::new(self, self.open_query(query)?))
     }
 
     /// Opens a query whose rows are pulled one by one, interleaved with other uses of the transaction:
     ///
     /// ```
-    /// # let db = isomer_db::Database::open_in_memory()?;
-    /// let mut tx = db.begin_read()?;
-    /// let mut ones = tx.open_query("UNWIND [1, 2] AS n RETURN n", (), &Default::default())?;
-    /// let mut tens = tx.open_query("UNWIND [10, 20] AS n RETURN n", (), &Default::default())?;
+    /// # let db = isomerdb::Database::open_in_memory()?;
+    /// let tx = db.begin_read()?;
+    /// let mut ones = tx.open_query("UNWIND [1, 2] AS n RETURN n")?;
+    /// let mut tens = tx.open_query("UNWIND [10, 20] AS n RETURN n")?;
     /// let mut sum = 0;
-    /// while let (Some(one), Some(ten)) = (ones.next(&mut tx)?, tens.next(&mut tx)?) {
+    /// while let (Some(one), Some(ten)) = (ones.next(&tx)?, tens.next(&tx)?) {
     ///     sum += one.get::<i64>("n")? + ten.get::<i64>("n")?;
     /// }
     /// assert_eq!(sum, 33);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn open_query(
-        &mut self,
-        text: &str,
-        parameters: impl IntoParameters,
-        options: &QueryOptions,
-    ) -> Result<RowCursor> {
-        RowCursor::start(self, text, &given(parameters)?, options)
+    pub fn open_query<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowCursor> {
+        let (text, parameters, options) = query.into().into_parts()?;
+        RowCursor::open(self, text, &parameters, &options)
     }
 
     /// The dependencies of a query's rows: a commit that touches none of them does not change the rows. `Unsupported`
     /// if they cannot be derived: see [`Reads`].
     ///
     /// ```
-    /// # let db = isomer_db::Database::open_in_memory()?;
-    /// let reads = db.begin_read()?.reads("MATCH (a:Person)-[:KNOWS]->(b:Person) RETURN b.name", ())?;
+    /// # let db = isomerdb::Database::open_in_memory()?;
+    /// let reads = db.begin_read()?.reads("MATCH (a:Person)-[:KNOWS]->(b:Person) RETURN b.name")?;
     /// assert!(reads.labels.has("Person") && reads.types.has("KNOWS") && !reads.labels.has("City"));
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn reads(&self, text: &str, parameters: impl IntoParameters) -> Result<Reads> {
-        let statement = Statement::ready(self, text)?;
-        let mut parameters = given(parameters)?;
+    pub fn reads<'q>(&self, query: impl Into<Query<'q>>) -> Result<Reads> {
+        let (text, mut parameters, _) = query.into().into_parts()?;
+        let statement = self.statement(text)?;
         for (name, value) in statement.ready.lifted.iter() {
             parameters.insert(name.clone(), value.clone());
         }
@@ -161,28 +181,28 @@ impl Transaction {
     /// The class of a query, from its plan.
     ///
     /// ```
-    /// use isomer_db::StatementClass;
-    /// # let db = isomer_db::Database::open_in_memory()?;
+    /// use isomerdb::StatementClass;
+    /// # let db = isomerdb::Database::open_in_memory()?;
     /// assert_eq!(db.begin_read()?.class_of("MATCH (n:Old) DETACH DELETE n")?, StatementClass::Write);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn class_of(&self, text: &str) -> Result<StatementClass> {
-        Ok(Statement::ready(self, text)?.ready.plan.class)
+        Ok(self.statement(text)?.ready.plan.class)
     }
 
-    /// The documents of a label: insert, get, replace, patch, remove, by key.
-    pub fn collection<'t>(&'t mut self, label: &str) -> Collection<'t> {
-        Collection::new(self, label)
+    /// The documents of a label.
+    pub fn collection(&self, label: &str) -> ReadCollection<'_> {
+        ReadCollection::new(self, label)
     }
 
     /// A bucket of keys and values.
-    pub fn bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
-        Bucket::new(self, name)
+    pub fn bucket(&self, name: &str) -> ReadBucket<'_> {
+        ReadBucket::new(self, name)
     }
 
-    /// A bucket that is reserved by [`Database::reserving`], writable through this handle.
-    pub fn reserved_bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
-        Bucket::reserved(self, name)
+    /// The text's plan.
+    pub(crate) fn statement(&self, text: &str) -> Result<Statement> {
+        Statement::ready(&self.db, &*self.borrow()?, text)
     }
 
     /// The database that it belongs to.
@@ -193,18 +213,18 @@ impl Transaction {
     /// All buckets, by name, with their options.
     ///
     /// ```
-    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let db = isomerdb::Database::open_in_memory()?;
     /// let names = db.transact(|tx| {
     ///     tx.bucket("b").put("k", 1)?;
     ///     tx.bucket("a").put("k", 2)?;
     ///     let buckets = tx.buckets()?;
-    ///     Ok::<_, isomer_db::Error>(buckets.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+    ///     Ok(buckets.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
     /// })?;
     /// assert_eq!(names, ["a", "b"]);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn buckets(&mut self) -> Result<Vec<(String, crate::BucketOptions)>> {
-        let found = self.below(|data| data.list_buckets())?;
+    pub fn buckets(&self) -> Result<Vec<(String, crate::BucketOptions)>> {
+        let found = self.reading(|data| data.list_buckets())?;
         let named = found.into_iter();
         Ok(named
             .map(|(name, options)| (name.to_string(), options))
@@ -213,32 +233,136 @@ impl Transaction {
 
     /// The version that it reads.
     pub fn version(&self) -> Version {
-        self.inner.version()
+        self.version
     }
 
-    /// Whether it may write.
+    /// Its number in this process.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Commits if it has write access.
+    pub(crate) fn finish(self) -> Result<Option<Version>> {
+        if self.read_only {
+            return Ok(None);
+        }
+        let durability = self.db.inner.options.durability;
+        self.into_inner().commit_with(durability).lift().map(Some)
+    }
+
+    pub(crate) fn run(
+        &self,
+        text: &str,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
+        let statement = self.noted(self.statement(text))?;
+        self.gather(&statement, parameters, options)
+    }
+
+    pub(crate) fn run_prepared(
+        &self,
+        prepared: &Prepared,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
+        let statement = self.noted(prepared.statement(&*self.borrow()?))?;
+        self.gather(&statement, parameters, options)
+    }
+
+    /// Runs a statement and collects its rows.
+    pub(crate) fn gather(
+        &self,
+        statement: &Statement,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
+        let data = &mut *self.borrow_mut()?;
+        let result = statement::gather(&self.db, data, statement, parameters, options);
+        self.noted(result)
+    }
+
+    /// Runs a function of the layer below that reads. A callback of a zero-copy read may do so, too.
+    pub(crate) fn reading<T>(
+        &self,
+        run: impl FnOnce(&isomer_data::Transaction) -> Result<T, DataError>,
+    ) -> Result<T> {
+        let result = run(&*self.borrow()?);
+        self.noted(result)
+    }
+
+    /// Runs a function of the layer below that writes.
+    pub(crate) fn writing<T>(
+        &self,
+        run: impl FnOnce(&mut isomer_data::Transaction) -> Result<T, DataError>,
+    ) -> Result<T> {
+        let result = run(&mut *self.borrow_mut()?);
+        self.noted(result)
+    }
+
+    /// The transaction of the layer below, for reading. `Invalid` while it is written or runs a query.
+    pub(crate) fn borrow(&self) -> Result<Ref<'_, isomer_data::Transaction>> {
+        self.inner.try_borrow().map_err(|_| in_use())
+    }
+
+    /// The transaction of the layer below, for writes and queries. `Invalid` while anything else uses it: a callback.
+    pub(crate) fn borrow_mut(&self) -> Result<RefMut<'_, isomer_data::Transaction>> {
+        self.inner.try_borrow_mut().map_err(|_| in_use())
+    }
+
+    pub(crate) fn into_inner(self) -> isomer_data::Transaction {
+        self.inner.into_inner()
+    }
+
+    /// Records a conflict.
+    pub(crate) fn noted<T, E: LayerError>(&self, result: Result<T, E>) -> Result<T> {
+        result.map_err(|error| {
+            let error = error.lift();
+            if error.kind() == ErrorKind::Retry {
+                self.lost_race.set(true);
+            }
+            error
+        })
+    }
+}
+
+/// The error of a use inside a callback that holds the transaction.
+fn in_use() -> Error {
+    Error::invalid(
+        "the transaction is in use by the callback that makes this call: collect in the callback, and write or run queries after it",
+    )
+}
+
+impl WriteTransaction {
+    /// Begins one. With [`Access::Read`], its writes are `Denied`.
+    pub(crate) fn begin(db: Database, access: Access) -> Result<Self> {
+        ReadTransaction::begin(db, access).map(Self)
+    }
+
+    /// The documents of a label: insert, get, replace, patch, remove, by key.
+    pub fn collection(&self, label: &str) -> Collection<'_> {
+        Collection::new(self, label)
+    }
+
+    /// A bucket of keys and values.
+    pub fn bucket(&self, name: &str) -> Bucket<'_> {
+        Bucket::new(self, name)
+    }
+
+    /// A bucket that is reserved by [`Database::reserving`], writable through this handle.
+    pub fn reserved_bucket(&self, name: &str) -> Bucket<'_> {
+        Bucket::reserved(self, name)
+    }
+
+    /// Whether its writes are refused: that the database was opened read-only.
     pub fn is_read_only(&self) -> bool {
-        self.inner.access() == Access::Read
+        self.0.read_only
     }
 
     /// Whether it has written.
     pub fn has_writes(&self) -> bool {
-        self.inner.has_writes()
-    }
-
-    /// The transaction of the layer below, for functions that this crate does not offer.
-    pub fn data(&mut self) -> &mut isomer_data::Transaction {
-        &mut self.inner
-    }
-
-    /// Like [`Transaction::data`], for reading.
-    pub fn data_ref(&self) -> &isomer_data::Transaction {
-        &self.inner
-    }
-
-    /// The transaction of the layer below, by value.
-    pub fn into_data(self) -> isomer_data::Transaction {
-        self.inner
+        // While a callback writes or runs a query, it may be about to.
+        self.0.borrow().map_or(true, |data| data.has_writes())
     }
 
     /// Commits the changes. When this returns they are on disk and visible to others. Returns their version.
@@ -246,35 +370,35 @@ impl Transaction {
     /// `Retry` if another transaction changed what this one read: run it again (or use [`Database::transact`], which
     /// retries). `OutcomeUnknown` if the disk failed during the commit: check before you run it again.
     pub fn commit(self) -> Result<Version> {
-        let durability = self.db.inner.options.durability;
+        let durability = self.0.db.inner.options.durability;
         self.commit_with(durability)
     }
 
-    /// Like [`Transaction::commit`], with another durability.
+    /// Like [`WriteTransaction::commit`], with another durability.
     ///
     /// ```
-    /// use isomer_db::{Database, Durability};
+    /// use isomerdb::{Database, Durability};
     ///
     /// let db = Database::open_in_memory()?;
-    /// let mut tx = db.begin()?;
+    /// let tx = db.begin()?;
     /// tx.bucket("visits").put("today", 1)?;
     /// tx.commit_with(Durability::Buffered)?; // lost with the machine, until something synced follows
     /// db.sync()?;
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn commit_with(self, durability: Durability) -> Result<Version> {
-        Ok(self.inner.commit_with(durability)?)
+        self.0.into_inner().commit_with(durability).lift()
     }
 
     /// Starts a commit without waiting for the disk, with the [`Durability`] of the database: the returned future has
-    /// the result of [`Transaction::commit`]. It suits programs with few threads and many clients. Any executor works,
+    /// the result of [`WriteTransaction::commit`]. It suits programs with few threads and many clients. Any executor works,
     /// and the commit progresses without being polled. Watchers are notified when the future is polled after its
     /// completion. If it is dropped earlier, the drop blocks until the completion. While a bulk load writes, this call
     /// blocks, as all commits do. Wakers are called one after the other: each should be quick, and none may wait for
     /// another one.
     ///
     /// ```
-    /// use isomer_db::{Database, params};
+    /// use isomerdb::{Database, params};
     ///
     /// # fn block_on<F: Future>(future: F) -> F::Output {
     /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -286,90 +410,44 @@ impl Transaction {
     /// # }
     /// # block_on(async {
     /// let db = Database::open_in_memory()?;
-    /// let mut tx = db.begin()?;
-    /// tx.query("CREATE (:Visit {at: $at})", params! { "at" => 1 })?;
+    /// let tx = db.begin()?;
+    /// tx.query(("CREATE (:Visit {at: $at})", params! { "at" => 1 }))?;
     /// tx.start_commit().await?;
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// # }).unwrap();
     /// ```
     pub fn start_commit(self) -> Committing {
-        let durability = self.db.inner.options.durability;
-        Committing(self.inner.start_commit(durability))
+        let durability = self.0.db.inner.options.durability;
+        Committing(self.0.into_inner().start_commit(durability))
     }
 
     /// Rolls back.
     pub fn rollback(self) {
-        self.inner.rollback();
-    }
-
-    /// Its number in this process.
-    pub(crate) fn serial(&self) -> u64 {
-        self.serial
-    }
-
-    /// Commits if anything may have been written.
-    pub(crate) fn finish(self) -> Result<Option<Version>> {
-        if self.inner.access() == Access::Write {
-            return self.commit().map(Some);
-        }
-        Ok(None)
+        self.0.into_inner().rollback();
     }
 
     /// Whether an error was caused by a conflict, so that a retry may succeed.
     pub(crate) fn lost_race(&self) -> bool {
-        self.lost_race
+        self.0.lost_race.get()
     }
 
-    pub(crate) fn run(
-        &mut self,
-        text: &str,
-        parameters: &Map,
-        options: &QueryOptions,
-    ) -> Result<QueryResult> {
-        let result = Statement::ready(self, text)
-            .and_then(|statement| statement::gather(self, &statement, parameters, options));
-        self.noted(result)
-    }
-
-    pub(crate) fn run_prepared(
-        &mut self,
-        prepared: &Prepared,
-        parameters: &Map,
-        options: &QueryOptions,
-    ) -> Result<QueryResult> {
-        let result = prepared
-            .statement(self)
-            .and_then(|statement| statement::gather(self, &statement, parameters, options));
-        self.noted(result)
-    }
-
-    /// Records a conflict.
-    pub(crate) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
-        self.lost_race |= result
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Retry);
-        result
-    }
-
-    /// Runs a function of the layer below.
-    pub(crate) fn below<T>(
-        &mut self,
-        run: impl FnOnce(&mut isomer_data::Transaction) -> Result<T, DataError>,
-    ) -> Result<T> {
-        let result = run(&mut self.inner).map_err(Error::from);
-        self.noted(result)
-    }
-
-    /// Names and schema as seen by this transaction.
-    pub fn catalog(&self) -> Arc<isomer_data::Catalog> {
-        isomer_data::GraphRead::catalog(&self.inner)
+    pub(crate) fn into_read(self) -> ReadTransaction {
+        self.0
     }
 }
 
-impl std::fmt::Debug for Transaction {
+impl std::fmt::Debug for ReadTransaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction")
-            .field("version", &self.version())
+        f.debug_struct("ReadTransaction")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for WriteTransaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteTransaction")
+            .field("version", &self.0.version)
             .finish_non_exhaustive()
     }
 }

@@ -2,9 +2,9 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use isomer_data::{KvChange, Version, Watched, Watcher};
+use isomer_data::{DataError, KvChange, Version, Watched, Watcher};
 
-use crate::{Database, Error, ErrorKind, Result};
+use crate::{Database, ErrorKind, Result, layers::LayerResult as _};
 
 /// Follows the changes of a bucket, in commit order: see [`Database::watch`].
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub struct Watch(isomer_data::Watch);
 impl Watch {
     /// The next change; blocks until there is one; `Closed` once the database is closed.
     pub fn next_change(&mut self) -> Result<KvChange> {
-        Ok(self.0.next_change()?)
+        self.0.next_change().lift()
     }
 
     /// The next change; blocks at most `timeout`; none after that.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<KvChange>> {
-        Ok(self.0.next_within(timeout)?)
+        self.0.next_within(timeout).lift()
     }
 
     /// All changes up to this version were returned: a watch from here on misses nothing and repeats nothing. In the
@@ -48,7 +48,7 @@ impl Database {
     /// any more, gets `Invalid`.
     ///
     /// ```
-    /// use isomer_db::{Database, KvChangeKind, Watched};
+    /// use isomerdb::{Database, KvChangeKind, Watched};
     ///
     /// let db = Database::open_in_memory()?;
     /// let mut changes = db.watch("sessions", Watched::Prefix(b"ada/".to_vec()), None)?;
@@ -61,17 +61,20 @@ impl Database {
     /// db.transact(|tx| tx.bucket("sessions").delete("ada/1"))?;
     /// let change = db.watch("sessions", Watched::All, Some(seen))?.next_change()?;
     /// assert_eq!(change.kind, KvChangeKind::Deleted { key: b"ada/1".to_vec() });
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn watch(&self, bucket: &str, watched: Watched, after: Option<Version>) -> Result<Watch> {
-        Ok(Watch(self.store()?.watch(bucket, watched, after)?))
+        self.store()?
+            .watch(bucket, watched, after)
+            .lift()
+            .map(Watch)
     }
 
     /// Calls `run` with each change, on a background thread, until it returns [`ControlFlow::Break`], the returned
     /// guard is dropped or the database is closed; an error is the last call.
     ///
     /// ```
-    /// use isomer_db::{Database, Watched};
+    /// use isomerdb::{Database, Watched};
     /// use std::{ops::ControlFlow, sync::mpsc};
     ///
     /// let db = Database::open_in_memory()?;
@@ -80,9 +83,9 @@ impl Database {
     ///     Ok(()) => ControlFlow::Continue(()),
     ///     Err(_) => ControlFlow::Break(()), // the receiver is gone
     /// })?;
-    /// let version = db.transact(|tx| tx.bucket("sessions").put("ada/1", "begun")).and_then(|()| Ok(db.store()?.engine().version()))?;
+    /// let version = db.transact(|tx| tx.bucket("sessions").put("ada/1", "begun")).and_then(|()| db.version())?;
     /// assert_eq!(receiver.recv().unwrap()?.version, version);
-    /// # Ok::<(), isomer_db::Error>(())
+    /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn on_change(
         &self,
@@ -91,7 +94,7 @@ impl Database {
         after: Option<Version>,
         mut run: impl FnMut(Result<KvChange>) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Watcher> {
-        let run = move |change: std::result::Result<_, _>| run(change.map_err(Error::from));
-        Ok(self.store()?.on_change(bucket, watched, after, run)?)
+        let run = move |change: Result<KvChange, DataError>| run(change.lift());
+        self.store()?.on_change(bucket, watched, after, run).lift()
     }
 }

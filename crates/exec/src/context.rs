@@ -18,9 +18,10 @@ use isomer_value::{
     DatabaseId, Element, LabelId, Map, NodeId, PropId, RelId, Relationship, TypeId, Value, jiff,
 };
 use isomer_views::{Reader, Views, ViewsAt};
-use regex::Regex;
+
 use rustc_hash::FxHashMap;
 
+use crate::pattern::{Regex, RegexBuilder};
 use crate::{
     error::{ErrorClass, ExecError, Result},
     eval::{LastList, Remembered},
@@ -488,7 +489,7 @@ impl Environment for Cx<'_> {
         if let Some(regex) = regexes.get(pattern) {
             return Ok(regex.clone());
         }
-        let regex = regex::RegexBuilder::new(&format!("^(?:{pattern})$"))
+        let regex = RegexBuilder::new(&format!("^(?:{pattern})$"))
             .size_limit(1 << 20)
             .build()
             .map_err(|error| {

@@ -28,6 +28,7 @@ mod function;
 mod hydrate;
 mod limits;
 mod operator;
+mod pattern;
 mod point;
 mod procedure;
 mod result;

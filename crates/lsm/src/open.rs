@@ -285,10 +285,8 @@ pub fn key_error(error: KeyError) -> StorageError {
     match error {
         KeyError::Io(..) => StorageError::Unavailable(text),
         KeyError::Damaged(..) | KeyError::Format(..) => StorageError::Corrupt(text),
-        KeyError::Missing(_)
-        | KeyError::NotEncrypted(_)
-        | KeyError::Wrong(_)
-        | KeyError::Malformed(_) => StorageError::Invalid(text),
+        // A wrong key, or none where there must be one.
+        _ => StorageError::Invalid(text),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of requests.
 
-use isomer_db::{Error, ErrorKind};
+use isomer_db::{Error, ErrorKind, internals::LayerError as _};
 use thiserror::Error as ThisError;
 
 /// Short for results of this crate.
@@ -98,9 +98,9 @@ impl ServerError {
     }
 }
 
-impl From<isomer_db::data::DataError> for ServerError {
-    fn from(error: isomer_db::data::DataError) -> Self {
-        Self::Database(error.into())
+impl From<isomer_db::internals::data::DataError> for ServerError {
+    fn from(error: isomer_db::internals::data::DataError) -> Self {
+        Self::Database(error.lift())
     }
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use isomer_db::{
     Database,
-    data::{CommitObserver, Version},
+    internals::{
+        DatabaseInternals as _,
+        data::{CommitObserver, Version},
+    },
 };
 use tokio::sync::watch;
 

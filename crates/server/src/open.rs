@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Database, StatementClass, Transaction, data::Version};
+use isomer_db::{
+    Database, StatementClass, WriteTransaction,
+    internals::{TransactionInternals as _, data::Version},
+};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -27,7 +30,7 @@ pub struct OpenTransaction {
     /// The highest class of its statements.
     class: Mutex<StatementClass>,
     /// `None` once it has ended.
-    transaction: Mutex<Option<Transaction>>,
+    transaction: Mutex<Option<WriteTransaction>>,
     /// What it takes of its user's memory.
     written: Mutex<Written>,
     times: Mutex<Times>,
@@ -76,9 +79,9 @@ impl OpenTransaction {
     }
 
     /// Runs `work` in it.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
-        let mut guard = self.transaction.try_lock().ok_or_else(busy)?;
-        let transaction = guard.as_mut().ok_or_else(no_transaction)?;
+    pub fn with<T>(&self, work: impl FnOnce(&WriteTransaction) -> Result<T>) -> Result<T> {
+        let guard = self.transaction.try_lock().ok_or_else(busy)?;
+        let transaction = guard.as_ref().ok_or_else(no_transaction)?;
         let mut written = self.written.lock();
         transaction.data().limit_writes(written.most());
         let outcome = work(transaction);
@@ -86,7 +89,7 @@ impl OpenTransaction {
         outcome
     }
 
-    fn take(&self) -> Result<Transaction> {
+    fn take(&self) -> Result<WriteTransaction> {
         let mut guard = self.transaction.try_lock().ok_or_else(busy)?;
         let transaction = guard.take().ok_or_else(no_transaction)?;
         self.written.lock().set(0);
@@ -131,7 +134,7 @@ impl OpenTransactions {
         &self,
         user: &Arc<str>,
         database: &Arc<str>,
-        transaction: Transaction,
+        transaction: WriteTransaction,
     ) -> Result<Arc<OpenTransaction>> {
         self.add_for(user, database, transaction, self.idle, self.longest)
     }
@@ -142,7 +145,7 @@ impl OpenTransactions {
         &self,
         user: &Arc<str>,
         database: &Arc<str>,
-        transaction: Transaction,
+        transaction: WriteTransaction,
         time: Option<Duration>,
     ) -> Result<Arc<OpenTransaction>> {
         let time = time.map_or(self.longest, |time| time.min(self.longest));
@@ -153,7 +156,7 @@ impl OpenTransactions {
         &self,
         user: &Arc<str>,
         database: &Arc<str>,
-        transaction: Transaction,
+        transaction: WriteTransaction,
         idle: Duration,
         longest: Duration,
     ) -> Result<Arc<OpenTransaction>> {
@@ -264,8 +267,7 @@ mod tests {
         let all = two_a_user(Duration::from_millis(20));
         let (ada, people): (Arc<str>, Arc<str>) = ("ada".into(), "people".into());
         let open = all.add(&ada, &people, db.begin().unwrap()).unwrap();
-        open.with(|tx| Ok(tx.query("CREATE (:Draft)", ())?))
-            .unwrap();
+        open.with(|tx| Ok(tx.query("CREATE (:Draft)")?)).unwrap();
         assert_eq!(all.sweep(), 0);
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(all.sweep(), 1);
@@ -274,7 +276,7 @@ mod tests {
             open.with(|_| Ok(())).is_err(),
             "a remaining reference cannot use it"
         );
-        assert_eq!(db.query("MATCH (d:Draft) RETURN d", ()).unwrap().len(), 0);
+        assert_eq!(db.query("MATCH (d:Draft) RETURN d").unwrap().len(), 0);
     }
 
     #[test]

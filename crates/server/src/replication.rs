@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Builder, data::Version};
+use isomer_db::{Builder, internals::data::Version};
 use isomer_sync::{Cause, peers, sync_once};
 
 use crate::{access::Databases, core::Core};

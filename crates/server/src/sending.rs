@@ -8,7 +8,10 @@ use std::{fmt, sync::Arc};
 use axum::body::Bytes;
 use isomer_db::{
     Map, MemoryKind, Node, Relationship, Value,
-    data::{DataError, Reservation},
+    internals::{
+        LayerError as _,
+        data::{DataError, Reservation},
+    },
 };
 
 use crate::{Result, access::Databases, core::Core};
@@ -73,7 +76,7 @@ impl Reserved {
         match held.resize(bytes) {
             Err(over) if !self.is_owed => {
                 let over = DataError::from(over);
-                Err(isomer_db::Error::from(over).into())
+                Err(over.lift().into())
             }
             _ => Ok(()),
         }
@@ -238,7 +241,7 @@ mod tests {
             "RETURN [datetime({year: 2026, timezone: 'America/Argentina/ComodRivadavia'})] AS v",
             "RETURN range(-100, 100) AS v",
         ] {
-            let result = db.query(query, ()).unwrap();
+            let result = db.query(query).unwrap();
             let value = result.single().unwrap().value("v").unwrap();
             let text = isomer_db::json::to_string(value).unwrap();
             let most = most_text_bytes(value);

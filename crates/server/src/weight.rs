@@ -98,7 +98,7 @@ mod tests {
 
     fn weight(query: &str) -> usize {
         let db = isomer_db::Database::open_in_memory().unwrap();
-        of_row(db.query(query, ()).unwrap().single().unwrap())
+        of_row(db.query(query).unwrap().single().unwrap())
     }
 
     #[test]

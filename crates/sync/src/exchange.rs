@@ -423,6 +423,8 @@ fn more_follow(applied: Applied) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use isomer_db::internals::DatabaseInternals as _;
+
     use isomer_db::Database;
 
     use super::*;
@@ -471,7 +473,7 @@ mod tests {
         let long = "x".repeat(1 << 20);
         for key in 0..10 {
             let text = format!("CREATE (:Long {{_key: {key}, text: '{long}'}})");
-            full.query(&text, ()).unwrap();
+            full.query(&text).unwrap();
         }
         let mut busy = Busy {
             store: full.store().unwrap(),
@@ -489,9 +491,7 @@ mod tests {
         .unwrap();
         assert!(done.joined);
         assert!(steps.is_sorted(), "progress is monotonic: {steps:?}");
-        let found = new
-            .query("MATCH (n:Long) RETURN count(n) AS n", ())
-            .unwrap();
+        let found = new.query("MATCH (n:Long) RETURN count(n) AS n").unwrap();
         assert_eq!(found.rows()[0].get::<i64>("n").unwrap(), 10);
         assert!(!store.is_joining());
         (busy.pages, steps)
@@ -536,7 +536,7 @@ mod tests {
         let long = "x".repeat(1 << 20);
         for key in 0..10 {
             let text = format!("CREATE (:Long {{_key: {key}, text: '{long}'}})");
-            full.query(&text, ()).unwrap();
+            full.query(&text).unwrap();
         }
         let store = full.store().unwrap();
         store.begin_replication().unwrap();
@@ -575,9 +575,7 @@ mod tests {
             .extend((1..pages).map(|_| SyncError::Invalid("of an earlier page".into())));
         push(&mut slow).unwrap();
         assert_eq!(slow.pushed, pages + 2, "the last page was sent three times");
-        let found = new
-            .query("MATCH (n:Long) RETURN count(n) AS n", ())
-            .unwrap();
+        let found = new.query("MATCH (n:Long) RETURN count(n) AS n").unwrap();
         assert_eq!(found.rows()[0].get::<i64>("n").unwrap(), 10);
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use isomer_data::DataStore;
-use isomer_db::{Builder, Database};
+use isomer_db::{Builder, Database, internals::DatabaseInternals as _};
 
 use crate::{Result, answer::answer, exchange::Peer};
 

@@ -15,8 +15,12 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use isomer_data::Verdict;
 use isomer_db::{
-    Database, ErrorKind, Transaction, params,
-    views::{Side, ViewKind, ViewOptions},
+    Database, ErrorKind, ReadTransaction, WriteTransaction,
+    internals::{
+        BuilderInternals as _, DatabaseInternals as _, TransactionInternals as _,
+        views::{Side, ViewKind, ViewOptions},
+    },
+    params,
 };
 
 /// Concurrent writers, so that commits share a sync.
@@ -103,14 +107,8 @@ fn deletes(number: u64) -> Option<u64> {
 
 /// Creates the schema that writers need; does nothing if it exists.
 pub fn prepare(db: &Database) -> Result<()> {
-    db.query(
-        "CREATE INDEX part_number IF NOT EXISTS FOR (p:Part) ON (p.n)",
-        (),
-    )?;
-    db.query(
-        "CREATE CONSTRAINT part_tag IF NOT EXISTS FOR (p:Part) REQUIRE p.tag IS UNIQUE",
-        (),
-    )?;
+    db.query("CREATE INDEX part_number IF NOT EXISTS FOR (p:Part) ON (p.n)")?;
+    db.query("CREATE CONSTRAINT part_tag IF NOT EXISTS FOR (p:Part) REQUIRE p.tag IS UNIQUE")?;
     Ok(())
 }
 
@@ -175,11 +173,11 @@ fn write_all(db: &Database, most: u64) -> Result<()> {
 }
 
 fn write(db: &Database, writer: u64, most: u64) -> Result<()> {
-    let first = 1 + db.read(|tx| last_number(tx, writer))?;
+    let first = 1 + db.try_read(|tx| last_number(tx, writer))?;
     for number in first..first.saturating_add(most) {
         loop {
-            let mut tx = db.begin()?;
-            apply(&mut tx, writer, number)?;
+            let tx = db.begin()?;
+            apply(&tx, writer, number)?;
             print_line(&format!("begin {writer} {number}\n"));
             match tx.commit() {
                 Ok(_) => break,
@@ -200,33 +198,30 @@ fn print_line(line: &str) {
         .expect("the parent reads our lines for as long as we live");
 }
 
-fn last_number(tx: &mut Transaction, writer: u64) -> Result<u64> {
-    let found = tx.query(
+fn last_number(tx: &ReadTransaction, writer: u64) -> Result<u64> {
+    let found = tx.query((
         "MATCH (c:Counter {_key: $writer}) RETURN c.n AS n",
         [("writer", writer as i64)],
-    )?;
+    ))?;
     Ok(found.rows().first().map_or(Ok(0), |row| row.get("n"))?)
 }
 
 /// Runs the statements of one transaction, in every model.
-fn apply(tx: &mut Transaction, writer: u64, number: u64) -> Result<()> {
+fn apply(tx: &WriteTransaction, writer: u64, number: u64) -> Result<()> {
     let key = |number: u64| format!("{writer}/{number}");
     let params = params! {
         "key" => key(number), "writer" => writer as i64, "n" => number as i64, "last" => parts(number) as i64 - 1
     };
-    tx.query(
-        "CREATE (t:Txn {_key: $key, writer: $writer, n: $n}) WITH t UNWIND range(0, $last) AS i \
-         CREATE (t)-[:PART {n: $n, i: i}]->(:Part {_key: $key + '/' + toString(i), n: $n, tag: $key + '#' + toString(i)})",
-        &params,
-    )?;
-    tx.query("MERGE (c:Counter {_key: $writer}) SET c.n = $n", &params)?;
+    tx.query(("CREATE (t:Txn {_key: $key, writer: $writer, n: $n}) WITH t UNWIND range(0, $last) AS i \
+         CREATE (t)-[:PART {n: $n, i: i}]->(:Part {_key: $key + '/' + toString(i), n: $n, tag: $key + '#' + toString(i)})", &params))?;
+    tx.query(("MERGE (c:Counter {_key: $writer}) SET c.n = $n", &params))?;
     tx.data()
         .kv_put("journal", key(number).as_bytes(), &number.to_be_bytes())?;
     if let Some(old) = deletes(number) {
-        tx.query(
+        tx.query((
             "MATCH (:Txn {_key: $key})-[:PART]->(p) DETACH DELETE p",
             [("key", key(old))],
-        )?;
+        ))?;
     }
     Ok(())
 }
@@ -235,7 +230,7 @@ fn apply(tx: &mut Transaction, writer: u64, number: u64) -> Result<()> {
 /// writer's others at most the one whose commit had begun, complete as well; nothing else. Records the state
 /// found in the journal.
 pub fn verify(db: &Database, journal: &mut Journal) -> Result<()> {
-    db.read(|tx| {
+    db.try_read(|tx| {
         for writer in 0..WRITERS {
             let found = last_number(tx, writer)?;
             let progress = journal.writers.get(&writer).copied().unwrap_or_default();
@@ -247,7 +242,7 @@ pub fn verify(db: &Database, journal: &mut Journal) -> Result<()> {
     })
 }
 
-fn verify_writer(tx: &mut Transaction, writer: u64, found: u64, progress: Progress) -> Result<()> {
+fn verify_writer(tx: &ReadTransaction, writer: u64, found: u64, progress: Progress) -> Result<()> {
     ensure!(
         found >= progress.acknowledged,
         "{} was acknowledged, only {found} is there",
@@ -261,11 +256,11 @@ fn verify_writer(tx: &mut Transaction, writer: u64, found: u64, progress: Progre
 
     let params = [("writer", writer as i64)];
     let rows = tx
-        .query(
+        .query((
             "MATCH (t:Txn {writer: $writer}) OPTIONAL MATCH (t)-[r:PART]->(p:Part) \
              RETURN t.n AS n, count(r) AS relationships, count(p) AS parts ORDER BY n",
             params,
-        )?
+        ))?
         .into_rows();
     ensure!(
         rows.len() as u64 == found,
@@ -288,10 +283,10 @@ fn verify_writer(tx: &mut Transaction, writer: u64, found: u64, progress: Progre
     }
     let prefix = format!("{writer}/");
     let all: u64 = tx
-        .query(
+        .query((
             "MATCH (p:Part) WHERE p.tag STARTS WITH $prefix RETURN count(*) AS n",
             [("prefix", prefix)],
-        )?
+        ))?
         .single()?
         .get("n")?;
     ensure!(
@@ -305,10 +300,10 @@ fn verify_writer(tx: &mut Transaction, writer: u64, found: u64, progress: Progre
             value == Some(found.to_be_bytes().to_vec()),
             "the bucket has {value:?} for transaction {found}"
         );
-        let through_index = tx.query(
+        let through_index = tx.query((
             "MATCH (p:Part) WHERE p.n = $n RETURN count(p) AS n",
             [("n", found as i64)],
-        )?;
+        ))?;
         let through_index: u64 = through_index.single()?.get("n")?;
         ensure!(
             through_index >= parts(found),

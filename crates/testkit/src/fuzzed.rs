@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use isomer_cypher::{ast::StatementBody, parse};
-use isomer_db::{Database, ErrorKind, Limits, QueryOptions};
+use isomer_db::{Database, ErrorKind, Limits, Query, QueryOptions};
 
 /// A text is parsed or rejected; the printed form of a parsed text parses to the same printed form.
 pub fn parse_and_print(text: &str) {
@@ -33,9 +33,9 @@ pub fn tiny_database() -> Database {
         .open_in_memory()
         .expect("memory opens");
     database
-        .query("CREATE INDEX FOR (n:A) ON (n.v)", ())
+        .query("CREATE INDEX FOR (n:A) ON (n.v)")
         .expect("the index is made");
-    database.query(GRAPH, ()).expect("the graph is made");
+    database.query(GRAPH).expect("the graph is made");
     database
 }
 
@@ -51,8 +51,10 @@ pub fn execute(database: &Database, text: &str) {
     limits.path_steps = 20;
     let options = QueryOptions::new().limits(limits);
     let answer = if is_query {
-        let mut transaction = database.begin().expect("a transaction begins");
-        let answer = transaction.query_with(text, (), &options).map(drop);
+        let transaction = database.begin().expect("a transaction begins");
+        let answer = transaction
+            .query(Query::new(text).options(&options))
+            .map(drop);
         transaction.rollback();
         answer
     } else {
@@ -70,7 +72,7 @@ pub fn execute(database: &Database, text: &str) {
 /// Number of nodes and relationships in the database.
 pub fn size(database: &Database) -> (i64, i64) {
     let count = |text: &str| {
-        let answer = database.query(text, ()).expect("counting works");
+        let answer = database.query(text).expect("counting works");
         let row = answer.single().expect("a count is one row");
         row.get::<i64>("c").expect("a count is a number")
     };

@@ -167,7 +167,7 @@ fn run_document() -> Result<usize> {
     }
     ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
     for kind in ["FUNCTIONS", "PROCEDURES"] {
-        let listed = database.query(&format!("SHOW {kind} YIELD name"), ())?;
+        let listed = database.query(&format!("SHOW {kind} YIELD name"))?;
         for row in listed.rows() {
             let name = row.values()[0].as_str().unwrap_or_default();
             let clock = [".transaction", ".statement", ".realtime"];
@@ -182,7 +182,7 @@ fn run_document() -> Result<usize> {
 }
 
 fn check_statement(database: &isomer_db::Database, statement: &str, shown: &[&str]) -> Result<()> {
-    let answer = database.query(statement, ());
+    let answer = database.query(statement);
     if let [expected] = shown
         && let Some(expected) = expected.strip_prefix("error: ")
     {

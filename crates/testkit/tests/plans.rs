@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
-use isomer_db::QueryResult;
+use isomer_db::{Query, QueryResult};
 use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
 use isomer_testkit::naive::queries::{self, graph};
 use isomer_testkit::naive::subject::{Mode, Subject};
@@ -92,13 +92,13 @@ fn main() -> ExitCode {
             for _ in 0..QUERIES_PER_GRAPH {
                 let made = queries::query(&mut random);
                 // A query that cannot be planned has no plan to compare.
-                if let Ok(answer) = database.query(&format!("EXPLAIN {}", made.text), ()) {
+                if let Ok(answer) = database.query(&format!("EXPLAIN {}", made.text)) {
                     operators += same(&answer, &made.text, false)?;
                     explained += 1;
                 }
-                let mut transaction = database.begin()?;
-                if let Ok(answer) =
-                    transaction.query_with(&format!("PROFILE {}", made.text), (), &options)
+                let transaction = database.begin()?;
+                if let Ok(answer) = transaction
+                    .query(Query::new(&format!("PROFILE {}", made.text)).options(&options))
                 {
                     same(&answer, &made.text, true)?;
                     profiled += 1;

@@ -19,6 +19,7 @@ mod number;
 pub mod order;
 mod point;
 pub mod record;
+pub mod serialize;
 pub mod temporal;
 mod uuid;
 mod value;

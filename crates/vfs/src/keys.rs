@@ -28,11 +28,11 @@ use std::{
 
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
-use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     Disk, Open, Place, Seal,
-    seal::{KEY_BYTES, Key, random},
+    cipher::{Zeroize as _, Zeroizing, random},
+    seal::{KEY_BYTES, Key},
 };
 
 /// Name of the key file in a database's folder.
@@ -53,6 +53,7 @@ const MAX_KEY_FILE_BYTES: usize = 1024;
 
 /// Why a key or a key file was rejected.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// The database is encrypted, and no key was given.
     #[error(
@@ -84,6 +85,11 @@ pub enum KeyError {
         "{0} is not a valid key: a key is 32 bytes, or 64 hexadecimal digits as `openssl rand -hex 32` prints"
     )]
     Malformed(String),
+    /// The database is encrypted or is to be, and this program was built without encryption.
+    #[error(
+        "the database `{0}` needs encryption, which this build does not have: build it with the feature `encryption`"
+    )]
+    Unsupported(PathBuf),
     /// The operating system reported an error.
     #[error("{0} `{1}`: {2}")]
     Io(&'static str, PathBuf, io::Error),
@@ -197,6 +203,9 @@ pub fn open(
 ) -> Result<Seal, KeyError> {
     let keys = match (is_encrypted(disk, folder)?, master) {
         (false, None) => return Ok(Seal::plain()),
+        _ if cfg!(not(feature = "encryption")) => {
+            return Err(KeyError::Unsupported(folder.to_owned()));
+        }
         (true, None) => return Err(KeyError::Missing(folder.to_owned())),
         (true, Some(master)) => Keys::load(disk, folder, master)?,
         (false, Some(_)) if !new => return Err(KeyError::NotEncrypted(folder.to_owned())),
@@ -219,6 +228,9 @@ pub fn rotate(
 ) -> Result<(), KeyError> {
     if !is_encrypted(disk, folder)? {
         return Err(KeyError::NotEncrypted(folder.to_owned()));
+    }
+    if cfg!(not(feature = "encryption")) {
+        return Err(KeyError::Unsupported(folder.to_owned()));
     }
     let mut keys = Keys::load(disk, folder, old)?;
     keys.add()?;
@@ -374,7 +386,7 @@ fn read_all(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "encryption"))]
 mod tests {
     use super::*;
     use crate::{Loss, SimDisk};

@@ -16,6 +16,8 @@
 //! - a failed call may have taken effect: the caller must not rely on either outcome;
 //! - everything else may survive or not, also in part.
 
+#[cfg_attr(not(feature = "encryption"), path = "plain.rs")]
+mod cipher;
 mod faulty;
 pub mod keys;
 mod lock;

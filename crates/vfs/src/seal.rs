@@ -16,6 +16,8 @@
 //!
 //! A nonce is used once: the 16 random bytes of two seals collide with probability 2⁻¹²⁸, and each seal
 //! counts.
+//!
+//! Without the feature `encryption`, only the seal that passes bytes through exists.
 
 use std::{
     fmt,
@@ -25,9 +27,9 @@ use std::{
     },
 };
 
-use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce, aead::AeadInOut};
 use thiserror::Error;
-use zeroize::Zeroizing;
+
+use crate::cipher::{Cipher, Zeroizing, random};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
@@ -62,13 +64,6 @@ pub struct Unsealed;
 /// A key of 256 bits, wiped when it is dropped.
 pub(crate) type Key = Zeroizing<[u8; KEY_BYTES]>;
 
-/// Random bytes from the operating system.
-pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Seals and opens bytes. Cheap to clone; passes bytes through if it has no keys.
 #[derive(Clone, Default)]
 pub struct Seal {
@@ -77,7 +72,7 @@ pub struct Seal {
 
 struct Shared {
     /// By key number; the last one seals.
-    ciphers: Vec<(u32, XChaCha20Poly1305)>,
+    ciphers: Vec<(u32, Cipher)>,
     nonce_start: [u8; 16],
     sealed: AtomicU64,
 }
@@ -107,11 +102,10 @@ impl Seal {
     pub(crate) fn of(keys: &[(u32, Key)]) -> std::io::Result<Self> {
         let ciphers = keys
             .iter()
-            .map(|(number, key)| (*number, XChaCha20Poly1305::new((&**key).into())))
-            .collect();
+            .map(|(number, key)| Ok((*number, Cipher::new(key)?)));
         Ok(Self {
             shared: Some(Arc::new(Shared {
-                ciphers,
+                ciphers: ciphers.collect::<std::io::Result<_>>()?,
                 nonce_start: random()?,
                 sealed: AtomicU64::new(0),
             })),
@@ -150,12 +144,10 @@ impl Shared {
     fn seal(&self, place: Place, bytes: &mut Vec<u8>, from: usize) {
         let (number, cipher) = self.ciphers.last().expect("a seal has a key");
         let count = self.sealed.fetch_add(1, Ordering::Relaxed);
-        let mut nonce = XNonce::default();
+        let mut nonce = [0; NONCE_BYTES];
         nonce[..16].copy_from_slice(&self.nonce_start);
         nonce[16..].copy_from_slice(&count.to_le_bytes());
-        let tag = cipher
-            .encrypt_inout_detached(&nonce, &place.bytes(), (&mut bytes[from..]).into())
-            .expect("blocks and records are far below 256 GiB");
+        let tag = cipher.seal(&nonce, &place.bytes(), &mut bytes[from..]);
         bytes.extend_from_slice(&tag);
         bytes.extend_from_slice(&nonce);
         bytes.extend_from_slice(&number.to_le_bytes());
@@ -171,22 +163,20 @@ impl Shared {
         let (tag, rest) = trailer.split_at(TAG_BYTES);
         let (nonce, number) = rest.split_at(NONCE_BYTES);
         let number = u32::from_le_bytes(number.try_into().map_err(|_| Unsealed)?);
-        let nonce = XNonce::try_from(nonce).map_err(|_| Unsealed)?;
-        let tag = Tag::try_from(tag).map_err(|_| Unsealed)?;
+        let nonce = nonce.try_into().map_err(|_| Unsealed)?;
+        let tag = tag.try_into().map_err(|_| Unsealed)?;
         let (_, cipher) = self
             .ciphers
             .iter()
             .find(|(one, _)| *one == number)
             .ok_or(Unsealed)?;
-        cipher
-            .decrypt_inout_detached(&nonce, &place.bytes(), (&mut sealed[from..]).into(), &tag)
-            .map_err(|_| Unsealed)?;
+        cipher.open(nonce, &place.bytes(), tag, &mut sealed[from..])?;
         bytes.truncate(end);
         Ok(())
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "encryption"))]
 mod tests {
     use super::*;
 

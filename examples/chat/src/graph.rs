@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Result, anyhow};
 use isomer_db::{
     BucketOptions, Database, Durability as Commit, Error, ErrorKind, KvChangeKind, Map, Prepared,
-    QueryResult, Transaction, Value, Watched, Watcher, params,
+    QueryResult, Value, Watched, Watcher, WriteTransaction, params,
 };
 use serde::de::DeserializeOwned;
 
@@ -74,7 +74,7 @@ impl Queries {
     /// Adds a message in a transaction; returns its number, or `None` if the chat does not exist.
     fn add_message(
         &self,
-        tx: &mut Transaction,
+        tx: &WriteTransaction,
         chat: Id,
         sender: Id,
         text: &str,
@@ -105,7 +105,7 @@ impl GraphStore {
             "CREATE CONSTRAINT username IF NOT EXISTS FOR (u:User) REQUIRE u.username IS UNIQUE",
             "CREATE INDEX said IF NOT EXISTS FOR (m:Message) ON (m.chat, m.id)",
         ] {
-            db.query(statement, ())?;
+            db.query(statement)?;
         }
         for bucket in [SPOKEN, SESSIONS] {
             match db.transact(|tx| tx.bucket(bucket).create(BucketOptions::default())) {
@@ -122,7 +122,7 @@ impl GraphStore {
 
     fn new_chat(
         &self,
-        tx: &mut Transaction,
+        tx: &WriteTransaction,
         name: &str,
         admin: Id,
         members: &[Id],
@@ -251,7 +251,7 @@ impl ChatStore for GraphStore {
     ) -> Later<Result<Option<Id>>> {
         let (queries, text) = (self.queries.clone(), text.to_owned());
         let work =
-            move |tx: &mut Transaction| queries.add_message(tx, chat, sender, &text, timestamp);
+            move |tx: &WriteTransaction| queries.add_message(tx, chat, sender, &text, timestamp);
         later::transact(self.db.clone(), work)
     }
 
@@ -284,7 +284,7 @@ impl ChatStore for GraphStore {
             let found = tx.query_prepared(&self.queries.delete_chat, gone())?;
             tx.query_prepared(&self.queries.delete_messages, gone())?;
             tx.bucket(SPOKEN).delete(chat.to_be_bytes())?;
-            Ok::<_, Error>(!found.is_empty())
+            Ok(!found.is_empty())
         })?)
     }
 
@@ -324,10 +324,10 @@ impl ChatStore for GraphStore {
 
     fn remove_session(&self, session: &str) -> Result<bool> {
         Ok(self.db.transact(|tx| {
-            let mut sessions = tx.bucket(SESSIONS);
+            let sessions = tx.bucket(SESSIONS);
             let there = sessions.get(session)?.is_some();
             sessions.delete(session)?;
-            Ok::<_, Error>(there)
+            Ok(there)
         })?)
     }
 

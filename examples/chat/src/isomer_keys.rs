@@ -2,9 +2,10 @@
 
 use std::{ops::ControlFlow, path::Path, sync::Mutex};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use isomer_db::{
-    Database, Durability as Commit, Error, KvChangeKind, Order, Transaction, Watched, Watcher,
+    Bucket, Database, Durability as Commit, Error, KvChangeKind, Order, ReadBucket,
+    ReadTransaction, Watched, Watcher, WriteTransaction,
 };
 
 use crate::{
@@ -39,7 +40,26 @@ impl IsomerKeys {
     }
 }
 
-struct InTransaction<'t>(&'t mut Transaction);
+enum InTransaction<'t> {
+    Reads(&'t ReadTransaction),
+    Writes(&'t WriteTransaction),
+}
+
+impl<'t> InTransaction<'t> {
+    fn bucket(&self) -> ReadBucket<'t> {
+        match self {
+            Self::Reads(tx) => tx.bucket(BUCKET),
+            Self::Writes(tx) => ReadTransaction::bucket(tx, BUCKET),
+        }
+    }
+
+    fn writable(&self) -> Result<Bucket<'t>> {
+        match self {
+            Self::Reads(_) => bail!("a transaction that reads was asked to write"),
+            Self::Writes(tx) => Ok(tx.bucket(BUCKET)),
+        }
+    }
+}
 
 fn text(bytes: Vec<u8>) -> Result<String> {
     Ok(String::from_utf8(bytes)?)
@@ -47,7 +67,7 @@ fn text(bytes: Vec<u8>) -> Result<String> {
 
 impl Keys for InTransaction<'_> {
     fn get(&mut self, key: &str) -> Result<Option<String>> {
-        self.0.bucket(BUCKET).get_bytes(key)?.map(text).transpose()
+        self.bucket().get_bytes(key)?.map(text).transpose()
     }
 
     fn visit_many(
@@ -56,7 +76,7 @@ impl Keys for InTransaction<'_> {
         visit: &mut dyn FnMut(usize, &str) -> Result<()>,
     ) -> Result<()> {
         let mut outcome = Ok(());
-        self.0.bucket(BUCKET).visit_many(keys, |at, value| {
+        self.bucket().visit_many(keys, |at, value| {
             if outcome.is_ok() {
                 let text = str::from_utf8(value).map_err(anyhow::Error::from);
                 outcome = text.and_then(|text| visit(at, text));
@@ -66,11 +86,11 @@ impl Keys for InTransaction<'_> {
     }
 
     fn put(&mut self, key: &str, value: &str) -> Result<()> {
-        Ok(self.0.bucket(BUCKET).put_bytes(key, value)?)
+        Ok(self.writable()?.put_bytes(key, value)?)
     }
 
     fn delete(&mut self, key: &str) -> Result<()> {
-        Ok(self.0.bucket(BUCKET).delete(key)?)
+        Ok(self.writable()?.delete(key)?)
     }
 
     fn range(&mut self, from: &str, to: &str, limit: usize) -> Result<Vec<(String, String)>> {
@@ -79,17 +99,13 @@ impl Keys for InTransaction<'_> {
             return Ok(found);
         }
         let mut found_bytes = Vec::new();
-        self.0.bucket(BUCKET).visit(
-            from.as_bytes(),
-            Some(to.as_bytes()),
-            Order::Ascending,
-            |key, value| {
+        self.bucket()
+            .visit(from..to, Order::Ascending, |key, value| {
                 if found_bytes.len() < limit {
                     found_bytes.push((key.to_vec(), value.to_vec()));
                 }
                 found_bytes.len() < limit
-            },
-        )?;
+            })?;
         for (key, value) in found_bytes {
             found.push((text(key)?, text(value)?));
         }
@@ -131,7 +147,9 @@ impl KeyStore for IsomerKeys {
         &self,
         mut work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let done: Result<T, Ended> = self.db.transact(|tx| Ok(work(&mut InTransaction(tx))?));
+        let done: Result<T, Ended> = self
+            .db
+            .try_transact(|tx| Ok(work(&mut InTransaction::Writes(tx))?));
         Ok(done?)
     }
 
@@ -139,7 +157,9 @@ impl KeyStore for IsomerKeys {
         &self,
         mut work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let done: Result<T, Ended> = self.db.read(|tx| Ok(work(&mut InTransaction(tx))?));
+        let done: Result<T, Ended> = self
+            .db
+            .try_read(|tx| Ok(work(&mut InTransaction::Reads(tx))?));
         Ok(done?)
     }
 
@@ -147,7 +167,8 @@ impl KeyStore for IsomerKeys {
         &self,
         mut work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Later<Result<T>> {
-        let work = move |tx: &mut Transaction| Ok::<_, Ended>(work(&mut InTransaction(tx))?);
+        let work =
+            move |tx: &WriteTransaction| Ok::<_, Ended>(work(&mut InTransaction::Writes(tx))?);
         later::transact(self.db.clone(), work)
     }
 

@@ -4,7 +4,7 @@ use std::{pin::Pin, thread};
 
 use anyhow::{Context as _, Result};
 use futures_channel::oneshot;
-use isomer_db::{Database, Error, ErrorKind, Transaction};
+use isomer_db::{Database, Error, ErrorKind, WriteTransaction};
 
 /// A future value.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -18,12 +18,12 @@ pub fn transact<T, E, W>(db: Database, mut work: W) -> Later<Result<T>>
 where
     T: Send + 'static,
     E: From<Error> + Into<anyhow::Error> + Send + 'static,
-    W: FnMut(&mut Transaction) -> Result<T, E> + Send + 'static,
+    W: FnMut(&WriteTransaction) -> Result<T, E> + Send + 'static,
 {
     Box::pin(async move {
         for _ in 0..TRIALS {
-            let began = db.begin().map_err(E::from).and_then(|mut tx| {
-                let value = work(&mut tx)?;
+            let began = db.begin().map_err(E::from).and_then(|tx| {
+                let value = work(&tx)?;
                 Ok((value, tx.start_commit()))
             });
             let Ok((value, commit)) = began else { break };
@@ -33,7 +33,7 @@ where
                 Err(error) => return Err(error.into()),
             }
         }
-        let waits = move || db.transact(work).map_err(Into::into);
+        let waits = move || db.try_transact(work).map_err(Into::into);
         on_thread(waits)?.await.context("the thread panicked")?
     })
 }

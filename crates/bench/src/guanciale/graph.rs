@@ -4,9 +4,12 @@ use std::{fmt, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
-    Database, Error, Map, Prepared, Value,
-    bulk::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, load_nodes, load_relationships},
-    data::DataError,
+    Database, Map, Prepared, Value,
+    internals::{
+        DatabaseInternals as _, LayerResult as _,
+        bulk::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, load_nodes, load_relationships},
+        data::DataError,
+    },
     params, to_value,
 };
 
@@ -66,7 +69,7 @@ impl Graph {
             &mut rows,
             &mut (),
         )
-        .map_err(Error::from)?;
+        .lift()?;
         Ok(Self {
             recommend: db.prepare(RECOMMEND)?,
             _db: db,
@@ -101,7 +104,7 @@ fn nodes(db: &Database, label: &str, keys: impl Iterator<Item = String>) -> Resu
         &mut rows,
         &mut (),
     )
-    .map_err(Error::from)?;
+    .lift()?;
     Ok(())
 }
 
@@ -187,8 +190,7 @@ impl Creator {
 
     /// Checks that everything was created.
     pub fn check(&self) -> Result<()> {
-        let count =
-            |text: &str| -> Result<u64> { Ok(self.db.query(text, ())?.single()?.get("n")?) };
+        let count = |text: &str| -> Result<u64> { Ok(self.db.query(text)?.single()?.get("n")?) };
         let nodes = count("MATCH (u:User) RETURN count(u) AS n")?;
         let relationships = count("MATCH (:User)-[f:FRIENDS]->(:User) RETURN count(f) AS n")?;
         let people = self.operations * u64::from(self.people);

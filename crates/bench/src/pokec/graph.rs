@@ -12,11 +12,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
-    Database, Durability, EngineKind, Map, QueryResult, Transaction, Value,
-    bulk::{BulkPhase, BulkWatch},
-    data::Verdict,
+    Database, Durability, EngineKind, Map, QueryResult, Value, WriteTransaction,
+    internals::{
+        BuilderInternals as _, DatabaseInternals as _, LayerResult as _, TransactionInternals as _,
+        bulk::{BulkPhase, BulkWatch},
+        data::Verdict,
+        views::{Side, ViewKind, ViewOptions, ViewState},
+    },
     json, params,
-    views::{Side, ViewKind, ViewOptions, ViewState},
 };
 
 use crate::{
@@ -205,7 +208,7 @@ impl Graph {
         let mut people = HashMap::new();
         for row in self
             .db()?
-            .stream("MATCH (p:Person) RETURN id(p) AS id, p._key AS key", ())?
+            .stream("MATCH (p:Person) RETURN id(p) AS id, p._key AS key")?
         {
             let row = row?;
             people.insert(int(row.value("id")?)?, key_of(row.value("key")?)?);
@@ -236,7 +239,7 @@ impl Graph {
             if self.engine != EngineKind::Memory {
                 db = self.open()?;
             }
-            let found = db.query(NEIGHBOURS, [("key", Network::key(start))])?;
+            let found = db.query((NEIGHBOURS, [("key", Network::key(start))]))?;
             times.push(begin.elapsed());
             // From now on a view answers, which was read from its file in the background.
             db.views().wait_ready();
@@ -457,7 +460,7 @@ impl Graph {
 
     fn written(db: &Database, label: &str) -> Result<Vec<String>> {
         let mut tally = Tally::default();
-        for row in db.stream(&format!("MATCH (w:{label}) RETURN w"), ())? {
+        for row in db.stream(&format!("MATCH (w:{label}) RETURN w"))? {
             add(&mut tally, row?.value("w")?)?;
         }
         Ok(vec![tally.line()])
@@ -468,7 +471,7 @@ impl Graph {
         let (label, text) = self.batch();
         let write = db.prepare(&text)?;
         let mut timed = time_each(documents, |document| {
-            let mut transaction = db.begin()?;
+            let transaction = db.begin()?;
             transaction.query_prepared(&write, document)?;
             commit_buffered(transaction)
         })?;
@@ -588,9 +591,9 @@ impl Graph {
         let db = self.db()?.clone();
         // Touches what the views are built for; without views it warms the caches equally.
         for _ in 0..3 {
-            db.query(AGES, ())?;
+            db.query(AGES)?;
             for &start in questions.starts.iter().take(50) {
-                db.query(NEIGHBOURS, [("key", Network::key(start))])?;
+                db.query((NEIGHBOURS, [("key", Network::key(start))]))?;
             }
             db.views().wait_ready();
         }
@@ -602,7 +605,7 @@ impl Graph {
         check_kept(&db, kept)?;
         let write = db.prepare(GROW)?;
         let timed = time_each(documents, |document| {
-            let mut transaction = db.begin()?;
+            let transaction = db.begin()?;
             transaction.query_prepared(&write, document)?;
             commit_buffered(transaction)
         })?;
@@ -612,8 +615,7 @@ impl Graph {
     }
 
     fn sizes(&self) -> Result<(i64, i64)> {
-        let count =
-            |text: &str| -> Result<i64> { Ok(self.db()?.query(text, ())?.single()?.get("n")?) };
+        let count = |text: &str| -> Result<i64> { Ok(self.db()?.query(text)?.single()?.get("n")?) };
         Ok((
             count("MATCH (p:Person) RETURN count(p) AS n")?,
             count("MATCH (:Person)-[f:FRIEND]->(:Person) RETURN count(f) AS n")?,
@@ -678,11 +680,11 @@ fn check_kept(db: &Database, kept: bool) -> Result<()> {
     }
 }
 
-fn commit_buffered(transaction: Transaction) -> Result<()> {
+fn commit_buffered(transaction: WriteTransaction) -> Result<()> {
     transaction
         .into_data()
         .commit_with(Durability::Buffered)
-        .map_err(isomer_db::Error::from)?;
+        .lift()?;
     Ok(())
 }
 

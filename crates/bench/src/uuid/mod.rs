@@ -9,7 +9,10 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 use anyhow::{Context, Result};
 use isomer_db::{
     Database, EngineKind,
-    data::{Durability, Engine, KeyRange, Order, Snapshot},
+    internals::{
+        DatabaseInternals as _,
+        data::{Durability, Engine, KeyRange, Order, Snapshot},
+    },
 };
 
 use crate::report::Report;
@@ -146,8 +149,8 @@ struct Bucket {
 
 impl Subject for Bucket {
     fn put_all(&self, pairs: &[Pair], synced: bool) -> Result<()> {
-        let mut transaction = self.db.begin()?;
-        let mut bucket = transaction.bucket(BUCKET);
+        let transaction = self.db.begin()?;
+        let bucket = transaction.bucket(BUCKET);
         for pair in pairs {
             bucket.put_bytes(pair.key.as_bytes(), pair.value.as_bytes())?;
         }
@@ -170,7 +173,7 @@ impl Subject for Bucket {
     }
 }
 
-struct BucketReader(isomer_db::Transaction);
+struct BucketReader(isomer_db::ReadTransaction);
 
 impl Reader for BucketReader {
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
@@ -183,8 +186,8 @@ impl Reader for BucketReader {
 
     fn scan(&mut self, visit: &mut work::Visit<'_>) -> Result<()> {
         let mut outcome = Ok(());
-        let mut bucket = self.0.bucket(BUCKET);
-        bucket.visit(b"", None, Order::Ascending, |key, value| {
+        let bucket = self.0.bucket(BUCKET);
+        bucket.visit(.., Order::Ascending, |key, value| {
             outcome = visit(key, value);
             outcome.is_ok()
         })?;

@@ -7,8 +7,11 @@ use isomer_bench::{
 };
 use isomer_db::{
     Database,
-    data::{Access, GraphRead},
-    views::{Side, ViewKind},
+    internals::{
+        DatabaseInternals as _,
+        data::{Access, GraphRead},
+        views::{Side, ViewKind},
+    },
 };
 
 #[test]

@@ -14,7 +14,7 @@
 use anyhow::{Result, anyhow, bail};
 use isomer_db::{
     Map, Value,
-    data::{ConvergentKind, ConvergentOp, ConvergentOwner, Transaction},
+    internals::data::{ConvergentKind, ConvergentOp, ConvergentOwner, Transaction},
     params,
 };
 

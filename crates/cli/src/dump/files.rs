@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use isomer_db::{
     Map, PathKind,
-    data::{CHUNK_BYTES, FileId, Transaction},
+    internals::data::{CHUNK_BYTES, FileId, Transaction},
     params,
 };
 
@@ -127,7 +127,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
-    use isomer_db::Database;
+    use isomer_db::{Database, internals::DatabaseInternals as _};
 
     use crate::dump::{read, write};
 
@@ -139,7 +139,7 @@ mod tests {
             .map(|at| (at.wrapping_mul(at) >> 7) as u8)
             .collect();
         db.transact(|tx| {
-            let mut files = tx.files();
+            let files = tx.files();
             files.create_folders("/a/b \"c\"/empty")?;
             files.write("/a/b \"c\"/large", &large)?;
             files.write("/a/nothing", b"")?;
@@ -163,17 +163,19 @@ mod tests {
         assert_eq!(first, second);
         other
             .transact(|tx| {
-                let mut files = tx.files();
+                let files = tx.files();
                 assert_eq!(files.read("/a/b \"c\"/large")?, large);
                 assert_eq!(files.read("/a/nothing")?, b"");
                 assert_eq!(files.list("/a/b \"c\"/empty")?, []);
                 let gap = files.read("/gap")?;
                 assert!(gap.len() == 1 << 20 && gap[0] == b'x' && gap[1..].iter().all(|b| *b == 0));
-                Ok::<_, isomer_db::Error>(())
+                Ok(())
             })
             .expect("the files");
         let store = other.store().expect("a store");
-        let found = isomer_check::check(&store, &mut |_, _| isomer_db::data::Verdict::Continue);
+        let found = isomer_check::check(&store, &mut |_, _| {
+            isomer_db::internals::data::Verdict::Continue
+        });
         assert_eq!(found.expect("checked"), Vec::<String>::new());
     }
 

@@ -34,12 +34,15 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use isomer_db::{
-    Database, Error, Expiry, Map, Value,
-    data::{
-        Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
-        ConstraintSpec, ConvergentKind, ConvergentOwner, DataError, FieldCheck, FieldPath,
-        GraphRead, IndexField, IndexSpec, KeyRange, Order, PageLimit, SchemaChange, SchemaClash,
-        Transaction, ValueType,
+    Database, Expiry, Map, Value,
+    internals::{
+        DatabaseInternals as _, LayerError as _, LayerResult as _,
+        data::{
+            Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
+            ConstraintSpec, ConvergentKind, ConvergentOwner, DataError, FieldCheck, FieldPath,
+            GraphRead, IndexField, IndexSpec, KeyRange, Order, PageLimit, SchemaChange,
+            SchemaClash, Transaction, ValueType,
+        },
     },
     json::{self, JsonReader},
     params,
@@ -70,7 +73,7 @@ pub struct Dumped {
 
 /// Writes all content of one version of the database.
 pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
-    let transaction = db.store()?.begin(Access::Read).map_err(Error::from)?;
+    let transaction = db.store()?.begin(Access::Read).lift()?;
     let mut writer = Writer { out, lines: 0 };
     let mut dumped = Dumped::default();
     let converges =
@@ -94,8 +97,8 @@ pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
 
 /// Converts errors of the layer below.
 fn plain(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<isomer_db::data::DataError>() {
-        Ok(error) => Error::from(error).into(),
+    match error.downcast::<isomer_db::internals::data::DataError>() {
+        Ok(error) => error.lift().into(),
         Err(error) => error,
     }
 }
@@ -450,7 +453,7 @@ fn bytes_of_hex(hex: &str) -> Result<Vec<u8>> {
 pub fn read(db: &Database, text: &mut dyn BufRead, row: &mut dyn FnMut()) -> Result<Dumped> {
     let mut reader = Reading {
         db,
-        transaction: db.store()?.begin(Access::Write).map_err(Error::from)?,
+        transaction: db.store()?.begin(Access::Write).lift()?,
         pending: 0,
         pending_file_bytes: 0,
         files: files::Files::default(),
@@ -807,13 +810,10 @@ mod tests {
     #[test]
     fn a_dump_gives_the_same_database_again() {
         let db = Database::open_in_memory().expect("a database");
-        db.query("CREATE INDEX ages FOR (p:Person) ON (p.age)", ())
+        db.query("CREATE INDEX ages FOR (p:Person) ON (p.age)")
             .expect("an index");
-        db.query(
-            "CREATE CONSTRAINT names FOR (p:Person) REQUIRE p.name IS UNIQUE",
-            (),
-        )
-        .expect("a constraint");
+        db.query("CREATE CONSTRAINT names FOR (p:Person) REQUIRE p.name IS UNIQUE")
+            .expect("a constraint");
         let rules = vec![
             FieldCheck {
                 path: FieldPath::top("age"),
@@ -838,13 +838,14 @@ mod tests {
         };
         db.store()
             .and_then(|store| {
-                Ok(store.change_schema(SchemaChange::CreateConstraint {
+                let create = SchemaChange::CreateConstraint {
                     spec,
                     if_not_exists: false,
-                })?)
+                };
+                store.change_schema(create).lift()
             })
             .expect("a constraint");
-        db.query("CREATE (a:Person {_key: 'ada', name: 'Ada', age: 36, born: date('1815-12-10')})-[:KNOWS {since: 1833}]->(:Thing)-[:OF]->(a)", ()).expect("records");
+        db.query("CREATE (a:Person {_key: 'ada', name: 'Ada', age: 36, born: date('1815-12-10')})-[:KNOWS {since: 1833}]->(:Thing)-[:OF]->(a)").expect("records");
         db.transact(|tx| {
             tx.bucket("s").put("k", "v")?;
             tx.bucket("s").put([255u8], 7)?;
@@ -901,18 +902,18 @@ mod tests {
         let db = Database::open_in_memory().expect("a database");
         read(&db, &mut dump.as_bytes(), &mut || ()).expect("it is read");
         let names = |query: &str| -> Vec<String> {
-            let found = db.query(query, ()).expect("rows");
+            let found = db.query(query).expect("rows");
             found.deserialize().expect("names")
         };
         assert_eq!(names("SHOW CONSTRAINTS YIELD name"), ["names"]);
         assert_eq!(names("SHOW INDEXES YIELD name"), ["names"]);
-        assert!(db.query("CREATE (:P {name: 'Ada'})", ()).is_err());
+        assert!(db.query("CREATE (:P {name: 'Ada'})").is_err());
     }
 
     #[test]
     fn a_dump_that_is_not_whole_is_refused() {
         let db = Database::open_in_memory().expect("a database");
-        db.query("CREATE (:A), (:B)", ()).expect("nodes");
+        db.query("CREATE (:A), (:B)").expect("nodes");
         let mut dump = Vec::new();
         write(&db, &mut dump).expect("a dump");
         let text = String::from_utf8(dump).expect("text");

@@ -13,7 +13,8 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use isomer_db::{
+use isomer_db::internals::{
+    LayerError as _,
     bulk::{BulkPhase, BulkWatch},
     data::{DataError, Verdict},
 };
@@ -198,7 +199,7 @@ impl Feed {
             }
             (None, Err(error)) => {
                 let unknown = error.kind() == isomer_db::ErrorKind::OutcomeUnknown;
-                let error = anyhow::Error::from(isomer_db::Error::from(error));
+                let error = anyhow::Error::from(error.lift());
                 return Err(error.context(if unknown {
                     format!("{}: the import may or may not have happened", self.source)
                 } else {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use isomer_db::{ErrorKind, data::DataError};
+use isomer_db::{ErrorKind, internals::data::DataError};
 
 /// Options of `isomer import`.
 #[derive(Clone, Debug, Args)]

@@ -6,8 +6,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use isomer_db::{
     Database, Error, Map, Value,
-    bulk::{BulkNode, BulkOptions, load_nodes},
-    data::DataError,
+    internals::{
+        DatabaseInternals as _, TransactionInternals as _,
+        bulk::{BulkNode, BulkOptions, load_nodes},
+        data::DataError,
+    },
 };
 
 use super::{
@@ -170,7 +173,7 @@ impl Key {
                 return Err(format!("the key `{}` is missing", self.column.name));
             }
             None => {
-                properties.insert("_key", isomer_db::data::new_key());
+                properties.insert("_key", isomer_db::internals::data::new_key());
             }
         }
         Ok(properties)
@@ -185,15 +188,14 @@ fn several_labels(
     convert: impl FnMut(&mut Record, &mut VecDeque<BulkNode>) -> Result<(), String>,
 ) -> Result<u64, DataError> {
     let closed = |error: Error| DataError::Closed(error.message().to_owned());
-    let mut transaction = db.begin().map_err(closed)?;
+    let mut data = db.begin().map_err(closed)?.into_data();
     let labels = labels
         .iter()
-        .map(|label| transaction.data().intern_label(label))
+        .map(|label| data.intern_label(label))
         .collect::<Result<Vec<_>, _>>()?;
     let mut loaded = 0;
     for node in feed.items(convert) {
         let node = node?;
-        let data = transaction.data();
         let mark = data.savepoint();
         match data.create_node(&labels, &node.properties) {
             Ok(_) => loaded += 1,
@@ -205,6 +207,6 @@ fn several_labels(
         }
     }
     feed.stage("committing");
-    transaction.into_data().commit()?;
+    data.commit()?;
     Ok(loaded)
 }

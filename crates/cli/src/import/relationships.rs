@@ -5,9 +5,12 @@ use std::{collections::VecDeque, sync::Arc};
 use anyhow::{Result, bail};
 use clap::Args;
 use isomer_db::{
-    Database, Error, Map, Value,
-    bulk::{BulkEnds, BulkOptions, BulkRelationship, KeyTypes, key_types, load_relationships},
-    data::{DataError, GraphRead},
+    Database, Map, Value,
+    internals::{
+        DatabaseInternals as _, LayerResult as _, TransactionInternals as _,
+        bulk::{BulkEnds, BulkOptions, BulkRelationship, KeyTypes, key_types, load_relationships},
+        data::{DataError, GraphRead},
+    },
 };
 use isomer_value::{LabelId, NodeId};
 
@@ -79,7 +82,7 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
         .open(TextColumns { names, first }, Some("value"))?;
     let fields = EndFields::determine(options, reader.as_ref(), &source.name)?;
     let store = db.store()?;
-    let keys = |label: &str| key_types(&store, label).map_err(Error::from);
+    let keys = |label: &str| key_types(&store, label).lift();
     let (from, to) = (
         End::new(&options.from, keys(&options.from)?),
         End::new(&options.to, keys(&options.to)?),
@@ -299,7 +302,7 @@ impl End {
 
     fn find(
         &self,
-        data: &isomer_db::data::Transaction,
+        data: &isomer_db::internals::data::Transaction,
         label: LabelId,
         key: &Value,
     ) -> Result<Option<NodeId>, DataError> {
@@ -319,10 +322,10 @@ fn one_by_one(
     to: &End,
     convert: impl FnMut(&mut Record, &mut VecDeque<BulkRelationship>) -> Result<(), String>,
 ) -> Result<Vec<(&'static str, u64)>, DataError> {
-    let mut transaction = db
+    let transaction = db
         .begin()
         .map_err(|error| DataError::Closed(error.message().to_owned()))?;
-    let data = transaction.data();
+    let mut data = transaction.into_data();
     let rel_type = data.intern_type(&options.rel_type)?;
     let (from_label, to_label) = (
         data.intern_label(&from.label)?,
@@ -342,7 +345,7 @@ fn one_by_one(
             .into_iter()
             .enumerate()
             {
-                ends[at] = match end.find(data, label, key)? {
+                ends[at] = match end.find(&data, label, key)? {
                     Some(node) => node,
                     None if options.create_missing => {
                         made += 1;
@@ -373,7 +376,7 @@ fn one_by_one(
         }
     }
     feed.stage("committing");
-    transaction.into_data().commit()?;
+    data.commit()?;
     Ok(if nodes > 0 {
         vec![("relationship", relationships), ("node", nodes)]
     } else {

@@ -1,7 +1,7 @@
 //! Completion of names from the live catalog, and detection of complete inputs.
 
 use isomer_cypher::{editor, quote_name};
-use isomer_db::Database;
+use isomer_db::{Database, internals::DatabaseInternals as _};
 use rustyline::{
     Context, Helper,
     completion::{Completer, Pair},
@@ -239,15 +239,18 @@ impl Helper for ShellHelper {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isomer_db::params;
+    use isomer_db::{
+        internals::{LayerResult as _, TransactionInternals as _},
+        params,
+    };
 
     fn complete(before: &str) -> Vec<String> {
         let db = Database::open_in_memory().expect("a database");
         db.transact(|tx| {
             tx.collection("Person")
                 .insert(&params! { "_key" => "a", "nickname" => "x" })?;
-            tx.data_ref().intern_type("PERSUADES")?;
-            Ok::<_, isomer_db::Error>(())
+            tx.data_ref().intern_type("PERSUADES").lift()?;
+            Ok(())
         })
         .expect("a document");
         ShellHelper::new(db).candidates(before).1

@@ -14,7 +14,9 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isomer_cypher::script::{Splitter, pieces};
-use isomer_db::{CancelHandle, Counters, Database, Map, QueryOptions, Transaction, Value, json};
+use isomer_db::{
+    CancelHandle, Counters, Database, Map, Query, QueryOptions, Value, WriteTransaction, json,
+};
 use parking_lot::Mutex;
 use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
 
@@ -57,7 +59,7 @@ type AtWork = Arc<Mutex<Option<CancelHandle>>>;
 /// A shell: a database, an optional transaction, and the output options.
 pub struct Shell {
     db: Database,
-    transaction: Option<Transaction>,
+    transaction: Option<WriteTransaction>,
     /// The transaction covers the whole run: scripts neither begin nor end one.
     is_single: bool,
     /// Values of `$name`.
@@ -294,8 +296,8 @@ impl Shell {
         }
         let query = format!("RETURN {text} AS value");
         let result = match &mut self.transaction {
-            Some(transaction) => transaction.query(&query, &self.params)?,
-            None => self.db.query(&query, &self.params)?,
+            Some(transaction) => transaction.query((&query, &self.params))?,
+            None => self.db.query((&query, &self.params))?,
         };
         let row = result.into_rows().into_iter().next();
         row.and_then(|row| row.values().first().cloned())
@@ -339,7 +341,8 @@ impl Shell {
                 (printed, "")
             }
             Some(transaction) => {
-                let result = transaction.query_with(text, &self.params, options)?;
+                let result =
+                    transaction.query(Query::new(text).params(&self.params).options(options))?;
                 let printed = query::print_result(text, result, &mut output)?;
                 (printed, " (not committed yet)")
             }

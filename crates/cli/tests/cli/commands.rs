@@ -1,5 +1,6 @@
 //! The binary from the user's point of view: rows out, bad input, exit codes.
 
+use isomer_db::internals::DatabaseInternals as _;
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -251,23 +252,28 @@ fn check_finds_damage_of_each_kind_of_thing() {
             let opened = isomer_db::Database::open(db).expect("opens");
             let store = opened.store().expect("a store");
             let engine = store.engine();
-            let mut page = isomer_db::data::Page::new();
+            let mut page = isomer_db::internals::data::Page::new();
             let snapshot = engine.snapshot().expect("a snapshot");
-            let range = isomer_db::data::KeyRange {
+            let range = isomer_db::internals::data::KeyRange {
                 start: &[tag],
                 end: Some(&[tag + 1]),
             };
-            let limit = isomer_db::data::PageLimit {
+            let limit = isomer_db::internals::data::PageLimit {
                 keys: 1,
                 bytes: 1 << 20,
             };
             snapshot
-                .scan(range, isomer_db::data::Order::Ascending, limit, &mut page)
+                .scan(
+                    range,
+                    isomer_db::internals::data::Order::Ascending,
+                    limit,
+                    &mut page,
+                )
                 .expect("a scan");
             let mut transaction = engine.begin().expect("begins");
             transaction.delete(page.pair(0).0).expect("deleted");
             transaction
-                .commit(isomer_db::data::Durability::Synced)
+                .commit(isomer_db::internals::data::Durability::Synced)
                 .expect("commits");
             drop(store);
             opened.close().expect("closes");

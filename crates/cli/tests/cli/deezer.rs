@@ -226,17 +226,14 @@ fn the_commands_load_deezer_and_answer_as_naive_code_does() {
         .map(|at| (at * 2_371 % naive.likes.len()).to_string())
         .collect();
     for user in &users {
-        let found = db.query("MATCH (:User {_key: $user})-[:FRIEND]-()-[:FRIEND]-(other) RETURN DISTINCT other._key", [("user", user.as_str())]).expect("two steps");
+        let found = db.query(("MATCH (:User {_key: $user})-[:FRIEND]-()-[:FRIEND]-(other) RETURN DISTINCT other._key", [("user", user.as_str())])).expect("two steps");
         let found: BTreeSet<String> = found.deserialize().expect("keys").into_iter().collect();
         assert_eq!(found, naive.two_steps(user), "two steps from {user}");
 
         let found = db
-            .query(
-                "MATCH (me:User {_key: $user})-[:FRIEND]-(friend)-[:LIKES]->(genre)
+            .query(("MATCH (me:User {_key: $user})-[:FRIEND]-(friend)-[:LIKES]->(genre)
                  WHERE NOT (me)-[:LIKES]->(genre)
-                 RETURN genre._key AS genre, count(DISTINCT friend) AS friends ORDER BY friends DESC, genre LIMIT 10",
-                [("user", user.as_str())],
-            )
+                 RETURN genre._key AS genre, count(DISTINCT friend) AS friends ORDER BY friends DESC, genre LIMIT 10", [("user", user.as_str())]))
             .expect("a recommendation");
         let found: Vec<(String, i64)> = found.deserialize().expect("genres and counts");
         assert_eq!(found, naive.recommended(user), "recommended to {user}");
@@ -245,10 +242,7 @@ fn the_commands_load_deezer_and_answer_as_naive_code_does() {
         let to = &users[(at * 7 + 3) % users.len()];
         let to = if from == to { "1" } else { to };
         let found = db
-            .query(
-                "MATCH (a:User {_key: $from}), (b:User {_key: $to}) MATCH p = shortestPath((a)-[:FRIEND*]-(b)) RETURN length(p)",
-                params! { "from" => from.as_str(), "to" => to },
-            )
+            .query(("MATCH (a:User {_key: $from}), (b:User {_key: $to}) MATCH p = shortestPath((a)-[:FRIEND*]-(b)) RETURN length(p)", params! { "from" => from.as_str(), "to" => to }))
             .expect("a shortest path");
         let found: Vec<i64> = found.deserialize().expect("lengths");
         assert_eq!(

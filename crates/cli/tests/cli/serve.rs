@@ -681,7 +681,7 @@ fn nothing_acknowledged_is_lost(end: impl FnOnce(&mut Server)) {
     });
     assert!(keys.len() >= 200, "only {} were written", keys.len());
     let db = isomer_db::Database::open(folder.path().join("people.isomer")).expect("opened");
-    let mut tx = db.begin_read().expect("begun");
+    let tx = db.begin_read().expect("begun");
     for key in &keys {
         assert!(
             tx.bucket("b").get(key).expect("read").is_some(),

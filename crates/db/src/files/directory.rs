@@ -23,7 +23,7 @@ use crate::{Database, ErrorKind};
 ///   process.
 ///
 /// ```
-/// use isomer_db::{Database, Directory};
+/// use isomerdb::{Database, Directory};
 /// use std::io::{self, Read};
 ///
 /// /// A library that knows nothing of databases: keeps numbered segments, and a list of those that count.
@@ -233,12 +233,6 @@ impl Directory for Database {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let synced = self.store().and_then(|store| {
-            Ok(store
-                .engine()
-                .sync()
-                .map_err(isomer_data::DataError::from)?)
-        });
-        synced.map_err(as_io)
+        Database::sync(self).map_err(as_io)
     }
 }

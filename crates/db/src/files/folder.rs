@@ -12,6 +12,7 @@ use crate::{Database, Error};
 
 /// The result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Copied {
     /// Files.
     pub files: u64,
@@ -23,6 +24,7 @@ pub struct Copied {
 
 /// The reason why a copy stopped; what was copied before remains.
 #[derive(Debug, ThisError)]
+#[non_exhaustive]
 pub enum FolderError {
     /// An error of the file system.
     #[error("{path}: {source}")]
@@ -62,7 +64,7 @@ impl Database {
     /// replaced. Links and other things that are neither files nor folders are skipped.
     ///
     /// ```
-    /// use isomer_db::Database;
+    /// use isomerdb::Database;
     ///
     /// let outside = tempfile::tempdir()?;
     /// std::fs::create_dir(outside.path().join("sub"))?;
@@ -122,7 +124,7 @@ impl Database {
     /// device or pipe that `to` itself links to.
     pub fn export_folder(&self, from: &str, to: impl AsRef<Path>) -> Result<Copied, FolderError> {
         let mut copied = Copied::default();
-        let mut tx = self.begin_read()?;
+        let tx = self.begin_read()?;
         let mut left = vec![(
             from.trim_end_matches('/').to_owned(),
             to.as_ref().to_owned(),

@@ -4,34 +4,41 @@ mod directory;
 mod folder;
 mod stream;
 
-use isomer_data::{FileAbout, FileId, PathKind};
+use std::ops::Deref;
+
+use isomer_data::{FileAbout, PathKind};
 
 pub(crate) use directory::Locks;
 pub use directory::{Directory, DirectoryLock, ReadAt, ReadSeek, WriteFile};
 pub use folder::{Copied, FolderError};
-pub use stream::{File, FileReader, FileWriter};
+pub use stream::{File, FileReader, FileWriter, ReadFile};
 
-use crate::{Error, Result, Transaction};
+use crate::{Error, ReadTransaction, Result, WriteTransaction};
 
 /// Entries per read of a listing.
 const PAGE: usize = 1024;
 
-/// The files of a database, in a transaction: see [`Transaction::files`]. Paths begin with `/`.
+/// The files of a database, in a transaction that reads: see [`ReadTransaction::files`]. Paths begin with `/`.
+pub struct ReadFiles<'t> {
+    transaction: &'t ReadTransaction,
+}
+
+/// The files of a database, in a transaction: see [`WriteTransaction::files`]. Paths begin with `/`. All methods of
+/// [`ReadFiles`] are available.
 ///
 /// ```
-/// use isomer_db::Database;
+/// use isomerdb::Database;
 /// use std::io::{Read, Seek, SeekFrom, Write};
 ///
 /// let db = Database::open_in_memory()?;
-/// db.transact(|tx| {
-///     let mut files = tx.files();
+/// db.try_transact(|tx| {
+///     let files = tx.files();
 ///     files.create_folders("/letters/2026")?;
 ///     files.write("/letters/2026/ada.txt", b"Dear Ada,")?;
 ///     let mut letter = tx.files().append("/letters/2026/ada.txt")?;
 ///     letter.write_all(b" how are you?")?;
 ///     letter.seek(SeekFrom::Start(5))?;
 ///     letter.write_all(b"BOB")?;
-///     let mut files = tx.files();
 ///     files.rename("/letters", "/archive")?;
 ///     assert_eq!(files.read("/archive/2026/ada.txt")?, b"Dear BOB, how are you?");
 ///     // In the same transaction as all else.
@@ -44,35 +51,52 @@ const PAGE: usize = 1024;
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 pub struct Files<'t> {
-    transaction: &'t mut Transaction,
+    read: ReadFiles<'t>,
 }
 
-impl Transaction {
-    /// The files of the database.
-    pub fn files(&mut self) -> Files<'_> {
-        Files { transaction: self }
+impl<'t> Deref for Files<'t> {
+    type Target = ReadFiles<'t>;
+
+    fn deref(&self) -> &ReadFiles<'t> {
+        &self.read
     }
 }
 
-impl<'t> Files<'t> {
+impl ReadTransaction {
+    /// The files of the database.
+    pub fn files(&self) -> ReadFiles<'_> {
+        ReadFiles { transaction: self }
+    }
+}
+
+impl WriteTransaction {
+    /// The files of the database.
+    pub fn files(&self) -> Files<'_> {
+        Files {
+            read: ReadTransaction::files(self),
+        }
+    }
+}
+
+impl<'t> ReadFiles<'t> {
     /// The metadata of the file or folder at a path; none if there is none.
-    pub fn about(&mut self, path: &str) -> Result<Option<FileAbout>> {
-        self.transaction.below(|data| data.file_about(path))
+    pub fn about(&self, path: &str) -> Result<Option<FileAbout>> {
+        self.transaction.reading(|data| data.file_about(path))
     }
 
     /// Whether a file or folder exists at a path.
-    pub fn exists(&mut self, path: &str) -> Result<bool> {
+    pub fn exists(&self, path: &str) -> Result<bool> {
         Ok(self.about(path)?.is_some())
     }
 
     /// All entries of a folder, by name.
-    pub fn list(&mut self, folder: &str) -> Result<Vec<(String, FileAbout)>> {
+    pub fn list(&self, folder: &str) -> Result<Vec<(String, FileAbout)>> {
         let mut all: Vec<(String, FileAbout)> = Vec::new();
         loop {
             let after = all.last().map(|(name, _)| name.clone());
             let page = self
                 .transaction
-                .below(|data| data.list_folder(folder, after.as_deref(), PAGE))?;
+                .reading(|data| data.list_folder(folder, after.as_deref(), PAGE))?;
             let complete = page.len() < PAGE;
             all.extend(page);
             if complete {
@@ -83,47 +107,18 @@ impl<'t> Files<'t> {
 
     /// The entries of a folder, by name, starting after the name `after`, at most `limit`.
     pub fn list_page(
-        &mut self,
+        &self,
         folder: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, FileAbout)>> {
         self.transaction
-            .below(|data| data.list_folder(folder, after, limit))
-    }
-
-    /// Creates a folder; its parent must exist. `Exists` if the path is taken.
-    pub fn create_folder(&mut self, path: &str) -> Result<()> {
-        self.transaction.below(|data| data.create_folder(path))
-    }
-
-    /// Creates a folder and its missing parents.
-    pub fn create_folders(&mut self, path: &str) -> Result<()> {
-        self.transaction.below(|data| data.create_folders(path))
-    }
-
-    /// Creates an empty file and opens it. `Exists` if the path is taken.
-    pub fn create(self, path: &str) -> Result<File<'t>> {
-        let id = self.transaction.below(|data| data.create_file(path))?;
-        Ok(File::new(self.transaction, id, 0))
-    }
-
-    /// Opens a file at its beginning, for reading and, if the transaction may write, for writing.
-    pub fn open(self, path: &str) -> Result<File<'t>> {
-        let id = self.transaction.below(|data| data.file(path))?;
-        Ok(File::new(self.transaction, id, 0))
-    }
-
-    /// Opens a file at its end; creates it if the path is free.
-    pub fn append(mut self, path: &str) -> Result<File<'t>> {
-        let id = self.open_or_create(path)?;
-        let end = self.transaction.below(|data| data.file_bytes(id))?;
-        Ok(File::new(self.transaction, id, end))
+            .reading(|data| data.list_folder(folder, after, limit))
     }
 
     /// All bytes of a file.
-    pub fn read(&mut self, path: &str) -> Result<Vec<u8>> {
-        self.transaction.below(|data| {
+    pub fn read(&self, path: &str) -> Result<Vec<u8>> {
+        self.transaction.reading(|data| {
             let id = data.file(path)?;
             let size = data.file_bytes(id)?;
             let size = usize::try_from(size).map_err(|_| {
@@ -137,34 +132,79 @@ impl<'t> Files<'t> {
         })
     }
 
+    /// Opens a file at its beginning, for reading.
+    pub fn open(&self, path: &str) -> Result<ReadFile<'t>> {
+        let id = self.transaction.reading(|data| data.file(path))?;
+        Ok(ReadFile::new(self.transaction, id))
+    }
+}
+
+impl<'t> Files<'t> {
+    /// Creates a folder; its parent must exist. `Exists` if the path is taken.
+    pub fn create_folder(&self, path: &str) -> Result<()> {
+        self.read
+            .transaction
+            .writing(|data| data.create_folder(path))
+    }
+
+    /// Creates a folder and its missing parents.
+    pub fn create_folders(&self, path: &str) -> Result<()> {
+        self.read
+            .transaction
+            .writing(|data| data.create_folders(path))
+    }
+
+    /// Creates an empty file and opens it. `Exists` if the path is taken.
+    pub fn create(&self, path: &str) -> Result<File<'t>> {
+        let transaction = self.read.transaction;
+        let id = transaction.writing(|data| data.create_file(path))?;
+        Ok(File::new(transaction, id, 0))
+    }
+
+    /// Opens a file at its beginning, for reading and writing.
+    pub fn open(&self, path: &str) -> Result<File<'t>> {
+        let transaction = self.read.transaction;
+        let id = transaction.reading(|data| data.file(path))?;
+        Ok(File::new(transaction, id, 0))
+    }
+
+    /// Opens a file at its end; creates it if the path is free.
+    pub fn append(&self, path: &str) -> Result<File<'t>> {
+        let transaction = self.read.transaction;
+        let id =
+            transaction.writing(
+                |data| match data.file_about(path)?.map(|about| about.kind) {
+                    None => data.create_file(path),
+                    Some(PathKind::File | PathKind::Folder) => data.file(path),
+                },
+            )?;
+        let end = transaction.reading(|data| data.file_bytes(id))?;
+        Ok(File::new(transaction, id, end))
+    }
+
     /// Creates or replaces the file at a path with the content `bytes`: concurrent calls on two replicas never mix
     /// their content.
-    pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
-        self.transaction.below(|data| data.put_file(path, bytes))
+    pub fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        self.read
+            .transaction
+            .writing(|data| data.put_file(path, bytes))
     }
 
     /// Moves a file or a folder with its content; the cost does not depend on the content. A file may replace a file.
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<()> {
-        self.transaction.below(|data| data.rename_path(from, to))
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.read
+            .transaction
+            .writing(|data| data.rename_path(from, to))
     }
 
     /// Removes a file, or an empty folder.
-    pub fn remove(&mut self, path: &str) -> Result<()> {
-        self.transaction.below(|data| data.remove_path(path))
+    pub fn remove(&self, path: &str) -> Result<()> {
+        self.read.transaction.writing(|data| data.remove_path(path))
     }
 
     /// Removes a file, or a folder with its content; returns how many files and folders were removed.
-    pub fn remove_all(&mut self, path: &str) -> Result<u64> {
-        self.transaction.below(|data| data.remove_all(path))
-    }
-
-    fn open_or_create(&mut self, path: &str) -> Result<FileId> {
-        self.transaction.below(
-            |data| match data.file_about(path)?.map(|about| about.kind) {
-                None => data.create_file(path),
-                Some(PathKind::File | PathKind::Folder) => data.file(path),
-            },
-        )
+    pub fn remove_all(&self, path: &str) -> Result<u64> {
+        self.read.transaction.writing(|data| data.remove_all(path))
     }
 }
 

@@ -1,22 +1,26 @@
 //! Files as `Read`, `Write` and `Seek`.
 
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::{
+    io::{self, Read, Seek, SeekFrom, Write},
+    ops::Deref,
+};
 
 use isomer_data::{Durability, FileAbout, FileId};
 
 use super::as_io;
-use crate::{Database, Error, Result, Transaction};
+use crate::{Database, Error, ReadTransaction, Result};
 
-/// An open file in a transaction: `Read`, `Write` and `Seek`. Each call accesses the transaction: wrap it in a
-/// `BufReader` or `BufWriter` for small accesses.
-pub struct File<'t> {
-    transaction: &'t mut Transaction,
+/// An open file in a transaction that reads: `Read` and `Seek`. Each call accesses the transaction: wrap it in a
+/// `BufReader` for small accesses.
+pub struct ReadFile<'t> {
+    transaction: &'t ReadTransaction,
     id: FileId,
     at: u64,
 }
 
-impl<'t> File<'t> {
-    pub(super) fn new(transaction: &'t mut Transaction, id: FileId, at: u64) -> Self {
+impl<'t> ReadFile<'t> {
+    pub(super) fn new(transaction: &'t ReadTransaction, id: FileId) -> Self {
+        let at = 0;
         Self {
             transaction,
             id,
@@ -25,34 +29,84 @@ impl<'t> File<'t> {
     }
 
     /// Its size in bytes.
-    pub fn size(&mut self) -> Result<u64> {
-        self.transaction.below(|data| data.file_bytes(self.id))
-    }
-
-    /// Truncates it, or extends it with zeros. The position does not change.
-    pub fn set_size(&mut self, bytes: u64) -> Result<()> {
-        self.transaction
-            .below(|data| data.resize_file(self.id, bytes))
+    pub fn size(&self) -> Result<u64> {
+        self.transaction.reading(|data| data.file_bytes(self.id))
     }
 }
 
-impl Read for File<'_> {
+impl Read for ReadFile<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self
             .transaction
-            .below(|data| data.read_file(self.id, self.at, into))
+            .reading(|data| data.read_file(self.id, self.at, into))
             .map_err(as_io)?;
         self.at += read as u64;
         Ok(read)
     }
 }
 
+impl Seek for ReadFile<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let size = match to {
+            SeekFrom::End(_) => self.size().map_err(as_io)?,
+            _ => 0,
+        };
+        self.at = sought(to, self.at, size)?;
+        Ok(self.at)
+    }
+}
+
+/// An open file in a transaction that writes: `Read`, `Write` and `Seek`. Each call accesses the transaction: wrap it in
+/// a `BufReader` or `BufWriter` for small accesses. All methods of [`ReadFile`] are available.
+pub struct File<'t> {
+    read: ReadFile<'t>,
+}
+
+impl<'t> Deref for File<'t> {
+    type Target = ReadFile<'t>;
+
+    fn deref(&self) -> &ReadFile<'t> {
+        &self.read
+    }
+}
+
+impl<'t> File<'t> {
+    pub(super) fn new(transaction: &'t ReadTransaction, id: FileId, at: u64) -> Self {
+        Self {
+            read: ReadFile {
+                transaction,
+                id,
+                at,
+            },
+        }
+    }
+
+    /// Truncates it, or extends it with zeros. The position does not change.
+    pub fn set_size(&self, bytes: u64) -> Result<()> {
+        let ReadFile {
+            transaction, id, ..
+        } = self.read;
+        transaction.writing(|data| data.resize_file(id, bytes))
+    }
+}
+
+impl Read for File<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.read.read(into)
+    }
+}
+
 impl Write for File<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.transaction
-            .below(|data| data.write_file(self.id, self.at, bytes))
+        let ReadFile {
+            transaction,
+            id,
+            at,
+        } = &mut self.read;
+        transaction
+            .writing(|data| data.write_file(*id, *at, bytes))
             .map_err(as_io)?;
-        self.at += bytes.len() as u64;
+        *at += bytes.len() as u64;
         Ok(bytes.len())
     }
 
@@ -64,12 +118,7 @@ impl Write for File<'_> {
 
 impl Seek for File<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let size = match to {
-            SeekFrom::End(_) => self.size().map_err(as_io)?,
-            _ => 0,
-        };
-        self.at = sought(to, self.at, size)?;
-        Ok(self.at)
+        self.read.seek(to)
     }
 }
 
@@ -90,7 +139,7 @@ fn sought(to: SeekFrom, at: u64, size: u64) -> io::Result<u64> {
 /// A file opened for reading, at the version of its opening, for as long as needed: see [`Database::open_file`]. Reads
 /// ahead, so that small reads are cheap.
 pub struct FileReader {
-    transaction: Transaction,
+    transaction: ReadTransaction,
     id: FileId,
     about: FileAbout,
     at: u64,
@@ -122,7 +171,7 @@ impl Read for FileReader {
             if into.len() >= AHEAD_BYTES {
                 let read = self
                     .transaction
-                    .below(|data| data.read_file(self.id, self.at, into))
+                    .reading(|data| data.read_file(self.id, self.at, into))
                     .map_err(as_io)?;
                 self.at += read as u64;
                 return Ok(read);
@@ -131,7 +180,7 @@ impl Read for FileReader {
             let (id, at, ahead) = (self.id, self.at, &mut self.ahead);
             let read = self
                 .transaction
-                .below(|data| data.read_file(id, at, ahead))
+                .reading(|data| data.read_file(id, at, ahead))
                 .inspect_err(|_| ahead_lost(ahead))
                 .map_err(as_io)?;
             self.ahead.truncate(read);
@@ -202,11 +251,11 @@ impl FileWriter {
     /// existing file remains.
     ///
     /// ```
-    /// use isomer_db::{Database, Error};
+    /// use isomerdb::{Database, Error};
     /// use std::io::Write;
     ///
     /// let db = Database::open_in_memory()?;
-    /// let only_new = |now: Option<&isomer_db::FileAbout>| match now {
+    /// let only_new = |now: Option<&isomerdb::FileAbout>| match now {
     ///     Some(_) => Err(Error::invalid("the name is taken")),
     ///     None => Ok(()),
     /// };
@@ -224,9 +273,9 @@ impl FileWriter {
     ) -> Result<FileAbout, E> {
         self.store()?;
         let (id, path) = (self.id, self.path.as_str());
-        let about = self.db.transact(|tx| -> Result<FileAbout, E> {
+        let about = self.db.try_transact(|tx| -> Result<FileAbout, E> {
             check(tx.files().about(path)?.as_ref())?;
-            tx.below(|data| data.name_file(id, path))?;
+            tx.writing(|data| data.name_file(id, path))?;
             let about = tx.files().about(path)?;
             Ok(about.ok_or_else(|| {
                 Error::new(
@@ -275,8 +324,8 @@ fn commit<T>(
     mut body: impl FnMut(&mut isomer_data::Transaction) -> Result<T, isomer_data::DataError>,
 ) -> Result<T> {
     db.retrying(|| {
-        let mut tx = db.begin()?;
-        let made = tx.below(&mut body)?;
+        let tx = db.begin()?;
+        let made = tx.writing(&mut body)?;
         tx.commit_with(durability)?;
         Ok(made)
     })
@@ -286,7 +335,7 @@ impl Database {
     /// Opens a file for reading, in its own transaction: it is not affected by later writes.
     ///
     /// ```
-    /// use isomer_db::Database;
+    /// use isomerdb::Database;
     /// use std::io::{Read, Write};
     ///
     /// let db = Database::open_in_memory()?;
@@ -308,8 +357,8 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open_file(&self, path: &str) -> Result<FileReader> {
-        let mut transaction = self.begin_read()?;
-        let (id, about) = transaction.below(|data| {
+        let transaction = self.begin_read()?;
+        let (id, about) = transaction.reading(|data| {
             let id = data.file(path)?;
             let about = data.file_about(path)?;
             Ok((id, about))
@@ -349,7 +398,7 @@ impl Database {
 
     /// Reports errors early that otherwise would appear when it is finished.
     fn check_place(&self, path: &str) -> Result<()> {
-        self.begin_read()?.below(|data| {
+        self.begin_read()?.reading(|data| {
             let folder = match path.trim_end_matches('/').rfind('/') {
                 Some(0) | None => "/",
                 Some(at) => &path[..at],

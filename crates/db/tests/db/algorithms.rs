@@ -2,23 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use isomer_db::{Database, ErrorKind, QueryOptions, Value};
+use isomer_db::{
+    Database, ErrorKind, Query, QueryOptions, Value, internals::DatabaseInternals as _,
+};
 
 fn database() -> Database {
     let database = Database::open_in_memory().unwrap();
     database
-        .query(
-            "CREATE (a:P {n: 1}), (b:P {n: 2}), (c:P {n: 3}), (x:Q {n: 4}), \
-             (a)-[:T {w: 1.5}]->(b), (b)-[:T {w: 2}]->(c), (a)-[:T {w: 9}]->(c), (c)-[:U]->(x), (a)-[:T {w: 1}]->(a)",
-            (),
-        )
+        .query("CREATE (a:P {n: 1}), (b:P {n: 2}), (c:P {n: 3}), (x:Q {n: 4}), \
+             (a)-[:T {w: 1.5}]->(b), (b)-[:T {w: 2}]->(c), (a)-[:T {w: 9}]->(c), (c)-[:U]->(x), (a)-[:T {w: 1}]->(a)")
         .unwrap();
     database
 }
 
 /// The rows of a query whose cells are numbers or nulls.
 fn numbers(database: &Database, query: &str) -> Vec<Vec<f64>> {
-    let rows = database.query(query, ()).unwrap();
+    let rows = database.query(query).unwrap();
     let number = |value: &Value| value.to_f64().unwrap_or(f64::NAN);
     rows.iter()
         .map(|row| row.values().iter().map(number).collect())
@@ -103,12 +102,12 @@ fn invalid_options_are_refused_by_name() {
         ("algo.betweenness({normalized: 1})", "true or false"),
     ] {
         let query = format!("CALL {call} YIELD node RETURN count(*)");
-        let error = database.query(&query, ()).unwrap_err();
+        let error = database.query(&query).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{query}: {error}");
         assert!(error.to_string().contains(words), "{query}: {error}");
     }
     let outside = "MATCH (x:Q) CALL algo.distances(x, {labels: 'P'}) YIELD node RETURN node";
-    let error = database.query(outside, ()).unwrap_err();
+    let error = database.query(outside).unwrap_err();
     assert!(
         error.to_string().contains("`labels` leaves it out"),
         "{error}"
@@ -118,24 +117,23 @@ fn invalid_options_are_refused_by_name() {
 #[test]
 fn a_call_sees_its_transaction_and_nothing_else() {
     let database = database();
-    let mut before = database.begin_read().unwrap();
-    let mut own = database.begin().unwrap();
-    own.query("MATCH (x:Q) CREATE (x)-[:U]->(:Q {n: 5})", ())
+    let before = database.begin_read().unwrap();
+    let own = database.begin().unwrap();
+    own.query("MATCH (x:Q) CREATE (x)-[:U]->(:Q {n: 5})")
         .unwrap();
-    own.query("MATCH (a:P {n: 1}) DETACH DELETE a", ()).unwrap();
+    own.query("MATCH (a:P {n: 1}) DETACH DELETE a").unwrap();
     let query = "CALL algo.weaklyConnected() YIELD node, component RETURN component, count(*) AS n ORDER BY component";
     let counts = |rows: isomer_db::QueryResult| {
         rows.iter()
             .map(|row| row.values()[1].as_int().unwrap())
             .collect::<Vec<_>>()
     };
-    assert_eq!(counts(own.query(query, ()).unwrap()), [4]);
-    own.query("MATCH (:P {n: 3})-[u:U]->() DELETE u", ())
-        .unwrap();
-    assert_eq!(counts(own.query(query, ()).unwrap()), [2, 2]);
+    assert_eq!(counts(own.query(query).unwrap()), [4]);
+    own.query("MATCH (:P {n: 3})-[u:U]->() DELETE u").unwrap();
+    assert_eq!(counts(own.query(query).unwrap()), [2, 2]);
     own.commit().unwrap();
-    assert_eq!(counts(before.query(query, ()).unwrap()), [4]);
-    assert_eq!(counts(database.query(query, ()).unwrap()), [2, 2]);
+    assert_eq!(counts(before.query(query).unwrap()), [4]);
+    assert_eq!(counts(database.query(query).unwrap()), [2, 2]);
 }
 
 /// Write skew: two transactions each decide by an algorithm and then change what the other read; one of them conflicts.
@@ -146,19 +144,19 @@ fn an_algorithm_has_read_its_labels_and_types() {
     let link = "MATCH (a:P {n: 2}), (b:P {n: 1}) CREATE (a)-[:T]->(b)";
     let (mut one, mut two) = (database.begin().unwrap(), database.begin().unwrap());
     for transaction in [&mut one, &mut two] {
-        transaction.query(decide, ()).unwrap();
-        transaction.query(link, ()).unwrap();
+        transaction.query(decide).unwrap();
+        transaction.query(link).unwrap();
     }
     one.commit().unwrap();
     assert_eq!(two.commit().unwrap_err().kind(), ErrorKind::Retry);
 
     // A type that was not requested does not conflict.
-    let mut one = database.begin().unwrap();
-    one.query(decide, ()).unwrap();
+    let one = database.begin().unwrap();
+    one.query(decide).unwrap();
     database
-        .query("MATCH (a:P {n: 2}), (b:P {n: 1}) CREATE (a)-[:U]->(b)", ())
+        .query("MATCH (a:P {n: 2}), (b:P {n: 1}) CREATE (a)-[:U]->(b)")
         .unwrap();
-    one.query("CREATE (:Other)", ()).unwrap();
+    one.query("CREATE (:Other)").unwrap();
     one.commit().unwrap();
 }
 
@@ -166,17 +164,16 @@ fn an_algorithm_has_read_its_labels_and_types() {
 fn limits_hold_inside() {
     let database = Database::open_in_memory().unwrap();
     database
-        .query(
-            "UNWIND range(0, 3999) AS i CREATE (:N {i: i}) WITH count(*) AS all MATCH (n:N) WITH collect(n) AS ns \
-             UNWIND range(0, 3999) AS i UNWIND [7, 31, 301] AS step WITH ns[i] AS a, ns[(i * step + 1) % 4000] AS b CREATE (a)-[:T]->(b)",
-            (),
-        )
+        .query("UNWIND range(0, 3999) AS i CREATE (:N {i: i}) WITH count(*) AS all MATCH (n:N) WITH collect(n) AS ns \
+             UNWIND range(0, 3999) AS i UNWIND [7, 31, 301] AS step WITH ns[i] AS a, ns[(i * step + 1) % 4000] AS b CREATE (a)-[:T]->(b)")
         .unwrap();
     let query =
         "CALL algo.betweenness({labels: 'N', direction: 'both'}) YIELD score RETURN sum(score)";
     let options = QueryOptions::new().time_limit(Duration::from_millis(50));
     let started = Instant::now();
-    let error = database.query_with(query, (), &options).unwrap_err();
+    let error = database
+        .query(Query::new(query).options(&options))
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     // Without the limit it runs for much longer.
     assert!(started.elapsed() < Duration::from_secs(5));
@@ -193,10 +190,7 @@ fn views_change_no_answer() {
     assert!(database.views().status().iter().any(|view| view.count > 0));
     assert_eq!(rows(&database), first);
     database
-        .query(
-            "MATCH (a:P {n: 2}), (x:Q {n: 4}) CREATE (x)-[:T]->(a), (:Q {n: 6})-[:U]->(x)",
-            (),
-        )
+        .query("MATCH (a:P {n: 2}), (x:Q {n: 4}) CREATE (x)-[:T]->(a), (:Q {n: 6})-[:U]->(x)")
         .unwrap();
     let overlaid = rows(&database);
     assert_ne!(overlaid, first);
@@ -220,7 +214,7 @@ fn places(count: u64, seed: u64, point: impl Fn(f64, f64) -> String) -> Database
         parts.push(format!("(p{n}:Place {{n: {n}, at: {place}}})"));
     }
     database
-        .query(&format!("CREATE {}", parts.join(", ")), ())
+        .query(&format!("CREATE {}", parts.join(", ")))
         .unwrap();
     for _ in 0..3 * count {
         let (one, other) = (
@@ -232,7 +226,7 @@ fn places(count: u64, seed: u64, point: impl Fn(f64, f64) -> String) -> Database
             "MATCH (a:Place {{n: {one}}}), (b:Place {{n: {other}}}) \
              CREATE (a)-[:ROAD {{metres: point.distance(a.at, b.at) * {longer}}}]->(b)"
         );
-        database.query(&text, ()).unwrap();
+        database.query(&text).unwrap();
     }
     database
 }
@@ -288,19 +282,16 @@ fn estimates_change_no_weight() {
 fn estimates_that_say_too_much_are_refused() {
     let database = Database::open_in_memory().unwrap();
     database
-        .query(
-            "CREATE (a:P {n: 1, at: point({x: 0, y: 0})}), (b:P {n: 2, at: point({x: 3, y: 4})}), (c:P {n: 3, at: point({x: 6, y: 8})}), \
+        .query("CREATE (a:P {n: 1, at: point({x: 0, y: 0})}), (b:P {n: 2, at: point({x: 3, y: 4})}), (c:P {n: 3, at: point({x: 6, y: 8})}), \
              (d:P {n: 4}), (e:P {n: 5, at: point({longitude: 1, latitude: 2})}), (f:P {n: 6, at: point({longitude: 1, latitude: 2, height: 3})}), \
-             (a)-[:T {w: 5}]->(b), (b)-[:T {w: 6}]->(c), (c)-[:T {w: 1}]->(d), (c)-[:T {w: 1}]->(e), (e)-[:T {w: -1}]->(f)",
-            (),
-        )
+             (a)-[:T {w: 5}]->(b), (b)-[:T {w: 6}]->(c), (c)-[:T {w: 1}]->(d), (c)-[:T {w: 1}]->(e), (e)-[:T {w: -1}]->(f)")
         .unwrap();
     let call = |from: i64, to: i64, options: &str| {
         let text = format!(
             "MATCH (a:P {{n: {from}}}), (b:P {{n: {to}}}) \
              CALL algo.shortestPath(a, b, {{weight: 'w', {options}}}) YIELD weight RETURN weight"
         );
-        let found = database.query(&text, ());
+        let found = database.query(&text);
         found.map(|rows| {
             rows.iter()
                 .map(|row| row.get::<f64>("weight").unwrap())

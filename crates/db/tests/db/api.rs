@@ -6,8 +6,8 @@ use std::{
 };
 
 use isomer_db::{
-    CancelHandle, Database, Durability, EngineKind, Error, ErrorKind, Map, Phase, QueryOptions,
-    Value, from_value, params, to_map, to_value,
+    CancelHandle, Database, Durability, EngineKind, Error, ErrorKind, Map, Phase, Query,
+    QueryOptions, Value, from_value, params, to_map, to_value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ fn structures_become_values_and_come_back() {
     let db = memory();
     let mut map = to_map(&everything).expect("a map");
     map.remove("unit");
-    db.query("CREATE (n:All) SET n = $all", params! { "all" => map })
+    db.query(("CREATE (n:All) SET n = $all", params! { "all" => map }))
         .expect("it is stored");
     #[derive(Deserialize)]
     struct Part {
@@ -80,7 +80,7 @@ fn structures_become_values_and_come_back() {
         none: Option<u32>,
     }
     let part: Part = db
-        .query("MATCH (n:All) RETURN n", ())
+        .query("MATCH (n:All) RETURN n")
         .expect("a row")
         .single()
         .expect("one")
@@ -134,10 +134,7 @@ fn values_that_do_not_fit_are_refused() {
 fn rows_are_read_by_name_by_order_and_as_structures() {
     let db = memory();
     let result = db
-        .query(
-            "UNWIND [1, 2] AS a RETURN a, toString(a) AS b, null AS c",
-            (),
-        )
+        .query("UNWIND [1, 2] AS a RETURN a, toString(a) AS b, null AS c")
         .expect("rows");
     assert_eq!(
         result
@@ -184,7 +181,7 @@ fn rows_are_read_by_name_by_order_and_as_structures() {
         ErrorKind::Invalid
     );
     assert_eq!(
-        db.query("UNWIND [] AS x RETURN x", ())
+        db.query("UNWIND [] AS x RETURN x")
             .expect("rows")
             .single()
             .expect_err("no row")
@@ -196,17 +193,13 @@ fn rows_are_read_by_name_by_order_and_as_structures() {
 #[test]
 fn literals_share_a_plan_and_keep_their_values() {
     let db = memory();
-    db.query(
-        "UNWIND range(1, 20) AS n CREATE (:N {_key: n, half: n / 2.0, name: 'n' + n})",
-        (),
-    )
-    .expect("nodes");
+    db.query("UNWIND range(1, 20) AS n CREATE (:N {_key: n, half: n / 2.0, name: 'n' + n})")
+        .expect("nodes");
     for n in 1..=20 {
         let found = db
-            .query(
-                &format!("MATCH (x:N) WHERE x._key = {n} AND x.half >= 0.5 RETURN x.name AS name"),
-                (),
-            )
+            .query(&format!(
+                "MATCH (x:N) WHERE x._key = {n} AND x.half >= 0.5 RETURN x.name AS name"
+            ))
             .expect("a row");
         assert_eq!(
             found.deserialize::<String>().expect("names"),
@@ -215,10 +208,10 @@ fn literals_share_a_plan_and_keep_their_values() {
     }
     // A parameter in addition to the literals.
     let found = db
-        .query(
+        .query((
             "MATCH (x:N {_key: 3}) WHERE x.name = $name RETURN x.half AS half",
             [("name", "n3")],
-        )
+        ))
         .expect("a row");
     assert_eq!(
         found
@@ -230,11 +223,11 @@ fn literals_share_a_plan_and_keep_their_values() {
     );
     // Column names are the source text.
     assert_eq!(
-        db.query("RETURN 1 + 1", ()).expect("a row").columns()[0].as_ref(),
+        db.query("RETURN 1 + 1").expect("a row").columns()[0].as_ref(),
         "1 + 1"
     );
     assert_eq!(
-        db.query("RETURN 1 + 2", ())
+        db.query("RETURN 1 + 2")
             .expect("a row")
             .single()
             .expect("one")
@@ -244,7 +237,7 @@ fn literals_share_a_plan_and_keep_their_values() {
     );
     // Errors give positions in the source text.
     let error = db
-        .query("MATCH (x:N) WHERE x._key = 7 RETURN y", ())
+        .query("MATCH (x:N) WHERE x._key = 7 RETURN y")
         .expect_err("no such variable");
     assert!(error.to_string().contains("line 1, column 37"), "{error}");
 }
@@ -254,7 +247,7 @@ fn a_plan_is_made_again_when_the_schema_changes() {
     let db = memory();
     let query = "MATCH (p:P {name: 'b'}) RETURN p._key AS key";
     let prepared = db.prepare(query).expect("a plan");
-    db.query("UNWIND range(1, 2000) AS n CREATE (:P {_key: n, name: CASE n WHEN 7 THEN 'b' ELSE 'a' END})", ()).expect("nodes");
+    db.query("UNWIND range(1, 2000) AS n CREATE (:P {_key: n, name: CASE n WHEN 7 THEN 'b' ELSE 'a' END})").expect("nodes");
     for _ in 0..2 {
         assert_eq!(
             prepared
@@ -265,23 +258,23 @@ fn a_plan_is_made_again_when_the_schema_changes() {
             [7]
         );
         assert_eq!(
-            db.query(query, ())
+            db.query(query)
                 .expect("rows")
                 .deserialize::<i64>()
                 .expect("keys"),
             [7]
         );
         let _ = db
-            .query("CREATE INDEX names IF NOT EXISTS FOR (p:P) ON (p.name)", ())
+            .query("CREATE INDEX names IF NOT EXISTS FOR (p:P) ON (p.name)")
             .expect("an index");
     }
-    let plan = db.query(&format!("EXPLAIN {query}"), ()).expect("a plan");
+    let plan = db.query(&format!("EXPLAIN {query}")).expect("a plan");
     assert!(
         plan.plan().is_some_and(|plan| plan.contains("Index")),
         "{:?}",
         plan.plan()
     );
-    db.query("DROP INDEX names", ()).expect("no index");
+    db.query("DROP INDEX names").expect("no index");
     assert_eq!(
         prepared
             .query(())
@@ -298,7 +291,7 @@ fn transact_retries_until_there_is_no_conflict() {
         .max_retries(10_000)
         .open_in_memory()
         .expect("a database");
-    db.query("CREATE (:Counter {_key: 'c', n: 0})", ())
+    db.query("CREATE (:Counter {_key: 'c', n: 0})")
         .expect("a counter");
     let attempts = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -307,7 +300,7 @@ fn transact_retries_until_there_is_no_conflict() {
                 for _ in 0..25 {
                     db.transact(|tx| {
                         attempts.fetch_add(1, Ordering::Relaxed);
-                        tx.query("MATCH (c:Counter {_key: 'c'}) SET c.n = c.n + 1", ())
+                        tx.query("MATCH (c:Counter {_key: 'c'}) SET c.n = c.n + 1")
                     })
                     .expect("it succeeds in the end");
                 }
@@ -315,7 +308,7 @@ fn transact_retries_until_there_is_no_conflict() {
         }
     });
     let n: u32 = db
-        .query("MATCH (c:Counter) RETURN c.n AS n", ())
+        .query("MATCH (c:Counter) RETURN c.n AS n")
         .expect("a row")
         .single()
         .expect("one")
@@ -328,15 +321,14 @@ fn transact_retries_until_there_is_no_conflict() {
 #[test]
 fn a_conflict_without_retries_has_the_kind_retry() {
     let db = memory();
-    db.query("CREATE (:C {_key: 'c', n: 0})", ())
-        .expect("a node");
+    db.query("CREATE (:C {_key: 'c', n: 0})").expect("a node");
     let add = "MATCH (c:C {_key: 'c'}) SET c.n = c.n + 1";
-    let (mut first, mut second) = (
+    let (first, second) = (
         db.begin().expect("a transaction"),
         db.begin().expect("a transaction"),
     );
-    first.query(add, ()).expect("a change");
-    second.query(add, ()).expect("a change");
+    first.query(add).expect("a change");
+    second.query(add).expect("a change");
     first.commit().expect("the first wins");
     assert_eq!(
         second.commit().expect_err("the second loses").kind(),
@@ -349,14 +341,14 @@ fn errors_of_the_body_undo_everything() {
     let db = memory();
     let error = db
         .transact(|tx| {
-            tx.query("CREATE (:A)", ())?;
+            tx.query("CREATE (:A)")?;
             tx.bucket("b").put("k", "v")?;
             Err::<(), _>(Error::invalid("changed my mind"))
         })
         .expect_err("the body's error");
     assert_eq!(error.message(), "changed my mind");
     assert!(
-        db.query("MATCH (a:A) RETURN a", ())
+        db.query("MATCH (a:A) RETURN a")
             .expect("no rows")
             .is_empty()
     );
@@ -374,9 +366,9 @@ fn errors_of_the_body_undo_everything() {
 fn a_failed_query_leaves_the_transaction_usable() {
     let db = memory();
     db.transact(|tx| {
-        tx.query("CREATE (:A {n: 1})", ())?;
+        tx.query("CREATE (:A {n: 1})")?;
         let error = tx
-            .query("UNWIND [1, 0] AS d CREATE (:A {n: 1 / d})", ())
+            .query("UNWIND [1, 0] AS d CREATE (:A {n: 1 / d})")
             .expect_err("a division by zero");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert_eq!(
@@ -384,68 +376,55 @@ fn a_failed_query_leaves_the_transaction_usable() {
             Some((Phase::Run, "ArithmeticError"))
         );
         assert_eq!(
-            tx.query("MATCH (a:A) RETURN a", ())?.len(),
+            tx.query("MATCH (a:A) RETURN a")?.len(),
             1,
             "what the failed query made is undone"
         );
-        Ok::<_, Error>(())
+        Ok(())
     })
     .expect("the rest is committed");
-    assert_eq!(db.query("MATCH (a:A) RETURN a", ()).expect("rows").len(), 1);
+    assert_eq!(db.query("MATCH (a:A) RETURN a").expect("rows").len(), 1);
 }
 
 #[test]
 fn reading_transactions_refuse_writes_and_see_one_version() {
     let db = memory();
-    db.query("CREATE (:A)", ()).expect("a node");
-    let mut reading = db.begin_read().expect("a transaction");
-    db.query("CREATE (:A)", ()).expect("a node");
-    let count = |tx: &mut isomer_db::Transaction| {
-        tx.query("MATCH (a:A) RETURN count(a) AS n", ())
+    db.query("CREATE (:A)").expect("a node");
+    let reading = db.begin_read().expect("a transaction");
+    db.query("CREATE (:A)").expect("a node");
+    let count = |tx: &isomer_db::ReadTransaction| {
+        tx.query("MATCH (a:A) RETURN count(a) AS n")
             .expect("a row")
             .single()
             .expect("one")
             .get::<u8>("n")
             .expect("a number")
     };
-    assert_eq!(count(&mut reading), 1);
+    assert_eq!(count(&reading), 1);
     assert_eq!(
         reading
-            .query("CREATE (:A)", ())
+            .query("CREATE (:A)")
             .expect_err("it only reads")
             .kind(),
         ErrorKind::Denied
     );
-    assert_eq!(count(&mut db.begin_read().expect("a transaction")), 2);
+    assert_eq!(count(&db.begin_read().expect("a transaction")), 2);
 }
 
 #[test]
 fn a_stream_that_is_dropped_leaves_no_trace() {
     let db = memory();
     let mut stream = db
-        .stream(
-            "UNWIND range(1, 10) AS n CREATE (a:A {n: n}) RETURN a.n AS n",
-            (),
-        )
+        .stream("UNWIND range(1, 10) AS n CREATE (a:A {n: n}) RETURN a.n AS n")
         .expect("a stream");
     assert!(stream.next().expect("a row").is_ok());
     drop(stream);
-    assert!(
-        db.query("MATCH (a:A) RETURN a", ())
-            .expect("rows")
-            .is_empty()
-    );
+    assert!(db.query("MATCH (a:A) RETURN a").expect("rows").is_empty());
     let stream = db
-        .stream(
-            "UNWIND range(1, 10) AS n CREATE (a:A {n: n}) RETURN a.n AS n",
-            (),
-        )
+        .stream("UNWIND range(1, 10) AS n CREATE (a:A {n: n}) RETURN a.n AS n")
         .expect("a stream");
     assert_eq!(stream.filter(|row| row.is_ok()).count(), 10);
-    assert_eq!(
-        db.query("MATCH (a:A) RETURN a", ()).expect("rows").len(),
-        10
-    );
+    assert_eq!(db.query("MATCH (a:A) RETURN a").expect("rows").len(), 10);
 }
 
 #[test]
@@ -459,10 +438,11 @@ fn a_query_stops_soon_after_its_cancellation() {
     });
     let options = QueryOptions::new().cancel(handle);
     let error = db
-        .query_with(
-            "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)",
-            (),
-            &options,
+        .query(
+            Query::new(
+                "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)",
+            )
+            .options(&options),
         )
         .expect_err("it is stopped");
     assert_eq!(error.kind(), ErrorKind::Cancelled);
@@ -479,15 +459,12 @@ fn running_queries_are_listed_and_can_be_stopped_by_number() {
     let db = memory();
     let other = db.clone();
     let work = std::thread::spawn(move || {
-        other.query(
-            "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)",
-            (),
-        )
+        other.query("UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)")
     });
     let id = (0..500)
         .find_map(|_| {
             std::thread::sleep(Duration::from_millis(10));
-            let running = db.query("SHOW QUERIES", ()).expect("a list");
+            let running = db.query("SHOW QUERIES").expect("a list");
             let found = running.iter().find(|row| {
                 row.get::<String>("text")
                     .is_ok_and(|text| text.starts_with("UNWIND"))
@@ -495,8 +472,7 @@ fn running_queries_are_listed_and_can_be_stopped_by_number() {
             found.get::<u64>("id").ok()
         })
         .expect("it is listed");
-    db.query(&format!("KILL QUERY {id}"), ())
-        .expect("it is there");
+    db.query(&format!("KILL QUERY {id}")).expect("it is there");
     assert_eq!(
         work.join()
             .expect("no panic")
@@ -506,9 +482,7 @@ fn running_queries_are_listed_and_can_be_stopped_by_number() {
     );
     assert!(!db.cancel_query(id));
     assert_eq!(
-        db.query("KILL QUERY 0", ())
-            .expect_err("no such query")
-            .kind(),
+        db.query("KILL QUERY 0").expect_err("no such query").kind(),
         ErrorKind::NotFound
     );
 }
@@ -518,20 +492,20 @@ fn a_closed_database_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let db = Database::open(folder.path().join("db")).expect("a database");
     let prepared = db.prepare("RETURN 1").expect("a plan");
-    let mut under_way = db.begin().expect("a transaction");
+    let under_way = db.begin().expect("a transaction");
     db.close().expect("it closes");
     db.close().expect("closing twice is accepted");
     for error in [
-        db.query("RETURN 1", ()).expect_err("closed"),
+        db.query("RETURN 1").expect_err("closed"),
         prepared.query(()).expect_err("closed"),
         db.begin().map(|_| ()).expect_err("closed"),
         db.sync().expect_err("closed"),
-        db.transact(|_| Ok::<_, Error>(())).expect_err("closed"),
+        db.transact(|_| Ok(())).expect_err("closed"),
     ] {
         assert_eq!(error.kind(), ErrorKind::Closed);
     }
     under_way
-        .query("CREATE (:A)", ())
+        .query("CREATE (:A)")
         .map(|_| ())
         .unwrap_or_else(|error| assert_eq!(error.kind(), ErrorKind::Closed));
     drop(under_way);
@@ -539,7 +513,7 @@ fn a_closed_database_says_so() {
         Database::open(folder.path().join("db")).expect("it opens again in the same process");
     assert!(
         again
-            .query("MATCH (a:A) RETURN a", ())
+            .query("MATCH (a:A) RETURN a")
             .expect("rows")
             .is_empty()
     );
@@ -557,18 +531,16 @@ fn a_missing_database_is_not_created_unless_requested() {
         .engine(EngineKind::Redb)
         .open(&path)
         .expect("it is made");
-    db.query("CREATE (:A)", ()).expect("a node");
+    db.query("CREATE (:A)").expect("a node");
     db.close().expect("it closes");
     drop(db);
     let db = Database::builder()
         .read_only(true)
         .open(&path)
         .expect("it opens");
-    assert_eq!(db.query("MATCH (a:A) RETURN a", ()).expect("rows").len(), 1);
+    assert_eq!(db.query("MATCH (a:A) RETURN a").expect("rows").len(), 1);
     assert_eq!(
-        db.query("CREATE (:A)", ())
-            .expect_err("it only reads")
-            .kind(),
+        db.query("CREATE (:A)").expect_err("it only reads").kind(),
         ErrorKind::Denied
     );
 }
@@ -579,18 +551,16 @@ fn a_result_is_as_large_as_its_limit_allows() {
     let mut limits = isomer_db::Limits::default();
     limits.memory_bytes = 1 << 20;
     let error = db
-        .query_with(
-            "UNWIND range(1, 1000000) AS n RETURN 'text ' + n AS t",
-            (),
-            &QueryOptions::new().limits(limits.clone()),
+        .query(
+            Query::new("UNWIND range(1, 1000000) AS n RETURN 'text ' + n AS t")
+                .options(&QueryOptions::new().limits(limits.clone())),
         )
         .expect_err("too large");
     assert_eq!(error.kind(), ErrorKind::Limit);
     let count = db
-        .stream_with(
-            "UNWIND range(1, 100000) AS n RETURN 'text ' + n AS t",
-            (),
-            &QueryOptions::new().limits(limits),
+        .stream(
+            Query::new("UNWIND range(1, 100000) AS n RETURN 'text ' + n AS t")
+                .options(&QueryOptions::new().limits(limits)),
         )
         .expect("a stream")
         .filter(|row| row.is_ok())
@@ -605,14 +575,11 @@ fn documents_keys_and_graph_are_one_transaction() {
         tx.bucket("sessions").put("s", "ada")?;
         tx.collection("User")
             .insert(&params! { "_key" => "ada", "tags" => to_value(&["x", "y"])? })?;
-        tx.query(
-            "MATCH (u:User {_key: 'ada'}) CREATE (u)-[:OWNS]->(:Thing {n: 1})",
-            (),
-        )?;
-        Ok::<_, Error>(())
+        tx.query("MATCH (u:User {_key: 'ada'}) CREATE (u)-[:OWNS]->(:Thing {n: 1})")?;
+        Ok(())
     })
     .expect("all three");
-    let row = db.query("MATCH (u:User {_key: kv.get('sessions', 's')})-[:OWNS]->(t) RETURN t.n AS n, u.tags AS tags", ()).expect("a row");
+    let row = db.query("MATCH (u:User {_key: kv.get('sessions', 's')})-[:OWNS]->(t) RETURN t.n AS n, u.tags AS tags").expect("a row");
     assert_eq!(
         row.single()
             .expect("one")
@@ -631,19 +598,16 @@ fn documents_keys_and_graph_are_one_transaction() {
         ErrorKind::NotFound
     );
     let scanned = db
-        .query(
-            "CALL kv.scan('sessions') YIELD key, value RETURN key, value",
-            (),
-        )
+        .query("CALL kv.scan('sessions') YIELD key, value RETURN key, value")
         .expect("rows");
     assert_eq!(
         scanned.deserialize::<(String, String)>().expect("pairs"),
         [("s".into(), "ada".into())]
     );
-    db.query("CALL kv.put('sessions', 's', null)", ())
+    db.query("CALL kv.put('sessions', 's', null)")
         .expect("it is taken out");
     assert!(
-        db.query("CALL kv.scan('sessions') YIELD key RETURN key", ())
+        db.query("CALL kv.scan('sessions') YIELD key RETURN key")
             .expect("rows")
             .is_empty()
     );
@@ -652,13 +616,11 @@ fn documents_keys_and_graph_are_one_transaction() {
 #[test]
 fn missing_parameters_and_syntax_errors_are_reported_before_anything_runs() {
     let db = memory();
-    let missing = db
-        .query("CREATE (:A {x: $x})", ())
-        .expect_err("no value for x");
+    let missing = db.query("CREATE (:A {x: $x})").expect_err("no value for x");
     assert_eq!(missing.kind(), ErrorKind::Invalid);
     assert!(missing.message().contains("$x"), "{missing}");
     let syntax = db
-        .query("MATCH (n)\nRETRUN n", ())
+        .query("MATCH (n)\nRETRUN n")
         .expect_err("a slip of the pen");
     assert_eq!(
         syntax.query_error().map(|query| (query.phase, query.class)),
@@ -668,8 +630,8 @@ fn missing_parameters_and_syntax_errors_are_reported_before_anything_runs() {
         syntax.to_string().contains("line 2, column 1") && syntax.to_string().contains("RETURN"),
         "{syntax}"
     );
-    assert!(db.query("", ()).is_err());
-    assert!(db.query(&"(".repeat(100_000), ()).is_err());
+    assert!(db.query("").is_err());
+    assert!(db.query(&"(".repeat(100_000)).is_err());
 }
 
 /// Databases that share a budget take little of it while they are idle, and return all of it.
@@ -691,12 +653,12 @@ fn one_budget_of_memory() {
     // A transaction's writes count while it is open, and are refused if they do not fit.
     let writing = || memory.usage(MemoryKind::Writes).used_bytes;
     let write = |kib: usize| {
-        let mut transaction = databases[7].begin().unwrap();
+        let transaction = databases[7].begin().unwrap();
         let value = "x".repeat(kib << 10);
         let put = (0..16).try_for_each(|key| {
             let params = params! { "key" => key.to_string(), "value" => value.clone() };
             transaction
-                .query("CALL kv.put('b', $key, $value)", params)
+                .query(("CALL kv.put('b', $key, $value)", params))
                 .map(drop)
         });
         put.map(|()| writing())
@@ -731,58 +693,50 @@ fn constraints_hold_for_statements_and_calls() {
     use isomer_db::SchemaError;
 
     let db = memory();
-    db.query(
-        "CREATE CONSTRAINT owner FOR (n:R) REQUIRE n.o IS NOT NULL",
-        (),
-    )
-    .expect("a constraint");
-    db.query("CREATE CONSTRAINT each FOR (n:R) REQUIRE n.e IS UNIQUE", ())
+    db.query("CREATE CONSTRAINT owner FOR (n:R) REQUIRE n.o IS NOT NULL")
         .expect("a constraint");
-    let mut tx = db.begin().expect("a transaction");
-    let add = |tx: &mut isomer_db::Transaction, key: &str, e: i64| {
+    db.query("CREATE CONSTRAINT each FOR (n:R) REQUIRE n.e IS UNIQUE")
+        .expect("a constraint");
+    let tx = db.begin().expect("a transaction");
+    let add = |tx: &isomer_db::WriteTransaction, key: &str, e: i64| {
         tx.collection("R")
             .insert(&params! { "_key" => key, "o" => 1, "e" => e })
             .expect("a record");
     };
-    add(&mut tx, "a", 1);
-    add(&mut tx, "b", 2);
+    add(&tx, "a", 1);
+    add(&tx, "b", 2);
     let refused = [
         tx.collection("R").insert(&params! { "_key" => "c" }).err(),
         tx.collection("R")
             .patch("a", &params! { "o" => Value::Null })
             .err(),
         tx.collection("R").patch("a", &params! { "e" => 2 }).err(),
-        tx.query("MATCH (n:R) REMOVE n.o", ()).err(),
+        tx.query("MATCH (n:R) REMOVE n.o").err(),
     ];
     for error in refused {
         let error = error.expect("a violation");
         assert_eq!(error.schema_error(), Some(SchemaError::Violated), "{error}");
     }
-    let both = tx
-        .query("MATCH (n:R {_key: 'a'}) SET n.e = 2", ())
-        .unwrap_err();
+    let both = tx.query("MATCH (n:R {_key: 'a'}) SET n.e = 2").unwrap_err();
     for named in ["each", "R.e = 2", "_key \"a\"", "_key \"b\""] {
         assert!(both.message().contains(named), "{both}");
     }
-    tx.query("MATCH (n:R) SET n.e = n.e + 1", ())
+    tx.query("MATCH (n:R) SET n.e = n.e + 1")
         .expect("values shift");
-    tx.query("MATCH (n:R) SET n.e = 5 - n.e", ())
+    tx.query("MATCH (n:R) SET n.e = 5 - n.e")
         .expect("values change places");
     tx.commit().expect("a commit");
     let values = db
-        .query(
-            "MATCH (n:R) RETURN n._key AS key, n.e AS e ORDER BY key",
-            (),
-        )
+        .query("MATCH (n:R) RETURN n._key AS key, n.e AS e ORDER BY key")
         .expect("rows")
         .deserialize::<(String, i64)>()
         .expect("pairs");
     assert_eq!(values, [("a".to_owned(), 3), ("b".to_owned(), 2)]);
 
-    let mut first = db.begin().expect("a transaction");
-    let mut second = db.begin().expect("a transaction");
-    for tx in [&mut first, &mut second] {
-        tx.query("MERGE (n:R {e: 9}) ON CREATE SET n.o = 1", ())
+    let first = db.begin().expect("a transaction");
+    let second = db.begin().expect("a transaction");
+    for tx in [&first, &second] {
+        tx.query("MERGE (n:R {e: 9}) ON CREATE SET n.o = 1")
             .expect("the value is free");
     }
     first.commit().expect("the first");

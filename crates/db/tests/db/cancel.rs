@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{CancelHandle, Database, Error, ErrorKind, Limits, QueryOptions};
+use isomer_db::{
+    CancelHandle, Database, Error, ErrorKind, Limits, Query, QueryOptions,
+    internals::DatabaseInternals as _,
+};
 
 /// A name, and a statement that would run for minutes.
 const LONG: &[(&str, &str)] = &[
@@ -202,30 +205,17 @@ const LONG: &[(&str, &str)] = &[
 /// Completeness: none of the statements above may be rejected as unknown.
 fn network() -> Database {
     let db = Database::open_in_memory().unwrap();
-    db.query(
-        "UNWIND range(1, 3000) AS n CREATE (:Person {n: n, same: 1})",
-        (),
-    )
-    .unwrap();
-    db.query("CREATE INDEX FOR (p:Person) ON (p.n)", ())
+    db.query("UNWIND range(1, 3000) AS n CREATE (:Person {n: n, same: 1})")
         .unwrap();
-    db.query(
-        "MATCH (a:Person) UNWIND [1, 2] AS step MATCH (b:Person {n: a.n + step}) CREATE (a)-[:NEXT]->(b)",
-        (),
-    )
+    db.query("CREATE INDEX FOR (p:Person) ON (p.n)").unwrap();
+    db.query("MATCH (a:Person) UNWIND [1, 2] AS step MATCH (b:Person {n: a.n + step}) CREATE (a)-[:NEXT]->(b)")
     .unwrap();
-    db.query("UNWIND range(1, 40) AS n CREATE (:Core {n: n})", ())
+    db.query("UNWIND range(1, 40) AS n CREATE (:Core {n: n})")
         .unwrap();
-    db.query(
-        "MATCH (a:Core), (b:Core) WHERE a.n <> b.n CREATE (a)-[:KNOWS]->(b)",
-        (),
-    )
-    .unwrap();
-    db.query(
-        "UNWIND range(1, 2000) AS n CALL kv.put('pairs', toString(n), n) RETURN count(*)",
-        (),
-    )
-    .unwrap();
+    db.query("MATCH (a:Core), (b:Core) WHERE a.n <> b.n CREATE (a)-[:KNOWS]->(b)")
+        .unwrap();
+    db.query("UNWIND range(1, 2000) AS n CALL kv.put('pairs', toString(n), n) RETURN count(*)")
+        .unwrap();
     db
 }
 
@@ -243,11 +233,13 @@ fn cancelled(db: &Database, statement: &str, delay: Duration) -> (Result<(), Err
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut transaction = db.begin().unwrap();
-            let outcome = transaction.query_with(statement, (), &options).map(drop);
+            let transaction = db.begin().unwrap();
+            let outcome = transaction
+                .query(Query::new(statement).options(&options))
+                .map(drop);
             sender.send((outcome, Instant::now())).unwrap();
             // Only the statement is rolled back: its transaction remains usable.
-            let rest = transaction.query("MATCH (p:Person) RETURN count(p) AS c", ());
+            let rest = transaction.query("MATCH (p:Person) RETURN count(p) AS c");
             assert_eq!(
                 rest.unwrap().deserialize::<i64>().unwrap(),
                 [3000],
@@ -307,9 +299,9 @@ fn every_operator_keeps_its_time_limit() {
     let db = network();
     for (name, statement) in LONG.iter().step_by(3) {
         let options = options().time_limit(Duration::from_millis(100));
-        let mut transaction = db.begin().unwrap();
+        let transaction = db.begin().unwrap();
         let error = transaction
-            .query_with(statement, (), &options)
+            .query(Query::new(statement).options(&options))
             .map(drop)
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{name}: {error}");
@@ -321,11 +313,8 @@ fn every_operator_keeps_its_time_limit() {
 fn an_index_is_made_whole_or_not_at_all() {
     let db = Database::open_in_memory().unwrap();
     for _ in 0..4 {
-        db.query(
-            "UNWIND range(1, 10000) AS n CREATE (:Item {n: n, text: toString(n)})",
-            (),
-        )
-        .unwrap();
+        db.query("UNWIND range(1, 10000) AS n CREATE (:Item {n: n, text: toString(n)})")
+            .unwrap();
     }
     for statement in [
         "CREATE INDEX items FOR (i:Item) ON (i.text)",
@@ -335,24 +324,23 @@ fn an_index_is_made_whole_or_not_at_all() {
         cancel.cancel();
         let asked = Instant::now();
         let error = db
-            .query_with(statement, (), &QueryOptions::new().cancel(cancel))
+            .query(Query::new(statement).options(&QueryOptions::new().cancel(cancel)))
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{statement}: {error}");
         assert!(asked.elapsed() < Duration::from_secs(5));
         let error = db
-            .query_with(
-                statement,
-                (),
-                &QueryOptions::new().time_limit(Duration::from_micros(1)),
+            .query(
+                Query::new(statement)
+                    .options(&QueryOptions::new().time_limit(Duration::from_micros(1))),
             )
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{statement}: {error}");
-        db.query(statement, ()).unwrap();
+        db.query(statement).unwrap();
         let drop = statement
             .split(" FOR")
             .next()
             .unwrap()
             .replace("CREATE", "DROP");
-        db.query(&drop, ()).unwrap();
+        db.query(&drop).unwrap();
     }
 }

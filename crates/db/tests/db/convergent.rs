@@ -3,18 +3,22 @@
 use std::thread;
 
 use isomer_db::{
-    Database, EngineKind, ErrorKind, RestoreOptions, Result, Update, Value, params,
-    views::{ViewKind, ViewState},
+    Database, EngineKind, ErrorKind, RestoreOptions, Result, Update, Value,
+    internals::{
+        DatabaseInternals as _,
+        views::{ViewKind, ViewState},
+    },
+    params,
 };
 
 fn posts() -> Database {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE (:Post {_key: 'p'})", ()).unwrap();
+    db.query("CREATE (:Post {_key: 'p'})").unwrap();
     db
 }
 
 fn one(db: &Database, query: &str) -> Value {
-    let rows = db.query(query, ()).unwrap();
+    let rows = db.query(query).unwrap();
     rows.iter().next().unwrap().values()[0].clone()
 }
 
@@ -32,9 +36,9 @@ fn an_update_happens_whole_or_not_at_all() {
             .collect(),
         remove: remove.iter().map(|name| (*name).to_owned()).collect(),
     };
-    let mut tx = db.begin().unwrap();
-    let mut posts = tx.collection("Post");
-    let mut field = posts.field("p", &["m"]).unwrap();
+    let tx = db.begin().unwrap();
+    let posts = tx.collection("Post");
+    let field = posts.field("p", &["m"]).unwrap();
     let inner = update(vec![("on", Update::Flag(true))], &[]);
     let first = update(
         vec![
@@ -75,8 +79,8 @@ fn an_update_happens_whole_or_not_at_all() {
         .unwrap();
     tx.commit().unwrap();
     assert_eq!(one(&db, "MATCH (p:Post) RETURN p.m.n"), (-1).into());
-    let mut tx = db.begin().unwrap();
-    let mut posts = tx.collection("Post");
+    let tx = db.begin().unwrap();
+    let posts = tx.collection("Post");
     assert_eq!(
         posts
             .field("unknown", &["m"])
@@ -97,19 +101,16 @@ fn an_update_happens_whole_or_not_at_all() {
 #[test]
 fn many_threads_change_one_field() {
     let db = posts();
-    db.query(
-        "MATCH (p:Post) SET p.n = counter.add(p.n, 0), p.s = set.add(p.s, -1)",
-        (),
-    )
-    .unwrap();
+    db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 0), p.s = set.add(p.s, -1)")
+        .unwrap();
     thread::scope(|scope| {
         for thread in 0..4_i64 {
             let db = &db;
             scope.spawn(move || {
                 for number in 0..200_i64 {
-                    let mut tx = db.begin().unwrap();
+                    let tx = db.begin().unwrap();
                     let done: Result<()> = (|| {
-                        let mut posts = tx.collection("Post");
+                        let posts = tx.collection("Post");
                         posts.field("p", &["n"])?.update(&Update::Counter(1))?;
                         let add = Update::Set {
                             add: vec![(thread * 1000 + number).into(), number.into()],
@@ -131,11 +132,8 @@ fn many_threads_change_one_field() {
 #[test]
 fn columns_follow_properties_that_become_convergent() {
     let db = Database::open_in_memory().unwrap();
-    db.query(
-        "UNWIND range(1, 5000) AS n CREATE (:P {_key: n, score: n % 10, other: 1})",
-        (),
-    )
-    .unwrap();
+    db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n, score: n % 10, other: 1})")
+        .unwrap();
     let total = "MATCH (p:P) RETURN sum(p.score) AS total";
     let by_score =
         "MATCH (p:P) RETURN p.score AS score, count(*) AS count ORDER BY count DESC, score LIMIT 1";
@@ -143,13 +141,10 @@ fn columns_follow_properties_that_become_convergent() {
         assert_eq!(one(&db, total), 22_500.into());
         assert_eq!(one(&db, by_score), 0.into());
     }
-    db.query("MATCH (p:P) WHERE p._key <= 1000 REMOVE p.score", ())
+    db.query("MATCH (p:P) WHERE p._key <= 1000 REMOVE p.score")
         .unwrap();
-    db.query(
-        "MATCH (p:P) WHERE p._key <= 1000 SET p.score = counter.add(p.score, 100)",
-        (),
-    )
-    .unwrap();
+    db.query("MATCH (p:P) WHERE p._key <= 1000 SET p.score = counter.add(p.score, 100)")
+        .unwrap();
     for _ in 0..3 {
         assert_eq!(one(&db, total), 118_000.into());
         assert_eq!(one(&db, by_score), 100.into());
@@ -159,7 +154,7 @@ fn columns_follow_properties_that_become_convergent() {
         );
     }
     let text = "MATCH (p:P {_key: $key}) RETURN p.score, properties(p).score, p {.score}.score, [k IN keys(p) WHERE k = 'score']";
-    let rows = db.query(text, params! { "key" => 7 }).unwrap();
+    let rows = db.query((text, params! { "key" => 7 })).unwrap();
     let row = rows.iter().next().unwrap();
     let all: Vec<Value> = row.values().to_vec();
     assert_eq!(all[..3], [100.into(), 100.into(), 100.into()]);
@@ -170,12 +165,11 @@ fn columns_follow_properties_that_become_convergent() {
 #[test]
 fn columns_hold_convergent_fields() {
     let db = Database::open_in_memory().unwrap();
-    db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n})", ())
+    db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n})")
         .unwrap();
     db.query(
         "MATCH (p:P) SET p.likes = counter.add(p.likes, p._key % 10), \
          p.seen = register.set(p.seen, p._key % 3), p.on = flag.enable(p.on)",
-        (),
     )
     .unwrap();
     let sum = "MATCH (p:P) RETURN sum(p.likes) AS n";
@@ -194,7 +188,7 @@ fn columns_hold_convergent_fields() {
             assert_eq!(one(&db, sum), total.into());
             assert_eq!(one(&db, seen), twos.into());
             db.views().wait_ready();
-            let profile = db.query(&format!("PROFILE {groups}"), ()).unwrap();
+            let profile = db.query(&format!("PROFILE {groups}")).unwrap();
             let plan = profile.plan().unwrap();
             assert!(plan.contains("from a view"), "{plan}");
         }
@@ -205,14 +199,10 @@ fn columns_hold_convergent_fields() {
     db.query(
         "MATCH (p:P) WHERE p._key <= 100 SET p.likes = counter.add(p.likes, 1000), \
          p.seen = register.set(p.seen, 2)",
-        (),
     )
     .unwrap();
-    db.query(
-        "MATCH (p:P) WHERE p._key <= 10 SET p.on = flag.disable(p.on)",
-        (),
-    )
-    .unwrap();
+    db.query("MATCH (p:P) WHERE p._key <= 10 SET p.on = flag.disable(p.on)")
+        .unwrap();
     let twos = 1667 - 33 + 90;
     check(122_500, twos);
     for view in db.views().status() {
@@ -229,18 +219,15 @@ fn plans_look_into_sets_without_loading_them() {
     let text = "MATCH (p:Post) RETURN 'x' IN p.tags AS there, size(p.tags) AS size";
     let prepared = db.prepare(text).unwrap();
     let run = || {
-        let mut tx = db.begin_read().unwrap();
+        let tx = db.begin_read().unwrap();
         let rows = tx.query_prepared(&prepared, ()).unwrap();
         rows.iter().next().unwrap().values().to_vec()
     };
     assert_eq!(run(), [Value::Null, Value::Null]);
-    db.query(
-        "MATCH (p:Post) SET p.tags = set.addAll(p.tags, ['x', 'y'])",
-        (),
-    )
-    .unwrap();
+    db.query("MATCH (p:Post) SET p.tags = set.addAll(p.tags, ['x', 'y'])")
+        .unwrap();
     assert_eq!(run(), [true.into(), 2.into()]);
-    let rows = db.query(&format!("EXPLAIN {text}"), ()).unwrap();
+    let rows = db.query(&format!("EXPLAIN {text}")).unwrap();
     let plan = format!("{rows:?}");
     assert!(plan.contains("convergent.contains"), "{plan}");
 }
@@ -258,14 +245,14 @@ fn a_restored_database_numbers_apart() {
             .unwrap()
     };
     let db = open(&path);
-    db.query("CREATE (:Post {_key: 'p'})", ()).unwrap();
-    db.query(count, ()).unwrap();
+    db.query("CREATE (:Post {_key: 'p'})").unwrap();
+    db.query(count).unwrap();
     let replica = db.store().unwrap().replica().unwrap();
     db.close().unwrap();
     // Nothing was written since it was opened: the backup looks like the end of a run.
     let db = open(&path);
     db.backup(&backups).unwrap();
-    db.query(count, ()).unwrap();
+    db.query(count).unwrap();
     assert_eq!(db.store().unwrap().replica(), Some(replica));
     db.close().unwrap();
 
@@ -289,11 +276,11 @@ fn a_restored_database_opens_when_it_numbers_apart() {
         .engine(EngineKind::Lsm)
         .open(&path)
         .unwrap();
-    db.query("CREATE (:Post {_key: 'p'})", ()).unwrap();
-    db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)", ())
+    db.query("CREATE (:Post {_key: 'p'})").unwrap();
+    db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)")
         .unwrap();
     let first = db.backup(&backups).unwrap();
-    db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)", ())
+    db.query("MATCH (p:Post) SET p.n = counter.add(p.n, 1)")
         .unwrap();
     db.backup(&backups).unwrap();
     db.close().unwrap();
@@ -362,12 +349,12 @@ fn leftovers_of_a_backup_are_removed() {
 fn indexes_over_convergent_fields_are_used() {
     let db = Database::open_in_memory().unwrap();
     for key in 0..500 {
-        db.query(
+        db.query((
             "CREATE (p:Post {_key: $key}) SET p.tags = set.addAll(p.tags, [$key % 50, 'all']), \
              p.likes = counter.add(p.likes, $key), p.m.seen = register.set(p.m.seen, $key % 7), \
              p.year = $key % 3",
             params! { "key" => key },
-        )
+        ))
         .unwrap();
     }
     let queries = [
@@ -377,7 +364,7 @@ fn indexes_over_convergent_fields_are_used() {
         "MATCH (p:Post) WHERE p.m.seen = 3 AND p.likes < 50 RETURN p._key AS k ORDER BY k",
         "MATCH (p:Post) WHERE p.year = 1 AND p.likes = 100 RETURN p._key AS k ORDER BY k",
     ];
-    let answers = || queries.map(|query| db.query(query, ()).unwrap().rows().to_vec());
+    let answers = || queries.map(|query| db.query(query).unwrap().rows().to_vec());
     let before = answers();
     assert!(before.iter().all(|rows| !rows.is_empty()));
     for index in [
@@ -386,19 +373,16 @@ fn indexes_over_convergent_fields_are_used() {
         "CREATE INDEX FOR (p:Post) ON (p.m.seen)",
         "CREATE INDEX FOR (p:Post) ON (p.year, p.likes)",
     ] {
-        db.query(index, ()).unwrap();
+        db.query(index).unwrap();
     }
     for query in queries {
-        let plan = format!("{:?}", db.query(&format!("EXPLAIN {query}"), ()).unwrap());
+        let plan = format!("{:?}", db.query(&format!("EXPLAIN {query}")).unwrap());
         assert!(plan.contains("IndexSeek"), "{query}: {plan}");
     }
     assert_eq!(format!("{:?}", answers()), format!("{before:?}"));
-    db.query(
-        "MATCH (p:Post {_key: 7}) SET p.tags = set.remove(p.tags, 7), p.likes = counter.add(p.likes, 33)",
-        (),
-    )
+    db.query("MATCH (p:Post {_key: 7}) SET p.tags = set.remove(p.tags, 7), p.likes = counter.add(p.likes, 33)")
     .unwrap();
-    let keys = |query| format!("{:?}", db.query(query, ()).unwrap().rows());
+    let keys = |query| format!("{:?}", db.query(query).unwrap().rows());
     assert!(!keys(queries[0]).contains("Int(7)"), "{}", keys(queries[0]));
     assert!(keys(queries[1]).contains("Int(7)"), "{}", keys(queries[1]));
     assert_eq!(db.check().unwrap(), Vec::<String>::new());

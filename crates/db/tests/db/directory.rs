@@ -13,7 +13,10 @@ use std::{
     },
 };
 
-use isomer_db::{Database, Directory, DirectoryLock, EngineKind, ReadAt, WriteFile};
+use isomer_db::{
+    Database, Directory, DirectoryLock, EngineKind, ReadAt, WriteFile,
+    internals::DatabaseInternals as _,
+};
 
 /// The interface that the library needs.
 trait IndexDirectory: Send + Sync {
@@ -338,7 +341,7 @@ fn a_library_keeps_its_index_in_a_database() {
         assert!(!index.directory.exists(Path::new("torn.seg")).unwrap());
         assert_eq!(db.list("/indexes/words").unwrap().len(), 3);
         let found = isomer_check::check(&db.store().unwrap(), &mut |_, _| {
-            isomer_db::data::Verdict::Continue
+            isomer_db::internals::data::Verdict::Continue
         })
         .unwrap();
         assert_eq!(found, Vec::<String>::new());

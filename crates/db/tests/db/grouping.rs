@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use isomer_db::{Database, Limits, QueryOptions, data::CommitObserver};
+use isomer_db::{
+    Database, Limits, Query, QueryOptions,
+    internals::{DatabaseInternals as _, data::CommitObserver},
+};
 
 fn rows(db: &Database, query: &str) -> Vec<String> {
     let found = db
-        .query(query, ())
+        .query(query)
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     let shown = found.iter().map(|row| format!("{:?}", row.values()));
     let mut rows: Vec<String> = shown.collect();
@@ -18,7 +21,7 @@ fn rows(db: &Database, query: &str) -> Vec<String> {
 #[test]
 fn a_constant_is_in_the_group_of_its_equals() {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE (:N {s: 'a', i: 1}), (:N {s: 'b', i: 2})", ())
+    db.query("CREATE (:N {s: 'a', i: 1}), (:N {s: 'b', i: 2})")
         .unwrap();
     for (constant, name) in [("'a'", "s"), ("1", "i"), ("1.0", "i")] {
         let one = format!("RETURN {constant} AS k");
@@ -35,9 +38,9 @@ fn a_constant_is_in_the_group_of_its_equals() {
 #[test]
 fn equal_values_of_different_forms_are_computed_apart() {
     let db = Database::open_in_memory().unwrap();
-    db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1})", ())
+    db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1})")
         .unwrap();
-    db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1.0})", ())
+    db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1.0})")
         .unwrap();
     let ends = "MATCH (z:Z)-[:K]->(a) WITH a.v AS v";
     assert_eq!(
@@ -64,11 +67,8 @@ fn equal_values_of_different_forms_are_computed_apart() {
 #[test]
 fn a_group_shows_an_existing_value() {
     let db = Database::open_in_memory().unwrap();
-    db.query(
-        "CREATE (:N {i: 0, p: 5.0, q: [1.0], r: -0.0}), (:N {i: 1, p: 5, q: [1], r: 0.0})",
-        (),
-    )
-    .unwrap();
+    db.query("CREATE (:N {i: 0, p: 5.0, q: [1.0], r: -0.0}), (:N {i: 1, p: 5, q: [1], r: 0.0})")
+        .unwrap();
     let all = || {
         ["p", "q", "r"].map(|name| {
             let query = format!("MATCH (n:N) RETURN n.{name} AS v, count(*) AS c");
@@ -78,8 +78,7 @@ fn a_group_shows_an_existing_value() {
     all();
     assert!(db.views().status().iter().any(|view| view.count > 0));
     for change in ["SET n.p = 6, n.q = 6, n.r = 6", "DELETE n"] {
-        db.query(&format!("MATCH (n:N {{i: 0}}) {change}"), ())
-            .unwrap();
+        db.query(&format!("MATCH (n:N {{i: 0}}) {change}")).unwrap();
         let overlaid = all();
         db.views().clear();
         assert_eq!(overlaid, all(), "{change}");
@@ -90,13 +89,13 @@ fn a_group_shows_an_existing_value() {
 #[test]
 fn groups_of_a_column_do_not_fail_for_want_of_memory() {
     let db = Database::open_in_memory().unwrap();
-    db.query("UNWIND range(1, 30000) AS i CREATE (:N {p: i * 7})", ())
+    db.query("UNWIND range(1, 30000) AS i CREATE (:N {p: i * 7})")
         .unwrap();
     let mut limits = Limits::default();
     limits.memory_bytes = 2 << 20;
     let options = QueryOptions::new().limits(limits);
     let query = "MATCH (n:N) RETURN n.p AS p, count(*) AS c";
-    let mut stream = db.stream_with(query, (), &options).unwrap();
+    let mut stream = db.stream(Query::new(query).options(&options)).unwrap();
     let count = stream.try_fold(0, |count, row| row.map(|_| count + 1));
     assert_eq!(count.unwrap(), 30_000);
     assert!(db.views().status().iter().any(|view| view.count == 30_000));
@@ -106,7 +105,7 @@ fn groups_of_a_column_do_not_fail_for_want_of_memory() {
 #[test]
 fn a_commit_under_way_holds_up_no_group() {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE (:N {p: 1}), (:N {p: 1}), (:N {p: 2})", ())
+    db.query("CREATE (:N {p: 1}), (:N {p: 1}), (:N {p: 2})")
         .unwrap();
     let query = "MATCH (n:N) RETURN n.p AS p, count(*) AS c";
     let version = db.store().unwrap().engine().version() + 1;

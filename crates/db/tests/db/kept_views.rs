@@ -2,20 +2,19 @@
 
 use std::{fs, path::Path};
 
-use isomer_db::{Database, EngineKind, MasterKey, views::ViewState};
+use isomer_db::{
+    Database, EngineKind, MasterKey,
+    internals::{DatabaseInternals as _, views::ViewState},
+};
 
 /// A network of 3,000 nodes and 9,000 relationships.
 fn make(path: &Path) -> Database {
     let db = Database::open(path).unwrap();
-    db.query(
-        "UNWIND range(0, 2999) AS i CREATE (:P {_key: i, age: i % 80})",
-        (),
-    )
-    .unwrap();
+    db.query("UNWIND range(0, 2999) AS i CREATE (:P {_key: i, age: i % 80})")
+        .unwrap();
     db.query(
         "MATCH (p:P) WITH collect(p) AS all UNWIND range(0, 2999) AS i UNWIND [1, 17, 400] AS step \
          WITH all[i] AS a, all[(i * step + 1) % 3000] AS b CREATE (a)-[:T]->(b)",
-        (),
     )
     .unwrap();
     db
@@ -25,12 +24,7 @@ fn make(path: &Path) -> Database {
 fn traverse(db: &Database) -> i64 {
     let query =
         "MATCH (a:P)-[:T]->(b)-[:T]->(c) RETURN count(DISTINCT c) + sum(b.age * a.age % 7) AS n";
-    db.query(query, ())
-        .unwrap()
-        .single()
-        .unwrap()
-        .get("n")
-        .unwrap()
+    db.query(query).unwrap().single().unwrap().get("n").unwrap()
 }
 
 #[test]
@@ -60,7 +54,7 @@ fn views_are_there_after_opening_and_damage_costs_only_time() {
     db.views().wait_ready();
     let restored = |db: &Database| {
         let all = db.views().status();
-        let here = |view: &&isomer_db::views::ViewStatus| {
+        let here = |view: &&isomer_db::internals::views::ViewStatus| {
             view.state == ViewState::Standing && view.stored_version == Some(view.version)
         };
         all.iter().filter(here).count()
@@ -68,11 +62,8 @@ fn views_are_there_after_opening_and_damage_costs_only_time() {
     assert!(restored(&db) > 0, "{:?}", db.views().status());
     assert_eq!(traverse(&db), answer);
     assert!(db.views().check(&mut |_| {}).wrong.is_empty());
-    db.query(
-        "MATCH (p:P {_key: 7}) SET p.age = 1000 CREATE (p)-[:T]->(p)",
-        (),
-    )
-    .unwrap();
+    db.query("MATCH (p:P {_key: 7}) SET p.age = 1000 CREATE (p)-[:T]->(p)")
+        .unwrap();
     let changed = traverse(&db);
     assert_ne!(changed, answer);
     db.close().unwrap();
@@ -134,26 +125,13 @@ fn views_of_an_encrypted_database_are_encrypted() {
             }
         };
         let db = open();
-        db.query(
-            "UNWIND range(0, 2999) AS i CREATE (:P {_key: 'personalkey' + i, name: 'hiddenname' + i % 7, age: 31337000 + i})",
-            (),
-        )
+        db.query("UNWIND range(0, 2999) AS i CREATE (:P {_key: 'personalkey' + i, name: 'hiddenname' + i % 7, age: 31337000 + i})")
         .unwrap();
-        db.query(
-            "MATCH (p:P) WITH collect(p) AS all UNWIND range(0, 2999) AS i UNWIND [1, 17, 400] AS step \
-             WITH all[i] AS a, all[(i * step + 1) % 3000] AS b, i CREATE (a)-[:T {since: 'secretyear' + i}]->(b)",
-            (),
-        )
+        db.query("MATCH (p:P) WITH collect(p) AS all UNWIND range(0, 2999) AS i UNWIND [1, 17, 400] AS step \
+             WITH all[i] AS a, all[(i * step + 1) % 3000] AS b, i CREATE (a)-[:T {since: 'secretyear' + i}]->(b)")
         .unwrap();
         let ask = |db: &Database| -> (i64, i64, i64) {
-            let one = |text: &str| {
-                db.query(text, ())
-                    .unwrap()
-                    .single()
-                    .unwrap()
-                    .get("n")
-                    .unwrap()
-            };
+            let one = |text: &str| db.query(text).unwrap().single().unwrap().get("n").unwrap();
             (
                 one("MATCH (a:P)-[:T]->(b)-[:T]->(c) RETURN count(DISTINCT c) + sum(b.age) AS n"),
                 one("MATCH (a:P) WITH a.name AS name, count(*) AS each RETURN count(name) AS n"),

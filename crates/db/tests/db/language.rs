@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use isomer_db::{Database, ErrorKind, Limits, Map, QueryOptions, Value, params};
+use isomer_db::{Database, ErrorKind, Limits, Map, Query, QueryOptions, Value, params};
 
 /// Sums and products of any number of terms are flat.
 #[test]
@@ -17,10 +17,10 @@ fn sums_of_thousands_of_terms_are_computed() {
     let text = format!("RETURN size(''{}) AS v", " + 'ab'".repeat(10_000));
     assert_eq!(single(&db, &text), Value::Int(20_000));
     let overflow = format!("RETURN 9223372036854775000{} AS v", " + 1".repeat(1_000));
-    let error = db.query(&overflow, ()).unwrap_err();
+    let error = db.query(&overflow).unwrap_err();
     assert_eq!(error.query_error().unwrap().detail, "IntegerOverflow");
     let wrong = format!("RETURN 1{} + true AS v", " + 1".repeat(1_000));
-    assert_eq!(db.query(&wrong, ()).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(db.query(&wrong).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 /// Anything nested a hundred thousand levels deep is refused, from any source.
@@ -44,14 +44,14 @@ fn deep_nesting_is_refused() {
         ("reduce(a = 1, x IN [1] | ", ")"),
         ("1 ^ ", ""),
     ] {
-        let error = db.query(&nested(open, close), ()).unwrap_err();
+        let error = db.query(&nested(open, close)).unwrap_err();
         assert!(
             matches!(error.kind(), ErrorKind::Limit | ErrorKind::Invalid),
             "{open}: {error:?}"
         );
     }
     let deep = "RETURN reduce(a = [], x IN range(1, 100000) | [a]) AS v";
-    assert_eq!(db.query(deep, ()).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(db.query(deep).unwrap_err().kind(), ErrorKind::Limit);
     for wrap in [
         |value: Value| Value::from(vec![value]),
         |value: Value| Value::from(params! { "a" => value }),
@@ -59,7 +59,7 @@ fn deep_nesting_is_refused() {
         let deep = (0..100_000).fold(Value::Null, |value, _| wrap(value));
         let mut parameters = Map::new();
         parameters.insert("v", deep);
-        let error = db.query("RETURN $v AS v", parameters).unwrap_err();
+        let error = db.query(("RETURN $v AS v", parameters)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit);
     }
 }
@@ -68,7 +68,7 @@ fn deep_nesting_is_refused() {
 #[test]
 fn errors_of_running_queries_have_a_place() {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE (:N {x: 0, s: 'abc'})", ()).unwrap();
+    db.query("CREATE (:N {x: 0, s: 'abc'})").unwrap();
     for (text, line, column) in [
         ("MATCH (n:N)\nRETURN 1, 2 / n.x AS y", 2, 11),
         (
@@ -90,7 +90,7 @@ fn errors_of_running_queries_have_a_place() {
         ("RETURN date('nope') AS d", 1, 8),
         ("UNWIND [1, 'a'] AS x RETURN abs(1) + toInteger([x])", 1, 38),
     ] {
-        let error = db.query(text, ()).unwrap_err();
+        let error = db.query(text).unwrap_err();
         let place = format!("--> line {line}, column {column}");
         assert!(error.to_string().contains(&place), "{text}\n{error}");
     }
@@ -125,7 +125,7 @@ fn files_of_the_folder_are_read_and_no_others() {
 
     let closed = Database::open_in_memory().unwrap();
     let error = closed
-        .query("LOAD CSV FROM 'people.csv' AS row RETURN row", ())
+        .query("LOAD CSV FROM 'people.csv' AS row RETURN row")
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
 
@@ -173,10 +173,10 @@ fn files_of_the_folder_are_read_and_no_others() {
         &format!("file:///{}", sibling.join("secret.csv").display()),
     ] {
         let error = db
-            .query(
+            .query((
                 "LOAD CSV FROM $name AS row RETURN row",
                 params! { "name" => name },
-            )
+            ))
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{name}: {error}");
     }
@@ -186,19 +186,16 @@ fn files_of_the_folder_are_read_and_no_others() {
         ("none.csv", "none.csv cannot be read"),
     ] {
         let error = db
-            .query(
+            .query((
                 "LOAD CSV WITH HEADERS FROM $name AS row RETURN row",
                 params! { "name" => name },
-            )
+            ))
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{name}: {error}");
         assert!(error.to_string().contains(message), "{error}");
     }
     let error = db
-        .query(
-            "LOAD CSV FROM 'people.csv' AS row FIELDTERMINATOR '->' RETURN row",
-            (),
-        )
+        .query("LOAD CSV FROM 'people.csv' AS row FIELDTERMINATOR '->' RETURN row")
         .unwrap_err();
     assert!(error.to_string().contains("FIELDTERMINATOR"), "{error}");
 }
@@ -221,7 +218,7 @@ fn rows_longer_than_the_header_give_a_notice() {
     let wide = params! { "name" => "wide.csv" };
     let notice =
         "wide.csv: 2 rows, the first in line 3, have more fields than the first line names";
-    let result = db.query(load, wide.clone()).unwrap();
+    let result = db.query((load, wide.clone())).unwrap();
     assert_eq!(result.len(), 4);
     assert_eq!(result.rows()[1].values(), ["3".into(), "4".into()]);
     assert_eq!(result.notices().len(), 1, "{:?}", result.notices());
@@ -230,19 +227,21 @@ fn rows_longer_than_the_header_give_a_notice() {
         "{:?}",
         result.notices()
     );
-    let mut stream = db.stream(load, wide.clone()).unwrap();
+    let mut stream = db.stream((load, wide.clone())).unwrap();
     assert_eq!(stream.by_ref().map(Result::unwrap).count(), 4);
     assert_eq!(stream.notices(), result.notices());
 
-    let limited = db.query(&format!("{load} LIMIT 2"), wide.clone()).unwrap();
+    let limited = db
+        .query((&format!("{load} LIMIT 2"), wide.clone()))
+        .unwrap();
     assert_eq!(limited.len(), 2);
     let twice = format!("UNWIND [1, 2] AS round {load}");
-    assert_eq!(db.query(&twice, wide).unwrap().notices().len(), 1);
-    let even = db.query(load, params! { "name" => "even.csv" }).unwrap();
+    assert_eq!(db.query((&twice, wide)).unwrap().notices().len(), 1);
+    let even = db.query((load, params! { "name" => "even.csv" })).unwrap();
     assert!(even.notices().is_empty());
     // Without a header no field lacks a name.
     let lists = "LOAD CSV FROM 'wide.csv' AS row RETURN size(row) AS fields";
-    assert!(db.query(lists, ()).unwrap().notices().is_empty());
+    assert!(db.query(lists).unwrap().notices().is_empty());
 }
 
 /// A file of any size is streamed: neither its rows nor its text are buffered.
@@ -261,12 +260,12 @@ fn a_large_file_needs_little_memory() {
     limits.memory_bytes = 4 << 20;
     let options = QueryOptions::new().limits(limits);
     let query = "LOAD CSV FROM 'large.csv' AS row RETURN sum(toInteger(row[0])) AS v";
-    let rows = db.query_with(query, (), &options).unwrap();
+    let rows = db.query(Query::new(query).options(&options)).unwrap();
     let sum = rows.single().unwrap().value("v").unwrap().clone();
     assert_eq!(sum, Value::Int(19_999_900_000));
 }
 
 fn single(db: &Database, text: &str) -> Value {
-    let rows = db.query(text, ()).unwrap_or_else(|error| panic!("{error}"));
+    let rows = db.query(text).unwrap_or_else(|error| panic!("{error}"));
     rows.single().unwrap().value("v").unwrap().clone()
 }

@@ -43,7 +43,7 @@ fn database(memory: usize) -> Database {
         .open_in_memory()
         .expect("it opens");
     let create = "UNWIND range(0, 119) AS i CREATE (n:Large {i: i, p: {LARGE} + toString(i)}) WITH n, i MATCH (m:Large {i: i / 2}) CREATE (n)-[:TO {p: {LARGE} + toString(i % 9)}]->(m)";
-    db.query(&create.replace("{LARGE}", LARGE), ())
+    db.query(&create.replace("{LARGE}", LARGE))
         .expect("created");
     db
 }
@@ -54,7 +54,7 @@ fn rows(db: &Database, text: &str) -> Result<Vec<String>, isomer_db::Error> {
         let value: Value = row.into_values().into();
         Ok(json::to_string(&value).expect("no deep value"))
     };
-    db.stream(text, ())?.map(|next| row(next?)).collect()
+    db.stream(text)?.map(|next| row(next?)).collect()
 }
 
 #[test]
@@ -90,23 +90,20 @@ fn nothing_stays_reserved() {
     let used = || memory.usage(isomer_db::MemoryKind::Queries).used_bytes;
     let before = used();
     let text = format!("UNWIND range(1, 400) AS i RETURN {LARGE} + toString(i) AS v");
-    let mut stream = db.stream(&text, ()).expect("it runs");
+    let mut stream = db.stream(&text).expect("it runs");
     let first = stream.next().expect("a row").expect("no error");
     assert!(used() > before, "the rows of the batch are reserved");
     drop((stream, first));
     assert_eq!(used(), before);
-    let result = db.query(&text, ()).expect("done");
+    let result = db.query(&text).expect("done");
     assert!(result.held_bytes() >= 400 << 14);
     assert!(used() >= before + result.held_bytes());
     drop(result);
     assert_eq!(used(), before);
     let error = db
-        .query(
-            &format!(
-                "RETURN reduce(l = [], k IN range(1, 5000) | l + [{LARGE} + toString(k)]) AS l"
-            ),
-            (),
-        )
+        .query(&format!(
+            "RETURN reduce(l = [], k IN range(1, 5000) | l + [{LARGE} + toString(k)]) AS l"
+        ))
         .expect_err("more than the budget");
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     assert_eq!(used(), before);

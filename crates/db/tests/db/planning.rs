@@ -13,7 +13,7 @@ fn shop(db: Database) -> Database {
         "CREATE INDEX FOR (o:Order) ON (o.state)",
         "CREATE INDEX FOR (o:Order) ON (o.total)",
     ] {
-        db.query(statement, ()).expect(statement);
+        db.query(statement).expect(statement);
     }
     db
 }
@@ -27,7 +27,7 @@ fn plan(result: &QueryResult) -> &str {
 }
 
 fn estimate(db: &Database, text: &str) -> String {
-    let result = db.query(text, ()).expect(text);
+    let result = db.query(text).expect(text);
     let first = plan(&result).lines().next().expect("a line");
     first.rsplit('~').next().expect("an estimate").to_owned()
 }
@@ -52,7 +52,7 @@ fn a_skewed_literal_gets_a_separate_plan() {
         ("closed", 2_990),
     ] {
         let text = format!("MATCH (o:Order {{state: '{state}'}}) RETURN count(o.total) AS orders");
-        let result = db.query(&text, ()).expect("counted");
+        let result = db.query(&text).expect("counted");
         assert_eq!(
             result.rows()[0].get::<i64>("orders").expect("a count"),
             count
@@ -64,7 +64,7 @@ fn a_skewed_literal_gets_a_separate_plan() {
 fn a_profile_tells_rows_time_and_memory_as_text_and_as_json() {
     let db = in_memory();
     let text = "PROFILE MATCH (o:Order) WHERE o.number * 7 >= 0 WITH o ORDER BY o.number DESC RETURN o.number AS n";
-    let result = db.query(text, ()).expect("profiled");
+    let result = db.query(text).expect("profiled");
     assert_eq!(result.len(), 3_000);
     let plan = plan(&result).to_owned();
     let sort = plan
@@ -91,13 +91,13 @@ fn a_profile_tells_rows_time_and_memory_as_text_and_as_json() {
     }
     assert!(held > 3_000 * 8, "a sort holds its rows: {held} bytes");
     let explained = db
-        .query("EXPLAIN MATCH (o:Order) RETURN o", ())
+        .query("EXPLAIN MATCH (o:Order) RETURN o")
         .expect("explained");
     let json: serde_json::Value =
         serde_json::from_str(explained.plan_json().expect("JSON")).expect("JSON");
     assert_eq!(json["plan"]["rows"], 3_000.0);
     assert!(json["plan"]["actual_rows"].is_null());
-    assert!(db.query("RETURN 1", ()).expect("run").plan_json().is_none());
+    assert!(db.query("RETURN 1").expect("run").plan_json().is_none());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn an_estimate_that_was_far_off_shows() {
     let db = in_memory();
     // No statistics tell that every number passes.
     let text = "PROFILE MATCH (o:Order) WHERE o.number % 10 = o.number % 10 AND o.number + 1 = o.number + 1 AND o.total = o.total RETURN o.number";
-    let result = db.query(text, ()).expect("profiled");
+    let result = db.query(text).expect("profiled");
     assert_eq!(result.len(), 3_000);
     assert!(
         plan(&result).contains("times the estimate)"),
@@ -113,7 +113,7 @@ fn an_estimate_that_was_far_off_shows() {
         plan(&result)
     );
     let result = db
-        .query("PROFILE MATCH (o:Order) RETURN o.number", ())
+        .query("PROFILE MATCH (o:Order) RETURN o.number")
         .expect("profiled");
     assert!(!plan(&result).contains("expected"), "{}", plan(&result));
 }
@@ -122,10 +122,7 @@ fn an_estimate_that_was_far_off_shows() {
 fn statistics_are_listed_and_change_no_answer() {
     let db = in_memory();
     let listed = db
-        .query(
-            "CALL db.statistics() YIELD kind, name, count, distinctCount, common RETURN kind, name, count, distinctCount, common[0].value AS first",
-            (),
-        )
+        .query("CALL db.statistics() YIELD kind, name, count, distinctCount, common RETURN kind, name, count, distinctCount, common[0].value AS first")
         .expect("listed");
     let find = |kind: &str, name: &str| {
         let row = listed.iter().find(|row| {
@@ -155,7 +152,7 @@ fn statistics_are_listed_and_change_no_answer() {
         "MATCH (o:Order) WHERE o.state <> 'closed' RETURN o.total AS t, count(*) AS n ORDER BY t",
     ] {
         let shown = |db: &Database| {
-            let result = db.query(query, ()).expect(query);
+            let result = db.query(query).expect(query);
             let rows: Vec<String> = result
                 .iter()
                 .map(|row| format!("{:?}", row.values()))
@@ -188,13 +185,13 @@ fn index_equality_equals_a_scan() {
         .iter()
         .chain(&indexes)
     {
-        db.query(statement, ()).expect(statement);
+        db.query(statement).expect(statement);
     }
     let given = db
-        .query(&format!("UNWIND {values} AS value RETURN value"), ())
+        .query(&format!("UNWIND {values} AS value RETURN value"))
         .expect("values");
     let ask = |text: &str, value: &Value| -> Vec<String> {
-        let found = db.query(text, params! { "value" => value.clone() });
+        let found = db.query((text, params! { "value" => value.clone() }));
         let rows = found.expect(text);
         rows.iter()
             .map(|row| row.get::<String>("found").expect("a text"))
@@ -225,10 +222,10 @@ fn index_equality_equals_a_scan() {
         }
     }
     assert!(found_by_index > 100, "{found_by_index}");
-    let plan_of = db.query(
+    let plan_of = db.query((
         "EXPLAIN MATCH (n:Indexed) WHERE n.value = $value RETURN n",
         params! { "value" => 1 },
-    );
+    ));
     let plan_of = plan_of.expect("a plan");
     assert!(
         plan(&plan_of).contains("IndexSeek") && !plan(&plan_of).contains("Filter"),
@@ -245,10 +242,9 @@ fn a_cached_plan_drops_the_notice_once_the_name_exists() {
     let prepared = db.prepare(query).unwrap();
     for notices in [2, 2, 0] {
         if notices == 0 {
-            db.query("CREATE (:Person)-[:LIKES]->(:Person)", ())
-                .unwrap();
+            db.query("CREATE (:Person)-[:LIKES]->(:Person)").unwrap();
         }
-        let found = db.query(query, ()).unwrap();
+        let found = db.query(query).unwrap();
         assert_eq!(found.notices().len(), notices, "{:?}", found.notices());
         let found = prepared.query(()).unwrap();
         assert_eq!(found.notices().len(), notices, "{:?}", found.notices());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use isomer_db::{
-    CancelHandle, Database, EngineKind, ErrorKind, Limits, Prepared, QueryOptions, Transaction,
+    CancelHandle, Database, EngineKind, ErrorKind, Limits, Prepared, QueryOptions, ReadTransaction,
     Value, params,
 };
 
@@ -35,11 +35,10 @@ fn text(label: &str) -> String {
 }
 
 /// All records of a label at a transaction's version, by their keys, without key lookups.
-fn scanned(tx: &mut Transaction, label: &str) -> HashMap<String, (u64, Value)> {
-    let rows = tx.query(
-        &format!("MATCH (n:{label}) RETURN n, n._key AS key, n.v AS v"),
-        (),
-    );
+fn scanned(tx: &ReadTransaction, label: &str) -> HashMap<String, (u64, Value)> {
+    let rows = tx.query(&format!(
+        "MATCH (n:{label}) RETURN n, n._key AS key, n.v AS v"
+    ));
     let rows = rows.expect("a scan");
     let row = |row: &isomer_db::Row| {
         let node = row.value("n").unwrap().as_node().expect("a node").id.0;
@@ -49,7 +48,7 @@ fn scanned(tx: &mut Transaction, label: &str) -> HashMap<String, (u64, Value)> {
     rows.iter().map(row).collect()
 }
 
-fn check(tx: &mut Transaction, prepared: &[Prepared]) {
+fn check(tx: &ReadTransaction, prepared: &[Prepared]) {
     for (label, prepared) in LABELS.iter().zip(prepared) {
         let wanted = scanned(tx, label);
         let ints = (0..KEYS).map(Value::Int);
@@ -83,7 +82,7 @@ fn point_reads_equal_a_scan() {
         let db = Database::open_in_memory().expect("a database");
         let mut random = Random(seed);
         let prepared = LABELS.map(|label| db.prepare(&text(label)).expect("it is prepared"));
-        let mut held: Vec<Transaction> = Vec::new();
+        let mut held: Vec<ReadTransaction> = Vec::new();
         let mut refused = 0;
         for step in 0..150 {
             let label = LABELS[random.below(2) as usize];
@@ -100,7 +99,7 @@ fn point_reads_equal_a_scan() {
                     "y".repeat(70_000)
                 ),
             };
-            match db.query(&change, parameters) {
+            match db.query((&change, parameters)) {
                 Ok(_) => {}
                 Err(error) => {
                     assert!(
@@ -111,20 +110,20 @@ fn point_reads_equal_a_scan() {
                 }
             }
             if step % 10 == 0 {
-                check(&mut db.begin_read().expect("it reads"), &prepared);
+                check(&db.begin_read().expect("it reads"), &prepared);
             }
             if step % 30 == 0 {
                 held.push(db.begin_read().expect("it reads"));
             }
         }
         assert!(refused > 0);
-        held.iter_mut().for_each(|tx| check(tx, &prepared));
+        held.iter().for_each(|tx| check(tx, &prepared));
         // A transaction that writes sees its own changes.
-        let mut tx = db.begin().expect("it writes");
-        tx.query("MATCH (n:A) SET n.v = -1", ()).expect("set");
-        tx.query("MERGE (n:A {_key: 0}) SET n.v = 5", ())
+        let tx = db.begin().expect("it writes");
+        tx.query("MATCH (n:A) SET n.v = -1").expect("set");
+        tx.query("MERGE (n:A {_key: 0}) SET n.v = 5")
             .expect("merged");
-        check(&mut tx, &prepared);
+        check(&tx, &prepared);
     }
 }
 
@@ -137,11 +136,8 @@ fn limits_and_errors_are_those_of_any_query() {
         builder.open(folder.path().join("db")).expect("it opens")
     };
     let db = open();
-    db.query(
-        "UNWIND range(1, 20) AS k CREATE (:A {_key: k, v: k * k})",
-        (),
-    )
-    .expect("made");
+    db.query("UNWIND range(1, 20) AS k CREATE (:A {_key: k, v: k * k})")
+        .expect("made");
     let read = db
         .prepare("MATCH (n:A {_key: $key}) RETURN n.v AS v, n.none AS none")
         .expect("prepared");
@@ -158,7 +154,7 @@ fn limits_and_errors_are_those_of_any_query() {
         assert_eq!(v(Value::from("7")), []);
         assert_eq!(v(Value::Null), []);
         assert_eq!(v(Value::Int(21)), []);
-        let literal = db.query("MATCH (n:A {_key: 7}) RETURN n.v AS v", ());
+        let literal = db.query("MATCH (n:A {_key: 7}) RETURN n.v AS v");
         assert_eq!(
             literal.unwrap().single().unwrap().get::<i64>("v").unwrap(),
             49
@@ -178,13 +174,12 @@ fn limits_and_errors_are_those_of_any_query() {
     let many = read.query_with(params! { "key" => 7 }, &QueryOptions::new().limits(limits));
     assert_eq!(many.unwrap_err().kind(), ErrorKind::Limit);
     // Writes of other transactions are visible, and a schema change causes new planning.
-    db.query("MATCH (n:A {_key: 7}) SET n.v = 50", ())
-        .expect("set");
+    db.query("MATCH (n:A {_key: 7}) SET n.v = 50").expect("set");
     assert_eq!(v(Value::Int(7)), [(50, None)]);
-    db.query("CREATE INDEX FOR (n:A) ON (n.v)", ())
+    db.query("CREATE INDEX FOR (n:A) ON (n.v)")
         .expect("an index");
     assert_eq!(v(Value::Int(7)), [(50, None)]);
-    let mut tx = db.begin_read().expect("it reads");
+    let tx = db.begin_read().expect("it reads");
     db.close().expect("it closes");
     assert_eq!(
         read.query(params! { "key" => 7 }).unwrap_err().kind(),
@@ -194,7 +189,7 @@ fn limits_and_errors_are_those_of_any_query() {
     drop(tx);
     drop((read, db));
     let again = open();
-    let found = again.query("MATCH (n:A {_key: 7}) RETURN n.v AS v", ());
+    let found = again.query("MATCH (n:A {_key: 7}) RETURN n.v AS v");
     assert_eq!(
         found.unwrap().single().unwrap().get::<i64>("v").unwrap(),
         50

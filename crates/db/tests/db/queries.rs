@@ -1,22 +1,24 @@
 //! Queries through the public API: one query must not affect another.
 
-use isomer_db::{Database, ErrorKind, Limits, QueryOptions, Value, params};
+use isomer_db::{Database, ErrorKind, Limits, Query, QueryOptions, Value, params};
 
 /// A plan that was made for a text with literals serves a text with parameters in their place, but not with the
 /// literals' values.
 #[test]
 fn a_cached_plan_brings_no_value_of_another_query() {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE (:User {name: 'ada'}), (:User {name: 'bob'})", ())
+    db.query("CREATE (:User {name: 'ada'}), (:User {name: 'bob'})")
         .unwrap();
     let ada = "MATCH (u:User {name: 'ada'}) RETURN u.name AS name";
-    assert_eq!(db.query(ada, ()).unwrap().len(), 1);
+    assert_eq!(db.query(ada).unwrap().len(), 1);
     let by_parameter = "MATCH (u:User {name: $__0}) RETURN u.name AS name";
-    let found = db.query(by_parameter, params! { "__0" => "bob" }).unwrap();
+    let found = db
+        .query((by_parameter, params! { "__0" => "bob" }))
+        .unwrap();
     assert_eq!(found.deserialize::<String>().unwrap(), ["bob"]);
-    let missing = db.query(by_parameter, ()).unwrap_err();
+    let missing = db.query(by_parameter).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
-    let again = db.query(ada, ()).unwrap();
+    let again = db.query(ada).unwrap();
     assert_eq!(again.deserialize::<String>().unwrap(), ["ada"]);
 }
 
@@ -26,21 +28,21 @@ fn gathered_nodes_count_against_the_memory_limit() {
     let db = Database::open_in_memory().unwrap();
     let text = "x".repeat(1 << 20);
     for _ in 0..64 {
-        db.query(
+        db.query((
             "CREATE (:Large {parts: [[$text]]})",
             params! { "text" => text.as_str() },
-        )
+        ))
         .unwrap();
     }
     let mut limits = Limits::default();
     limits.memory_bytes = 32 << 20;
     let options = QueryOptions::new().limits(limits);
     let refused = db
-        .query_with("MATCH (l:Large) RETURN l", (), &options)
+        .query(Query::new("MATCH (l:Large) RETURN l").options(&options))
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
     let streamed = db
-        .stream_with("MATCH (l:Large) RETURN l", (), &options)
+        .stream(Query::new("MATCH (l:Large) RETURN l").options(&options))
         .unwrap();
     assert_eq!(streamed.filter(Result::is_ok).count(), 64);
 }
@@ -56,7 +58,7 @@ fn a_growing_value_counts_with_its_operands() {
     let grown = |start: Value, times: i64| -> isomer_db::Result<i64> {
         let query = "RETURN size(reduce(v = $start, x IN range(1, $times) | v + v)) AS size";
         let params = params! { "start" => start, "times" => times };
-        db.query_with(query, params, &options)?
+        db.query(Query::new(query).params(params).options(&options))?
             .single()?
             .get("size")
     };
@@ -79,7 +81,7 @@ fn a_parameter_that_nests_too_deep_is_refused() {
     let db = Database::open_in_memory().unwrap();
     let nested =
         |levels: usize| (0..levels).fold(Value::Int(1), |value, _| Value::from(vec![value]));
-    let same = db.query("RETURN $v = $v AS same", params! { "v" => nested(128) });
+    let same = db.query(("RETURN $v = $v AS same", params! { "v" => nested(128) }));
     assert!(same.unwrap().single().unwrap().get::<bool>("same").unwrap());
     for query in [
         "RETURN $v = $v",
@@ -90,7 +92,7 @@ fn a_parameter_that_nests_too_deep_is_refused() {
     ] {
         for levels in [129, 5_000] {
             let refused = db
-                .query(query, params! { "v" => nested(levels) })
+                .query((query, params! { "v" => nested(levels) }))
                 .unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Limit, "{query}: {refused}");
             assert!(refused.to_string().contains("$v"), "{refused}");
@@ -102,10 +104,9 @@ fn a_parameter_that_nests_too_deep_is_refused() {
 #[test]
 fn show_lists_existing_names_only() {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE (:Real)-[:KNOWS]->(:Gone)", ()).unwrap();
-    db.query("MATCH (n:Gone) DETACH DELETE n", ()).unwrap();
-    db.query("MATCH (n:Typo)-[:TYPPO]->() SET n.x = 1", ())
-        .unwrap();
+    db.query("CREATE (:Real)-[:KNOWS]->(:Gone)").unwrap();
+    db.query("MATCH (n:Gone) DETACH DELETE n").unwrap();
+    db.query("MATCH (n:Typo)-[:TYPPO]->() SET n.x = 1").unwrap();
     db.transact(|tx| {
         tx.bucket("plain").put("key", 1)?;
         tx.bucket("dropped").put("key", 1)?;
@@ -119,7 +120,7 @@ fn show_lists_existing_names_only() {
     db.transact(|tx| tx.bucket("dropped").drop_bucket())
         .unwrap();
     let rows = |text: &str| -> Vec<Vec<Value>> {
-        let rows = db.query(text, ()).unwrap().into_rows();
+        let rows = db.query(text).unwrap().into_rows();
         rows.into_iter().map(isomer_db::Row::into_values).collect()
     };
     assert_eq!(rows("SHOW LABELS"), [[Value::from("Real"), Value::from(1)]]);
@@ -136,12 +137,10 @@ fn show_lists_existing_names_only() {
 #[test]
 fn an_index_of_two_fields_hides_no_record_with_one() {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE INDEX FOR (b:B) ON (b.v, b.s)", ())
-        .unwrap();
-    db.query("CREATE (:B {v: 0}), (:B {v: 0, s: 'a'})", ())
-        .unwrap();
+    db.query("CREATE INDEX FOR (b:B) ON (b.v, b.s)").unwrap();
+    db.query("CREATE (:B {v: 0}), (:B {v: 0, s: 'a'})").unwrap();
     let count = |text: &str| {
-        db.query(text, ())
+        db.query(text)
             .unwrap()
             .single()
             .unwrap()
@@ -154,7 +153,7 @@ fn an_index_of_two_fields_hides_no_record_with_one() {
         count("MATCH (b:B {v: 0}) WHERE b.s > '' RETURN count(*) AS c"),
         1
     );
-    db.query("MATCH (b:B) WHERE b.s IS NOT NULL DELETE b", ())
+    db.query("MATCH (b:B) WHERE b.s IS NOT NULL DELETE b")
         .unwrap();
     assert_eq!(count("MERGE (b:B {v: 0}) RETURN count(*) AS c"), 1);
     assert_eq!(count("MATCH (b:B) RETURN count(*) AS c"), 1);
@@ -165,14 +164,15 @@ fn an_index_of_two_fields_hides_no_record_with_one() {
 fn a_page_may_reach_beyond_64_bits() {
     let db = Database::open_in_memory().unwrap();
     let page = "UNWIND [3, 1, 2] AS x RETURN x ORDER BY x SKIP $skip LIMIT $limit";
-    let ask = |skip: i64, limit: i64| db.query(page, params! { "skip" => skip, "limit" => limit });
+    let ask =
+        |skip: i64, limit: i64| db.query((page, params! { "skip" => skip, "limit" => limit }));
     let all = ask(1, i64::MAX).unwrap();
     assert_eq!(all.deserialize::<i64>().unwrap(), [2, 3]);
     assert_eq!(ask(i64::MAX, i64::MAX).unwrap().len(), 0);
     let refused = ask(-1, i64::MAX).unwrap_err();
     assert!(refused.message().contains("SKIP"), "{refused}");
     let written = "UNWIND [3, 1, 2] AS x RETURN x ORDER BY x SKIP 1 LIMIT 9223372036854775807";
-    assert_eq!(db.query(written, ()).unwrap().len(), 2);
+    assert_eq!(db.query(written).unwrap().len(), 2);
 }
 
 /// A clause has run for all rows before the next one begins, even if the plan merges two clauses into one operator.
@@ -180,10 +180,7 @@ fn a_page_may_reach_beyond_64_bits() {
 fn a_second_create_sees_all_rows_of_the_first() {
     let db = Database::open_in_memory().unwrap();
     let counts = db
-        .query(
-            "UNWIND [1, 2] AS x CREATE (:B) CREATE (c:C {v: COUNT { MATCH (:B) }}) RETURN c.v AS v ORDER BY v",
-            (),
-        )
+        .query("UNWIND [1, 2] AS x CREATE (:B) CREATE (c:C {v: COUNT { MATCH (:B) }}) RETURN c.v AS v ORDER BY v")
         .unwrap();
     assert_eq!(counts.deserialize::<i64>().unwrap(), [2, 2]);
 }
@@ -194,7 +191,7 @@ fn a_second_create_sees_all_rows_of_the_first() {
 fn relationships_of_many_rows_are_all_created_or_none() {
     let db = Database::open_in_memory().unwrap();
     let count = |text: &str| -> u64 {
-        let found = db.query(text, ()).unwrap();
+        let found = db.query(text).unwrap();
         found.single().unwrap().get("n").unwrap()
     };
     let create = "\
@@ -204,11 +201,13 @@ UNWIND range(0, 4999) AS at
 WITH all[at % 10] AS one, CASE at WHEN $wrong THEN null ELSE all[at / 7 % 10] END AS other
 CREATE (one)-[r:R]->(other)
 RETURN count(r) AS n, count(DISTINCT r) AS different";
-    let refused = db.query(create, params! { "wrong" => 3_333 }).unwrap_err();
+    let refused = db
+        .query((create, params! { "wrong" => 3_333 }))
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     assert!(refused.to_string().contains("`other` is null"), "{refused}");
     assert_eq!(count("MATCH (n) RETURN count(n) AS n"), 0);
-    let found = db.query(create, params! { "wrong" => -1 }).unwrap();
+    let found = db.query((create, params! { "wrong" => -1 })).unwrap();
     assert_eq!(found.counters().relationships_created, 5_000);
     let row = found.single().unwrap();
     let numbers: (u64, u64) = (row.get("n").unwrap(), row.get("different").unwrap());
@@ -216,7 +215,7 @@ RETURN count(r) AS n, count(DISTINCT r) AS different";
     assert_eq!(count("MATCH (:A)-[r:R]->(:A) RETURN count(r) AS n"), 5_000);
     let third = "MATCH (:A {i: 3})-[r:R]->(:A) RETURN count(r) AS n";
     assert_eq!(count(third), 500);
-    let found = db.query("MATCH (:A)-[r:R]->(b:A) RETURN b.i AS b ORDER BY id(r)", ());
+    let found = db.query("MATCH (:A)-[r:R]->(b:A) RETURN b.i AS b ORDER BY id(r)");
     let ends: Vec<u64> = found.unwrap().deserialize().unwrap();
     assert!(
         (0..5_000).map(|at| at / 7 % 10).eq(ends),
@@ -228,15 +227,15 @@ RETURN count(r) AS n, count(DISTINCT r) AS different";
 #[test]
 fn a_deleted_node_is_no_end() {
     let db = Database::open_in_memory().unwrap();
-    db.query("UNWIND range(0, 9) AS i CREATE (:A {i: i})", ())
+    db.query("UNWIND range(0, 9) AS i CREATE (:A {i: i})")
         .unwrap();
     let text = "\
 MATCH (a:A) WITH collect(a) AS all
 CALL (all) { UNWIND all AS a WITH a WHERE a.i = 7 DELETE a RETURN count(*) AS gone }
 UNWIND all AS one UNWIND all AS other CREATE (one)-[:R]->(other)";
-    let refused = db.query(text, ()).unwrap_err();
+    let refused = db.query(text).unwrap_err();
     assert!(refused.to_string().contains("deleted"), "{refused}");
-    let found = db.query("MATCH (a:A) RETURN count(a) AS n", ()).unwrap();
+    let found = db.query("MATCH (a:A) RETURN count(a) AS n").unwrap();
     assert_eq!(found.single().unwrap().get::<u64>("n").unwrap(), 10);
 }
 
@@ -248,10 +247,10 @@ fn element_ids_name_one_record_of_one_kind_in_one_database() {
     let other = Database::open_in_memory().unwrap();
     let make = "UNWIND range(0, 9) AS i CREATE (:A {i: i})-[:R {i: i}]->(:B {i: i})";
     for db in [&db, &other] {
-        db.query(make, ()).unwrap();
+        db.query(make).unwrap();
     }
     let ids = |db: &Database, text: &str| -> Vec<String> {
-        db.query(text, ()).unwrap().deserialize().unwrap()
+        db.query(text).unwrap().deserialize().unwrap()
     };
     const NODES: &str = "MATCH (n:A) RETURN elementId(n) AS id ORDER BY n.i";
     const RELATIONSHIPS: &str = "MATCH ()-[r:R]->() RETURN elementId(r) AS id ORDER BY r.i";
@@ -262,7 +261,7 @@ fn element_ids_name_one_record_of_one_kind_in_one_database() {
         "{relationships:?}"
     );
     let count = |text: &str, id: Value| -> i64 {
-        let result = db.query(text, params! { "id" => id }).unwrap();
+        let result = db.query((text, params! { "id" => id })).unwrap();
         result.single().unwrap().get("c").unwrap()
     };
     let number = |id: &str| id.rsplit(':').next().unwrap().to_owned();
@@ -331,7 +330,7 @@ fn element_ids_name_one_record_of_one_kind_in_one_database() {
         "OPTIONAL MATCH (n:None) RETURN elementId(n) = 'x' AS t",
         "RETURN elementId(null) IN ['x'] AS t",
     ] {
-        let result = db.query(text, ()).unwrap();
+        let result = db.query(text).unwrap();
         assert_eq!(
             result.single().unwrap().value("t").unwrap(),
             &Value::Null,
@@ -343,10 +342,7 @@ fn element_ids_name_one_record_of_one_kind_in_one_database() {
         .map(|number: i64| number.to_string().into())
         .collect();
     let found = db
-        .query(
-            "UNWIND range(1, 1000) AS _ MATCH (a:A)-[:R]->(b) WHERE elementId(b) IN $ids RETURN count(*) AS c",
-            params! { "ids" => Value::from(many) },
-        )
+        .query(("UNWIND range(1, 1000) AS _ MATCH (a:A)-[:R]->(b) WHERE elementId(b) IN $ids RETURN count(*) AS c", params! { "ids" => Value::from(many) }))
         .unwrap();
     assert_eq!(found.single().unwrap().get::<i64>("c").unwrap(), 10_000);
 }
@@ -355,8 +351,7 @@ fn element_ids_name_one_record_of_one_kind_in_one_database() {
 #[test]
 fn in_with_no_list_says_what_it_got() {
     let db = Database::open_in_memory().unwrap();
-    db.query("CREATE (:A {i: 1})-[:R]->(:A {i: 2})", ())
-        .unwrap();
+    db.query("CREATE (:A {i: 1})-[:R]->(:A {i: 2})").unwrap();
     for (value, shown) in [
         (Value::from("0"), "the string '0'"),
         (Value::from(7), "the integer 7"),
@@ -375,7 +370,7 @@ fn in_with_no_list_says_what_it_got() {
             "MATCH (n:A) WITH {x: n} AS m RETURN elementId(m.x) IN $value",
         ] {
             let error = db
-                .query(text, params! { "value" => value.clone() })
+                .query((text, params! { "value" => value.clone() }))
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -389,7 +384,7 @@ fn in_with_no_list_says_what_it_got() {
         "MATCH (n:A) WHERE n.i IN '0' RETURN n",
         "RETURN '0' IN '0'",
     ] {
-        let error = db.query(text, ()).unwrap_err().to_string();
+        let error = db.query(text).unwrap_err().to_string();
         assert!(
             error.contains("IN takes a list on its right") && error.contains("string"),
             "{text}: {error}"
@@ -404,13 +399,7 @@ fn element_ids_outlive_the_process() {
     let text = "MERGE (n:A {_key: 'a'}) RETURN elementId(n) AS id";
     let id = |path: &std::path::Path| -> String {
         let db = Database::open(path).unwrap();
-        let id = db
-            .query(text, ())
-            .unwrap()
-            .single()
-            .unwrap()
-            .get("id")
-            .unwrap();
+        let id = db.query(text).unwrap().single().unwrap().get("id").unwrap();
         db.close().unwrap();
         id
     };

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use isomer_db::{Database, Durability, EngineKind, ErrorKind, KvChangeKind, Watch, Watched};
+use isomer_db::{
+    Database, Durability, EngineKind, ErrorKind, KvChangeKind, Watch, Watched,
+    internals::DatabaseInternals as _,
+};
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Lsm, EngineKind::Redb, EngineKind::Memory];
 

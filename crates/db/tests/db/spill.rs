@@ -3,8 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use isomer_db::{
-    CancelHandle, Database, ErrorKind, Limits, Map, QueryOptions, Value,
-    data::{SpillFault, SpillFolder},
+    CancelHandle, Database, ErrorKind, Limits, Map, Query, QueryOptions, Value,
+    internals::{
+        DatabaseInternals as _,
+        data::{SpillFault, SpillFolder},
+    },
     params, to_value,
 };
 use proptest::prelude::*;
@@ -21,7 +24,11 @@ fn spills(db: &Database) -> Arc<SpillFolder> {
 
 /// Rows as text: `1` differs from `1.0`, and NaN equals itself.
 fn rows(db: &Database, query: &str, rows: &Value, options: &QueryOptions) -> Vec<String> {
-    let stream = db.stream_with(query, params! { "rows" => rows.clone() }, options);
+    let stream = db.stream(
+        Query::new(query)
+            .params(params! { "rows" => rows.clone() })
+            .options(options),
+    );
     stream
         .unwrap_or_else(|error| panic!("{query}: {error}"))
         .map(|row| match row {
@@ -100,12 +107,9 @@ proptest! {
 }
 
 fn network(db: &Database, people: i64) {
-    db.query(
-        "UNWIND range(1, $people) AS n
+    db.query(("UNWIND range(1, $people) AS n
          CREATE (:Person {n: n, city: n % 97, pad: substring('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx', n % 30)})
-         CREATE (:Town {n: n % 97, m: n, name: 'town ' + toString(n)})",
-        params! { "people" => people },
-    )
+         CREATE (:Town {n: n % 97, m: n, name: 'town ' + toString(n)})", params! { "people" => people }))
     .unwrap();
 }
 
@@ -171,18 +175,22 @@ fn profile_shows_spilled_bytes() {
     let db = Database::open_in_memory().unwrap();
     let query =
         "PROFILE UNWIND range(1, 50000) AS n RETURN n, toString(n) AS text ORDER BY n % 1000";
-    let result = db.query_with(query, (), &with_memory(500_000)).unwrap_err();
+    let result = db
+        .query(Query::new(query).options(&with_memory(500_000)))
+        .unwrap_err();
     assert_eq!(
         result.kind(),
         ErrorKind::Limit,
         "the result itself is kept whole"
     );
     let query = "PROFILE UNWIND range(1, 50000) AS n WITH n, toString(n) AS text ORDER BY n % 1000 RETURN count(text)";
-    let plan = db.query_with(query, (), &with_memory(500_000)).unwrap();
+    let plan = db
+        .query(Query::new(query).options(&with_memory(500_000)))
+        .unwrap();
     let plan = plan.plan().unwrap().to_owned();
     let sort = plan.lines().find(|line| line.contains("Sort")).unwrap();
     assert!(sort.contains("spilled"), "{plan}");
-    let plan = db.query(query, ()).unwrap().plan().unwrap().to_owned();
+    let plan = db.query(query).unwrap().plan().unwrap().to_owned();
     assert!(!plan.contains("spilled"), "{plan}");
 }
 
@@ -195,13 +203,17 @@ fn one_huge_list_is_refused() {
         "UNWIND range(1, 100000) AS n WITH 1 AS one, collect(n) AS all RETURN size(all)",
         "UNWIND range(1, 100000) AS n RETURN count(DISTINCT toString(n))",
     ] {
-        let error = db.query_with(query, (), &with_memory(1 << 20)).unwrap_err();
+        let error = db
+            .query(Query::new(query).options(&with_memory(1 << 20)))
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{query}: {error}");
         assert!(error.to_string().contains("memory"), "{error}");
     }
     // The advice of the message works.
     let query = "UNWIND range(1, 100000) AS n WITH DISTINCT toString(n) AS text RETURN count(text)";
-    let result = db.query_with(query, (), &with_memory(1 << 20)).unwrap();
+    let result = db
+        .query(Query::new(query).options(&with_memory(1 << 20)))
+        .unwrap();
     assert_eq!(
         result.single().unwrap().deserialize::<i64>().unwrap(),
         100_000
@@ -231,7 +243,9 @@ fn errors_and_cancellation_leave_nothing() {
             ),
         ] {
             spilled.set_fault(fault);
-            let error = db.query_with(query, (), &with_memory(500_000)).unwrap_err();
+            let error = db
+                .query(Query::new(query).options(&with_memory(500_000)))
+                .unwrap_err();
             spilled.set_fault(SpillFault::None);
             assert_eq!(error.kind(), kind, "{query}: {error}");
             assert!(error.to_string().contains(word), "{error}");
@@ -245,7 +259,7 @@ fn errors_and_cancellation_leave_nothing() {
                     std::thread::sleep(Duration::from_millis(delay));
                     cancel.cancel();
                 });
-                let outcome = db.query_with(query, (), &options);
+                let outcome = db.query(Query::new(query).options(&options));
                 assert!(
                     outcome.as_ref().is_ok_and(|result| result.len() == 1)
                         || outcome.is_err_and(|error| error.kind() == ErrorKind::Cancelled)
@@ -254,14 +268,16 @@ fn errors_and_cancellation_leave_nothing() {
             assert_eq!(spilled.open_files(), 0, "{query}");
         }
         assert_eq!(
-            db.query_with(query, (), &with_memory(500_000))
+            db.query(Query::new(query).options(&with_memory(500_000)))
                 .unwrap()
                 .len(),
             1
         );
     }
     let sorted = "UNWIND range(1, 50000) AS n RETURN n, toString(n) AS text ORDER BY text";
-    let mut stream = db.stream_with(sorted, (), &with_memory(500_000)).unwrap();
+    let mut stream = db
+        .stream(Query::new(sorted).options(&with_memory(500_000)))
+        .unwrap();
     stream.next().unwrap().unwrap();
     assert!(spilled.open_files() > 0);
     drop(stream);
@@ -275,10 +291,9 @@ fn the_database_keeps_its_folder_clean() {
     let path = folder.path().join("db");
     let db = Database::open(&path).unwrap();
     let mut stream = db
-        .stream_with(
-            "UNWIND range(1, 50000) AS n RETURN n, toString(n) AS text ORDER BY text",
-            (),
-            &with_memory(500_000),
+        .stream(
+            Query::new("UNWIND range(1, 50000) AS n RETURN n, toString(n) AS text ORDER BY text")
+                .options(&with_memory(500_000)),
         )
         .unwrap();
     stream.next().unwrap().unwrap();
@@ -308,7 +323,9 @@ fn queries_side_by_side_share_the_budget() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for query in SPILLING {
-                    let result = db.query(query, params! { "rows" => rows.clone() }).unwrap();
+                    let result = db
+                        .query((query, params! { "rows" => rows.clone() }))
+                        .unwrap();
                     assert_eq!(
                         result.single().unwrap().deserialize::<i64>().unwrap(),
                         50_000
@@ -333,13 +350,15 @@ fn results_count_against_the_budget_until_they_are_handed_over() {
         .open_in_memory()
         .unwrap();
     let query = "UNWIND range(1, $rows) AS n RETURN n, toString(n) AS text";
-    let error = db.query(query, params! { "rows" => 400_000 }).unwrap_err();
+    let error = db
+        .query((query, params! { "rows" => 400_000 }))
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    let result = db.query(query, params! { "rows" => 20_000 }).unwrap();
+    let result = db.query((query, params! { "rows" => 20_000 })).unwrap();
     assert_eq!(result.len(), 20_000);
     assert!(db.memory().unwrap().used_bytes() > 0, "until it is dropped");
     drop(result);
     assert_eq!(db.memory().unwrap().used_bytes(), 0);
-    let rows = db.stream(query, params! { "rows" => 400_000 }).unwrap();
+    let rows = db.stream((query, params! { "rows" => 400_000 })).unwrap();
     assert_eq!(rows.count(), 400_000);
 }

@@ -10,7 +10,10 @@ use std::{
 
 use isomer_db::{
     Committing, Database, ErrorKind, Result,
-    bulk::{BulkNode, BulkOptions, load_nodes},
+    internals::{
+        DatabaseInternals as _,
+        bulk::{BulkNode, BulkOptions, load_nodes},
+    },
     params,
 };
 
@@ -36,8 +39,8 @@ fn awaited<F: Future>(future: F) -> F::Output {
 }
 
 fn started(db: &Database, query: &str, key: i64) -> Result<Committing> {
-    let mut tx = db.begin()?;
-    tx.query(query, params! { "key" => key })?;
+    let tx = db.begin()?;
+    tx.query((query, params! { "key" => key }))?;
     Ok(tx.start_commit())
 }
 
@@ -55,16 +58,16 @@ fn one_thread_has_many_commits_in_progress() -> Result<()> {
         .collect::<Result<_>>()?;
     for (key, commit) in (0i64..).zip(commits) {
         awaited(commit)?;
-        let found = db.query(
+        let found = db.query((
             "MATCH (u:User {_key: $key}) RETURN u",
             params! { "key" => key },
-        )?;
+        ))?;
         assert_eq!(found.len(), 1);
     }
     drop(db);
     let db = Database::open(&path)?;
     let users: i64 = db
-        .query("MATCH (u:User) RETURN count(u) AS users", ())?
+        .query("MATCH (u:User) RETURN count(u) AS users")?
         .single()?
         .get("users")?;
     assert_eq!(users, 200);
@@ -72,13 +75,13 @@ fn one_thread_has_many_commits_in_progress() -> Result<()> {
 }
 
 /// Of two transactions that changed what both had read, the second one gets `Retry`, as with
-/// [`isomer_db::Transaction::commit`].
+/// [`isomer_db::WriteTransaction::commit`].
 #[test]
 fn a_conflict_is_reported_when_the_commit_ends() -> Result<()> {
     let db = Database::open_in_memory()?;
-    db.query(CREATE, params! { "key" => 1 })?;
-    let mut late = db.begin()?;
-    late.query(VISIT, params! { "key" => 1 })?;
+    db.query((CREATE, params! { "key" => 1 }))?;
+    let late = db.begin()?;
+    late.query((VISIT, params! { "key" => 1 }))?;
     awaited(started(&db, VISIT, 1)?)?;
     let error = awaited(late.start_commit()).expect_err("the first one changed it");
     assert_eq!(error.kind(), ErrorKind::Retry);
@@ -94,7 +97,7 @@ fn a_forgotten_commit_takes_place() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     let db = Database::open(folder.path().join("users.isomer"))?;
     drop(started(&db, CREATE, 1)?);
-    assert_eq!(db.query("MATCH (u:User) RETURN u", ())?.len(), 1);
+    assert_eq!(db.query("MATCH (u:User) RETURN u")?.len(), 1);
 
     let asked_later = started(&db, CREATE, 2)?;
     let (sender, loaded) = mpsc::channel();
@@ -112,6 +115,6 @@ fn a_forgotten_commit_takes_place() -> Result<()> {
     let outcome = loaded.recv_timeout(Duration::from_secs(60));
     outcome.expect("it does not wait").expect("it loads");
     awaited(asked_later)?;
-    assert_eq!(db.query("MATCH (u:User) RETURN u", ())?.len(), 2);
+    assert_eq!(db.query("MATCH (u:User) RETURN u")?.len(), 2);
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Quantified paths, selectors and lightest paths, compared with an exhaustive search.
 
 use isomer_db::{
-    Database, ErrorKind, Limits, QueryOptions, Value,
-    views::{Side, ViewKind, ViewState},
+    Database, ErrorKind, Limits, Query, QueryOptions, Value,
+    internals::{
+        DatabaseInternals as _,
+        views::{Side, ViewKind, ViewState},
+    },
 };
 
 const NODES: usize = 5;
@@ -55,7 +58,7 @@ impl Graph {
                 format!("(n{from})-[:{kind} {{i: {at}, w: {w}}}]->(n{to})")
             });
         let all: Vec<String> = nodes.into_iter().chain(edges).collect();
-        db.query(&format!("CREATE {}", all.join(", ")), ()).unwrap();
+        db.query(&format!("CREATE {}", all.join(", "))).unwrap();
         db
     }
 
@@ -99,7 +102,7 @@ struct Trail {
 /// The first column of all rows, sorted.
 fn column(db: &Database, text: &str) -> Vec<Vec<i64>> {
     let result = db
-        .query(text, ())
+        .query(text)
         .unwrap_or_else(|error| panic!("{text}\n{error}"));
     let mut rows: Vec<Vec<i64>> = result
         .rows()
@@ -301,7 +304,7 @@ fn lightest_paths_agree_with_trying_everything() {
                              CALL algo.shortestPaths(x, y, {k}, {{weight: 'w', direction: '{direction}'}}) YIELD rank, path, weight
                              RETURN rank, weight, size(nodes(path)) AS nodes"
                         );
-                        let rows = db.query(&text, ()).unwrap();
+                        let rows = db.query(&text).unwrap();
                         let found: Vec<f64> = rows
                             .rows()
                             .iter()
@@ -322,16 +325,13 @@ fn lightest_paths_agree_with_trying_everything() {
 #[test]
 fn no_walk_is_cut_short_in_silence() {
     let db = Database::open_in_memory().unwrap();
-    db.query(
-        "CREATE (:N {i: 0})-[:R]->(:N {i: 1})-[:R]->(:N {i: 2})-[:R]->(:N {i: 3})-[:R]->(:N {i: 4})",
-        (),
-    )
+    db.query("CREATE (:N {i: 0})-[:R]->(:N {i: 1})-[:R]->(:N {i: 2})-[:R]->(:N {i: 3})-[:R]->(:N {i: 4})")
     .unwrap();
     let query = "MATCH (a:N {i: 0})-[:R*]->(b) RETURN count(DISTINCT b) AS c";
     let ask = |steps: u64| {
         let mut limits = Limits::default();
         limits.path_steps = steps;
-        db.query_with(query, (), &QueryOptions::new().limits(limits))
+        db.query(Query::new(query).options(&QueryOptions::new().limits(limits)))
     };
     for _ in ["rows", "views"] {
         assert_eq!(ask(3).unwrap_err().kind(), ErrorKind::Limit);
@@ -349,13 +349,13 @@ fn a_pair_of_nodes_asks_for_the_view_of_one_side() {
         "UNWIND range(1, 50) AS i CREATE (:N {_key: i})",
         "MATCH (a:N), (b:N) CREATE (a)-[:R]->(b)",
     ] {
-        db.query(text, ()).unwrap();
+        db.query(text).unwrap();
     }
     let query = "MATCH (:N {_key: 1})-[:R]->(:N {_key: 2}) RETURN 1";
     for _ in ["rows", "views"] {
-        let plan = db.query(&format!("PROFILE {query}"), ()).unwrap();
+        let plan = db.query(&format!("PROFILE {query}")).unwrap();
         assert!(plan.plan().unwrap().contains("ExpandInto"), "{plan:?}");
-        assert_eq!(db.query(query, ()).unwrap().len(), 1);
+        assert_eq!(db.query(query).unwrap().len(), 1);
         db.views().wait_ready();
     }
     let known = db.views().status();
@@ -370,8 +370,8 @@ fn a_pair_of_nodes_asks_for_the_view_of_one_side() {
 fn make_adjacency(db: &Database) {
     let store = db.store().unwrap();
     for (type_id, _) in store.catalog().types() {
-        for side in isomer_db::views::Side::BOTH {
-            let kind = isomer_db::views::ViewKind::Adjacency(type_id, side);
+        for side in isomer_db::internals::views::Side::BOTH {
+            let kind = isomer_db::internals::views::ViewKind::Adjacency(type_id, side);
             db.views().make(&kind).unwrap();
         }
     }

@@ -24,9 +24,9 @@ use isomer_plan::function::Function as Builtin;
 use isomer_value::{
     Crs, DatabaseId, Duration, Element, Map, Node, NodeId, Point, Relationship, TypeId, Value, jiff,
 };
-use regex::Regex;
 
 use crate::error::{ExecError, Result, shown};
+use crate::pattern::Regex;
 
 pub(crate) use convert::float_text;
 pub(crate) use graph::node_value;

@@ -8,10 +8,10 @@ use isomer_value::{
     DatabaseId, Element, Map, Node, NodeId, Path, RelId, Relationship, TypeId, Value,
     jiff::{self, tz::TimeZone},
 };
-use regex::Regex;
 
 use super::{Environment, FieldQuery, Function};
 use crate::error::{ErrorClass, ExecError, Result};
+use crate::pattern::Regex;
 
 /// A graph of one node with labels `A` and `B` and a property `x = 1`, and the clock stopped.
 pub(crate) struct Stub;

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use isomer_db::{Builder, Database, EngineKind, Memory, MemoryKind, RestoreOptions, Restored};
+use isomer_db::{
+    Builder, Database, EngineKind, Memory, MemoryKind, RestoreOptions, Restored,
+    internals::DatabaseInternals as _,
+};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{Result, ServerError, feed::Feed};
@@ -472,7 +475,7 @@ impl Databases {
     }
 
     /// Databases that are replicas, by name.
-    pub(crate) fn replicated(&self) -> Vec<(Arc<str>, isomer_db::data::DataStore)> {
+    pub(crate) fn replicated(&self) -> Vec<(Arc<str>, isomer_db::internals::data::DataStore)> {
         let served = self.open();
         let stores = served
             .iter()
@@ -649,7 +652,7 @@ const ENGINE_METRICS: [(&str, &str, &str); 15] = [
 
 /// Metrics of an engine.
 fn of_engine(
-    store: &isomer_db::data::DataStore,
+    store: &isomer_db::internals::data::DataStore,
     add: &mut impl FnMut(&'static str, &'static str, f64),
 ) {
     add(
@@ -736,7 +739,7 @@ fn of_engine(
 /// Peers of a replica, and how far the others lag as far as this one knows; nothing for a database that is not a
 /// replica.
 fn of_replication(
-    store: &isomer_db::data::DataStore,
+    store: &isomer_db::internals::data::DataStore,
     add: &mut impl FnMut(&'static str, &'static str, f64),
 ) {
     if !store.is_replicated() {
@@ -938,7 +941,7 @@ mod tests {
         first.open_folder().unwrap();
         first.create("shop").unwrap();
         let shop = first.get("shop").unwrap();
-        shop.db.query("CREATE (:Item {_key: 'i'})", ()).unwrap();
+        shop.db.query("CREATE (:Item {_key: 'i'})").unwrap();
         shop.db.backup_with(&backup, &mut |_, _| ()).unwrap();
         drop(shop);
         let options = RestoreOptions::new();
@@ -965,7 +968,7 @@ mod tests {
             .restore("again", &backup, &options, &mut |_, _| ())
             .unwrap();
         let again = second.get("again").unwrap();
-        let found = again.db.query("MATCH (i:Item) RETURN i", ()).unwrap();
+        let found = again.db.query("MATCH (i:Item) RETURN i").unwrap();
         assert_eq!(found.len(), 1);
         second.close().unwrap();
     }

@@ -3,13 +3,17 @@
 use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use isomer_db::{
-    Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, QueryOptions,
-    QueryResult, RestoreOptions, Restored, Row, RowCursor, RowStream, StatementClass, Transaction,
-    bulk::{
-        BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, load_nodes,
-        load_relationships,
+    Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, Query, QueryOptions,
+    QueryResult, ReadTransaction, RestoreOptions, Restored, Row, RowCursor, RowStream,
+    StatementClass, WriteTransaction,
+    internals::{
+        DatabaseInternals as _,
+        bulk::{
+            BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, load_nodes,
+            load_relationships,
+        },
+        data::{Access as Mode, DataError, Version},
     },
-    data::{DataError, Version},
 };
 use isomer_value::DatabaseId;
 
@@ -369,10 +373,10 @@ impl Access {
     }
 
     /// Runs `work` on a snapshot of the database, or in the open transaction.
-    pub fn read<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub fn read<T>(&self, work: impl FnOnce(&ReadTransaction) -> Result<T>) -> Result<T> {
         match &self.open {
-            Some(open) => open.with(work),
-            None => self.db.read(work),
+            Some(open) => open.with(|tx| work(tx)),
+            None => self.db.try_read(work),
         }
     }
 
@@ -380,7 +384,7 @@ impl Access {
     pub fn write<T>(
         &self,
         need: Role,
-        work: impl FnMut(&mut Transaction) -> Result<T>,
+        work: impl FnMut(&WriteTransaction) -> Result<T>,
     ) -> Result<T> {
         let need = need.max(Role::Editor);
         self.require(need)?;
@@ -389,7 +393,7 @@ impl Access {
                 open.note(need.class());
                 open.with(work)
             }
-            None => self.db.transact(work),
+            None => self.db.try_transact(work),
         }
     }
 
@@ -402,11 +406,15 @@ impl Access {
     ) -> Result<QueryResult> {
         match &self.open {
             Some(open) => {
-                let result = open.with(|tx| Ok(tx.query_with(text, parameters, options)?))?;
+                let result = open.with(|tx| {
+                    Ok(tx.query(Query::new(text).params(parameters).options(options))?)
+                })?;
                 open.note(result.class());
                 Ok(result)
             }
-            None => Ok(self.db.query_with(text, parameters, options)?),
+            None => Ok(self
+                .db
+                .query(Query::new(text).params(parameters).options(options))?),
         }
     }
 
@@ -433,13 +441,15 @@ impl Access {
         text: &str,
         parameters: &Map,
         options: &QueryOptions,
-    ) -> Result<RowStream<'static>> {
+    ) -> Result<RowStream> {
         if self.open.is_some() {
             return Err(ServerError::Invalid(
                 "the results of a transaction between requests are not streamed: ask for application/json".into(),
             ));
         }
-        Ok(self.db.stream_with(text, parameters, options)?)
+        Ok(self
+            .db
+            .stream(Query::new(text).params(parameters).options(options))?)
     }
 
     /// Opens a query in the open transaction: its rows are read with [`OpenTransaction::with`].
@@ -452,7 +462,7 @@ impl Access {
         let open = self.open.as_ref().ok_or_else(|| {
             ServerError::Internal("a query was opened without an open transaction".into())
         })?;
-        open.with(|tx| Ok(tx.open_query(text, parameters, options)?))
+        open.with(|tx| Ok(tx.open_query(Query::new(text).params(parameters).options(options))?))
     }
 
     /// Reads rows of a writing statement in its own transaction until it has ended and is committed, or has produced
@@ -460,7 +470,7 @@ impl Access {
     /// is retried as a new stream.
     pub(crate) fn run_buffered(
         &self,
-        stream: &mut RowStream<'static>,
+        stream: &mut RowStream,
         text: &str,
         parameters: &Map,
         options: &QueryOptions,
@@ -470,7 +480,9 @@ impl Access {
         let mut is_fresh = true;
         Ok(self.db.retrying(|| {
             if !std::mem::take(&mut is_fresh) {
-                *stream = self.db.stream_with(text, parameters, options)?;
+                *stream = self
+                    .db
+                    .stream(Query::new(text).params(parameters).options(options))?;
             }
             let mut rows = VecDeque::new();
             let mut bytes = 0;
@@ -510,11 +522,10 @@ impl Access {
     }
 
     /// Begins a transaction that stays open between requests.
-    pub fn begin(&self, read_only: bool) -> Result<Transaction> {
-        if read_only || self.role < Role::Editor {
-            return Ok(self.db.begin_read()?);
-        }
-        Ok(self.db.begin()?)
+    pub fn begin(&self, read_only: bool) -> Result<WriteTransaction> {
+        let reads = read_only || self.role < Role::Editor;
+        let access = if reads { Mode::Read } else { Mode::Write };
+        Ok(self.db.begin_with(access)?)
     }
 
     /// Creates a bucket.
@@ -617,7 +628,7 @@ impl Access {
     }
 
     /// The store, for reading the change stream.
-    pub(crate) fn store(&self) -> Result<isomer_db::data::DataStore> {
+    pub(crate) fn store(&self) -> Result<isomer_db::internals::data::DataStore> {
         Ok(self.db.store()?)
     }
 }

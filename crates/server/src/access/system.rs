@@ -209,15 +209,12 @@ impl System {
 
     fn with(db: Database) -> Result<Self> {
         let mut known = Cache::default();
-        for row in &db.query("MATCH (u:User) RETURN u._key AS name, u.password AS password, u.roles AS roles, u.created AS created", ())? {
+        for row in &db.query("MATCH (u:User) RETURN u._key AS name, u.password AS password, u.roles AS roles, u.created AS created")? {
             let user = User::read(row)?;
             known.users.insert(user.info.name.clone(), user);
         }
-        for row in &db.query(
-            "MATCH (t:Token) RETURN t._key AS id, t.hash AS hash, t.user AS user, t.name AS name, t.scope AS scope, \
-             t.expires AS expires, t.created AS created, t.login AS login",
-            (),
-        )? {
+        for row in &db.query("MATCH (t:Token) RETURN t._key AS id, t.hash AS hash, t.user AS user, t.name AS name, t.scope AS scope, \
+             t.expires AS expires, t.created AS created, t.login AS login")? {
             let token = Token::read(row)?;
             known.tokens.insert(token.info.id.clone(), token);
         }
@@ -452,7 +449,7 @@ impl System {
             for id in &ended {
                 tx.collection("Token").remove(&**id)?;
             }
-            Ok::<_, isomer_db::Error>(())
+            Ok(())
         })?;
         let mut known = self.cache.write();
         known.tokens.retain(|id, _| !ended.contains(id));
@@ -471,7 +468,7 @@ impl System {
             for id in &tokens {
                 tx.collection("Token").remove(&**id)?;
             }
-            Ok::<_, isomer_db::Error>(())
+            Ok(())
         })?;
         let mut known = self.cache.write();
         known.users.remove(name);
@@ -552,7 +549,7 @@ impl System {
             )));
         }
         self.db.transact(|tx| {
-            let mut tokens = tx.collection("Token");
+            let tokens = tx.collection("Token");
             for id in &gone {
                 tokens.remove(&**id)?;
             }
@@ -617,7 +614,7 @@ impl System {
         let document = user.document();
         let name = user.info.name.to_string();
         self.db.transact(|tx| {
-            let mut users = tx.collection("User");
+            let users = tx.collection("User");
             match users.get(name.as_str())? {
                 Some(_) => users.replace(name.as_str(), &document),
                 None => users.insert(&document).map(drop),
@@ -753,7 +750,7 @@ mod tests {
         );
         assert!(system.log_in("bob", "correct horse", 1000).is_ok());
         assert!(system.log_in("bob", "correct house", 1000).is_err());
-        let stored = system.db.query("MATCH (n) RETURN n", ()).unwrap();
+        let stored = system.db.query("MATCH (n) RETURN n").unwrap();
         let secret = token.token.rsplit('_').next().unwrap();
         let shown = stored
             .iter()

@@ -154,7 +154,7 @@ fn code(error: &ServerError) -> &'static str {
                     "Neo.DatabaseError.Transaction.TransactionCommitFailed"
                 }
                 ErrorKind::Corrupt => "Neo.DatabaseError.General.StorageDamageDetected",
-                ErrorKind::Internal => "Neo.DatabaseError.General.UnknownError",
+                _ => "Neo.DatabaseError.General.UnknownError",
             }
         }
         ServerError::Unauthenticated(_) => "Neo.ClientError.Security.Unauthorized",
@@ -178,7 +178,6 @@ fn code(error: &ServerError) -> &'static str {
 /// Codes of schema errors.
 fn code_of_schema(error: SchemaError) -> &'static str {
     match error {
-        SchemaError::Violated => "Neo.ClientError.Schema.ConstraintValidationFailed",
         SchemaError::Unmet => "Neo.ClientError.Schema.ConstraintCreationFailed",
         SchemaError::Exists(clash) => match clash {
             SchemaClash::Equivalent => "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists",
@@ -189,6 +188,8 @@ fn code_of_schema(error: SchemaError) -> &'static str {
             SchemaClash::IndexName => "Neo.ClientError.Schema.IndexWithNameAlreadyExists",
             SchemaClash::ConstraintName => "Neo.ClientError.Schema.ConstraintWithNameAlreadyExists",
         },
+        // `Violated`.
+        _ => "Neo.ClientError.Schema.ConstraintValidationFailed",
     }
 }
 
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn only_errors_that_a_retry_may_resolve_are_transient() {
         let db = isomer_db::Database::open_in_memory().unwrap();
-        let code = |query: &str| Failure::of(&db.query(query, ()).unwrap_err().into()).code;
+        let code = |query: &str| Failure::of(&db.query(query).unwrap_err().into()).code;
         for (query, expected) in [
             ("RETRUN 1", "Neo.ClientError.Statement.SyntaxError"),
             ("RETURN x", "Neo.ClientError.Statement.SyntaxError"),
@@ -233,12 +234,12 @@ mod tests {
         ] {
             assert_eq!(code(query), expected, "{query}");
         }
-        db.query("CREATE (:A {_key: 1})", ()).unwrap();
+        db.query("CREATE (:A {_key: 1})").unwrap();
         assert_eq!(
             code("CREATE (:A {_key: 1})"),
             "Neo.ClientError.Schema.ConstraintValidationFailed"
         );
-        let make = |query: &str| drop(db.query(query, ()).unwrap());
+        let make = |query: &str| drop(db.query(query).unwrap());
         make("CREATE INDEX i FOR (n:I) ON (n.x)");
         make("CREATE CONSTRAINT u FOR (n:U) REQUIRE n.x IS UNIQUE");
         make("CREATE CONSTRAINT r FOR (n:R) REQUIRE n.x IS NOT NULL");
@@ -318,7 +319,7 @@ mod tests {
             "CREATE CONSTRAINT u2 IF NOT EXISTS FOR (n:U) REQUIRE n.x IS UNIQUE",
             "CREATE CONSTRAINT u IF NOT EXISTS FOR (n:I) REQUIRE n.y IS UNIQUE",
         ] {
-            let done = db.query(query, ()).unwrap();
+            let done = db.query(query).unwrap();
             assert_eq!(done.counters().indexes_added, 0, "{query}");
             assert_eq!(done.counters().constraints_added, 0, "{query}");
         }
@@ -329,10 +330,10 @@ mod tests {
         make("CREATE CONSTRAINT FOR (n:P) REQUIRE (n.x, n.y) IS NODE KEY");
         make("DROP INDEX i");
         make("CREATE CONSTRAINT c FOR (n:I) REQUIRE n.x IS UNIQUE");
-        let mut first = db.begin().unwrap();
+        let first = db.begin().unwrap();
         let add = "MATCH (a:A) SET a.n = coalesce(a.n, 0) + 1";
-        first.query(add, ()).unwrap();
-        db.query(add, ()).unwrap();
+        first.query(add).unwrap();
+        db.query(add).unwrap();
         let lost = Failure::of(&first.commit().unwrap_err().into());
         assert_eq!(lost.code, "Neo.TransientError.Transaction.Outdated");
         let busy = ServerError::TooMany {

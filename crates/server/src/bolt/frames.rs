@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use isomer_db::data::Reservation;
+use isomer_db::internals::data::Reservation;
 
 use crate::{ServerError, sending::Reserved};
 

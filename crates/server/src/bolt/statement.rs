@@ -89,7 +89,7 @@ pub(super) struct Statement {
 }
 
 enum Source {
-    Own(RowStream<'static>),
+    Own(RowStream),
     Shared(RowCursor),
 }
 

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::http::{StatusCode, header};
-use isomer_db::{Value, data::GraphRead, params};
+use isomer_db::{
+    Value,
+    internals::{LayerResult as _, TransactionInternals as _, data::GraphRead},
+    params,
+};
 
 use super::{
     call::{Call, StopOnDrop},
@@ -221,7 +225,7 @@ pub async fn database(call: Call, access: Access) -> Result<Reply> {
     call.core
         .blocking(move || {
             let store = access.store()?;
-            let statistics = store.engine().statistics().map_err(isomer_db::Error::from)?;
+            let statistics = store.engine().statistics().lift()?;
             let views = access.views();
             access.read(|tx| {
                 let data = tx.data_ref();

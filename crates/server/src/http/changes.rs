@@ -15,7 +15,7 @@ use axum::body::Bytes;
 use futures_util::stream;
 use isomer_db::{
     Map, Value,
-    data::{
+    internals::data::{
         Access as Mode, Catalog, Change, ChangeSet, ConvergentOwner, DataError, GraphRead,
         NodeLabels, UNNAMED_FILES, Version,
     },
@@ -139,7 +139,7 @@ struct Following {
     at: Version,
     ready: VecDeque<Bytes>,
     /// Retains the stream after [`Following::at`].
-    hold: isomer_db::data::StreamHold,
+    hold: isomer_db::internals::data::StreamHold,
     /// Whether the last event was sent.
     is_over: bool,
     _slot: FeedSlot,
@@ -276,7 +276,7 @@ pub(super) fn error_event(why: &ServerError) -> Result<Bytes> {
 struct Describer<'t> {
     filter: &'t Filter,
     catalog: Arc<Catalog>,
-    tx: &'t isomer_db::data::Transaction,
+    tx: &'t isomer_db::internals::data::Transaction,
     /// Convergent fields that were already described: each once per commit, however many operations there were.
     fields: RefCell<HashSet<(bool, u64, u32)>>,
 }

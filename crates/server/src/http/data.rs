@@ -7,8 +7,11 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    BucketOptions, Expiry, Map, Order, Transaction, Value,
-    data::{BucketKind, KeyRange, PageLimit},
+    BucketOptions, Expiry, Map, Order, ReadTransaction, Value, WriteTransaction,
+    internals::{
+        TransactionInternals as _,
+        data::{BucketKind, KeyRange, PageLimit},
+    },
     json, params,
 };
 
@@ -31,7 +34,7 @@ pub(super) async fn write(
     access: Access,
     need: Role,
     body: &[u8],
-    work: impl FnMut(&mut Transaction) -> Result<Answer> + Send + 'static,
+    work: impl FnMut(&WriteTransaction) -> Result<Answer> + Send + 'static,
 ) -> Result<Reply> {
     let once = match call.header(once::KEY)? {
         Some(key) if access.open().is_none() => {
@@ -49,7 +52,7 @@ pub(super) async fn write(
 pub(super) async fn read(
     call: &Call,
     access: Access,
-    work: impl FnOnce(&mut Transaction) -> Result<Reply> + Send + 'static,
+    work: impl FnOnce(&ReadTransaction) -> Result<Reply> + Send + 'static,
 ) -> Result<Reply> {
     call.core.blocking(move || access.read(work)).await
 }
@@ -58,7 +61,7 @@ pub(super) async fn read(
 async fn read_one(
     call: &Call,
     access: Access,
-    work: impl FnOnce(&mut Transaction) -> Result<Reply> + Send + 'static,
+    work: impl FnOnce(&ReadTransaction) -> Result<Reply> + Send + 'static,
 ) -> Result<Reply> {
     match access.open() {
         Some(_) => read(call, access, work).await,
@@ -197,7 +200,7 @@ impl Keys {
 }
 
 /// A page of keys with their values.
-fn pairs(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> Result<Reply> {
+fn pairs(tx: &ReadTransaction, bucket: &str, mut keys: Keys, mut page: Page) -> Result<Reply> {
     let mut last = None;
     loop {
         let at_once = PageLimit {
@@ -231,7 +234,7 @@ fn pairs(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> Resu
 }
 
 /// A page of the keys of a multi-value bucket: one pair of each is read.
-fn sole_keys(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> Result<Reply> {
+fn sole_keys(tx: &ReadTransaction, bucket: &str, mut keys: Keys, mut page: Page) -> Result<Reply> {
     let mut last = None;
     loop {
         if page.room() == 0 {
@@ -288,7 +291,9 @@ pub async fn delete_keys(call: Call, access: Access) -> Result<Reply> {
         }
     };
     write(&call, access, Role::Editor, b"", move |tx| {
-        tx.bucket(&name).delete_range(&from, to.as_deref())?;
+        let to = to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        tx.bucket(&name)
+            .delete_range((Bound::Included(&from), to))?;
         Ok(Answer::done())
     })
     .await
@@ -368,7 +373,7 @@ pub async fn put_key(mut call: Call, access: Access) -> Result<Reply> {
         .map_or(Expiry::Never, Expiry::After);
     let types = call.types()?;
     write(&call, access, Role::Editor, &body, move |tx| {
-        let mut bucket = tx.bucket(&name);
+        let bucket = tx.bucket(&name);
         if let Some(conditions) = &conditions {
             let now = bucket.get(&key)?.map(|value| etag(&value)).transpose()?;
             conditions.check(now.as_deref())?;
@@ -396,7 +401,7 @@ pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
     );
     let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
-        let mut bucket = tx.bucket(&name);
+        let bucket = tx.bucket(&name);
         if let Some(conditions) = &conditions {
             let now = bucket.get(&key)?.map(|value| etag(&value)).transpose()?;
             conditions.check(now.as_deref())?;
@@ -469,7 +474,7 @@ pub async fn add_value(mut call: Call, access: Access) -> Result<Reply> {
     );
     let remove = call.switch("remove")?;
     write(&call, access, Role::Editor, &body, move |tx| {
-        let mut bucket = tx.bucket(&name);
+        let bucket = tx.bucket(&name);
         if remove {
             bucket.remove(&key, &bytes)?;
         } else {
@@ -579,7 +584,7 @@ impl DocumentKeys {
 
 /// Fills a page with documents; returns where the next one begins.
 fn documents(
-    tx: &Transaction,
+    tx: &ReadTransaction,
     label: &str,
     mut keys: DocumentKeys,
     page: &mut Page,
@@ -645,7 +650,7 @@ pub async fn insert_documents(mut call: Call, access: Access) -> Result<Reply> {
     };
     let path = call.target.split('?').next().unwrap_or_default().to_owned();
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
-        let mut collection = tx.collection(&label);
+        let collection = tx.collection(&label);
         let mut keys = Vec::with_capacity(documents.len());
         for document in &documents {
             keys.push(collection.insert(document)?);
@@ -715,7 +720,7 @@ pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
     }
     let (conditions, types) = (Conditions::of(&call.headers)?, call.types()?);
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
-        let mut collection = tx.collection(&label);
+        let collection = tx.collection(&label);
         let now = collection.get(key.clone())?;
         let tag = now.clone().map(|now| etag(&now.into())).transpose()?;
         conditions.check(tag.as_deref())?;
@@ -755,7 +760,7 @@ pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
     );
     let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
-        let mut collection = tx.collection(&label);
+        let collection = tx.collection(&label);
         if let Some(conditions) = &conditions {
             let now = collection
                 .get(key.clone())?
@@ -783,7 +788,7 @@ pub async fn delete_document(call: Call, access: Access) -> Result<Reply> {
     );
     let (conditions, detach) = (conditions(&call)?, call.switch("detach")?);
     write(&call, access, Role::Editor, b"", move |tx| {
-        let mut collection = tx.collection(&label);
+        let collection = tx.collection(&label);
         if let Some(conditions) = &conditions {
             let now = collection
                 .get(key.clone())?

@@ -84,8 +84,8 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
     call.core
         .blocking(move || {
             access.read(|tx| {
-                let mut collection = tx.collection(&label);
-                let mut field = collection.field(key, &names(&path))?;
+                let collection = tx.collection(&label);
+                let field = collection.field(key, &names(&path))?;
                 let missing = || ServerError::NotFound("no such field".into());
                 if let Some(element) = &contains {
                     let contains = field.contains(element)?.ok_or_else(missing)?;
@@ -190,8 +190,8 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
     );
     let path = path(call.path_param("field"))?;
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
-        let mut collection = tx.collection(&label);
-        let mut field = collection.field(key.clone(), &names(&path))?;
+        let collection = tx.collection(&label);
+        let field = collection.field(key.clone(), &names(&path))?;
         field.update_with(&update, context.as_ref())?;
         let fetched = field.fetch()?;
         let body = params! {

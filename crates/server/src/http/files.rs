@@ -288,7 +288,7 @@ pub async fn delete(call: Call, access: Access) -> Result<Reply> {
     call.core
         .blocking(move || {
             access.write(Role::Editor, |tx| {
-                let mut files = tx.files();
+                let files = tx.files();
                 let now = files
                     .about(&path)?
                     .ok_or_else(|| ServerError::NotFound(format!("no file or folder `{path}`")))?;
@@ -311,7 +311,7 @@ pub async fn rename(call: Call, access: Access) -> Result<Reply> {
     call.core
         .blocking(move || {
             access.write(Role::Editor, |tx| {
-                let mut files = tx.files();
+                let files = tx.files();
                 let now = files.about(&from)?;
                 // Preconditions refer to the source.
                 conditions.check(now.as_ref().map(tag).as_deref())?;

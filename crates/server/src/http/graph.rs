@@ -2,8 +2,11 @@
 
 use axum::http::StatusCode;
 use isomer_db::{
-    Map, Node, Relationship, Transaction, Value,
-    data::{DataError, Direction, GraphRead},
+    Map, Node, Query, ReadTransaction, Relationship, Value, WriteTransaction,
+    internals::{
+        TransactionInternals as _,
+        data::{DataError, Direction, GraphRead},
+    },
     json, params,
 };
 use isomer_value::{NodeId, RelId};
@@ -29,7 +32,7 @@ fn no_relationship(id: u64) -> ServerError {
     ServerError::NotFound(format!("no relationship {id}"))
 }
 
-fn node(tx: &Transaction, id: u64) -> Result<Node> {
+fn node(tx: &ReadTransaction, id: u64) -> Result<Node> {
     let mut contents = Vec::new();
     tx.data_ref().node_contents(&[NodeId(id)], &mut contents)?;
     let content = contents.pop().flatten().ok_or_else(|| no_node(id))?;
@@ -39,7 +42,7 @@ fn node(tx: &Transaction, id: u64) -> Result<Node> {
     })
 }
 
-fn relationship(tx: &Transaction, id: u64) -> Result<Relationship> {
+fn relationship(tx: &ReadTransaction, id: u64) -> Result<Relationship> {
     let (mut rows, mut contents) = (Vec::new(), Vec::new());
     tx.data_ref().relationship_rows(&[RelId(id)], &mut rows)?;
     tx.data_ref()
@@ -106,12 +109,11 @@ pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
     );
     let path = call.target.clone();
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
-        let data = tx.data();
         let ids: Result<Vec<_>, DataError> = labels
             .iter()
-            .map(|label| data.intern_label(label))
+            .map(|label| tx.data_ref().intern_label(label))
             .collect();
-        let id = data.create_node(&ids?, &properties)?;
+        let id = tx.data().create_node(&ids?, &properties)?;
         let made = node_value(node(tx, id.0)?);
         let mut answer = Answer::of(StatusCode::CREATED).with_json(json::to_string(&made)?);
         answer.location = Some(format!("{path}/{id}"));
@@ -164,12 +166,11 @@ pub async fn change_label(call: Call, access: Access) -> Result<Reply> {
     let (add, conditions) = (call.route.method == "PUT", conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
-        let data = tx.data();
-        let label = data.intern_label(&label)?;
+        let label = tx.data_ref().intern_label(&label)?;
         if add {
-            data.add_label(NodeId(id), label)?;
+            tx.data().add_label(NodeId(id), label)?;
         } else {
-            data.remove_label(NodeId(id), label)?;
+            tx.data().remove_label(NodeId(id), label)?;
         }
         Ok(Answer::done())
     })
@@ -193,7 +194,7 @@ impl Entity {
         })
     }
 
-    fn properties(self, tx: &Transaction) -> Result<Map> {
+    fn properties(self, tx: &ReadTransaction) -> Result<Map> {
         Ok(match self {
             Self::Node(id) => node(tx, id)?
                 .content
@@ -205,7 +206,7 @@ impl Entity {
         .unwrap_or_default())
     }
 
-    fn set(self, tx: &mut Transaction, name: &str, value: Value) -> Result<()> {
+    fn set(self, tx: &WriteTransaction, name: &str, value: Value) -> Result<()> {
         Ok(match self {
             Self::Node(id) => tx.data().set_node_property(NodeId(id), &[name], value),
             Self::Relationship(id) => {
@@ -348,7 +349,7 @@ pub async fn neighbours(call: Call, mut access: Access) -> Result<Reply> {
         .blocking(move || {
             access.read(|tx| {
                 node(tx, id)?;
-                let found = tx.query_with(&text, &parameters, &options)?;
+                let found = tx.query(Query::new(&text).params(&parameters).options(&options))?;
                 let mut count = 0;
                 for row in found.iter() {
                     let values = row.values();

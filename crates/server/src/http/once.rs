@@ -5,7 +5,7 @@
 //! user and key, for a day.
 
 use axum::http::StatusCode;
-use isomer_db::{Expiry, Transaction, Value, params};
+use isomer_db::{Expiry, Value, WriteTransaction, params};
 use ring::digest::{Context, SHA256};
 
 use super::reply::{JSON, Reply};
@@ -146,7 +146,7 @@ pub fn write(
     access: &Access,
     need: Role,
     once: Option<&Once>,
-    mut work: impl FnMut(&mut Transaction) -> Result<Answer>,
+    mut work: impl FnMut(&WriteTransaction) -> Result<Answer>,
 ) -> Result<Reply> {
     let Some(once) = once else {
         return Ok(access.write(need, work)?.into_reply(false));

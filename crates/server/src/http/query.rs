@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, Row, RowStream,
+    CancelHandle, Counters, ErrorKind, Map, Query, QueryOptions, QueryResult, Row, RowStream,
     StatementClass, Value, json, params,
 };
 
@@ -241,7 +241,11 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
             let most = core.config.limits.result_bytes;
             let reply = match &once {
                 Some(once) => once::write(&access, Role::Editor, Some(once), |tx| {
-                    let result = tx.query_with(&asked.text, &asked.parameters, &options)?;
+                    let result = tx.query(
+                        Query::new(&asked.text)
+                            .params(&asked.parameters)
+                            .options(&options),
+                    )?;
                     span.class(result.class().name());
                     details.lock().class = Some(result.class());
                     let mut reserved = Reserved::owed(&core);
@@ -386,7 +390,7 @@ fn counters(counters: &Counters) -> Map {
     .collect()
 }
 
-fn columns_line(rows: &RowStream<'_>) -> Result<String> {
+fn columns_line(rows: &RowStream) -> Result<String> {
     let mut line = json::to_string(
         &params! { "columns" => names(rows.columns()), "class" => rows.class().name() }.into(),
     )?;
@@ -396,7 +400,7 @@ fn columns_line(rows: &RowStream<'_>) -> Result<String> {
 
 /// A stream of rows, within the running time of its query.
 pub(super) struct RowSource {
-    rows: RowStream<'static>,
+    rows: RowStream,
     row: u64,
     span: Span,
     outcome: Outcome,

@@ -1,7 +1,7 @@
 //! Replication over HTTP: one frame in, one frame out; and its status.
 
 use axum::http::StatusCode;
-use isomer_db::{Value, jiff::Timestamp, params};
+use isomer_db::{Value, internals::LayerResult as _, jiff::Timestamp, params};
 use isomer_sync::{NO_REPLICA, report};
 
 use super::{call::Call, reply::Reply};
@@ -57,9 +57,7 @@ pub async fn accept_clock(mut call: Call, access: Access) -> Result<Reply> {
             return Err(ServerError::Invalid(NO_REPLICA.into()));
         }
         let until_ms = until_ms.max(0).unsigned_abs();
-        store
-            .accept_clock(until_ms)
-            .map_err(isomer_db::Error::from)?;
+        store.accept_clock(until_ms).lift()?;
         reported(&access)
     };
     call.core.blocking(accept).await

@@ -6,7 +6,7 @@ use axum::{
     body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header},
 };
-use isomer_db::{ErrorKind, Map, Value, data::Reservation, json, params};
+use isomer_db::{ErrorKind, Map, Value, internals::data::Reservation, json, params};
 use ring::digest::{SHA256, digest};
 
 use super::{ending::Outcome, heads};
@@ -270,9 +270,8 @@ pub(crate) fn status(error: &ServerError) -> StatusCode {
             ErrorKind::Denied => StatusCode::FORBIDDEN,
             ErrorKind::Limit | ErrorKind::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
             ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
-            ErrorKind::OutcomeUnknown | ErrorKind::Corrupt | ErrorKind::Internal => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            // `OutcomeUnknown`, `Corrupt`, `Internal`.
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
         },
         ServerError::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         ServerError::Denied(_) => StatusCode::FORBIDDEN,

@@ -13,8 +13,8 @@ use std::{
 use axum::body::Bytes;
 use futures_util::stream;
 use isomer_db::{
-    CancelHandle, Named, Reads,
-    data::{
+    CancelHandle, Named, Query, Reads,
+    internals::data::{
         Access as Mode, Change, ChangeSet, ConvergentOwner, DataError, GraphRead, NodeLabels,
         Transaction, Version,
     },
@@ -231,8 +231,8 @@ impl Following {
         // The request has been answered, so each run has its own trace.
         let span = self.core.traces.query(&Span::none(), self.access.name());
         let ran = self.access.read(|tx| {
-            let reads = tx.reads(text, parameters)?;
-            let result = tx.query_with(text, parameters, &options)?;
+            let reads = tx.reads((text, parameters))?;
+            let result = tx.query(Query::new(text).params(parameters).options(&options))?;
             span.class(result.class().name());
             let mut text = String::new();
             query::write_rows(&result, most, &mut text, &mut Reserved::new(&self.core))?;
@@ -360,6 +360,7 @@ fn touches(reads: &Reads, tx: &Transaction, change: &Change<'_>) -> Result<bool>
 
 #[cfg(test)]
 mod tests {
+    use isomer_db::internals::DatabaseInternals as _;
     use isomer_db::{Database, Map, Value};
 
     use super::*;
@@ -423,7 +424,7 @@ mod tests {
     }
 
     fn rows(db: &Database, text: &str) -> Result<String> {
-        let result = db.query(text, ())?;
+        let result = db.query(text)?;
         let mut rows = String::new();
         query::write_rows(&result, 1 << 20, &mut rows, &mut Reserved::default())?;
         Ok(rows)
@@ -440,12 +441,12 @@ mod tests {
         for _ in 0..120 {
             let before: Vec<_> = FOLLOWED
                 .iter()
-                .map(|text| Ok((rows(&db, text)?, db.begin_read()?.reads(text, ())?)))
+                .map(|text| Ok((rows(&db, text)?, db.begin_read()?.reads(text)?)))
                 .collect::<Result<_>>()?;
             let version = db.version()?;
             let done = change(&mut seed);
             // Some are refused (a duplicate key): then nothing has changed.
-            let _ = db.query(&done, ());
+            let _ = db.query(&done);
             let store = db.store()?;
             let entries = store.stream_after(version, 64, 1 << 20, true)?;
             let tx = store.begin(Mode::Read)?;
@@ -526,7 +527,7 @@ mod tests {
             ),
             ("SHOW INDEXES", "it shows metadata"),
         ] {
-            let error = tx.reads(text, &zone).expect_err(text);
+            let error = tx.reads((text, &zone)).expect_err(text);
             assert_eq!(error.kind(), isomer_db::ErrorKind::Unsupported, "{text}");
             assert!(error.message().contains(why), "{text}: {error}");
         }
@@ -534,12 +535,9 @@ mod tests {
             .into_iter()
             .map(|(name, value)| (name, Value::from(value)))
             .collect();
-        let reads = tx.reads(
-            "RETURN kv.get($b, 'k') AS v, date('2026-11-22') AS d, datetime({year: 2026, timezone: 'UTC'}) AS t, date($b) AS s, time.truncate('hour', time('12:30Z')) AS o",
-            &parameters,
-        )?;
+        let reads = tx.reads(("RETURN kv.get($b, 'k') AS v, date('2026-11-22') AS d, datetime({year: 2026, timezone: 'UTC'}) AS t, date($b) AS s, time.truncate('hour', time('12:30Z')) AS o", &parameters))?;
         assert!(reads.buckets.contains("seen") && reads.labels == Named::default());
-        let reads = tx.reads("MATCH (a:A)-[:R]->(b:B) RETURN a.n, b.n", ())?;
+        let reads = tx.reads("MATCH (a:A)-[:R]->(b:B) RETURN a.n, b.n")?;
         assert!(reads.labels.has("A") && reads.labels.has("B") && !reads.labels.has("C"));
         assert!(reads.types.has("R") && !reads.types.has("S"));
         Ok(())

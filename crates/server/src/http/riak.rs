@@ -130,7 +130,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
         .blocking(move || {
             access.read(|tx| {
                 let missing = || ServerError::NotFound("no such key".into());
-                let mut collection = tx.collection(&label);
+                let collection = tx.collection(&label);
                 if collection.get(key.as_str())?.is_none() {
                     return Err(missing());
                 }
@@ -169,11 +169,11 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
         call.path_param("key").to_owned(),
     );
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
-        let mut collection = tx.collection(&label);
+        let collection = tx.collection(&label);
         if collection.get(key.as_str())?.is_none() {
             collection.insert(&params! { "_key" => key.as_str() })?;
         }
-        let mut field = collection.field(key.as_str(), &FIELD)?;
+        let field = collection.field(key.as_str(), &FIELD)?;
         field.update_with(&update, context.as_ref())?;
         if !returned {
             return Ok(Answer::done());

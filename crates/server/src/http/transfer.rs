@@ -12,9 +12,12 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use isomer_db::{
-    Map, Transaction, Value,
-    bulk::{BulkEnds, BulkNode, BulkOutcome, BulkRelationship},
-    data::{ConvergentOwner, DataError, GraphRead, NodeLabels, new_key},
+    Map, ReadTransaction, Value, WriteTransaction,
+    internals::{
+        TransactionInternals as _,
+        bulk::{BulkEnds, BulkNode, BulkOutcome, BulkRelationship},
+        data::{ConvergentOwner, DataError, GraphRead, NodeLabels, new_key},
+    },
     json::{self, JsonReader},
     params,
 };
@@ -80,7 +83,7 @@ pub async fn export_relationships(call: Call, access: Access) -> Result<Reply> {
 async fn export(
     call: &Call,
     access: Access,
-    what: impl FnOnce(&Transaction) -> Result<Scope> + Send + 'static,
+    what: impl FnOnce(&ReadTransaction) -> Result<Scope> + Send + 'static,
 ) -> Result<Reply> {
     if access.open().is_some() {
         return Err(ServerError::Invalid(
@@ -183,7 +186,7 @@ impl EndLabels {
 /// Records of one snapshot, by id.
 struct Export {
     scope: Scope,
-    transaction: Transaction,
+    transaction: WriteTransaction,
     after: Option<u64>,
     plain: bool,
     _access: Access,

@@ -74,7 +74,7 @@ fn a_body_shorter_than_its_length_is_not_a_request() {
     assert_eq!(
         server
             .people
-            .query("MATCH (h:Half) RETURN h", ())
+            .query("MATCH (h:Half) RETURN h")
             .unwrap()
             .len(),
         1

@@ -85,7 +85,7 @@ fn backups_made_during_writes_are_restored_elsewhere() {
     Database::restore(&folder, &all, &RestoreOptions::new()).unwrap();
     let restored = Database::open(&all).unwrap();
     let there = content(|query| {
-        let rows = restored.query(query, ()).unwrap();
+        let rows = restored.query(query).unwrap();
         let rows: Vec<isomer_db::Value> = rows
             .iter()
             .map(|row| isomer_db::Value::from(row.values().to_vec()))
@@ -144,7 +144,7 @@ fn copies_open_and_names_cannot_escape_their_folder() {
     let again = admin.json("POST", BACKUPS, "{\"backup\":\"monday\",\"copy\":true}");
     assert_eq!(again.status, 409);
     let copy = Database::open(server.folder.path().join("backups/shop/monday")).unwrap();
-    assert_eq!(copy.query("MATCH (i:Item) RETURN i", ()).unwrap().len(), 1);
+    assert_eq!(copy.query("MATCH (i:Item) RETURN i").unwrap().len(), 1);
     let people = "/v1/databases/people/backups";
     // An in-memory database has no files that two backups could share.
     let refused = admin.json("POST", people, "{\"backup\":\"tuesday\"}");

@@ -894,7 +894,7 @@ fn a_stopping_server_waits_for_transactions_but_not_for_idle_connections() {
     });
     assert!(idle.has_ended());
     std::thread::sleep(Duration::from_millis(300));
-    let count = people.query("MATCH (l:Last) RETURN l", ()).unwrap().len();
+    let count = people.query("MATCH (l:Last) RETURN l").unwrap().len();
     assert_eq!(count, 0);
     busy.ask(COMMIT, &[]).success();
     assert!(busy.has_ended());

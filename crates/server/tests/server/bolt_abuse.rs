@@ -113,7 +113,7 @@ fn what_was_begun_ends_with_the_right_to_it() {
     driver.run("CREATE (:No)", none()).1.success();
     roles(&name, "{}");
     driver.ask(ROLLBACK, &[]).success();
-    let count = server.people.query("MATCH (n:No) RETURN n", ()).unwrap();
+    let count = server.people.query("MATCH (n:No) RETURN n").unwrap();
     assert_eq!(count.len(), 0);
 }
 
@@ -426,10 +426,10 @@ fn collected_results_count_with_the_memory_they_hold() {
     driver.open(query, none());
     driver.send_pull(10);
     assert_eq!(driver.receive().unwrap().0.len(), 10);
-    let seen = server.people.query("MATCH (b:B) RETURN b", ()).unwrap();
+    let seen = server.people.query("MATCH (b:B) RETURN b").unwrap();
     assert_eq!(seen.len(), 0);
     driver.ask(DISCARD, &all()).success();
-    let seen = server.people.query("MATCH (b:B) RETURN b", ()).unwrap();
+    let seen = server.people.query("MATCH (b:B) RETURN b").unwrap();
     assert_eq!(seen.len(), 300);
 }
 

@@ -1,5 +1,6 @@
 //! Buckets, documents, graph, import and export, changes, databases.
 
+use isomer_db::internals::DatabaseInternals as _;
 use std::io::{Read, Write};
 
 use serde_json::json;
@@ -793,11 +794,11 @@ fn a_feed_that_is_too_slow_is_notified_and_ended() {
     let server = Server::new();
     let admin = server.admin();
     // Creating the bucket is a separate commit without changes in the stream.
-    let make = |tx: &mut isomer_db::Transaction| tx.bucket("b").put("k", 0);
+    let make = |tx: &isomer_db::WriteTransaction| tx.bucket("b").put("k", 0);
     server.people.transact(make).unwrap();
     let all = events(&admin, &at("/changes"), 2, || {
         // It is not sent before it is durable.
-        let mut tx = server.people.begin().unwrap();
+        let tx = server.people.begin().unwrap();
         tx.bucket("b").put("k", 1).unwrap();
         tx.commit_with(isomer_db::Durability::Buffered).unwrap();
         let store = server.people.store().unwrap();
@@ -1086,7 +1087,9 @@ fn a_large_transaction_reaches_a_server() {
             (state >> 56) as u8
         })
         .collect();
-    let mut tx = store.begin(isomer_db::data::Access::Write).expect("begun");
+    let mut tx = store
+        .begin(isomer_db::internals::data::Access::Write)
+        .expect("begun");
     for key in 0..18_u8 {
         tx.kv_put("large", &[key], &value).expect("put");
     }
@@ -1100,6 +1103,8 @@ fn a_large_transaction_reaches_a_server() {
     let done = isomer_sync::exchange(&store, &mut peer, &mut |_| ()).expect("exchanged");
     assert_eq!(done.sent, 1);
     let people = server.people.store().expect("a store");
-    let tx = people.begin(isomer_db::data::Access::Read).expect("begun");
+    let tx = people
+        .begin(isomer_db::internals::data::Access::Read)
+        .expect("begun");
     assert_eq!(tx.kv_get("large", &[17]).expect("read"), Some(value));
 }

@@ -1,6 +1,7 @@
 //! Convergent fields over HTTP.
 
 use crate::support::Server;
+use isomer_db::internals::DatabaseInternals as _;
 
 const DOCUMENT: &str = "/v1/databases/people/collections/Post/p1";
 
@@ -173,11 +174,8 @@ fn the_contributions_of_replicas_to_a_field_are_listed() {
         isomer_sync::exchange(&there, &mut peer, &mut |_| {}).unwrap();
     };
     exchange();
-    till.query(
-        "MATCH (p:Post {_key: 'p1'}) SET p.likes = counter.add(p.likes, 4)",
-        (),
-    )
-    .unwrap();
+    till.query("MATCH (p:Post {_key: 'p1'}) SET p.likes = counter.add(p.likes, 4)")
+        .unwrap();
     add(5);
     exchange();
     let body = admin.get(&replicas).value();

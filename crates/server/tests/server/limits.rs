@@ -1,5 +1,6 @@
 //! Slow clients, too many connections, and limits per user.
 
+use isomer_db::internals::DatabaseInternals as _;
 use std::{
     io::{Read, Write},
     time::{Duration, Instant},
@@ -180,11 +181,7 @@ fn an_interrupted_import_leaves_nothing() {
     drop(gone);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(
-        server
-            .people
-            .query("MATCH (p:P) RETURN p", ())
-            .unwrap()
-            .len(),
+        server.people.query("MATCH (p:P) RETURN p").unwrap().len(),
         0
     );
 }
@@ -401,7 +398,9 @@ fn running_requests_complete_at_shutdown() {
     assert!(std::net::TcpStream::connect(address).is_err());
     let keys = keys.lock().unwrap();
     assert!(keys.len() > 10, "{}", keys.len());
-    let tx = store.begin(isomer_db::data::Access::Read).unwrap();
+    let tx = store
+        .begin(isomer_db::internals::data::Access::Read)
+        .unwrap();
     for key in keys.iter() {
         assert!(
             tx.kv_get("b", key.as_bytes()).unwrap().is_some(),

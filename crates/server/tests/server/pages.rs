@@ -1,5 +1,6 @@
 //! Pages end when they are full, and the cursor leads to the next one.
 
+use isomer_db::internals::DatabaseInternals as _;
 use serde_json::{Value, json};
 
 use crate::support::{Client, Server};
@@ -101,7 +102,7 @@ fn a_bucket_with_several_values_per_key_is_paged_through() {
     let admin = server.admin();
     admin.json("PUT", &at("/buckets/many"), "{\"multi\": true}");
     let tx = server.people.store().unwrap();
-    let mut tx = tx.begin(isomer_db::data::Access::Write).unwrap();
+    let mut tx = tx.begin(isomer_db::internals::data::Access::Write).unwrap();
     for n in 0..250 {
         let value = format!("v{n:03}");
         tx.kv_add("many", b"k", value.as_bytes()).unwrap();

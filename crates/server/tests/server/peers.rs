@@ -2,7 +2,10 @@
 
 use isomer_db::{
     Database,
-    data::{Access, DataStore},
+    internals::{
+        DatabaseInternals as _,
+        data::{Access, DataStore},
+    },
 };
 use isomer_sync::{ErrorKind, Exchanged, Remote, RemoteOptions, Result, exchange};
 

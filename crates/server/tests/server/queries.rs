@@ -38,7 +38,7 @@ fn a_query_returns_columns_rows_and_counters() {
     assert_eq!(
         server
             .people
-            .query("MATCH (p:Person) RETURN p", ())
+            .query("MATCH (p:Person) RETURN p")
             .unwrap()
             .len(),
         1
@@ -65,10 +65,7 @@ fn errors_have_kind_code_and_position() {
     );
     server
         .people
-        .query(
-            "CREATE CONSTRAINT u FOR (p:Person) REQUIRE p.name IS UNIQUE",
-            (),
-        )
+        .query("CREATE CONSTRAINT u FOR (p:Person) REQUIRE p.name IS UNIQUE")
         .unwrap();
     let create = query("CREATE (:Person {name: 'ada'})");
     assert_eq!(admin.json("POST", QUERY, &create).status, 200);
@@ -126,11 +123,7 @@ fn a_streamed_result_is_lines_with_a_summary() {
     );
     assert!(wrote.text().contains("\"nodes_created\":10"));
     assert_eq!(
-        server
-            .people
-            .query("MATCH (n:N) RETURN n", ())
-            .unwrap()
-            .len(),
+        server.people.query("MATCH (n:N) RETURN n").unwrap().len(),
         10
     );
 }
@@ -306,7 +299,7 @@ fn a_write_that_is_retried_with_its_key_is_executed_once() {
     assert_eq!(
         server
             .people
-            .query("MATCH (o:Order) RETURN o", ())
+            .query("MATCH (o:Order) RETURN o")
             .unwrap()
             .len(),
         1
@@ -321,7 +314,7 @@ fn a_write_that_is_retried_with_its_key_is_executed_once() {
     assert_eq!(
         server
             .people
-            .query("MATCH (o:Order) RETURN o", ())
+            .query("MATCH (o:Order) RETURN o")
             .unwrap()
             .len(),
         2
@@ -340,7 +333,7 @@ fn a_write_that_is_retried_with_its_key_is_executed_once() {
     assert_eq!(
         server
             .people
-            .query("MATCH (u:User) RETURN u", ())
+            .query("MATCH (u:User) RETURN u")
             .unwrap()
             .len(),
         1
@@ -379,7 +372,7 @@ fn a_key_is_refused_where_no_answer_is_kept() {
         assert_eq!((answer.status, answer.kind().as_str()), (400, "Invalid"));
         assert!(answer.text().contains("Idempotency-Key"), "{answer:?}");
     }
-    let found = server.people.query("MATCH (p:P) RETURN p", ()).unwrap();
+    let found = server.people.query("MATCH (p:P) RETURN p").unwrap();
     assert_eq!(found.len(), 0);
     // A user who may only read has nothing that could be executed twice.
     let reader = server
@@ -533,7 +526,7 @@ fn concurrent_requests_with_one_key_are_executed_once() {
     assert_eq!(
         server
             .people
-            .query("MATCH (o:Order) RETURN o", ())
+            .query("MATCH (o:Order) RETURN o")
             .unwrap()
             .len(),
         1

@@ -191,7 +191,7 @@ fn keys_are_followed_and_many_changes_are_combined() {
     let mut feed = Feed::open(&admin, &format!("{CHANGES}?pause_ms=1000"), &body, "");
     assert_eq!(feed.rows(), json!([[0]]));
     for n in 1..=20 {
-        let put = |tx: &mut isomer_db::Transaction| tx.bucket("b").put("k", n);
+        let put = |tx: &isomer_db::WriteTransaction| tx.bucket("b").put("k", n);
         server.people.transact(put).unwrap();
     }
     // Whatever the timing, far fewer results than changes, and the last one is sent.
@@ -342,7 +342,7 @@ fn filtered_commits_do_not_affect_keep_alive_and_rights() {
         let is_over = is_over.clone();
         std::thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                people.query("CREATE (:Q)", ()).unwrap();
+                people.query("CREATE (:Q)").unwrap();
                 std::thread::sleep(Duration::from_millis(20));
             }
         })
@@ -385,8 +385,8 @@ fn a_feed_waits_for_a_slot_and_does_not_block_others() {
         other.json("POST", "/v1/databases/people/query", &body.to_string())
     });
     std::thread::sleep(Duration::from_millis(200));
-    server.people.query("CREATE (:P)", ()).unwrap();
-    server.people.query("CREATE (:P)", ()).unwrap();
+    server.people.query("CREATE (:P)").unwrap();
+    server.people.query("CREATE (:P)").unwrap();
     let received = feed.until(": still here");
     assert!(!received.contains("event: error"), "{received}");
     assert_ne!(busy.join().unwrap().status, 200);

@@ -107,7 +107,7 @@ impl Server {
 
     /// Running queries of clients.
     pub fn running_queries(&self) -> usize {
-        let shown = self.people.query("SHOW QUERIES", ()).expect("shown");
+        let shown = self.people.query("SHOW QUERIES").expect("shown");
         let texts = shown.iter().map(|row| format!("{:?}", row.values()));
         texts.filter(|text| text.contains("UNWIND")).count()
     }

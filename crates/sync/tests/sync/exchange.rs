@@ -1,7 +1,7 @@
 //! Exchanges between two databases in one process.
 
 use isomer_data::{Access, ConvergentOp, ConvergentOwner};
-use isomer_db::{Database, Durability, Value};
+use isomer_db::{Database, Durability, Value, internals::DatabaseInternals as _};
 use isomer_sync::{Local, Peer, Result, SyncError, exchange, scrub};
 
 /// A peer that records its requests, and disconnects after a number of them.
@@ -68,10 +68,7 @@ fn fill(database: &Database, count: usize) {
 
 fn held(database: &Database) -> (i64, i64) {
     let rows = database
-        .query(
-            "MATCH (o:Owner) RETURN size(o.map.set) AS size, o.map.count AS count",
-            (),
-        )
+        .query("MATCH (o:Owner) RETURN size(o.map.set) AS size, o.map.count AS count")
         .unwrap();
     let row = rows.single().unwrap();
     (row.get("size").unwrap(), row.get("count").unwrap())
@@ -132,7 +129,7 @@ fn pages_of_a_state_are_produced_while_others_are_joined() {
         "{broken}"
     );
     assert!(to.is_joining());
-    let error = other.query("MATCH (n) RETURN n", ()).unwrap_err();
+    let error = other.query("MATCH (n) RETURN n").unwrap_err();
     assert_eq!(error.kind(), isomer_db::ErrorKind::Unavailable);
 
     let mut peer = Watched::new(&one);
@@ -150,12 +147,12 @@ fn pages_of_a_state_are_produced_while_others_are_joined() {
     assert_eq!(scrub(&to, &mut peer, &mut |_| ()).unwrap(), 0);
 
     // Data from before joining is compared: what one removed does not reappear.
-    one.query(
+    one.query((
         "MATCH (o:Owner) SET o.map.set = set.remove(o.map.set, $e)",
         isomer_db::params! {
             "e" => format!("{:0>200}", 7).as_str()
         },
-    )
+    ))
     .unwrap();
     exchange(&to, &mut peer, &mut |_| ()).unwrap();
     assert_eq!(held(&other), (14_999, 6));
@@ -170,31 +167,30 @@ fn an_indexed_property_that_becomes_convergent_elsewhere_is_found() {
     let (from, to) = (one.store().unwrap(), other.store().unwrap());
     from.begin_replication().unwrap();
     to.begin_replication().unwrap();
-    one.query("UNWIND range(1, 50) AS k CREATE (:Post {_key: k})", ())
+    one.query("UNWIND range(1, 50) AS k CREATE (:Post {_key: k})")
         .unwrap();
     let mut peer = Watched::new(&one);
     exchange(&to, &mut peer, &mut |_| ()).unwrap();
     other
-        .query("CREATE INDEX FOR (p:Post) ON (p.likes)", ())
+        .query("CREATE INDEX FOR (p:Post) ON (p.likes)")
         .unwrap();
     other
-        .query("MATCH (p:Post {_key: 7}) SET p.likes = 5", ())
+        .query("MATCH (p:Post {_key: 7}) SET p.likes = 5")
         .unwrap();
     let wanted = "MATCH (p:Post) WHERE p.likes = 5 RETURN p._key AS k ORDER BY k";
     let found = |database: &Database| -> Vec<i64> {
-        let rows = database.query(wanted, ()).unwrap();
+        let rows = database.query(wanted).unwrap();
         rows.iter().map(|row| row.get("k").unwrap()).collect()
     };
     assert_eq!(found(&other), [7]);
     let seeks = |database: &Database| {
-        let plan = database.query(&format!("EXPLAIN {wanted}"), ()).unwrap();
+        let plan = database.query(&format!("EXPLAIN {wanted}")).unwrap();
         format!("{plan:?}").contains("IndexSeek")
     };
     assert!(seeks(&other));
 
     one.query(
         "MATCH (p:Post) WHERE p._key > 40 SET p.likes = counter.add(p.likes, p._key % 2 + 4)",
-        (),
     )
     .unwrap();
     exchange(&to, &mut peer, &mut |_| ()).unwrap();
@@ -202,37 +198,25 @@ fn an_indexed_property_that_becomes_convergent_elsewhere_is_found() {
     assert_eq!(found(&one), found(&other));
     assert!(seeks(&other), "the index follows");
     other
-        .query(
-            "MATCH (p:Post {_key: 41}) SET p.likes = counter.add(p.likes, 0)",
-            (),
-        )
+        .query("MATCH (p:Post {_key: 41}) SET p.likes = counter.add(p.likes, 0)")
         .unwrap();
-    one.query(
-        "MATCH (p:Post {_key: 41}) SET p.likes = counter.add(p.likes, 1)",
-        (),
-    )
-    .unwrap();
+    one.query("MATCH (p:Post {_key: 41}) SET p.likes = counter.add(p.likes, 1)")
+        .unwrap();
     exchange(&to, &mut peer, &mut |_| ()).unwrap();
     assert_eq!(found(&other), [7, 43, 45, 47, 49]);
     assert!(seeks(&other));
     let refused = other
-        .query(
-            "MATCH (p:Post {_key: 3}) SET p.likes = set.add(p.likes, 5)",
-            (),
-        )
+        .query("MATCH (p:Post {_key: 3}) SET p.likes = set.add(p.likes, 5)")
         .unwrap_err();
     assert!(refused.to_string().contains("indexed by"), "{refused}");
-    one.query(
-        "MATCH (p:Post {_key: 3}) SET p.likes = set.add(p.likes, 5)",
-        (),
-    )
-    .unwrap();
+    one.query("MATCH (p:Post {_key: 3}) SET p.likes = set.add(p.likes, 5)")
+        .unwrap();
     exchange(&to, &mut peer, &mut |_| ()).unwrap();
     assert!(!seeks(&other), "a set is not in it");
     assert_eq!(found(&other), [7, 43, 45, 47, 49]);
     assert_eq!(other.check().unwrap(), Vec::<String>::new());
     let refused = one
-        .query("CREATE INDEX FOR (p:Post) ON (p.likes)", ())
+        .query("CREATE INDEX FOR (p:Post) ON (p.likes)")
         .unwrap_err();
     assert!(refused.to_string().contains("is a convergent"), "{refused}");
 }
@@ -244,7 +228,7 @@ fn an_exchange_from_the_other_side_completes_a_join() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = two(folder.path());
     fill(&one, 15_000);
-    other.query("CREATE (:Own {_key: 1})", ()).unwrap();
+    other.query("CREATE (:Own {_key: 1})").unwrap();
     let (from, to) = (one.store().unwrap(), other.store().unwrap());
     from.begin_replication().unwrap();
     to.begin_replication().unwrap();
@@ -265,7 +249,7 @@ fn an_exchange_from_the_other_side_completes_a_join() {
     assert_eq!(held(&other), (15_000, 6));
     for database in [&one, &other] {
         let rows = database
-            .query("MATCH (n:Own) RETURN count(n) AS n", ())
+            .query("MATCH (n:Own) RETURN count(n) AS n")
             .unwrap();
         assert_eq!(rows.rows()[0].get::<i64>("n").unwrap(), 1);
     }
@@ -279,7 +263,7 @@ fn after_an_exchange_neither_side_lists_the_other_as_behind() {
     let (from, to) = (one.store().unwrap(), other.store().unwrap());
     from.begin_replication().unwrap();
     for database in [&one, &other] {
-        database.query("CREATE (:P)", ()).unwrap();
+        database.query("CREATE (:P)").unwrap();
     }
     let mut peer = Watched::new(&other);
     for round in 0..2 {
@@ -289,7 +273,7 @@ fn after_an_exchange_neither_side_lists_the_other_as_behind() {
             assert_eq!(members.len(), 1);
             assert_eq!(members[0].lacks, 0, "round {round}");
         }
-        one.query("CREATE (:P)", ()).unwrap();
-        other.query("CREATE (:P)", ()).unwrap();
+        one.query("CREATE (:P)").unwrap();
+        other.query("CREATE (:P)").unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! Damaged, forged and foreign frames leave a database that is not a replica unchanged.
 
 use isomer_data::{Access, DataStore, ReplicatedSpace};
-use isomer_db::Database;
+use isomer_db::{Database, internals::DatabaseInternals as _};
 use isomer_sync::{Local, Peer, Result, answer, exchange, scrub};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -69,7 +69,7 @@ impl Peer for Recorder {
 fn plain() -> (Database, DataStore) {
     let database = Database::open_in_memory().unwrap();
     database
-        .query("CREATE (:P {_key: 1})-[:R]->(:P {_key: 2})", ())
+        .query("CREATE (:P {_key: 1})-[:R]->(:P {_key: 2})")
         .unwrap();
     let store = database.store().unwrap();
     (database, store)
@@ -89,10 +89,9 @@ fn recorded() -> Vec<Vec<u8>> {
             asked: Vec::new(),
         };
         exchange(&store, &mut peer, &mut |_| ()).unwrap();
-        full.query("CREATE (:P {_key: 3, text: 'new'})", ())
-            .unwrap();
+        full.query("CREATE (:P {_key: 3, text: 'new'})").unwrap();
         empty
-            .query("CREATE (p:P {_key: 4}) SET p.n = counter.add(p.n, 1)", ())
+            .query("CREATE (p:P {_key: 4}) SET p.n = counter.add(p.n, 1)")
             .unwrap();
         exchange(&store, &mut peer, &mut |_| ()).unwrap();
         // Data that one of the two lost is repaired: all kinds of requests are sent.
@@ -189,7 +188,7 @@ fn only_a_greeting_makes_a_replica() {
     );
     // It is unchanged.
     let found = database
-        .query("MATCH (:P {_key: 1})-[:R]->(p:P) RETURN p._key AS k", ())
+        .query("MATCH (:P {_key: 1})-[:R]->(p:P) RETURN p._key AS k")
         .unwrap();
     assert_eq!(found.rows()[0].get::<i64>("k").unwrap(), 2);
     assert_eq!(store.replica_members().unwrap(), []);

@@ -1,7 +1,9 @@
 //! The commands of golden scripts that work on buckets.
 
+use std::ops::Bound;
+
 use anyhow::{Context, Result, bail};
-use isomer_db::{Order, Transaction, Value, json};
+use isomer_db::{Value, WriteTransaction, json};
 
 /// Maximum number of pairs that a scan prints.
 const MAX_PAIRS: usize = 100;
@@ -10,14 +12,14 @@ const MAX_PAIRS: usize = 100;
 ///
 /// `put BUCKET/KEY VALUE`, `get BUCKET/KEY`, `delete BUCKET/KEY`, `scan BUCKET/FROM [TO] [reverse]`. A value
 /// is JSON, or else literal text.
-pub(super) fn run(tx: &mut Transaction, command: &str) -> Result<isomer_db::Result<String>> {
+pub(super) fn run(tx: &WriteTransaction, command: &str) -> Result<isomer_db::Result<String>> {
     let mut words = command.split_whitespace();
     let (word, place) = (
         words.next().context("a command")?,
         words.next().context("a place")?,
     );
     let (bucket, key) = place.split_once('/').context("a place is BUCKET/KEY")?;
-    let mut bucket = tx.bucket(bucket);
+    let bucket = tx.bucket(bucket);
     Ok(match word {
         "put" => {
             let text = command
@@ -38,19 +40,26 @@ pub(super) fn run(tx: &mut Transaction, command: &str) -> Result<isomer_db::Resu
                 .first()
                 .filter(|end| **end != "reverse")
                 .map(|end| end.as_bytes());
-            let order = if reverse {
-                Order::Descending
-            } else {
-                Order::Ascending
+            let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+            let pairs = bucket.range((Bound::Included(key.as_bytes()), end));
+            let line = |pair: isomer_db::Result<(Vec<u8>, Value)>| {
+                let (key, value) = pair?;
+                Ok(format!(
+                    "{} {}",
+                    String::from_utf8_lossy(&key),
+                    shown(&value)
+                ))
             };
-            bucket
-                .range(key.as_bytes(), end, order, MAX_PAIRS)
-                .map(|pairs| {
-                    let line = |(key, value): &(Vec<u8>, Value)| {
-                        format!("{} {}", String::from_utf8_lossy(key), shown(value))
-                    };
-                    pairs.iter().map(line).collect::<Vec<_>>().join("\n")
-                })
+            let lines: isomer_db::Result<Vec<String>> = match reverse {
+                true => pairs.limit(MAX_PAIRS).rev().map(line).collect(),
+                false => pairs.limit(MAX_PAIRS).map(line).collect(),
+            };
+            lines.map(|lines| {
+                lines.join(
+                    "
+",
+                )
+            })
         }
         other => bail!("there is no command `{other}`"),
     })

@@ -6,7 +6,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use isomer_db::{Database, Error, Map, QueryResult, Row, Transaction, json};
+use isomer_db::{
+    Database, Error, Map, QueryResult, Row, WriteTransaction,
+    internals::{DatabaseInternals as _, data::Access},
+    json,
+};
 
 use super::{World, buckets};
 
@@ -19,7 +23,7 @@ pub struct DatabaseWorld {
 
 #[derive(Default)]
 struct Session {
-    open: Option<Transaction>,
+    open: Option<WriteTransaction>,
     params: Map,
 }
 
@@ -70,10 +74,9 @@ impl World for DatabaseWorld {
         let ran = match word {
             "begin" if session.open.is_some() => bail!("the session has a transaction already"),
             "begin" => {
-                let open = if rest == "read" {
-                    db.begin_read()
-                } else {
-                    db.begin()
+                let open = match rest {
+                    "read" => db.begin_with(Access::Read),
+                    _ => db.begin(),
                 };
                 open.map(|open| {
                     session.open = Some(open);
@@ -99,17 +102,17 @@ impl World for DatabaseWorld {
                 session.params.insert(name, json::parse(value)?);
                 Ok(String::new())
             }
-            _ if buckets::is_command(command) => match &mut session.open {
+            _ if buckets::is_command(command) => match &session.open {
                 Some(open) => buckets::run(open, command)?,
                 None => {
-                    let mut alone = db.begin()?;
-                    let ran = buckets::run(&mut alone, command)?;
+                    let alone = db.begin()?;
+                    let ran = buckets::run(&alone, command)?;
                     ran.and_then(|printed| alone.commit().map(|_| printed))
                 }
             },
-            _ => match &mut session.open {
-                Some(open) => open.query(command, &session.params).map(printed),
-                None => db.query(command, &session.params).map(printed),
+            _ => match &session.open {
+                Some(open) => open.query((command, &session.params)).map(printed),
+                None => db.query((command, &session.params)).map(printed),
             },
         };
         Ok(ran.unwrap_or_else(message_of))

@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use isomer_db::{Database, SchemaError, Transaction};
+use isomer_db::{
+    Database, Query, SchemaError, WriteTransaction, internals::DatabaseInternals as _,
+};
 use isomer_oracle::graph::{Graph, Node};
 use isomer_oracle::logic::same_group;
 use isomer_oracle::notation::literal;
@@ -176,15 +178,15 @@ fn on_one_graph(random: &mut Random, tally: &mut Tally) -> Result<()> {
     for (mode, database) in subjects {
         let database = database?;
         if let Some(text) = graph.to_cypher() {
-            database.query(&text, ())?;
+            database.query(&text)?;
         }
         for statement in &schema {
             database
-                .query(statement, ())
+                .query(statement)
                 .with_context(|| history.join("\n"))?;
         }
         if mode != Mode::NoRules {
-            database.query("CREATE INDEX FOR (n:L) ON (n.b)", ()).ok();
+            database.query("CREATE INDEX FOR (n:L) ON (n.b)").ok();
         }
         databases.push((mode, database));
     }
@@ -288,7 +290,7 @@ fn judge(
     if mode == Mode::Views {
         database.views().wait_ready();
     }
-    let mut transaction = database.begin()?;
+    let transaction = database.begin()?;
     let answer = match mode {
         Mode::Prepared => {
             let (text, parameters) = super::subject::lifted(text);
@@ -298,10 +300,10 @@ fn judge(
                 .map(|_| ())
         }
         _ => transaction
-            .query_with(text, (), &mode.options())
+            .query(Query::new(text).options(&mode.options()))
             .map(|_| ()),
     };
-    let after = graph_of(&mut transaction)?.shape();
+    let after = graph_of(&transaction)?.shape();
     match (expected, answer) {
         (Expected::Graph(expected), Ok(())) => {
             ensure!(
@@ -331,14 +333,14 @@ fn judge(
             }
             ensure!(after == before.shape(), "the statement was not undone");
             // The transaction can continue.
-            transaction.query("CREATE (:Other)", ())?;
+            transaction.query("CREATE (:Other)")?;
             transaction.rollback();
         }
     }
     Ok(())
 }
 
-fn ends(transaction: Transaction, keeps: bool) -> Result<()> {
+fn ends(transaction: WriteTransaction, keeps: bool) -> Result<()> {
     match keeps {
         true => transaction.commit().map(|_| ())?,
         false => transaction.rollback(),

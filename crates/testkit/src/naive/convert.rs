@@ -117,12 +117,10 @@ mod tests {
             "duration('P-1Y2M-3DT-4.5S')",
             "[1, {a: 1.5, b: 'é'}, null, true]",
         ] {
-            let rows = database
-                .query(&format!("RETURN {text} AS x"), ())
-                .expect(text);
+            let rows = database.query(&format!("RETURN {text} AS x")).expect(text);
             let value = &rows.rows()[0].values()[0];
             let shown = literal(&datum(value));
-            let again = database.query(&format!("RETURN {shown} = {text} AS x"), ());
+            let again = database.query(&format!("RETURN {shown} = {text} AS x"));
             let again = again.expect(&shown);
             assert!(!value.is_null() || text == "null");
             match &again.rows()[0].values()[0] {

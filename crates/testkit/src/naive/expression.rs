@@ -2,7 +2,7 @@
 //! and as literals. All must yield the same result.
 
 use anyhow::{Result, ensure};
-use isomer_db::{Database, QueryOptions};
+use isomer_db::{Database, Query, QueryOptions};
 use isomer_value::{Map, Value};
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub fn compare(count: usize, seed: u64) -> Result<Evaluated> {
     let database = Database::open_in_memory()?;
     let mut values = Vec::new();
     for text in VALUES {
-        let result = database.query(&format!("RETURN {text} AS v"), ())?;
+        let result = database.query(&format!("RETURN {text} AS v"))?;
         values.push(result.single()?.value("v")?.clone());
     }
     let mut evaluated = Evaluated::default();
@@ -133,7 +133,7 @@ fn show_all(rows: &[Vec<usize>]) -> Vec<String> {
 fn ask(database: &Database, text: &str, parameters: Map) -> Result<Vec<String>, String> {
     let options = QueryOptions::new().time_limit(Duration::from_secs(10));
     let result = database
-        .query_with(text, parameters, &options)
+        .query(Query::new(text).params(parameters).options(&options))
         .map_err(|error| error.to_string())?;
     Ok(result
         .rows()

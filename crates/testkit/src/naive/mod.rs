@@ -17,7 +17,7 @@ pub mod shrink;
 pub mod subject;
 
 use anyhow::{Context, Result, ensure};
-use isomer_db::{Database, QueryOptions};
+use isomer_db::{Database, Query, QueryOptions};
 use std::time::Duration;
 
 use crate::random::Random;
@@ -46,10 +46,10 @@ pub fn compare(count: usize, seed: u64) -> Result<Agreement> {
     while tried < count {
         let graph = Graph::random(&mut random);
         let plain = Database::open_in_memory()?;
-        plain.query(&graph.to_cypher(), ())?;
+        plain.query(&graph.to_cypher())?;
         let indexed = Database::open_in_memory()?;
-        indexed.query("CREATE INDEX FOR (n:A) ON (n.v)", ())?;
-        indexed.query(&graph.to_cypher(), ())?;
+        indexed.query("CREATE INDEX FOR (n:A) ON (n.v)")?;
+        indexed.query(&graph.to_cypher())?;
         for _ in 0..QUERIES_PER_GRAPH {
             tried += 1;
             let query = generate::query(&mut random);
@@ -80,7 +80,7 @@ pub fn compare(count: usize, seed: u64) -> Result<Agreement> {
 /// The rows as text, sorted.
 fn ask(database: &Database, text: &str) -> Result<Vec<String>> {
     let options = QueryOptions::new().time_limit(Duration::from_secs(20));
-    let result = database.query_with(text, (), &options)?;
+    let result = database.query(Query::new(text).options(&options))?;
     let mut rows: Vec<String> = result
         .rows()
         .iter()

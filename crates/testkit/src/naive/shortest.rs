@@ -17,7 +17,7 @@ pub fn compare(count: usize, seed: u64) -> Result<usize> {
     for _ in 0..count {
         let graph = Graph::random(&mut random);
         let database = Database::open_in_memory()?;
-        database.query(&graph.to_cypher(), ())?;
+        database.query(&graph.to_cypher())?;
         for _ in 0..4 {
             let pattern = RelationshipPattern {
                 variable: None,

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isomer_db::{
-    Builder, Database, Durability, ErrorKind, Limits, Phase, Planning, QueryOptions, Transaction,
-    views::ViewOptions,
+    Builder, Database, Durability, ErrorKind, Limits, Phase, Query, QueryOptions, ReadTransaction,
+    internals::{
+        BuilderInternals as _, DatabaseInternals as _, Planning, data::Access, views::ViewOptions,
+    },
 };
 use isomer_oracle::Datum;
 use isomer_oracle::graph::{Graph, Node, Relationship};
@@ -128,7 +130,7 @@ impl Subject {
         };
         let fill = || -> Result<()> {
             if let Some(text) = graph.to_cypher() {
-                database.query(&text, ()).with_context(|| text.clone())?;
+                database.query(&text).with_context(|| text.clone())?;
             }
             Ok(())
         };
@@ -140,7 +142,7 @@ impl Subject {
         if mode != Mode::Plain {
             for statement in schema {
                 database
-                    .query(statement, ())
+                    .query(statement)
                     .with_context(|| statement.clone())?;
             }
         }
@@ -162,9 +164,9 @@ impl Subject {
 
     /// Commits what a query writes that needs more memory than this mode has: takes over the resulting graph.
     pub fn run_with_memory(&self, text: &str) -> Result<Option<Graph>> {
-        let mut transaction = self.database.begin()?;
-        transaction.query(text, ())?;
-        let graph = graph_of(&mut transaction)?;
+        let transaction = self.database.begin()?;
+        transaction.query(text)?;
+        let graph = graph_of(&transaction)?;
         transaction.commit()?;
         Ok(Some(graph))
     }
@@ -178,17 +180,14 @@ impl Subject {
         if self.mode == Mode::Views {
             self.database.views().wait_ready();
         }
-        let mut transaction = if writes {
-            self.database.begin()?
-        } else {
-            self.database.begin_read()?
-        };
+        let access = if writes { Access::Write } else { Access::Read };
+        let transaction = self.database.begin_with(access)?;
         let answer = match self.mode {
             Mode::Prepared => self
                 .database
                 .prepare(&text)
                 .and_then(|prepared| transaction.query_prepared(&prepared, &parameters)),
-            _ => transaction.query_with(&text, &parameters, &self.options),
+            _ => transaction.query(Query::new(&text).params(&parameters).options(&self.options)),
         };
         let answer = match answer {
             Ok(answer) => answer,
@@ -201,7 +200,7 @@ impl Subject {
             }
         };
         let graph = match writes {
-            true => Some(graph_of(&mut transaction)?),
+            true => Some(graph_of(&transaction)?),
             false => None,
         };
         if keeps {
@@ -249,9 +248,9 @@ pub(super) fn lifted(text: &str) -> (String, Map) {
 }
 
 /// The content of the database, as the transaction sees it.
-pub(super) fn graph_of(transaction: &mut Transaction) -> Result<Graph> {
+pub(super) fn graph_of(transaction: &ReadTransaction) -> Result<Graph> {
     let mut graph = Graph::default();
-    for row in transaction.query("MATCH (n) RETURN n", ())?.rows() {
+    for row in transaction.query("MATCH (n) RETURN n")?.rows() {
         if let Some(Value::Node(node)) = row.values().first() {
             let content = node.content.as_deref().cloned().unwrap_or_default();
             let labels = content.labels.iter().map(ToString::to_string).collect();
@@ -264,7 +263,7 @@ pub(super) fn graph_of(transaction: &mut Transaction) -> Result<Graph> {
             );
         }
     }
-    for row in transaction.query("MATCH ()-[r]->() RETURN r", ())?.rows() {
+    for row in transaction.query("MATCH ()-[r]->() RETURN r")?.rows() {
         if let Some(Value::Relationship(one)) = row.values().first() {
             let content = one.content.as_deref().cloned().unwrap_or_default();
             graph.relationships.insert(

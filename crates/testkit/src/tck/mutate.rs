@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isomer_cypher::token::{Keyword, Symbol, TokenKind};
 use isomer_cypher::tokenize;
-use isomer_db::{Database, ErrorKind, QueryOptions};
+use isomer_db::{Database, ErrorKind, Query, QueryOptions};
 use isomer_value::Map;
 
 use crate::random::Random;
@@ -67,7 +67,7 @@ pub fn run(originals: &[String], count: usize, seed: u64) -> Mutated {
 
 fn fresh() -> Option<Database> {
     let database = Database::open_in_memory().ok()?;
-    database.query(GRAPH, ()).ok()?;
+    database.query(GRAPH).ok()?;
     Some(database)
 }
 
@@ -78,7 +78,7 @@ fn execute(database: &Database, query: &str) -> Result<(), Option<String>> {
         .map(|(name, value)| (name, value.into()))
         .collect();
     let options = QueryOptions::new().time_limit(Duration::from_millis(500));
-    match database.query_with(query, parameters, &options) {
+    match database.query(Query::new(query).params(parameters).options(&options)) {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::Internal | ErrorKind::Corrupt) => {
             Err(Some(error.message().to_owned()))

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use isomer_db::{Database, Phase, QueryOptions};
+use isomer_db::{
+    Database, Phase, Query, QueryOptions,
+    internals::{BuilderInternals as _, DatabaseInternals as _},
+};
 use isomer_value::{Map, Value};
 
 use super::notation::Noted;
@@ -57,7 +60,7 @@ impl Subject {
         }
         let result = self
             .database
-            .query_with(text, parameters, &self.options)
+            .query(Query::new(text).params(parameters).options(&self.options))
             .map_err(|error| Failure {
                 named: error
                     .query_error()
@@ -79,7 +82,9 @@ impl Subject {
         let mut state = State::default();
         let none = Map::new();
         for text in ["MATCH (n) RETURN n", "MATCH ()-[r]->() RETURN r"] {
-            let rows = self.database.query_with(text, &none, &self.options);
+            let rows = self
+                .database
+                .query(Query::new(text).params(&none).options(&self.options));
             let rows = rows.map_err(|error| Failure {
                 named: None,
                 message: format!("{text}: {error}"),

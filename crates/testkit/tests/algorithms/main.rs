@@ -185,16 +185,15 @@ fn answer(call: &str, columns: &[&str], seed: u64) -> Result<serde_json::Value> 
         })
         .collect();
     let database = Database::open_in_memory()?;
-    database.query("CREATE (:Other)-[:T]->(:Other)", ())?;
-    database.query(
-        &format!("UNWIND range(0, {nodes} - 1) AS i CREATE (:N {{i: i}})"),
-        (),
-    )?;
+    database.query("CREATE (:Other)-[:T]->(:Other)")?;
+    database.query(&format!(
+        "UNWIND range(0, {nodes} - 1) AS i CREATE (:N {{i: i}})"
+    ))?;
     for (a, b, weight) in &edges {
         let link = format!(
             "MATCH (a:N {{i: {a}}}), (b:N {{i: {b}}}) CREATE (a)-[:T {{w: {weight}}}]->(b)"
         );
-        database.query(&link, ())?;
+        database.query(&link)?;
     }
     let columns: Vec<String> = columns
         .iter()
@@ -217,7 +216,7 @@ fn answer(call: &str, columns: &[&str], seed: u64) -> Result<serde_json::Value> 
         yields.join(", "),
         columns.join(", "),
     );
-    let rows = database.query(&query, ())?;
+    let rows = database.query(&query)?;
     let cell = |value: &Value| match value {
         Value::Int(number) => json!(number),
         Value::Float(number) => json!(number),

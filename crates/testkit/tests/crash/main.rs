@@ -177,7 +177,7 @@ fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
         child.kill()?;
         child.wait()?;
         let db = Database::open(&path).with_context(|| format!("opening after kill {kill}"))?;
-        let found: u64 = db.query(load.question, ())?.single()?.get("n")?;
+        let found: u64 = db.query(load.question)?.single()?.get("n")?;
         drop(db);
         ensure!(
             found == 0 || found == load.count,

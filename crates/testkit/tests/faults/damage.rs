@@ -43,15 +43,15 @@ type Outcomes = Result<Vec<Result<Vec<Vec<Value>>, (ErrorKind, String)>>, (Error
 fn make(path: &Path) -> Result<()> {
     let db = Database::open(path)?;
     let mut random = Random::new(11);
-    db.query("CREATE INDEX p_n FOR (p:P) ON (p.n)", ())?;
+    db.query("CREATE INDEX p_n FOR (p:P) ON (p.n)")?;
     db.transact(|tx| {
         for key in 0..300_i64 {
             let text = format!("text {} {}", key, "x".repeat(random.below(200) as usize));
             let v = generate::property(&mut random, 1);
             let params = params! { "k" => key, "n" => (key * 7) % 300, "text" => text, "v" => v };
-            tx.query("CREATE (:P {_key: $k, n: $n, text: $text, v: $v})", params)?;
+            tx.query(("CREATE (:P {_key: $k, n: $n, text: $text, v: $v})", params))?;
         }
-        tx.query("MATCH (a:P), (b:P) WHERE b._key = (a._key * 3 + 1) % 300 OR b._key = (a._key + 50) % 300 CREATE (a)-[:T {w: a._key}]->(b)", ())?;
+        tx.query("MATCH (a:P), (b:P) WHERE b._key = (a._key * 3 + 1) % 300 OR b._key = (a._key + 50) % 300 CREATE (a)-[:T {w: a._key}]->(b)")?;
         Ok::<(), isomer_db::Error>(())
     })?;
     // Earlier data is in tables if the engine has them, later data in its log.
@@ -59,10 +59,7 @@ fn make(path: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::Unsupported => {}
         other => other?,
     }
-    db.query(
-        "MATCH (p:P) WHERE p._key % 10 = 9 SET p.text = 'changed'",
-        (),
-    )?;
+    db.query("MATCH (p:P) WHERE p._key % 10 = 9 SET p.text = 'changed'")?;
     db.close()?;
     Ok(())
 }
@@ -75,7 +72,7 @@ fn ask(path: &Path) -> Outcomes {
         .map_err(described)?;
     let answer = |text: &&str| -> Result<Vec<Vec<Value>>, Error> {
         Ok(db
-            .query(text, ())?
+            .query(text)?
             .into_rows()
             .into_iter()
             .map(|row| row.into_values())

@@ -95,7 +95,7 @@ fn a_folder_of_something_else_is_refused_and_untouched() -> Outcome {
 fn foreign_data_file(bytes: &[u8]) -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("db");
-    Database::open(&path)?.query("CREATE (:A {n: 1})", ())?;
+    Database::open(&path)?.query("CREATE (:A {n: 1})")?;
     let data = contents(&path)?
         .into_iter()
         .max_by_key(|(_, bytes)| bytes.len())
@@ -107,9 +107,9 @@ fn foreign_data_file(bytes: &[u8]) -> Outcome {
 
 fn an_empty_folder_becomes_a_database() -> Outcome {
     let folder = tempfile::tempdir()?;
-    Database::open(folder.path())?.query("CREATE (:A {n: 1})", ())?;
+    Database::open(folder.path())?.query("CREATE (:A {n: 1})")?;
     let n: i64 = Database::open(folder.path())?
-        .query("MATCH (a:A) RETURN a.n AS n", ())?
+        .query("MATCH (a:A) RETURN a.n AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 1);
@@ -138,9 +138,9 @@ fn awkward_paths_work_or_are_refused() -> Outcome {
         "new\nline",
     ] {
         let path = folder.path().join(name);
-        Database::open(&path)?.query("CREATE (:A)", ())?;
+        Database::open(&path)?.query("CREATE (:A)")?;
         let n: i64 = Database::open(&path)?
-            .query("MATCH (a:A) RETURN count(*) AS n", ())?
+            .query("MATCH (a:A) RETURN count(*) AS n")?
             .single()?
             .get("n")?;
         ensure!(n == 1, "{name}: {n}");
@@ -166,7 +166,7 @@ fn opening_twice_in_one_process_is_refused() -> Outcome {
         &[ErrorKind::Unavailable],
         &std::process::id().to_string(),
     )?;
-    first.query("CREATE (:A)", ())?;
+    first.query("CREATE (:A)")?;
     drop(first);
     Database::open(folder.path())?;
     Ok(Verdict::Passed)
@@ -188,18 +188,18 @@ fn a_folder_that_cannot_be_written_is_a_clear_error() -> Outcome {
         ));
     };
     let old = disk.path.join("old");
-    Database::open(&old)?.query("CREATE (:A {n: 1})", ())?;
+    Database::open(&old)?.query("CREATE (:A {n: 1})")?;
     disk.make_read_only()?;
     refused(Database::open(disk.path.join("new")), &UNUSABLE, "new")?;
     refused(Database::open(&old), &UNUSABLE, "old")?;
     let reader = Database::builder().read_only(true).open(&old)?;
     let n: i64 = reader
-        .query("MATCH (a:A) RETURN a.n AS n", ())?
+        .query("MATCH (a:A) RETURN a.n AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 1, "{n}");
     refused(
-        reader.query("CREATE (:A)", ()),
+        reader.query("CREATE (:A)"),
         &[ErrorKind::Denied, ErrorKind::Unavailable],
         "",
     )?;

@@ -84,16 +84,13 @@ fn ballast(path: &Path, bytes: usize) -> Result<PathBuf> {
 
 fn put(db: &Database, key: i64) -> Result<(), isomer_db::Error> {
     let params = params! { "k" => key, "text" => format!("{key} {}", "x".repeat(10_000)) };
-    db.query("CREATE (:D {_key: $k, text: $text})", params)
+    db.query(("CREATE (:D {_key: $k, text: $text})", params))
         .map(drop)
 }
 
 fn keys(db: &Database) -> Result<Vec<i64>> {
     Ok(db
-        .query(
-            "MATCH (d:D) WHERE size(d.text) > 10000 RETURN d._key AS k ORDER BY k",
-            (),
-        )?
+        .query("MATCH (d:D) WHERE size(d.text) > 10000 RETURN d._key AS k ORDER BY k")?
         .deserialize()?)
 }
 
@@ -173,7 +170,7 @@ fn a_full_disk_refuses_one_large_transaction() -> Outcome {
     let large = db.transact(|tx| {
         for key in 100..5_000_i64 {
             let params = params! { "k" => key, "text" => "y".repeat(20_000) };
-            tx.query("CREATE (:D {_key: $k, text: $text})", params)?;
+            tx.query(("CREATE (:D {_key: $k, text: $text})", params))?;
         }
         Ok::<(), isomer_db::Error>(())
     });

@@ -85,7 +85,7 @@ impl ImportCase {
             return Ok(0);
         }
         Ok(Database::open(self.db())?
-            .query("MATCH (p:P) RETURN count(*) AS n", ())?
+            .query("MATCH (p:P) RETURN count(*) AS n")?
             .single()?
             .get("n")?)
     }
@@ -133,7 +133,7 @@ fn awkward_files_are_imported_right() -> Outcome {
     case.nodes(&file, &["--key", "id"])?;
     let db = Database::open(case.db())?;
     let exact: (i64, i64) = db
-        .query("MATCH (p:P) RETURN p.x, p.y", ())?
+        .query("MATCH (p:P) RETURN p.x, p.y")?
         .single()?
         .deserialize()?;
     ensure!(exact == (9_007_199_254_740_993, i64::MIN), "{exact:?}");
@@ -269,7 +269,7 @@ fn a_relationship_without_its_end_stops_the_import() -> Outcome {
     );
     let db = Database::open(case.db())?;
     let n: u64 = db
-        .query("MATCH ()-[t:T]->() RETURN count(t) AS n", ())?
+        .query("MATCH ()-[t:T]->() RETURN count(t) AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 0, "{n} relationships are there");
@@ -313,7 +313,7 @@ fn a_full_disk_stops_an_import_and_leaves_nothing() -> Outcome {
         .collect();
     let file = case.file("large.jsonl", lines.as_bytes())?;
     let db = disk.path.join("db");
-    Database::open(&db)?.query("CREATE (:Kept {n: 1})", ())?;
+    Database::open(&db)?.query("CREATE (:Kept {n: 1})")?;
     let ballast = disk.path.join("ballast");
     fs::write(&ballast, vec![0x5A; 4 << 20])?;
     let mut command = isomer()?;
@@ -332,10 +332,7 @@ fn a_full_disk_stops_an_import_and_leaves_nothing() -> Outcome {
     );
     let opened = Database::open(&db)?;
     let (imported, kept): (u64, u64) = opened
-        .query(
-            "OPTIONAL MATCH (p:P) WITH count(p) AS p MATCH (k:Kept) RETURN p, count(k) AS k",
-            (),
-        )?
+        .query("OPTIONAL MATCH (p:P) WITH count(p) AS p MATCH (k:Kept) RETURN p, count(k) AS k")?
         .single()?
         .deserialize()?;
     ensure!(
@@ -344,7 +341,7 @@ fn a_full_disk_stops_an_import_and_leaves_nothing() -> Outcome {
     );
     fs::remove_file(ballast)?;
     opened
-        .query("CREATE (:Kept {n: 2})", ())
+        .query("CREATE (:Kept {n: 2})")
         .context("writing continues when there is room")?;
     drop(opened);
     crash::check(&db)?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use isomer_db::{CancelHandle, Database, ErrorKind, Limits, QueryOptions};
+use isomer_db::{CancelHandle, Database, ErrorKind, Limits, Query, QueryOptions};
 use isomer_testkit::harness::{Harness, Outcome, Verdict};
 
 use crate::refused;
@@ -62,17 +62,14 @@ const SORT: &str = "UNWIND range(1, 400) AS a UNWIND range(1, 400) AS b UNWIND r
 /// 40 nodes, each linked to all others.
 fn dense() -> Result<Database> {
     let db = Database::open_in_memory()?;
-    db.query("UNWIND range(0, 39) AS i CREATE (:N {n: i})", ())?;
-    db.query(
-        "MATCH (a:N), (b:N) WHERE a.n < b.n CREATE (a)-[:T]->(b)",
-        (),
-    )?;
-    db.query("CREATE (:Nowhere)", ())?;
+    db.query("UNWIND range(0, 39) AS i CREATE (:N {n: i})")?;
+    db.query("MATCH (a:N), (b:N) WHERE a.n < b.n CREATE (a)-[:T]->(b)")?;
+    db.query("CREATE (:Nowhere)")?;
     Ok(db)
 }
 
 fn run(db: &Database, text: &str, options: &QueryOptions) -> Result<(), isomer_db::Error> {
-    db.query_with(text, (), options).map(drop)
+    db.query(Query::new(text).options(options)).map(drop)
 }
 
 fn ends_soon_after_its_cancellation(text: &'static str) -> Outcome {
@@ -136,7 +133,7 @@ fn memory_has_a_limit() -> Outcome {
         "UNWIND range(1, 50000) AS x WITH toString(x) AS t, count(*) AS n RETURN sum(n) AS c",
     ] {
         let answer = db
-            .query_with(text, (), &options)
+            .query(Query::new(text).options(&options))
             .with_context(|| text.to_owned())?;
         ensure!(answer.deserialize::<i64>()? == [50_000], "{text}");
     }
@@ -156,7 +153,7 @@ fn a_syntax_error_shows_line_column_and_caret() -> Outcome {
         ("RETURN 1 /* unclosed", 1, "^"),
         ("\u{0}", 1, "^"),
     ] {
-        let error = refused(db.query(text, ()), &[ErrorKind::Invalid], "")
+        let error = refused(db.query(text), &[ErrorKind::Invalid], "")
             .with_context(|| format!("{text:?}"))?;
         let message = error.to_string();
         ensure!(message.contains(caret), "{text:?}: {message}");
@@ -173,9 +170,9 @@ fn any_truncation_of_a_query_is_an_answer_or_an_error() -> Outcome {
     let text = "MATCH p = (a:N {n: 0})-[r:T*1..2 {}]->(b) WHERE a.n <> b.n AND NOT (a)<--(b) OPTIONAL MATCH (b)-[q]->(c:N) \
                 WITH a, b, count(q) AS n ORDER BY n DESC SKIP 1 LIMIT 3 \
                 RETURN CASE WHEN n > 1 THEN [x IN range(0, n) WHERE x % 2 = 0 | x ^ 2] ELSE {é: 'ü🦀', list: [1, 2][0..1]} END AS x UNION RETURN null AS x";
-    db.query(text, ()).context("the whole query")?;
+    db.query(text).context("the whole query")?;
     for (end, _) in text.char_indices() {
-        if let Err(error) = db.query(&text[..end], ()) {
+        if let Err(error) = db.query(&text[..end]) {
             ensure!(
                 error.kind() == ErrorKind::Invalid,
                 "{:?}: {:?}: {error}",
@@ -190,13 +187,13 @@ fn any_truncation_of_a_query_is_an_answer_or_an_error() -> Outcome {
 fn a_type_error_deep_in_a_query_is_reported() -> Outcome {
     let db = dense()?;
     let text = "MATCH (n:N) WITH n ORDER BY n.n RETURN [x IN [{a: [1, 'two', n.n]}] | x.a[1] * 2]";
-    refused(db.query(text, ()), &[ErrorKind::Invalid], "")?;
+    refused(db.query(text), &[ErrorKind::Invalid], "")?;
     Ok(Verdict::Passed)
 }
 
 fn a_missing_parameter_is_named() -> Outcome {
     let db = Database::open_in_memory()?;
-    let missing = db.query("RETURN $who", ());
+    let missing = db.query("RETURN $who");
     refused(missing, &[ErrorKind::Invalid, ErrorKind::NotFound], "who")?;
     Ok(Verdict::Passed)
 }
@@ -205,11 +202,11 @@ fn injection_in_a_parameter_stays_a_value() -> Outcome {
     let db = dense()?;
     let evil = "x' OR 1=1 //}) DETACH DELETE n //";
     let rows = db
-        .query("MATCH (n:N {n: $v}) RETURN n", [("v", evil)])?
+        .query(("MATCH (n:N {n: $v}) RETURN n", [("v", evil)]))?
         .into_rows();
     ensure!(rows.is_empty(), "{} rows", rows.len());
     let n: i64 = db
-        .query("MATCH (n:N) RETURN count(*) AS n", ())?
+        .query("MATCH (n:N) RETURN count(*) AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 40, "{n}");
@@ -224,10 +221,10 @@ fn negative_limits_are_refused() -> Outcome {
         "MATCH (n) RETURN n LIMIT 1.5",
         "MATCH (n) RETURN n LIMIT 'a'",
     ] {
-        refused(db.query(text, ()), &[ErrorKind::Invalid], "").with_context(|| text.to_owned())?;
+        refused(db.query(text), &[ErrorKind::Invalid], "").with_context(|| text.to_owned())?;
     }
     let rows = db
-        .query("MATCH (n) RETURN n SKIP 9223372036854775807", ())?
+        .query("MATCH (n) RETURN n SKIP 9223372036854775807")?
         .into_rows();
     ensure!(rows.is_empty(), "{} rows", rows.len());
     Ok(Verdict::Passed)
@@ -254,7 +251,7 @@ fn a_cancelled_write_leaves_no_trace() -> Outcome {
     let ended = runner.join().ok().context("the query panicked")?;
     refused(ended, &[ErrorKind::Cancelled, ErrorKind::Limit], "")?;
     let n: i64 = db
-        .query("MATCH (t:Trace) RETURN count(*) AS n", ())?
+        .query("MATCH (t:Trace) RETURN count(*) AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 0, "{n} traces");

@@ -45,11 +45,11 @@ fn only(result: QueryResult) -> Result<Value> {
 
 /// Stores a value, reads it back in another transaction.
 fn round_trip(db: &Database, value: Value) -> Result<Value> {
-    db.query(
+    db.query((
         "MERGE (n:Cell {_key: 1}) SET n.v = $v",
         params! { "v" => value },
-    )?;
-    only(db.query("MATCH (n:Cell {_key: 1}) RETURN n.v AS v", ())?)
+    ))?;
+    only(db.query("MATCH (n:Cell {_key: 1}) RETURN n.v AS v")?)
 }
 
 fn numbers_survive_exactly() -> Outcome {
@@ -86,15 +86,15 @@ fn numbers_survive_exactly() -> Outcome {
         "-9223372036854775808",
         "9007199254740993",
     ] {
-        let value = only(db.query(&format!("RETURN {text} AS n"), ())?)?;
+        let value = only(db.query(&format!("RETURN {text} AS n"))?)?;
         ensure!(value == Value::Int(text.parse()?), "{text}: {:?}", value);
     }
     refused(
-        db.query("RETURN 9223372036854775808", ()),
+        db.query("RETURN 9223372036854775808"),
         &[ErrorKind::Invalid],
         "",
     )?;
-    refused(db.query("RETURN 1e400", ()), &[ErrorKind::Invalid], "")?;
+    refused(db.query("RETURN 1e400"), &[ErrorKind::Invalid], "")?;
     Ok(Verdict::Passed)
 }
 
@@ -131,17 +131,17 @@ fn any_value_survives_reopening() -> Outcome {
     let db = Database::open(folder.path())?;
     db.transact(|tx| {
         for (at, value) in values.iter().enumerate() {
-            tx.query(
+            tx.query((
                 "CREATE (:V {_key: $k, v: $v})",
                 params! { "k" => at as i64, "v" => value.clone() },
-            )?;
+            ))?;
         }
         Ok::<(), isomer_db::Error>(())
     })?;
     drop(db);
     let db = Database::open(folder.path())?;
     for (at, value) in values.iter().enumerate() {
-        let found = only(db.query("MATCH (n:V {_key: $k}) RETURN n.v", [("k", at as i64)])?)?;
+        let found = only(db.query(("MATCH (n:V {_key: $k}) RETURN n.v", [("k", at as i64)]))?)?;
         ensure!(found == *value, "{value:?} came back as {:?}", found);
     }
     Ok(Verdict::Passed)
@@ -150,7 +150,7 @@ fn any_value_survives_reopening() -> Outcome {
 fn keys_of_documents_have_a_length() -> Outcome {
     let db = Database::open_in_memory()?;
     let put = |key: Value| {
-        db.query("CREATE (:D {_key: $k})", params! { "k" => key })
+        db.query(("CREATE (:D {_key: $k})", params! { "k" => key }))
             .map(drop)
     };
     put(Value::from("x".repeat(1_000)))?;
@@ -159,7 +159,7 @@ fn keys_of_documents_have_a_length() -> Outcome {
     refused(put(Value::Bool(true)), &BAD, "_key")?;
     refused(put(Value::empty_list()), &BAD, "_key")?;
     let n: i64 = db
-        .query("MATCH (d:D) RETURN count(*) AS n", ())?
+        .query("MATCH (d:D) RETURN count(*) AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 1, "{n} documents, one was accepted");
@@ -170,7 +170,7 @@ fn nesting_has_a_limit_of_128() -> Outcome {
     let db = Database::open_in_memory()?;
     let put = |depth: usize| {
         let params = params! { "v" => generate::deep_list(depth) };
-        db.query("CREATE (:D {v: $v})", params).map(drop)
+        db.query(("CREATE (:D {v: $v})", params)).map(drop)
     };
     put(120)?;
     refused(put(200), &BAD, "128")?;
@@ -179,7 +179,7 @@ fn nesting_has_a_limit_of_128() -> Outcome {
         deep = Value::from(Map::from_iter([("m", deep)]));
     }
     refused(
-        db.query("CREATE (:D {v: $v})", params! { "v" => deep })
+        db.query(("CREATE (:D {v: $v})", params! { "v" => deep }))
             .map(drop),
         &BAD,
         "128",
@@ -204,7 +204,7 @@ fn nesting_of_a_query_has_a_limit() -> Outcome {
                 close.repeat(depth)
             );
             // At any depth: a result, or an error that names a limit, without stack overflow.
-            if let Err(error) = db.query(&text, ()) {
+            if let Err(error) = db.query(&text) {
                 ensure!(
                     BAD.contains(&error.kind()),
                     "{open:?} × {depth}: {:?}",
@@ -220,7 +220,7 @@ fn nesting_of_a_query_has_a_limit() -> Outcome {
     }
     let chain = format!("RETURN {} AS x", vec!["1"; 50_000].join(" + "));
     let sum = db
-        .query(&chain, ())
+        .query(&chain)
         .and_then(|result| result.single()?.get::<i64>("x"));
     ensure!(
         matches!(&sum, Ok(50_000)) || sum.is_err_and(|error| BAD.contains(&error.kind())),
@@ -230,7 +230,7 @@ fn nesting_of_a_query_has_a_limit() -> Outcome {
         "MATCH {} RETURN count(*) AS n",
         vec!["()"; 5_000].join("-->")
     );
-    if let Err(error) = db.query(&pattern, ()) {
+    if let Err(error) = db.query(&pattern) {
         ensure!(BAD.contains(&error.kind()), "a long pattern: {error}");
     }
     Ok(Verdict::Passed)
@@ -246,14 +246,14 @@ fn empty_and_dotted_property_names_are_names() -> Outcome {
         .collect();
     let back = round_trip(&db, Value::from(map.clone()))?;
     ensure!(back == Value::from(map.clone()), "{back:?}");
-    db.query(
+    db.query((
         "CREATE (n:Names) SET n = $map",
         params! { "map" => Value::from(map.clone()) },
-    )?;
-    let value = only(db.query("MATCH (n:Names) RETURN properties(n)", ())?)?;
+    ))?;
+    let value = only(db.query("MATCH (n:Names) RETURN properties(n)")?)?;
     ensure!(value == Value::from(map), "{value:?}");
     let dotted: i64 = db
-        .query("MATCH (n:Names) RETURN n.`a.b` AS v", ())?
+        .query("MATCH (n:Names) RETURN n.`a.b` AS v")?
         .single()?
         .get("v")?;
     ensure!(dotted == 1);
@@ -262,20 +262,20 @@ fn empty_and_dotted_property_names_are_names() -> Outcome {
 
 fn a_key_is_taken_once() -> Outcome {
     let db = Database::open_in_memory()?;
-    db.query("CREATE (:P {_key: 'a'})", ())?;
+    db.query("CREATE (:P {_key: 'a'})")?;
     refused(
-        db.query("CREATE (:P {_key: 'a'})", ()),
+        db.query("CREATE (:P {_key: 'a'})"),
         &[ErrorKind::Exists],
         "a",
     )?;
-    db.query("CREATE (:Q {_key: 'a'})", ())?;
+    db.query("CREATE (:Q {_key: 'a'})")?;
     let taken = db.transact(|tx| {
-        tx.query("CREATE (:P {_key: 'b'})", ())?;
-        tx.query("CREATE (:P {_key: 'b'})", ()).map(drop)
+        tx.query("CREATE (:P {_key: 'b'})")?;
+        tx.query("CREATE (:P {_key: 'b'})").map(drop)
     });
     refused(taken, &[ErrorKind::Exists], "b")?;
     let n: i64 = db
-        .query("MATCH (p:P) RETURN count(*) AS n", ())?
+        .query("MATCH (p:P) RETURN count(*) AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 1, "{n}");
@@ -284,20 +284,20 @@ fn a_key_is_taken_once() -> Outcome {
 
 fn a_relationship_needs_both_ends() -> Outcome {
     let db = Database::open_in_memory()?;
-    db.query("CREATE (:P {_key: 'a'})-[:T]->(:P {_key: 'b'})", ())?;
+    db.query("CREATE (:P {_key: 'a'})-[:T]->(:P {_key: 'b'})")?;
     refused(
-        db.query("MATCH (p:P {_key: 'a'}) DELETE p", ()),
+        db.query("MATCH (p:P {_key: 'a'}) DELETE p"),
         &[ErrorKind::Invalid],
         "relationship",
     )?;
     let n: i64 = db
-        .query("MATCH (:P)-[t:T]->(:P) RETURN count(t) AS n", ())?
+        .query("MATCH (:P)-[t:T]->(:P) RETURN count(t) AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 1, "the refused deletion left {n} relationships");
-    db.query("MATCH (p:P {_key: 'a'}) DETACH DELETE p", ())?;
+    db.query("MATCH (p:P {_key: 'a'}) DETACH DELETE p")?;
     let n: i64 = db
-        .query("MATCH ()-[t]-() RETURN count(t) AS n", ())?
+        .query("MATCH ()-[t]-() RETURN count(t) AS n")?
         .single()?
         .get("n")?;
     ensure!(n == 0, "{n} relationships outlived their end");
@@ -314,7 +314,7 @@ fn arithmetic_never_wraps() -> Outcome {
         "RETURN 1 % 0",
         "UNWIND [9223372036854775807, 1] AS x RETURN sum(x)",
     ] {
-        refused(db.query(text, ()), &BAD, "").map_err(|error| error.context(text))?;
+        refused(db.query(text), &BAD, "").map_err(|error| error.context(text))?;
     }
     Ok(Verdict::Passed)
 }

@@ -16,7 +16,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use isomer_db::{Builder, Database, Error, ErrorKind, MasterKey, params, views::ViewOptions};
+use isomer_db::{
+    Builder, Database, Error, ErrorKind, MasterKey,
+    internals::{
+        BuilderInternals as _, DatabaseInternals as _, LayerResult as _, views::ViewOptions,
+    },
+    params,
+};
 use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::Durability;
 use isomer_testkit::{
@@ -62,7 +68,7 @@ fn open_sized(
         blob_threshold_bytes: 300,
         ..LsmOptions::default()
     };
-    let engine = Arc::new(LsmEngine::open(path, options)?);
+    let engine = Arc::new(LsmEngine::open(path, options).lift()?);
     let mut views = ViewOptions::default();
     views.folder = Some(path.join("views"));
     let builder: Builder = Database::builder()
@@ -153,19 +159,19 @@ fn write(db: &Database, number: i64) -> Result<()> {
             "CREATE (n:P:L{} {{_key: $n, i: $n, text: $text}})",
             number % 4
         );
-        tx.query(&create, params! { "n" => number, "text" => text })?;
+        tx.query((&create, params! { "n" => number, "text" => text }))?;
         let link = format!(
             "MATCH (a:P {{_key: $n - 1}}), (b:P {{_key: $n}}) CREATE (a)-[:R{} {{w: $n}}]->(b)",
             number % 3
         );
-        tx.query(&link, params! { "n" => number })?;
+        tx.query((&link, params! { "n" => number }))?;
         if number % 5 == 0 {
-            tx.query(
+            tx.query((
                 "MATCH (n:P {_key: $n - 3}) DETACH DELETE n",
                 params! { "n" => number },
-            )?;
+            ))?;
         }
-        tx.query("CALL kv.put('last', 'one', $n)", params! { "n" => number })?;
+        tx.query(("CALL kv.put('last', 'one', $n)", params! { "n" => number }))?;
         Ok::<(), Error>(())
     })?;
     Ok(())
@@ -177,7 +183,7 @@ fn ask(path: &Path, key: Option<&MasterKey>, last: i64) -> Result<Vec<Vec<i64>>,
     let mut answers = Vec::new();
     let mut middle = last / 2;
     for text in QUESTIONS {
-        let result = db.query(text, params! { "middle" => middle })?;
+        let result = db.query((text, params! { "middle" => middle }))?;
         let row = result.single()?.clone();
         let numbers: Vec<i64> = row
             .into_values()
@@ -213,7 +219,7 @@ impl History {
         for (session, &end) in ends.iter().enumerate() {
             let db = open(&path, key.as_ref(), true)?;
             if session == 0 {
-                db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)", ())?;
+                db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)")?;
             }
             while number < end {
                 number += 1;
@@ -232,7 +238,7 @@ impl History {
         }
         let other = folder.join("other");
         let db = open(&other, key.as_ref(), true)?;
-        db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)", ())?;
+        db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)")?;
         (1..=400).try_for_each(|number| write(&db, number))?;
         db.close()?;
         drop(db);
@@ -601,7 +607,7 @@ fn copy_while_written(copies: usize, random: &mut Random) -> Result<usize> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("db");
     let db = open_sized(&path, None, true, HOT_MEMTABLE_BYTES)?;
-    db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)", ())?;
+    db.query("CREATE INDEX p_i FOR (p:P) ON (p.i)")?;
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..4_i64)
         .map(|writer| {
@@ -615,7 +621,7 @@ fn copy_while_written(copies: usize, random: &mut Random) -> Result<usize> {
                     );
                     let filling = "y".repeat((number % 400) as usize);
                     let rows = db.retrying(|| {
-                        db.query(&text, params! { "n" => number, "text" => filling.clone() })
+                        db.query((&text, params! { "n" => number, "text" => filling.clone() }))
                     });
                     rows?;
                     number += 1;
@@ -660,12 +666,7 @@ fn copy_while_written(copies: usize, random: &mut Random) -> Result<usize> {
 fn look(path: &Path) -> Result<Option<String>, Error> {
     let db = open_sized(path, None, false, HOT_MEMTABLE_BYTES)?;
     let number = |text: &str| -> Result<i64, Error> {
-        let value = db
-            .query(text, ())?
-            .single()?
-            .clone()
-            .into_values()
-            .remove(0);
+        let value = db.query(text)?.single()?.clone().into_values().remove(0);
         Ok(if let Value::Int(number) = value {
             number
         } else {

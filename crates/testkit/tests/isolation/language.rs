@@ -1,7 +1,11 @@
 //! The workload in the query language, through the public API: every operation is a query.
 
 use anyhow::Result;
-use isomer_db::{Database, Error, ErrorKind, Map, Transaction, Value, params};
+use isomer_db::{
+    Database, Error, ErrorKind, Map, Value, WriteTransaction,
+    internals::{DatabaseInternals as _, data::Access as Mode},
+    params,
+};
 use isomer_testkit::isolation::{
     Element,
     workload::{Access, Failure, Kind, Steps, Subject},
@@ -12,7 +16,7 @@ pub struct Language(Database);
 
 impl Language {
     pub fn new(db: Database) -> Result<Self> {
-        db.query("CREATE INDEX item_group FOR (i:Item) ON (i.group)", ())?;
+        db.query("CREATE INDEX item_group FOR (i:Item) ON (i.group)")?;
         Ok(Self(db))
     }
 }
@@ -20,22 +24,23 @@ impl Language {
 impl Subject for Language {
     fn prepare(&self, from: u64, to: u64) -> Result<()> {
         let range = params! { "from" => from as i64, "to" => to as i64 - 1 };
-        self.0.query(
+        self.0.query((
             "UNWIND range($from, $to) AS i CREATE (:Shared {_key: i, list: []})",
             range,
-        )?;
+        ))?;
         Ok(())
     }
 
     fn begin(&self, access: Access) -> Result<Box<dyn Steps + '_>> {
-        Ok(Box::new(OpenTransaction(match access {
-            Access::Read => self.0.begin_read()?,
-            Access::Write => self.0.begin()?,
-        })))
+        let access = match access {
+            Access::Read => Mode::Read,
+            Access::Write => Mode::Write,
+        };
+        Ok(Box::new(OpenTransaction(self.0.begin_with(access)?)))
     }
 }
 
-struct OpenTransaction(Transaction);
+struct OpenTransaction(WriteTransaction);
 
 fn failure(error: Error) -> Failure {
     match error.kind() {
@@ -48,7 +53,7 @@ fn failure(error: Error) -> Failure {
 impl OpenTransaction {
     /// The first column of a query's rows.
     fn column(&mut self, text: &str, parameters: Map) -> Result<Vec<Value>, Failure> {
-        let result = self.0.query(text, parameters).map_err(failure)?;
+        let result = self.0.query((text, parameters)).map_err(failure)?;
         Ok(result
             .into_rows()
             .into_iter()
@@ -57,7 +62,7 @@ impl OpenTransaction {
     }
 
     fn run(&mut self, text: &str, parameters: Map) -> Result<(), Failure> {
-        self.0.query(text, parameters).map(drop).map_err(failure)
+        self.0.query((text, parameters)).map(drop).map_err(failure)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use isomer_db::{Database, Map, Transaction, Value, params};
+use isomer_db::{Database, Map, ReadTransaction, Value, WriteTransaction, params};
 use isomer_testkit::{
     generate,
     harness::{is_quick, seed},
@@ -44,13 +44,10 @@ impl Run {
         let db = open(path.as_ref());
         if indexed {
             for label in LABELS {
-                db.query(
-                    &format!("CREATE INDEX i{label} FOR (n:{label}) ON (n.p)"),
-                    (),
-                )
-                .expect("the index is new");
+                db.query(&format!("CREATE INDEX i{label} FOR (n:{label}) ON (n.p)"))
+                    .expect("the index is new");
             }
-            db.query("CREATE INDEX uids FOR (n:A) ON (n.uid)", ())
+            db.query("CREATE INDEX uids FOR (n:A) ON (n.uid)")
                 .expect("the index is new");
         }
         let context = format!(
@@ -96,12 +93,12 @@ impl Run {
     /// A small number of statements in one transaction, then a commit or a rollback.
     fn transaction(&mut self) {
         let db = self.db.clone().expect("the database is open");
-        let mut tx = db.begin().expect("a transaction can begin");
+        let tx = db.begin().expect("a transaction can begin");
         let before = self.model.clone();
         for _ in 0..1 + self.random.below(4) {
-            self.write(&mut tx);
+            self.write(&tx);
             if self.random.once_in(3) {
-                self.observe(&mut tx);
+                self.observe(&tx);
             }
         }
         if self.random.once_in(5) {
@@ -113,8 +110,8 @@ impl Run {
         }
     }
 
-    fn run(&self, tx: &mut Transaction, text: &str, params: Map) -> Vec<Vec<Value>> {
-        let result = tx.query(text, &params);
+    fn run(&self, tx: &ReadTransaction, text: &str, params: Map) -> Vec<Vec<Value>> {
+        let result = tx.query((text, &params));
         let result = result
             .unwrap_or_else(|error| panic!("{}: {text} with {params:?}: {error}", self.context));
         result
@@ -159,7 +156,7 @@ impl Run {
         properties
     }
 
-    fn write(&mut self, tx: &mut Transaction) {
+    fn write(&mut self, tx: &WriteTransaction) {
         let uid = self.next_uid;
         let node = self.some_node();
         match (self.random.below(11), node) {
@@ -268,7 +265,7 @@ impl Run {
             (_, Some(node)) => {
                 // Fails after it has written: only the statement is rolled back.
                 let text = "MATCH (n {uid: $u}) SET n.p = 'undone' CREATE (m:A {uid: -1}) WITH n, m RETURN 1 / (n.uid - $u)";
-                let failed = tx.query(text, ints(&[("u", node)]));
+                let failed = tx.query((text, ints(&[("u", node)])));
                 assert!(
                     failed.is_err(),
                     "{}: a division by zero was no error",
@@ -286,7 +283,7 @@ impl Run {
     }
 
     /// One query, answered by both sides.
-    fn observe(&mut self, tx: &mut Transaction) {
+    fn observe(&mut self, tx: &ReadTransaction) {
         let label = *self.random.pick(&LABELS);
         let value = match self.value() {
             Value::Null => Value::Int(2),
@@ -347,7 +344,7 @@ impl Run {
         }
     }
 
-    fn compare(&self, tx: &mut Transaction, text: &str, params: Map, expected: Vec<u64>) {
+    fn compare(&self, tx: &ReadTransaction, text: &str, params: Map, expected: Vec<u64>) {
         let rows = self.run(tx, text, params.clone());
         let mut found: Vec<i64> = rows.iter().filter_map(|row| row[0].as_int()).collect();
         assert_eq!(
@@ -364,10 +361,10 @@ impl Run {
     /// The whole content.
     fn compare_all(&self) {
         let db = self.db.as_ref().expect("the database is open");
-        let mut tx = db.begin_read().expect("a transaction can begin");
+        let tx = db.begin_read().expect("a transaction can begin");
         let mut nodes = BTreeMap::new();
         for row in self.run(
-            &mut tx,
+            &tx,
             "MATCH (n) RETURN n.uid, labels(n), properties(n)",
             Map::new(),
         ) {
@@ -398,7 +395,7 @@ impl Run {
         assert_eq!(nodes, expected, "{}", self.context);
 
         let text = "MATCH (a)-[r]->(b) RETURN r.uid, type(r), a.uid, b.uid, r.w ORDER BY r.uid";
-        let relationships = self.run(&mut tx, text, Map::new());
+        let relationships = self.run(&tx, text, Map::new());
         let stored = |(uid, relationship): (&u64, &Relationship)| {
             let Relationship {
                 kind,

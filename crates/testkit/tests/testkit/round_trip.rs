@@ -8,7 +8,7 @@ use std::{
 };
 
 use isomer_data::{Access, ConvergentKind, ConvergentOp, ConvergentOwner, GraphRead, Transaction};
-use isomer_db::{Database, Map, Value};
+use isomer_db::{Database, Map, Value, internals::DatabaseInternals as _};
 use isomer_testkit::{
     binary,
     generate::{document_key, property},
@@ -171,14 +171,11 @@ fn database(random: &mut Random, path: &Path, converging: bool) {
         }
     }
     tx.commit().expect("a commit");
-    db.query("CREATE INDEX names FOR (n:L) ON (n.c)", ())
+    db.query("CREATE INDEX names FOR (n:L) ON (n.c)")
         .expect("an index");
     if converging {
-        db.query(
-            "CREATE CONSTRAINT votes FOR (n:L) REQUIRE n.votes IS CONVERGENT COUNTER",
-            (),
-        )
-        .expect("a constraint");
+        db.query("CREATE CONSTRAINT votes FOR (n:L) REQUIRE n.votes IS CONVERGENT COUNTER")
+            .expect("a constraint");
     }
     db.close().expect("closed");
 }
@@ -462,7 +459,7 @@ fn constraints_and_indexes_come_back() {
         "CREATE (:`La bel`:L {_key: 1, `a,b`: 1, e: 1, m: {k: 1}, z: 1, born: date('2024-01-01'), tags: ['x'], code: 7})",
         "CREATE (:K {_key: 2, a: 1, b: 2}), ({_key: 3})",
     ] {
-        db.query(text, ()).expect(text);
+        db.query(text).expect(text);
     }
     db.close().expect("closed");
     well(folder, &["export", "db", "all", "-o", "all.jsonl"]);
@@ -470,7 +467,7 @@ fn constraints_and_indexes_come_back() {
     let schema = |name: &str| {
         let db = Database::open(folder.join(name)).expect("a database");
         let shown = ["SHOW CONSTRAINTS", "SHOW INDEXES"].map(|text| {
-            let rows = db.query(text, ()).expect("rows").into_rows();
+            let rows = db.query(text).expect("rows").into_rows();
             let mut rows: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
             rows.sort();
             rows

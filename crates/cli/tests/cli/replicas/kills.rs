@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Database, params};
+use isomer_db::{Database, internals::DatabaseInternals as _, params};
 use isomer_sync::{Local, add_peer, exchange};
 
 /// Number of kills in a run, and in a short one.
@@ -101,7 +101,7 @@ fn never_exchanged(folder: &Path) -> Pair {
             let text = numbers.text(long);
             let query = "CREATE (p:P {_key: $key, text: $text})<-[:OF]-(:Q {_key: $key}) SET p.n = counter.add(p.n, 1)";
             let parameters = params! { "key" => key.as_str(), "text" => text.as_str() };
-            database.query(query, parameters).expect("written");
+            database.query((query, parameters)).expect("written");
         }
         database.close().expect("closed");
     }
@@ -122,11 +122,11 @@ fn exchanged_before(folder: &Path) -> Pair {
             let query =
                 "CREATE (p:P {_key: $key})<-[:OF]-(:Q {_key: $key}) SET p.n = counter.add(p.n, 1)";
             database
-                .query(query, params! { "key" => key.as_str() })
+                .query((query, params! { "key" => key.as_str() }))
                 .expect("written");
         }
         database
-            .query("MATCH (p:P) SET p.n = counter.add(p.n, 1)", ())
+            .query("MATCH (p:P) SET p.n = counter.add(p.n, 1)")
             .expect("counted");
         database.close().expect("closed");
     }
@@ -362,7 +362,7 @@ fn compare(full: &Path, other: &Path, pair: &Pair) -> Result<(), String> {
         if !wrong.is_empty() {
             return Err(format!("{wrong:?}"));
         }
-        let found = database.query(counted, ()).map_err(said)?;
+        let found = database.query(counted).map_err(said)?;
         let row = |row: &isomer_db::Row| format!("{:?}", row.values());
         rows.push(found.rows().iter().map(row).collect::<Vec<_>>());
         let keys: Vec<String> = found

@@ -30,8 +30,8 @@ fn links_are_left_out_of_an_import() {
     let db = Database::open_in_memory().unwrap();
     let copied = db.import_folder(from.path(), "/in").unwrap();
     assert_eq!((copied.files, copied.folders, copied.bytes), (1, 2, 4));
-    let mut tx = db.begin_read().unwrap();
-    let mut names = |path: &str| -> Vec<String> {
+    let tx = db.begin_read().unwrap();
+    let names = |path: &str| -> Vec<String> {
         let list = tx.files().list(path).unwrap();
         list.into_iter().map(|(name, _)| name.to_string()).collect()
     };

@@ -1,0 +1,340 @@
+//! Iterators over ranges of buckets and collections, which read page by page.
+
+use std::{collections::VecDeque, iter::FusedIterator, marker::PhantomData, ops::Bound};
+
+use isomer_data::{FromBucketKey, GraphRead, KvCursor, Order, PageLimit, decode_key};
+use isomer_value::{Map, Value};
+use serde_core::de::DeserializeOwned;
+
+use crate::{ReadTransaction, Result, bounds::ByteRange, from_value, layers::LayerResult as _};
+
+/// Items of the first page without a limit; each page has four times as many as the one before it.
+const FIRST_PAGE: usize = 16;
+/// Items and bytes of a page at most.
+const LARGEST_PAGE: usize = 4096;
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The size of the pages of an iteration.
+struct Pages {
+    next: usize,
+    /// Items that may still be read.
+    left: usize,
+}
+
+impl Pages {
+    fn new() -> Self {
+        Self {
+            next: FIRST_PAGE,
+            left: usize::MAX,
+        }
+    }
+
+    /// Ends after `count` items, which are read at once where a page has room for them.
+    fn limit(&mut self, count: usize) {
+        self.left = self.left.min(count);
+        self.next = LARGEST_PAGE.max(count);
+    }
+
+    /// Items of the next page; none at the limit.
+    fn size(&mut self) -> Option<usize> {
+        let size = self.next.min(self.left);
+        self.next = self.next.saturating_mul(4).min(LARGEST_PAGE.max(self.next));
+        (size > 0).then_some(size)
+    }
+
+    fn read(&mut self, count: usize) {
+        self.left = self.left.saturating_sub(count);
+    }
+}
+
+/// The pairs of a range of a bucket, in the order of their keys: see [`ReadBucket::range`](crate::ReadBucket::range).
+///
+/// Both ends can be read: `.rev()` iterates in descending order. Pairs are read page by page, 16 at first and four
+/// times as many each time; what was read ahead enters the footprint of a transaction that writes. A pair that this
+/// transaction writes during the iteration may or may not be found. An error ends the iteration.
+pub struct Pairs<'t> {
+    transaction: &'t ReadTransaction,
+    bucket: String,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    /// What remains to be read; none at the end.
+    rest: Rest,
+    pages: Pages,
+    /// Pairs read from the start, and from the end in descending order.
+    front: VecDeque<(Vec<u8>, Value)>,
+    back: VecDeque<(Vec<u8>, Value)>,
+}
+
+enum Rest {
+    Everything,
+    From(KvCursor),
+    Nothing,
+}
+
+impl<'t> Pairs<'t> {
+    pub(crate) fn new(
+        transaction: &'t ReadTransaction,
+        bucket: &str,
+        range: &ByteRange<'_>,
+    ) -> Self {
+        Self {
+            transaction,
+            bucket: bucket.to_owned(),
+            start: range.start.to_vec(),
+            end: range.end.as_ref().map(|end| end.to_vec()),
+            rest: Rest::Everything,
+            pages: Pages::new(),
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+        }
+    }
+
+    /// Ends after `count` pairs and reads no others: unlike [`Iterator::take`], which leaves pairs that were read
+    /// ahead, and in [`Iterator::rev`] the last pairs.
+    ///
+    /// ```
+    /// let db = isomerdb::Database::open_in_memory()?;
+    /// let first = db.transact(|tx| {
+    ///     let log = tx.bucket("log");
+    ///     (1..=9).try_for_each(|day: u8| log.put([day], i64::from(day)))?;
+    ///     log.range([3]..).limit(2).collect::<isomerdb::Result<Vec<_>>>()
+    /// })?;
+    /// assert_eq!(first, [(vec![3], 3.into()), (vec![4], 4.into())]);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn limit(mut self, count: usize) -> Self {
+        self.pages.limit(count);
+        self
+    }
+
+    /// Reads a page; false if there is nothing left.
+    fn fetch(&mut self, order: Order) -> Result<bool> {
+        let after = match &self.rest {
+            Rest::Nothing => return Ok(false),
+            Rest::Everything => None,
+            Rest::From(rest) => Some(rest),
+        };
+        let Some(keys) = self.pages.size() else {
+            return Ok(false);
+        };
+        let range = isomer_data::KeyRange {
+            start: &self.start,
+            end: self.end.as_deref(),
+        };
+        let limit = PageLimit {
+            keys,
+            bytes: PAGE_BYTES,
+        };
+        let page = match order {
+            Order::Ascending => &mut self.front,
+            Order::Descending => &mut self.back,
+        };
+        let rest = self.transaction.reading(|data| {
+            data.kv_scan_values(
+                &self.bucket,
+                range,
+                order,
+                limit,
+                after,
+                &mut |key, value| {
+                    page.push_back((key_bytes(&key), value));
+                },
+            )
+        })?;
+        self.pages.read(page.len());
+        self.rest = rest.map_or(Rest::Nothing, Rest::From);
+        Ok(!page.is_empty())
+    }
+
+    fn pull(&mut self, order: Order) -> Option<Result<(Vec<u8>, Value)>> {
+        loop {
+            let read = match order {
+                Order::Ascending => self.front.pop_front(),
+                Order::Descending => self.back.pop_front(),
+            };
+            if let Some(pair) = read {
+                return Some(Ok(pair));
+            }
+            match self.fetch(order) {
+                Ok(true) => {}
+                // What was read from the other end remains.
+                Ok(false) => {
+                    let last = match order {
+                        Order::Ascending => self.back.pop_back(),
+                        Order::Descending => self.front.pop_back(),
+                    };
+                    return last.map(Ok);
+                }
+                Err(error) => {
+                    self.rest = Rest::Nothing;
+                    self.front.clear();
+                    self.back.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Pairs<'_> {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.pull(Order::Ascending)
+    }
+}
+
+impl DoubleEndedIterator for Pairs<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.pull(Order::Descending)
+    }
+}
+
+impl FusedIterator for Pairs<'_> {}
+
+fn key_bytes(key: &Value) -> Vec<u8> {
+    match key {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::Bytes(bytes) => bytes.to_vec(),
+        other => unreachable!(
+            "the keys of a bucket are text or bytes, not {}",
+            other.type_name()
+        ),
+    }
+}
+
+/// The pairs of a range of a typed bucket: [`Pairs`] with the types of the bucket.
+pub struct TypedPairs<'t, K, V> {
+    pairs: Pairs<'t>,
+    types: PhantomData<fn() -> (K, V)>,
+}
+
+impl<'t, K, V> TypedPairs<'t, K, V> {
+    pub(crate) fn new(pairs: Pairs<'t>) -> Self {
+        Self {
+            pairs,
+            types: PhantomData,
+        }
+    }
+
+    /// Ends after `count` pairs and reads no others: see [`Pairs::limit`].
+    pub fn limit(self, count: usize) -> Self {
+        Self::new(self.pairs.limit(count))
+    }
+}
+
+fn typed<K: FromBucketKey, V: DeserializeOwned>(pair: Result<(Vec<u8>, Value)>) -> Result<(K, V)> {
+    let (key, value) = pair?;
+    Ok((decode_key(&key).lift()?, from_value(&value)?))
+}
+
+impl<K: FromBucketKey, V: DeserializeOwned> Iterator for TypedPairs<'_, K, V> {
+    type Item = Result<(K, V)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.pairs.next().map(typed)
+    }
+}
+
+impl<K: FromBucketKey, V: DeserializeOwned> DoubleEndedIterator for TypedPairs<'_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.pairs.next_back().map(typed)
+    }
+}
+
+/// The documents of a range of keys, in key order, integers after strings: see
+/// [`ReadCollection::scan`](crate::ReadCollection::scan).
+///
+/// Documents are read page by page, 16 at first and four times as many each time. A document that this transaction
+/// writes during the iteration may or may not be found. An error ends the iteration.
+pub struct Documents<'t> {
+    transaction: &'t ReadTransaction,
+    label: String,
+    /// What remains to be read; none at the end.
+    rest: Option<(Bound<Value>, Bound<Value>)>,
+    /// Whether both bounds are open: integers follow after the strings.
+    is_whole: bool,
+    pages: Pages,
+    page: std::vec::IntoIter<(Value, Map)>,
+}
+
+impl<'t> Documents<'t> {
+    pub(crate) fn new(
+        transaction: &'t ReadTransaction,
+        label: &str,
+        range: (Bound<Value>, Bound<Value>),
+    ) -> Self {
+        Self {
+            transaction,
+            label: label.to_owned(),
+            is_whole: matches!(range, (Bound::Unbounded, Bound::Unbounded)),
+            rest: Some(range),
+            pages: Pages::new(),
+            page: Vec::new().into_iter(),
+        }
+    }
+
+    /// Ends after `count` documents and reads no others: see [`Pairs::limit`].
+    pub fn limit(mut self, count: usize) -> Self {
+        self.pages.limit(count);
+        self
+    }
+
+    /// Reads a page; false if there is nothing left.
+    fn fetch(&mut self) -> Result<bool> {
+        let Some((from, to)) = self.rest.take() else {
+            return Ok(false);
+        };
+        let Some(size) = self.pages.size() else {
+            return Ok(false);
+        };
+        let found: Vec<(Value, Map)> = self.transaction.reading(|data| {
+            let range = (from.as_ref(), to.as_ref());
+            let found = data.scan_documents(&self.label, range, size)?;
+            let ids: Vec<_> = found.iter().map(|(_, id)| *id).collect();
+            let mut contents = Vec::with_capacity(ids.len());
+            data.node_contents(&ids, &mut contents)?;
+            let document = |content: Option<std::sync::Arc<isomer_value::NodeContent>>| {
+                content
+                    .map(|content| content.properties.clone())
+                    .unwrap_or_default()
+            };
+            Ok(found
+                .into_iter()
+                .zip(contents)
+                .map(|((key, _), content)| (key, document(content)))
+                .collect())
+        })?;
+        self.pages.read(found.len());
+        self.rest = match found.last() {
+            Some((key, _)) if found.len() >= size => Some((Bound::Excluded(key.clone()), to)),
+            // A bound that is a string only reaches the last string.
+            _ if self.is_whole && matches!(from, Bound::Excluded(Value::String(_))) => {
+                Some((Bound::Included(Value::Int(i64::MIN)), Bound::Unbounded))
+            }
+            _ => None,
+        };
+        let is_empty = found.is_empty();
+        self.page = found.into_iter();
+        Ok(!is_empty || self.rest.is_some())
+    }
+}
+
+impl Iterator for Documents<'_> {
+    type Item = Result<(Value, Map)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(document) = self.page.next() {
+                return Some(Ok(document));
+            }
+            match self.fetch() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl FusedIterator for Documents<'_> {}

@@ -1,0 +1,71 @@
+//! Results that are read as they are computed, in bounded memory: `cargo run --example streaming`.
+
+use isomerdb::{Database, Query, Result};
+
+fn main() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let db = Database::builder()
+        .memory(64 << 20)
+        .open(folder.path().join("db"))?;
+    db.query(
+        "UNWIND range(1, 20000) AS n CREATE (:Reading {_key: n, sensor: n % 7, value: n * 1.5})",
+    )?;
+
+    // A stream has its own transaction and holds a batch of rows at a time.
+    let mut rows = 0;
+    let mut most = 0.0_f64;
+    for row in db.stream("MATCH (r:Reading) RETURN r.sensor AS sensor, r.value AS value")? {
+        let (_, value): (i64, f64) = row?.deserialize()?;
+        rows += 1;
+        most = most.max(value);
+    }
+    println!("{rows} rows, at most {most}");
+
+    // In a transaction, a stream and writes can be interleaved.
+    let written = db.transact(|tx| {
+        let sums = tx.bucket("sums");
+        let query = Query::new(
+            "MATCH (r:Reading) WHERE r.sensor < $below RETURN r.sensor AS s, sum(r.value) AS sum",
+        )
+        .param("below", 3);
+        let mut written = 0;
+        for row in tx.stream(query)? {
+            let (sensor, sum): (i64, f64) = row?.deserialize()?;
+            sums.put(sensor.to_be_bytes(), sum)?;
+            written += 1;
+        }
+        Ok(written)
+    })?;
+    println!("{written} sums");
+
+    // Documents and pairs are iterated page by page, and written ones too.
+    let tx = db.begin_read()?;
+    let some = tx
+        .collection("Reading")
+        .scan(10_000..)
+        .step_by(2_500)
+        .map(|reading| Ok(reading?.0));
+    println!("{:?}", some.collect::<Result<Vec<_>>>()?);
+    for pair in tx.bucket("sums").range(..).rev().take(1) {
+        println!("the last sum is {:?}", pair?.1);
+    }
+
+    // A stream that is dropped early is rolled back.
+    let first = db
+        .stream("UNWIND range(1, 1000000000) AS n RETURN n")?
+        .next()
+        .transpose()?;
+    println!(
+        "the first of many: {:?}",
+        first.map(|row| row.get::<i64>("n")).transpose()?
+    );
+    Ok(())
+}
+
+// Prints:
+//
+// 20000 rows, at most 30000
+// 3 sums
+// [10000, 12500, 15000, 17500, 20000]
+// the last sum is 42855.0
+// the first of many: Some(1)

@@ -1,0 +1,55 @@
+//! IsomerDB is an embedded multi-model database: data is stored once, in one directory, and read as key-values, as
+//! documents and as a graph, through one serializable transaction and one query language (openCypher).
+//!
+//! ```
+//! use isomerdb::{Database, params};
+//!
+//! let db = Database::open_in_memory()?; // or Database::open("people.isomer")?
+//! db.transact(|tx| {
+//!     tx.bucket("sessions").put("s-1", "ada")?;
+//!     tx.collection("Person").insert(&params! { "_key" => "ada", "city" => "London" })?;
+//!     tx.query("MATCH (p:Person {_key: 'ada'}) CREATE (p)-[:KNOWS]->(:Person {_key: 'charles'})")?;
+//!     Ok(())
+//! })?;
+//! let known = db.query(("MATCH (:Person {_key: kv.get('sessions', $id)})-[:KNOWS]->(p) RETURN p._key", [("id", "s-1")]))?;
+//! assert_eq!(known.deserialize::<String>()?, ["charles"]);
+//! # Ok::<(), isomerdb::Error>(())
+//! ```
+//!
+//! A [`Database`] is opened once per process and cloned to its threads. [`Database::query`] runs one query in its own
+//! transaction; [`Database::transact`] runs several operations in one and repeats them after a conflict;
+//! [`Database::read`] reads one version. Each [`Error`] has an [`ErrorKind`] that says what to do next.
+//!
+//! | to work with | start with | example |
+//! |---|---|---|
+//! | ordered keys and values | [`Bucket`], [`TypedBucket`], [`Cursor`], [`Database::watch`] | [`key_value.rs`] |
+//! | documents by key | [`Collection`] | [`documents.rs`] |
+//! | a graph, in openCypher | [`Query`], [`QueryResult`], [`Prepared`] | [`graph.rs`] |
+//! | all of them in one transaction | [`WriteTransaction`], [`ReadTransaction`] | [`one_transaction.rs`] |
+//! | replicas that merge | [`Update`], [`Field`], `replication` | [`convergent.rs`] |
+//! | results larger than memory | [`RowStream`], [`RowCursor`], [`Pairs`] | [`streaming.rs`] |
+//!
+//! Also: files (`Files`, `Directory`), encryption (`Builder::key`), earlier versions ([`Database::begin_at`]), backups
+//! ([`Database::backup`], [`Database::restore`]), and the integrity check ([`Database::check`]).
+//!
+//! # Features
+//!
+//! `encryption`, `files` and `regex` (the operator `=~`) are on by default. `redb` adds a second storage engine,
+//! `replication` the exchange with other replicas.
+//!
+//! [`key_value.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/key_value.rs
+//! [`documents.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/documents.rs
+//! [`graph.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/graph.rs
+//! [`one_transaction.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/one_transaction.rs
+//! [`convergent.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/convergent.rs
+//! [`streaming.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/streaming.rs
+
+#[cfg(feature = "replication")]
+pub mod replication;
+
+#[doc(inline)]
+pub use isomer_db::*;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,0 +1,84 @@
+//! What is published: every crate packs, and the public ones have documentation without warnings.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::{
+    needs::{WHERE_INSTALLED, quietly},
+    suites::Context,
+    tally::Tally,
+    workspace,
+};
+
+/// How a skip's message begins that `--strict` accepts.
+pub const NO_RELEASE: &str = "no version was released";
+
+/// The crates whose documentation users read.
+const PUBLIC: [&str; 2] = ["isomer-db", "isomerdb"];
+
+/// Packs all crates that are published, without compiling them again, and builds the documentation of the public ones.
+pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
+    let mut pack = workspace::cargo();
+    pack.args([
+        "package",
+        "--no-verify",
+        "--allow-dirty",
+        "--offline",
+        "--quiet",
+    ]);
+    pack.args(selected(&published(&workspace::metadata(false)?)?));
+    let packed = context.check(&mut pack, 10, "cargo package")?;
+    let mut doc = workspace::cargo();
+    doc.args(["doc", "--no-deps", "--locked"]);
+    doc.args(selected(&PUBLIC))
+        .env("RUSTDOCFLAGS", "-Dwarnings");
+    Ok(packed.and(context.check(&mut doc, 20, "cargo doc")?))
+}
+
+/// Compares the public interface with that of the last released version.
+pub fn semver(context: &mut Context<'_>) -> Result<Tally> {
+    if !quietly(workspace::cargo().args(["semver-checks", "--version"])) {
+        return Ok(skipped(&format!(
+            "{WHERE_INSTALLED}: cargo install cargo-semver-checks"
+        )));
+    }
+    let mut describe = Command::new("git");
+    describe.current_dir(workspace::root());
+    describe.args(["describe", "--tags", "--abbrev=0", "--match", "v*"]);
+    let tag = describe.output().context("git describe")?;
+    if !tag.status.success() {
+        return Ok(skipped(&format!("{NO_RELEASE}: there is no tag v*")));
+    }
+    let tag = String::from_utf8_lossy(&tag.stdout).trim().to_owned();
+    let mut check = workspace::cargo();
+    check.args(["semver-checks", "--baseline-rev", &tag]);
+    check.args(selected(&["isomerdb"]));
+    context.check(&mut check, 30, "cargo semver-checks")
+}
+
+fn skipped(reason: &str) -> Tally {
+    let mut tally = Tally::default();
+    tally
+        .skips
+        .push(("semver-checks".to_owned(), reason.to_owned()));
+    tally
+}
+
+/// Names of the packages without `publish = false`.
+fn published(metadata: &Value) -> Result<Vec<String>> {
+    let packages = metadata["packages"].as_array().context("packages")?;
+    let published = packages
+        .iter()
+        .filter(|package| package["publish"].is_null());
+    Ok(published
+        .filter_map(|package| package["name"].as_str().map(str::to_owned))
+        .collect())
+}
+
+/// `--package NAME` for each.
+fn selected<N: AsRef<str>>(names: &[N]) -> Vec<&str> {
+    let names = names.iter().map(AsRef::as_ref);
+    names.flat_map(|name| ["--package", name]).collect()
+}
