@@ -19,6 +19,12 @@ export interface PlanNode {
   memory_bytes?: number;
   spilled_bytes?: number;
   from_view?: boolean;
+  /** After PROFILE: whether it was asked for rows. */
+  ran?: boolean;
+  /** Whether its fallback ran in its place. */
+  fell_back?: boolean;
+  /** Of an exchange: the threads that ran the chain below it. */
+  threads?: number;
   inputs?: PlanNode[];
   [other: string]: Json | PlanNode[] | undefined;
 }

@@ -313,13 +313,21 @@ impl Run {
         }
     }
 
-    /// Records for `PROFILE` the rows that an operator represents without returning them one by one.
-    pub(crate) fn note_rows(&mut self, operator: OpId, rows: usize) {
+    /// Records for `PROFILE` that an operator's fallback runs in its place.
+    pub(crate) fn note_fallback(&mut self, operator: OpId) {
         if let Some(profile) = &mut self.profile
             && let Some(figures) = profile.get_mut(operator.index())
         {
-            figures.calls += 1;
-            figures.rows += rows as u64;
+            figures.fell_back = true;
+        }
+    }
+
+    /// Records for `PROFILE` how many threads ran the chain below an exchange.
+    pub(crate) fn note_threads(&mut self, exchange: OpId, threads: usize) {
+        if let Some(profile) = &mut self.profile
+            && let Some(figures) = profile.get_mut(exchange.index())
+        {
+            figures.threads = figures.threads.max(threads as u64);
         }
     }
 

@@ -251,27 +251,7 @@ impl Execution {
             None => isomer_plan::explain::text(plan),
             Some(profile) => isomer_plan::explain::annotated_text(plan, &|id| {
                 let figures = profile.get(id.index())?;
-                let memory = if figures.memory_bytes > 0 {
-                    format!(", {} KiB", figures.memory_bytes.div_ceil(1024))
-                } else {
-                    String::new()
-                };
-                let view = if figures.from_view {
-                    ", from a view"
-                } else {
-                    ""
-                };
-                let spilled = if figures.spilled_bytes > 0 {
-                    format!(", spilled {} KiB", figures.spilled_bytes.div_ceil(1024))
-                } else {
-                    String::new()
-                };
-                let missed = missed(expected[id.index()], figures.rows);
-                Some(format!(
-                    "rows {}{missed}, {:.3} ms{memory}{spilled}{view}",
-                    figures.rows,
-                    figures.time.as_secs_f64() * 1e3
-                ))
+                Some(figures_text(figures, expected[id.index()]))
             }),
         }
     }
@@ -462,19 +442,55 @@ fn fresh_seed() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
-/// The estimates that can be compared with the total rows of an operator: those of operators that ran once. Below a
-/// limit, which stops them early, only a higher row count than estimated is significant.
+/// An operator's profile in its line.
+fn figures_text(figures: &OperatorProfile, expected: Option<(f64, bool)>) -> String {
+    if !figures.ran() {
+        return "rows 0, not run".to_owned();
+    }
+    let mut text = format!(
+        "rows {}{}, {:.3} ms",
+        figures.rows,
+        missed(expected, figures.rows),
+        figures.time.as_secs_f64() * 1e3
+    );
+    if figures.memory_bytes > 0 {
+        text.push_str(&format!(", {} KiB", figures.memory_bytes.div_ceil(1024)));
+    }
+    if figures.spilled_bytes > 0 {
+        text.push_str(&format!(
+            ", spilled {} KiB",
+            figures.spilled_bytes.div_ceil(1024)
+        ));
+    }
+    match figures.threads {
+        0 => {}
+        1 => text.push_str(", 1 thread"),
+        threads => text.push_str(&format!(", {threads} threads")),
+    }
+    if figures.from_view {
+        text.push_str(", from a view");
+    }
+    if figures.fell_back {
+        text.push_str(", by its fallback");
+    }
+    text
+}
+
+/// The estimates that can be compared with the total rows of an operator: those of operators that ran once, or not at
+/// all. Below a limit, which stops them early, only a higher row count than estimated is significant.
 fn comparable(plan: &Plan) -> Vec<Option<(f64, bool)>> {
     let mut expected = vec![None; plan.operators.len()];
     let isomer_plan::physical::Body::Pipeline(root) = plan.body else {
         return expected;
     };
-    let mut next = Some((root, false));
-    while let Some((id, cut)) = next {
+    let mut open = vec![(root, false)];
+    while let Some((id, cut)) = open.pop() {
         let operator = plan.operator(id);
         expected[id.index()] = Some((operator.rows, cut));
         let cut = cut || matches!(operator.op, Op::Limit { .. });
-        next = operator.op.children().first().map(|input| (*input, cut));
+        let input = operator.op.children().first().copied();
+        let below = input.into_iter().chain(operator.op.fallback());
+        open.extend(below.map(|id| (id, cut)));
     }
     expected
 }

@@ -158,7 +158,7 @@ impl Counters {
 pub struct OperatorProfile {
     /// Rows returned.
     pub rows: u64,
-    /// Number of pulls.
+    /// Number of pulls. An operator without any did not run: another one ran in its place, or no row was asked of it.
     pub calls: u64,
     /// Time in the operator and its inputs.
     pub time: Duration,
@@ -166,6 +166,10 @@ pub struct OperatorProfile {
     pub memory_bytes: u64,
     /// Whether a read view answered it.
     pub from_view: bool,
+    /// Whether the fallback that the plan names for it ran in its place.
+    pub fell_back: bool,
+    /// The threads that ran the chain below an exchange: 1 if it started none; 0 for other operators.
+    pub threads: u64,
     /// Bytes spilled to disk.
     pub spilled_bytes: u64,
     /// Bytes held and spilled by the operator and all below it.
@@ -174,19 +178,31 @@ pub struct OperatorProfile {
 }
 
 impl OperatorProfile {
-    /// As a map: `actual_rows`, `calls`, `time_ms`, `memory_bytes`, `spilled_bytes`, `from_view`.
+    /// Whether it was asked for rows.
+    pub fn ran(&self) -> bool {
+        self.calls > 0
+    }
+
+    /// As a map: `ran`, `actual_rows`, `calls`, `time_ms`, `memory_bytes`, `spilled_bytes`, `from_view`, `fell_back`;
+    /// of an exchange also `threads`.
     pub(crate) fn to_map(self) -> Map {
         let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
-        [
+        let mut map: Map = [
+            ("ran", Value::Bool(self.ran())),
             ("actual_rows", number(self.rows)),
             ("calls", number(self.calls)),
             ("time_ms", Value::Float(self.time.as_secs_f64() * 1e3)),
             ("memory_bytes", number(self.memory_bytes)),
             ("spilled_bytes", number(self.spilled_bytes)),
             ("from_view", Value::Bool(self.from_view)),
+            ("fell_back", Value::Bool(self.fell_back)),
         ]
         .into_iter()
-        .collect()
+        .collect();
+        if self.threads > 0 {
+            map.insert("threads", number(self.threads));
+        }
+        map
     }
 }
 

@@ -66,6 +66,13 @@ impl Arena {
         id
     }
 
+    /// Adds an operator whose rows have the slots and the estimate of `like`, after the live slots are known.
+    pub fn push_like(&mut self, op: Op, like: &Operator) -> OpId {
+        let id = self.push(op, like.rows);
+        self.operators[id.index()].live.clone_from(&like.live);
+        id
+    }
+
     pub fn slot(&mut self, name: impl Into<Arc<str>>, kind: Kind) -> SlotId {
         let id = SlotId(u32::try_from(self.slots.len()).expect("fewer slots than bytes of text"));
         self.slots.push(SlotInfo {

@@ -71,13 +71,16 @@ struct Line {
     depth: usize,
     /// The role of its rows for the parent; absent for the input of a chain.
     role: Option<&'static str>,
+    /// In a fallback: the inputs of the operators that it, or a fallback around it, replaces. They are listed there.
+    listed: Vec<OpId>,
 }
 
 /// The traversal that all renderings of a plan share: the operators reachable from `root`, each one before its inputs.
 /// Operators that a rewrite disconnected are not visited.
 ///
 /// Sub-plans of expressions come first, then right sides and bodies, then the input, so that a chain of inputs reads
-/// straight down. An operator with two readers is listed below each of them. Iterative, because a chain may be long.
+/// straight down. An operator with two readers is listed below each of them, except that a fallback ends where it
+/// reads the input of the operator that it replaces. Iterative, because a chain may be long.
 fn lines(plan: &Plan, root: OpId) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut open = vec![Line {
@@ -85,32 +88,43 @@ fn lines(plan: &Plan, root: OpId) -> Vec<Line> {
         parent: None,
         depth: 0,
         role: None,
+        listed: Vec::new(),
     }];
-    while let Some(line) = open.pop() {
+    while let Some(mut line) = open.pop() {
         let (at, depth) = (lines.len(), line.depth);
         let op = &plan.operator(line.id).op;
+        let listed = std::mem::take(&mut line.listed);
         lines.push(line);
         let child = |id, role: Option<&'static str>| Line {
             id,
             parent: Some(at),
             depth: depth + usize::from(role.is_some()),
             role,
+            listed: listed.clone(),
         };
         let children = op.children();
+        let (input, others) = match op {
+            Op::Union { .. } => (None, children.as_slice()),
+            _ => children
+                .split_first()
+                .map_or((None, [].as_slice()), |(input, others)| {
+                    (Some(input), others)
+                }),
+        };
         // Pushed in reverse: the last one is visited first.
-        match op {
-            Op::Union { .. } => open.extend(
-                children
-                    .iter()
-                    .rev()
-                    .map(|input| child(*input, Some("branch"))),
-            ),
-            _ => {
-                open.extend(children.first().map(|input| child(*input, None)));
-                let right = Some(operator::right_role(op));
-                open.extend(children.iter().skip(1).rev().map(|id| child(*id, right)));
+        open.extend(
+            input
+                .filter(|id| !listed.contains(id))
+                .map(|id| child(*id, None)),
+        );
+        let role = operator::role(op);
+        open.extend(others.iter().rev().map(|id| {
+            let mut other = child(*id, Some(role));
+            if op.fallback() == Some(*id) {
+                other.listed.extend(input);
             }
-        }
+            other
+        }));
         let subqueries = subqueries(op);
         open.extend(
             subqueries

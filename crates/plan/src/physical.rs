@@ -1,4 +1,10 @@
-//! The physical plan: an immutable, re-entrant tree of operators in an arena, children before parents.
+//! The physical plan: an immutable, re-entrant tree of operators in an arena.
+//!
+//! **The plan is what runs.** Each operator is one algorithm, and the executor has one state for each. The planner's
+//! last step (`solve::choose`) chooses among operators that return the same rows. One that may be unable to
+//! run, such as one that reads a view which may be absent, names the operator that then runs in its place: its
+//! *fallback*. Which of the two runs is decided for each run, and `PROFILE` shows it. A fallback may read the
+//! operator's own input: the two never run together.
 //!
 //! **Rows.** A row is a set of slots. An operator adds slots to the rows of its `input` (expressions in it read slots
 //! of the input); [`Operator::live`] lists the slots that operators above still read, ascending, so that the executor
@@ -53,7 +59,8 @@ impl OpId {
 pub struct Plan {
     /// The body: a pipeline or a command.
     pub body: Body,
-    /// Operators of the pipeline and of all sub-plans; inputs precede their operators.
+    /// Operators of the pipeline and of all sub-plans. Inputs precede their operators, except for the exchanges and
+    /// fallbacks that the planner's last step adds, which follow all others.
     pub operators: Vec<Operator>,
     /// Names and kinds of slots.
     pub slots: Vec<SlotInfo>,
@@ -295,6 +302,9 @@ pub enum Op {
     // --- along relationships
     /// From a bound node to its neighbours.
     Expand(Expand),
+    /// Replaces one expand, or two, of which only the distinct ends matter: a search in the adjacency returns each end
+    /// once.
+    DistinctEnds(DistinctEnds),
     /// Between two bound nodes.
     ExpandInto(ExpandInto),
     /// Replaces an expand that is only counted: writes the number of rows that it would have returned into `count`, and
@@ -359,8 +369,23 @@ pub enum Op {
         input: OpId,
         columns: Vec<(SlotId, Expr)>,
     },
-    /// Groups and aggregates. Any order.
+    /// Groups and aggregates, by hashing. Any order.
     Aggregate(Aggregate),
+    /// Only counts rows, by one node: groups are found in an array by the node's number. Any order.
+    CountByNode(Aggregate),
+    /// Replaces an expand whose rows are only counted by their end: counts the ends in the adjacency, and does not
+    /// form the rows. Any order.
+    CountByNeighbour(CountByNeighbour),
+    /// Counts the rows of groups that are nodes by the nodes' keys: as each node has another key, the groups stay as
+    /// they are. Any order.
+    GroupByKey(GroupByKey),
+    /// Counts the nodes of a label by one property, in the property's column. Any order.
+    CountByColumn(CountByColumn),
+    /// Counts paths of two relationships in the adjacency, without enumerating them. One row.
+    CountPaths(CountPaths),
+    /// Runs a chain of operators over a scan in several threads, each with its share of the scan. Without several
+    /// threads, or if few rows are scanned, it passes on the rows of its input.
+    Exchange(Exchange),
     /// `DISTINCT`: the first row of each combination of these slots.
     Distinct { input: OpId, slots: Vec<SlotId> },
     /// Stable sort.
@@ -483,36 +508,35 @@ pub struct Expand {
     pub distinct_from: Vec<SlotId>,
     /// May stay a list group of the chunk.
     pub group: bool,
-    /// Duplicate rows (in what is read above) may be dropped: each neighbour once, or, if the input is an expand of
-    /// which nothing else is read, each neighbour once for each row of that expand's input ([`Expand::two_steps`]).
-    pub distinct_ends: bool,
 }
 
-impl Expand {
-    /// The expand below this one, if both together are two steps of which only the end is read, `live` being the slots
-    /// read above: it does not matter over which node and relationships an end is found, as long as the relationships
-    /// differ.
-    pub fn two_steps<'p>(&self, live: &[SlotId], operators: &'p [Operator]) -> Option<&'p Expand> {
-        let Op::Expand(first) = &operators[self.input.index()].op else {
-            return None;
-        };
-        let read = |slot: Option<SlotId>| slot.is_some_and(|slot| live.contains(&slot));
-        let apart = |slot: &SlotId| Some(*slot) == first.relationship;
-        let mut types = (self.types.clone(), first.types.clone());
-        types.0.sort_unstable();
-        types.1.sort_unstable();
-        let decided = self.distinct_from.iter().all(apart)
-            && (self.distinct_from.is_empty() || types.0 == types.1);
-        (first.to == self.from
-            && first.from != self.to
-            && first.distinct_from.is_empty()
-            && decided
-            && !read(Some(first.to))
-            && !read(first.relationship)
-            && !read(self.relationship)
-            && read(Some(self.to)))
-        .then_some(first)
-    }
+/// One step along relationships.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Direction, seen from where the step starts.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+}
+
+/// The distinct ends of one step or of two, over the adjacency.
+///
+/// Each end once; if other slots of the input are read above (two steps only), each end once for each row of the
+/// input. The ends may come in any order, and the fallback may return duplicates.
+#[derive(Clone, Debug)]
+pub struct DistinctEnds {
+    /// The input.
+    pub input: OpId,
+    /// Where the first step starts; a null gives no row.
+    pub from: SlotId,
+    /// One step or two.
+    pub steps: Vec<Step>,
+    /// Receives the end of the last step.
+    pub to: SlotId,
+    /// The second step may not use the relationship of the first.
+    pub differ: bool,
+    /// Runs if the adjacency has no view. Reads `input`, through one expand for each step.
+    pub fallback: OpId,
 }
 
 /// Relationships between two bound nodes.
@@ -688,6 +712,109 @@ pub struct Aggregate {
     pub factors: Vec<SlotId>,
 }
 
+/// Rows counted by the end of an expand.
+#[derive(Clone, Debug)]
+pub struct CountByNeighbour {
+    /// The aggregation; its input are the rows that would be expanded, its key is the end of the expand.
+    pub aggregate: Aggregate,
+    /// Where the expand starts.
+    pub from: SlotId,
+    /// The expand.
+    pub step: Step,
+    /// Runs if the adjacency has no view: counts the rows of the expand of `input`.
+    pub fallback: OpId,
+}
+
+/// Groups of nodes, each with its number of rows, by the nodes' keys.
+#[derive(Clone, Debug)]
+pub struct GroupByKey {
+    /// The aggregation by the key. Its input has one row for each node, its factor is the node's number of rows.
+    pub aggregate: Aggregate,
+    /// The node whose key is read.
+    pub node: SlotId,
+    /// The node's number of rows.
+    pub count: SlotId,
+    /// Only groups that may be among the first in the order of their counts are wanted.
+    pub first: Option<FirstGroups>,
+    /// Runs if nodes may share keys, or if their column of keys has no view: groups by the values of the keys. Reads
+    /// the rows of `input`, also those that were read before this was known.
+    pub fallback: OpId,
+}
+
+/// The groups with the largest or smallest counts.
+#[derive(Clone, Debug)]
+pub struct FirstGroups {
+    /// How many; more are kept if they tie with the last one. Not volatile. An invalid value is reported by the
+    /// operator above.
+    pub limit: Expr,
+    /// The largest counts, or the smallest.
+    pub largest: bool,
+}
+
+/// The number of a label's nodes for each value of a property.
+#[derive(Clone, Debug)]
+pub struct CountByColumn {
+    /// The input: one row.
+    pub input: OpId,
+    /// The label.
+    pub label: LabelRef,
+    /// The property: names from the outermost to the innermost.
+    pub path: Vec<PropRef>,
+    /// Receives the value.
+    pub key: SlotId,
+    /// Each receives the number of nodes.
+    pub counts: Vec<SlotId>,
+    /// Runs if the column has no view, or cannot answer: scans the label.
+    pub fallback: OpId,
+}
+
+/// The number of paths of two relationships.
+#[derive(Clone, Debug)]
+pub struct CountPaths {
+    /// The input: one row.
+    pub input: OpId,
+    /// The first relationship, seen from the middle node.
+    pub first: Step,
+    /// The second relationship, seen from the middle node.
+    pub second: Step,
+    /// Whether the two relationships must be different.
+    pub differ: bool,
+    /// Each receives the number of paths.
+    pub counts: Vec<SlotId>,
+    /// Runs if the adjacency has no view: scans the first relationship.
+    pub fallback: OpId,
+}
+
+/// A chain of operators that runs in several threads.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// The top of the chain.
+    pub input: OpId,
+    /// Its scan, of which each thread takes ranges of ids.
+    pub scan: OpId,
+    /// What each thread does with its rows. A single thread passes them on.
+    pub in_thread: InThread,
+}
+
+/// What the threads of an exchange do with their rows before they pass them on.
+#[derive(Clone, Debug)]
+pub enum InThread {
+    /// Nothing.
+    Nothing,
+    /// Each drops rows that it has seen: the operator above is a `DISTINCT` of these slots.
+    Distinct(Vec<SlotId>),
+    /// Each adds the positions that its rows have in a single thread: the operator above is a sort, and equal rows
+    /// keep that order.
+    Sort,
+    /// The same for the first rows of a sort; each drops rows that are not among its own first ones.
+    Top {
+        /// The keys of the sort. Not volatile.
+        keys: Vec<SortKey>,
+        /// How many rows are wanted. Not volatile.
+        limit: Expr,
+    },
+}
+
 /// What is counted without a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountOf {
@@ -843,7 +970,7 @@ pub enum SetItem {
 }
 
 impl Op {
-    /// The operators whose rows flow into this one's, in order: `input`, then right sides and bodies.
+    /// The operators whose rows flow into this one's, in order: `input`, then right sides, bodies and fallbacks.
     pub fn children(&self) -> Vec<OpId> {
         match self {
             Self::Argument => Vec::new(),
@@ -877,7 +1004,13 @@ impl Op {
             Self::ShortestPath(shortest) => vec![shortest.input],
             Self::PathSearch(search) => vec![search.input],
             Self::RelationshipEnds(ends) => vec![ends.input],
-            Self::Aggregate(aggregate) => vec![aggregate.input],
+            Self::Aggregate(aggregate) | Self::CountByNode(aggregate) => vec![aggregate.input],
+            Self::Exchange(exchange) => vec![exchange.input],
+            Self::DistinctEnds(ends) => vec![ends.input, ends.fallback],
+            Self::CountByNeighbour(count) => vec![count.aggregate.input, count.fallback],
+            Self::GroupByKey(group) => vec![group.aggregate.input, group.fallback],
+            Self::CountByColumn(count) => vec![count.input, count.fallback],
+            Self::CountPaths(count) => vec![count.input, count.fallback],
             Self::ProcedureCall(call) => vec![call.input],
             Self::Apply { input, right }
             | Self::OptionalApply { input, right, .. }
@@ -926,7 +1059,33 @@ impl Op {
             Self::ShortestPath(shortest) => change(&mut shortest.input),
             Self::PathSearch(search) => change(&mut search.input),
             Self::RelationshipEnds(ends) => change(&mut ends.input),
-            Self::Aggregate(aggregate) => change(&mut aggregate.input),
+            Self::Aggregate(aggregate) | Self::CountByNode(aggregate) => {
+                change(&mut aggregate.input);
+            }
+            Self::Exchange(exchange) => {
+                change(&mut exchange.input);
+                change(&mut exchange.scan);
+            }
+            Self::DistinctEnds(ends) => {
+                change(&mut ends.input);
+                change(&mut ends.fallback);
+            }
+            Self::CountByNeighbour(count) => {
+                change(&mut count.aggregate.input);
+                change(&mut count.fallback);
+            }
+            Self::GroupByKey(group) => {
+                change(&mut group.aggregate.input);
+                change(&mut group.fallback);
+            }
+            Self::CountByColumn(count) => {
+                change(&mut count.input);
+                change(&mut count.fallback);
+            }
+            Self::CountPaths(count) => {
+                change(&mut count.input);
+                change(&mut count.fallback);
+            }
             Self::ProcedureCall(call) => change(&mut call.input),
             Self::Apply { input, right }
             | Self::OptionalApply { input, right, .. }
@@ -946,6 +1105,18 @@ impl Op {
                 change(body);
             }
             Self::Union { inputs } => inputs.iter_mut().for_each(change),
+        }
+    }
+
+    /// The operator that runs in this one's place if this one cannot run.
+    pub fn fallback(&self) -> Option<OpId> {
+        match self {
+            Self::DistinctEnds(ends) => Some(ends.fallback),
+            Self::CountByNeighbour(count) => Some(count.fallback),
+            Self::GroupByKey(group) => Some(group.fallback),
+            Self::CountByColumn(count) => Some(count.fallback),
+            Self::CountPaths(count) => Some(count.fallback),
+            _ => None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::error::{ErrorKind, PlanError};
 use crate::logical::LogicalQuery;
 use crate::physical::{Body, Mode, Notice, Op, Operator, Plan, StatementClass};
 use crate::schema::ShowKind;
-use crate::solve::{Planning, mark_distinct_ends, mark_live, plan_statement};
+use crate::solve::{Planning, choose_operators, mark_live, plan_statement, search_distinct_ends};
 use crate::{bind, point};
 
 /// Options of the caller.
@@ -79,9 +79,10 @@ pub fn prepare_parsed(
     };
     mark_live(&mut binder.arena, root)?;
     if !options.plain {
-        mark_distinct_ends(&mut binder.arena, root);
+        search_distinct_ends(&mut binder.arena, root);
     }
     let class = classify(&body, &binder.arena);
+    choose_operators(&mut binder.arena, root, class);
     note_products(&mut binder);
     let mode = match statement.mode {
         ast::Mode::Run => Mode::Run,

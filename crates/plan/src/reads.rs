@@ -277,6 +277,7 @@ impl Reading<'_> {
         loop {
             from = match &self.plan.operator(from).op {
                 Op::Expand(expand) if expand.to == slot => return true,
+                Op::DistinctEnds(ends) if ends.to == slot => return true,
                 Op::VarExpand(expand) if expand.to == slot && !expand.into => return true,
                 Op::RelationshipScan(scan) if scan.from == slot || scan.to == slot => return true,
                 Op::RelationshipById { from, to, .. } if *from == slot || *to == slot => {
@@ -289,6 +290,7 @@ impl Reading<'_> {
                     return true;
                 }
                 Op::Expand(expand) => expand.input,
+                Op::DistinctEnds(ends) => ends.input,
                 Op::ExpandInto(expand) => expand.input,
                 Op::VarExpand(expand) => expand.input,
                 Op::RelationshipEnds(ends) => ends.input,

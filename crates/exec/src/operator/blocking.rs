@@ -4,13 +4,13 @@ use std::{borrow::Cow, cmp::Ordering, collections::VecDeque};
 
 use isomer_plan::{
     expr::{Expr, SlotId},
-    physical::{Op, OpId, SortKey},
+    physical::{self, InThread, Op, OpId, SortKey},
 };
 use isomer_value::{Value, order::cmp_order};
 
 use super::{
     Argument, Child, FULL_BATCH, Operate, OperatorRef, Pieces,
-    exchange::position_slot,
+    exchange::{position_slot, position_slot_of},
     scan::{misplaced, row_count},
 };
 use crate::{
@@ -27,8 +27,8 @@ pub(super) struct Sort {
     op_ref: OperatorRef,
     input: Child,
     sorted: Option<Output>,
-    /// The slots of positions, for rows from several threads: see [`super::exchange`].
-    place: SlotId,
+    /// The slot of positions, for rows from several threads: see [`super::exchange`].
+    place: Option<SlotId>,
     /// Whether other threads handle other rows: then all columns stay, for the consumer that sees all rows.
     in_part: bool,
     held: usize,
@@ -190,7 +190,7 @@ fn merge(
 impl Sort {
     pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            place: position_slot(&op_ref.plan, op_ref.id),
+            place: position_slot_of(&input),
             op_ref,
             input,
             sorted: None,
@@ -199,9 +199,10 @@ impl Sort {
         }
     }
 
-    /// For the rows of one of several threads; it forwards only the first rows if few are wanted.
+    /// For the rows of one of the threads of an exchange; it forwards only the first rows if few are wanted.
     pub(super) fn in_part(op_ref: OperatorRef, input: Child) -> Self {
         Self {
+            place: Some(position_slot(&op_ref.plan, op_ref.id)),
             in_part: true,
             ..Self::new(op_ref, input)
         }
@@ -235,7 +236,7 @@ impl Sort {
     ) -> Result<()> {
         if !self.in_part {
             let (op_ref, place) = (&self.op_ref, self.place);
-            rows.prune(|slot| slot != place && op_ref.is_live(slot));
+            rows.prune(|slot| Some(slot) != place && op_ref.is_live(slot));
         }
         let added = rows.bytes_appended() + values.iter().flatten().map(value_bytes).sum::<usize>();
         run.rows.append(rows);
@@ -277,12 +278,12 @@ impl Sort {
         }
         let mut next = self.input.pull_flat(cx)?;
         let mut keys = Cow::Borrowed(keys);
-        if let Some(chunk) = &next
-            && chunk.column(self.place).is_some()
+        if let (Some(chunk), Some(place)) = (&next, self.place)
+            && chunk.column(place).is_some()
         {
             // Among equal rows, in the order that a single thread would give.
             keys.to_mut().push(SortKey {
-                expr: Expr::Slot(self.place),
+                expr: Expr::Slot(place),
                 descending: false,
             });
         }
@@ -327,9 +328,12 @@ impl Operate for Sort {
         let op_ref = self.op_ref.clone();
         if self.sorted.is_none() {
             let sorted = match op_ref.op() {
-                Op::Sort { .. } if self.in_part => return self.input.pull(cx),
                 Op::Sort { keys, .. } => self.sort(keys, None, cx)?,
-                Op::Top { keys, limit, .. } => {
+                Op::Top { keys, limit, .. }
+                | Op::Exchange(physical::Exchange {
+                    in_thread: InThread::Top { keys, limit },
+                    ..
+                }) => {
                     let limit = match (row_count(limit, "LIMIT", cx), limit) {
                         (Ok(limit), _) => usize::try_from(limit).unwrap_or(usize::MAX),
                         // `SKIP` plus `LIMIT` may exceed 64 bits: the operator above that counts rows reports which of

@@ -1,14 +1,10 @@
 //! Counts paths of two relationships without enumerating them: for each middle node, its in-degree times its
 //! out-degree, minus the paths that would use one relationship twice.
 
-use isomer_plan::{
-    Plan,
-    function::Aggregation,
-    physical::{self, Direction, Op, OpId},
-};
+use isomer_plan::physical::{self, Direction, Op};
 use isomer_views::Side;
 
-use super::{Argument, Operate, OperatorRef, scan::misplaced};
+use super::{Argument, Operate, OperatorRef, fallback::LazyChild, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -17,95 +13,55 @@ use crate::{
     error::{ExecError, Result},
 };
 
-/// `MATCH ()-[:R]->()-[:S]->() RETURN count(*)` over the read views; without them it falls back to the plan's
-/// operators.
+/// `MATCH ()-[:R]->()-[:S]->() RETURN count(*)` over the read views; its fallback runs if they are not available.
 pub(super) struct CountPaths {
     op_ref: OperatorRef,
-    /// The aggregation and everything below it, for when no view is available.
-    otherwise: Box<dyn Operate>,
+    /// One row.
+    input: LazyChild,
+    fallback: LazyChild,
     strategy: Strategy,
 }
 
 enum Strategy {
     Undecided,
     Done,
-    Otherwise,
-}
-
-/// The two relationships of a path, seen from the middle node.
-struct Shape<'p> {
-    first: (&'p [isomer_plan::expr::TypeRef], Direction),
-    second: (&'p [isomer_plan::expr::TypeRef], Direction),
-    /// Whether the two relationships must be different.
-    apart: bool,
-}
-
-/// The shape of the counted pattern, if this operator supports it.
-fn shape<'p>(plan: &'p Plan, aggregate: &'p physical::Aggregate) -> Option<Shape<'p>> {
-    let op = |id: OpId| &plan.operator(id).op;
-    let counts = |call: &isomer_plan::expr::AggregateCall| call.function == Aggregation::CountRows;
-    let (Op::Degree(degree), true) = (
-        op(aggregate.input),
-        aggregate.keys.is_empty() && aggregate.aggregates.iter().all(|(_, call)| counts(call)),
-    ) else {
-        return None;
-    };
-    let Op::RelationshipScan(scan) = op(degree.input) else {
-        return None;
-    };
-    let alone = matches!(op(scan.input), Op::Argument) && scan.from != scan.to;
-    let direction = if degree.from == scan.to {
-        scan.direction.reversed()
-    } else if degree.from == scan.from {
-        scan.direction
-    } else {
-        return None;
-    };
-    let apart = match degree.distinct_from.as_slice() {
-        [] => false,
-        [one] if *one == scan.relationship => true,
-        _ => return None,
-    };
-    (alone && aggregate.factors == [degree.count]).then_some(Shape {
-        first: (&scan.types, direction),
-        second: (&degree.types, degree.direction),
-        apart,
-    })
-}
-
-/// Whether this operator supports an aggregation.
-pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
-    shape(plan, aggregate).is_some()
+    Fallback,
 }
 
 impl CountPaths {
-    pub(super) fn new(op_ref: OperatorRef, otherwise: Box<dyn Operate>) -> Self {
+    pub(super) fn new(
+        op_ref: OperatorRef,
+        plan: &physical::CountPaths,
+        argument: &Argument,
+    ) -> Self {
         Self {
+            input: LazyChild::new(&op_ref, plan.input, argument),
+            fallback: LazyChild::new(&op_ref, plan.fallback, argument),
             op_ref,
-            otherwise,
             strategy: Strategy::Undecided,
         }
     }
 
     /// The number of paths, if the views can provide it.
-    fn count(&self, shape: &Shape<'_>, cx: &mut Cx<'_>) -> Result<Option<i64>> {
-        let first_types = cx.type_filter(shape.first.0);
-        let second_types = cx.type_filter(shape.second.0);
+    fn count(&self, plan: &physical::CountPaths, cx: &mut Cx<'_>) -> Result<Option<i64>> {
+        let directions = (plan.first.direction, plan.second.direction);
+        let first_types = cx.type_filter(&plan.first.types);
+        let second_types = cx.type_filter(&plan.second.types);
         if first_types == TypeFilter::Nothing || second_types == TypeFilter::Nothing {
             return Ok(None);
         }
-        make_views(&first_types, shape.first.1, cx);
-        make_views(&second_types, shape.second.1, cx);
+        make_views(&first_types, directions.0, cx);
+        make_views(&second_types, directions.1, cx);
         let (first, second) = (
-            cx.walks(&first_types, shape.first.1),
-            cx.walks(&second_types, shape.second.1),
+            cx.walks(&first_types, directions.0),
+            cx.walks(&second_types, directions.1),
         );
         let (Some(first), Some(second)) = (first, second) else {
             return Ok(None);
         };
         let shared = match (
-            shape.apart,
-            shared_direction(shape.first.1, shape.second.1),
+            plan.differ,
+            shared_direction(directions.0, directions.1),
             shared_types(first_types, second_types),
         ) {
             (false, ..) | (_, _, TypeFilter::Nothing) => None,
@@ -211,24 +167,23 @@ fn shared_types(a: TypeFilter, b: TypeFilter) -> TypeFilter {
 impl Operate for CountPaths {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::Aggregate(aggregate) = op_ref.op() else {
+        let Op::CountPaths(plan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
         match self.strategy {
             Strategy::Done => Ok(None),
-            Strategy::Otherwise => self.otherwise.next(cx),
+            Strategy::Fallback => self.fallback.pull(cx),
             Strategy::Undecided => {
-                let found = match shape(&op_ref.plan, aggregate) {
-                    Some(shape) => self.count(&shape, cx)?,
-                    None => None,
+                let Some(count) = self.count(plan, cx)? else {
+                    self.strategy = Strategy::Fallback;
+                    cx.run.note_fallback(op_ref.id);
+                    return self.fallback.pull(cx);
                 };
-                let Some(count) = found else {
-                    self.strategy = Strategy::Otherwise;
-                    return self.otherwise.next(cx);
-                };
+                // The outer row, of which nothing is read.
+                while self.input.pull(cx)?.is_some() {}
                 self.strategy = Strategy::Done;
                 let mut chunk = Chunk::new(1, op_ref.plan.slots.len());
-                for (slot, _) in &aggregate.aggregates {
+                for slot in &plan.counts {
                     chunk.set(*slot, Column::Ints(vec![count]));
                 }
                 op_ref.prune(&mut chunk);
@@ -238,12 +193,14 @@ impl Operate for CountPaths {
     }
 
     fn open(&mut self, argument: &Argument) {
-        self.otherwise.open(argument);
+        self.input.open(argument);
+        self.fallback.open(argument);
         self.strategy = Strategy::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        self.otherwise.close(cx);
+        self.input.close(cx);
+        self.fallback.close(cx);
         self.strategy = Strategy::Done;
     }
 }

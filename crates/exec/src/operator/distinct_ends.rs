@@ -7,13 +7,12 @@
 
 use isomer_plan::{
     expr::SlotId,
-    physical::{self, Direction, Op, OpId},
+    physical::{self, Direction, Op, Step},
 };
 use isomer_value::{NodeId, Value};
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, OperatorRef,
-    expand::{Expand, bound_nodes},
+    Argument, FULL_BATCH, Operate, OperatorRef, expand::bound_nodes, fallback::LazyChild,
     scan::misplaced,
 };
 use crate::{
@@ -27,83 +26,76 @@ use crate::{
 /// Relationships that are examined between two checks of the clock.
 const TICK_LINKS: usize = 1 << 14;
 
-/// An expand whose ends are wanted once each.
+/// Each end of one step, or of two, once; its fallback runs if the adjacency has no views.
 pub(super) struct DistinctEnds {
     op_ref: OperatorRef,
-    argument: Argument,
+    input: LazyChild,
+    fallback: LazyChild,
     strategy: Strategy,
 }
 
 enum Strategy {
     Undecided,
-    /// No view is available: the plain expand runs and may return duplicates.
-    Rows(Box<Expand>),
+    /// No view is available: the plain expands run and may return duplicates.
+    Fallback,
     One(Box<One>),
     Two(Box<Two>),
 }
 
 impl DistinctEnds {
-    pub(super) fn new(op_ref: OperatorRef, argument: &Argument) -> Self {
+    pub(super) fn new(
+        op_ref: OperatorRef,
+        plan: &physical::DistinctEnds,
+        argument: &Argument,
+    ) -> Self {
         Self {
+            input: LazyChild::new(&op_ref, plan.input, argument),
+            fallback: LazyChild::new(&op_ref, plan.fallback, argument),
             op_ref,
-            argument: argument.clone(),
             strategy: Strategy::Undecided,
         }
     }
 
-    fn decide(&self, plan: &physical::Expand, cx: &mut Cx<'_>) -> Result<Strategy> {
-        let child = |id| Child::build(&self.op_ref.plan, id, &self.argument);
-        let walks = |expand: &physical::Expand, cx: &mut Cx<'_>| {
-            let filter = cx.type_filter(&expand.types);
-            cx.walks(&filter, expand.direction)
-        };
-        let Some(second) = walks(plan, cx).filter(|_| !self.together()) else {
-            let rows = Expand::new(self.op_ref.clone(), child(plan.input));
-            return Ok(Strategy::Rows(Box::new(rows)));
-        };
-        cx.run.note_view(self.op_ref.id);
-        let live = self.op_ref.live();
-        if let Some(first_plan) = plan.two_steps(live, &self.op_ref.plan.operators)
-            && let Some(first) = walks(first_plan, cx)
-        {
-            cx.run.note_view(plan.input);
-            let others: Vec<SlotId> = live
-                .iter()
-                .copied()
-                .filter(|slot| *slot != plan.to)
-                .collect();
-            return Ok(Strategy::Two(Box::new(Two {
-                input: child(first_plan.input),
-                first,
-                second,
-                apart: Apart::of(first_plan, plan),
-                alone: others.is_empty(),
-                others,
-                first_id: plan.input,
-                chunk: None,
-                started: Marks::take(),
-                middles: Middles::new(),
-                seen: Marks::take(),
-                at: 0,
-                scratch: WalkScratch::default(),
-            })));
+    /// The search, if views are available for all steps.
+    fn search(&self, plan: &physical::DistinctEnds, cx: &mut Cx<'_>) -> Option<Strategy> {
+        if self.is_batched() {
+            return None;
         }
-        if *live == [plan.to] && plan.distinct_from.is_empty() {
-            return Ok(Strategy::One(Box::new(One {
-                input: child(plan.input),
-                walks: second,
+        let mut walks = |step: &Step| {
+            let filter = cx.type_filter(&step.types);
+            cx.walks(&filter, step.direction)
+        };
+        match plan.steps.as_slice() {
+            [step] => Some(Strategy::One(Box::new(One {
+                walks: walks(step)?,
                 seen: Marks::take(),
                 scratch: WalkScratch::default(),
-            })));
+            }))),
+            [first, second] => {
+                let live = self.op_ref.live().iter().copied();
+                let others: Vec<SlotId> = live.filter(|slot| *slot != plan.to).collect();
+                Some(Strategy::Two(Box::new(Two {
+                    first: walks(first)?,
+                    second: walks(second)?,
+                    apart: Apart::of(plan.differ, first.direction, second.direction),
+                    alone: others.is_empty(),
+                    others,
+                    chunk: None,
+                    started: Marks::take(),
+                    middles: Middles::new(),
+                    seen: Marks::take(),
+                    at: 0,
+                    scratch: WalkScratch::default(),
+                })))
+            }
+            _ => None,
         }
-        let rows = Expand::new(self.op_ref.clone(), child(plan.input));
-        Ok(Strategy::Rows(Box::new(rows)))
     }
 
     /// Whether several outer rows arrive at once: they are distinguished by a bookkeeping slot that the plan does not
     /// know.
-    fn together(&self) -> bool {
-        let mut slots = self.argument.chunk().slots();
+    fn is_batched(&self) -> bool {
+        let mut slots = self.input.argument().chunk().slots();
         slots.any(|slot| slot.index() >= self.op_ref.plan.slots.len())
     }
 }
@@ -111,48 +103,49 @@ impl DistinctEnds {
 impl Operate for DistinctEnds {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::Expand(plan) = op_ref.op() else {
+        let Op::DistinctEnds(plan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
         if let Strategy::Undecided = self.strategy {
-            self.strategy = self.decide(plan, cx)?;
+            self.strategy = match self.search(plan, cx) {
+                Some(search) => {
+                    cx.run.note_view(op_ref.id);
+                    search
+                }
+                None => {
+                    cx.run.note_fallback(op_ref.id);
+                    Strategy::Fallback
+                }
+            };
         }
         match &mut self.strategy {
-            Strategy::Rows(rows) => rows.next(cx),
-            Strategy::One(one) => one.next(plan, &op_ref, cx),
-            Strategy::Two(two) => two.next(plan, &op_ref, cx),
+            Strategy::Fallback => self.fallback.pull(cx),
+            Strategy::One(one) => one.next(plan, &op_ref, &mut self.input, cx),
+            Strategy::Two(two) => two.next(plan, &op_ref, &mut self.input, cx),
             Strategy::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
         }
     }
 
     fn open(&mut self, argument: &Argument) {
-        self.argument = argument.clone();
-        let together = self.together();
+        self.input.open(argument);
+        self.fallback.open(argument);
+        let is_batched = self.is_batched();
         match &mut self.strategy {
-            Strategy::Rows(rows) => rows.open(argument),
-            Strategy::One(one) if !together => {
-                one.input.open(argument);
-                one.seen.clear();
-            }
-            Strategy::Two(two) if !together => two.open(argument),
+            Strategy::One(one) if !is_batched => one.seen.clear(),
+            Strategy::Two(two) if !is_batched => two.restart(),
             strategy => *strategy = Strategy::Undecided,
         }
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        match &mut self.strategy {
-            Strategy::Rows(rows) => rows.close(cx),
-            Strategy::One(one) => one.input.close(cx),
-            Strategy::Two(two) => two.input.close(cx),
-            Strategy::Undecided => {}
-        }
+        self.input.close(cx);
+        self.fallback.close(cx);
         self.strategy = Strategy::Undecided;
     }
 }
 
 /// Distinct ends of one step, over all rows.
 struct One {
-    input: Child,
     walks: Walks,
     seen: Marks,
     scratch: WalkScratch,
@@ -161,11 +154,12 @@ struct One {
 impl One {
     fn next(
         &mut self,
-        plan: &physical::Expand,
+        plan: &physical::DistinctEnds,
         op_ref: &OperatorRef,
+        input: &mut LazyChild,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Chunk>> {
-        let Some(chunk) = self.input.pull_flat(cx)? else {
+        let Some(chunk) = input.pull_flat(cx)? else {
             return Ok(None);
         };
         let mut ends = Vec::new();
@@ -206,11 +200,11 @@ enum Apart {
 }
 
 impl Apart {
-    fn of(first: &physical::Expand, second: &physical::Expand) -> Self {
-        if second.distinct_from.is_empty() {
+    fn of(differ: bool, first: Direction, second: Direction) -> Self {
+        if !differ {
             return Self::No;
         }
-        match (first.direction, second.direction) {
+        match (first, second) {
             (_, Direction::Both) => Self::Back,
             (Direction::Both, _) => Self::IfSeen,
             (one, other) if one == other => Self::Loops,
@@ -252,7 +246,6 @@ impl Middles {
 
 /// Distinct ends of two steps, over all rows, or per row if other slots of the rows are read.
 struct Two {
-    input: Child,
     first: Walks,
     second: Walks,
     apart: Apart,
@@ -260,8 +253,6 @@ struct Two {
     others: Vec<SlotId>,
     /// Whether there are none.
     alone: bool,
-    /// The expand of the first step.
-    first_id: OpId,
     /// The start nodes: a relationship that leads back to one of them is the one of the first step.
     started: Marks,
     /// The start rows, and how many of them were consumed.
@@ -274,8 +265,8 @@ struct Two {
 }
 
 impl Two {
-    fn open(&mut self, argument: &Argument) {
-        self.input.open(argument);
+    /// Starts with other rows.
+    fn restart(&mut self) {
         self.chunk = None;
         self.started.clear();
         self.middles.clear();
@@ -285,17 +276,15 @@ impl Two {
 
     fn next(
         &mut self,
-        plan: &physical::Expand,
+        plan: &physical::DistinctEnds,
         op_ref: &OperatorRef,
+        input: &mut LazyChild,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Chunk>> {
-        let Some(first) = plan.two_steps(op_ref.live(), &op_ref.plan.operators) else {
-            return Err(misplaced(op_ref.op()));
-        };
         while self.at == self.middles.nodes.len() {
             self.middles.clear();
             self.at = 0;
-            if !self.begin(first.from, cx)? {
+            if !self.begin(plan.from, input, cx)? {
                 return Ok(None);
             }
             if !self.alone {
@@ -318,12 +307,12 @@ impl Two {
     }
 
     /// Runs the first step for the next row, or for all rows; false if there is none.
-    fn begin(&mut self, from: SlotId, cx: &mut Cx<'_>) -> Result<bool> {
+    fn begin(&mut self, from: SlotId, input: &mut LazyChild, cx: &mut Cx<'_>) -> Result<bool> {
         let mut any = false;
         loop {
             let Some((chunk, taken)) = self.chunk.as_mut().filter(|(chunk, at)| *at < chunk.len())
             else {
-                match self.input.pull_flat(cx)? {
+                match input.pull_flat(cx)? {
                     Some(chunk) => self.chunk = Some((chunk, 0)),
                     None => return Ok(any),
                 }
@@ -344,7 +333,6 @@ impl Two {
                         middles.again.insert(middle);
                     }
                 }
-                cx.run.note_rows(self.first_id, neighbours.len());
                 cx.tick(neighbours.len() + 1)?;
                 cx.run.watch.allow(self.seen.bytes() + middles.bytes())?;
             }

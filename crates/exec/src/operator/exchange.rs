@@ -1,9 +1,9 @@
 //! Parallel execution: a chain of operators over a scan runs once per thread, each over its share of the ids.
 //!
-//! Used below an aggregation whose result does not depend on the order of its rows, below `DISTINCT`, and below `ORDER
-//! BY`. For `ORDER BY`, rows carry the position that a single thread would have given them, so that equal rows keep
-//! that order. Only statements that read run in parallel, and only if many rows are expected. `DISTINCT` and `LIMIT`
-//! are applied in each thread first, which removes most rows early. Every thread has a reader of the same version, and
+//! The planner adds an exchange below an aggregation whose result does not depend on the order of its rows, below
+//! `DISTINCT`, and below `ORDER BY`, in statements that only read. It starts threads if many rows are expected. For
+//! `ORDER BY`, rows carry the position that a single thread would have given them, so that equal rows keep that order.
+//! `DISTINCT` and `LIMIT` are applied in each thread first, which removes most rows early. Every thread has a reader of the same version, and
 //! shares the query's cancel handle and deadline. Threads take the scan's nodes or relationships in small ranges of ids
 //! (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that the work is balanced.
 
@@ -20,12 +20,13 @@ use std::{
 use isomer_data::Transaction;
 use isomer_plan::{
     Plan,
-    expr::{Expr, SlotId},
-    function::{Aggregation, Purity},
-    physical::{self, Op, OpId, RelationshipScan, StatementClass},
+    expr::SlotId,
+    physical::{InThread, Op, OpId},
 };
 
-use super::{Argument, Child, Operate, OperatorRef, blocking::Sort, row::Distinct};
+use super::{
+    Argument, Child, Operate, OperatorRef, blocking::Sort, row::Distinct, scan::misplaced,
+};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -93,52 +94,53 @@ pub(super) struct Exchange {
     alone: Child,
     /// Whether there is an outer row, which other threads do not have.
     rooted: bool,
-    output: ThreadOutput,
     strategy: Strategy,
 }
 
-/// What each thread does with the rows of its chain.
-#[derive(Clone)]
-enum ThreadOutput {
-    /// Forwards them.
-    All,
-    /// Forwards the rows that this thread has not seen, for this `DISTINCT` operator.
-    Distinct(OpId),
-    /// Forwards them with their positions, for this sort; only the first rows in its order if there is a limit.
-    Sorted(OpId),
-}
-
-impl ThreadOutput {
-    /// The states of a thread.
-    fn build(&self, op_ref: &OperatorRef) -> Child {
-        let chain = Child::build(&op_ref.plan, op_ref.id, &Argument::root());
-        let plan = op_ref.plan.clone();
-        let state: Box<dyn Operate> = match self {
-            Self::All => return chain,
-            Self::Distinct(id) => Box::new(Distinct::in_part(OperatorRef { plan, id: *id }, chain)),
-            Self::Sorted(id) => {
-                let positioned = Child {
-                    state: Box::new(Positioned {
-                        slot: position_slot(&plan, *id),
-                        input: chain,
-                        share: u64::MAX,
-                        rows: 0,
-                    }),
-                    op_ref: op_ref.clone(),
-                };
-                Box::new(Sort::in_part(OperatorRef { plan, id: *id }, positioned))
-            }
+/// The states of a thread of the exchange `op_ref`.
+fn build_thread(op_ref: &OperatorRef) -> Result<Child> {
+    let Op::Exchange(exchange) = op_ref.op() else {
+        return Err(misplaced(op_ref.op()));
+    };
+    let chain = Child::build(&op_ref.plan, exchange.input, &Argument::root());
+    let positioned = |chain: Child| {
+        let positioned = Positioned {
+            slot: position_slot(&op_ref.plan, op_ref.id),
+            input: chain,
+            share: u64::MAX,
+            rows: 0,
         };
-        Child {
-            state,
-            op_ref: op_ref.clone(),
+        Child::of(op_ref.clone(), Box::new(positioned))
+    };
+    Ok(match &exchange.in_thread {
+        InThread::Nothing => chain,
+        InThread::Distinct(_) => {
+            let distinct = Distinct::in_part(op_ref.clone(), chain);
+            Child::of(op_ref.clone(), Box::new(distinct))
         }
-    }
+        InThread::Sort => positioned(chain),
+        InThread::Top { .. } => {
+            let sort = Sort::in_part(op_ref.clone(), positioned(chain));
+            Child::of(op_ref.clone(), Box::new(sort))
+        }
+    })
 }
 
-/// The slots that hold the positions of rows for the sort `id`.
+/// The slot that holds the positions of the rows of the exchange `id`, which the sort above reads.
 pub(super) fn position_slot(plan: &Plan, id: OpId) -> SlotId {
     SlotId((plan.slots.len() + id.index()) as u32)
+}
+
+/// The same slot for a sort with this input, if its rows may have positions.
+pub(super) fn position_slot_of(input: &Child) -> Option<SlotId> {
+    let op_ref = input.op_ref();
+    match op_ref.op() {
+        Op::Exchange(exchange) => match exchange.in_thread {
+            InThread::Sort | InThread::Top { .. } => Some(position_slot(&op_ref.plan, op_ref.id)),
+            InThread::Nothing | InThread::Distinct(_) => None,
+        },
+        _ => None,
+    }
 }
 
 /// Adds positions to rows: the index of their share, and their position within it.
@@ -195,120 +197,26 @@ enum Message {
     Failed(ExecError),
 }
 
-/// The scan at the bottom of a chain of operators that treat each row independently and can run in several threads.
-fn scan_below(plan: &Plan, top: OpId) -> Option<OpId> {
-    let mut at = top;
-    loop {
-        let op = &plan.operator(at).op;
-        let mut shared = true;
-        let mut test = |expr: &Expr| shared &= !is_volatile(expr);
-        at = match op {
-            Op::Expand(expand) => expand.input,
-            Op::ExpandInto(expand) => expand.input,
-            Op::Degree(degree) => degree.input,
-            Op::Filter { input, predicates } => {
-                predicates.iter().for_each(&mut test);
-                *input
-            }
-            Op::Project { input, columns } => {
-                columns.iter().for_each(|(_, expr)| test(expr));
-                *input
-            }
-            Op::AllNodesScan { input, .. }
-            | Op::LabelScan { input, .. }
-            | Op::RelationshipScan(RelationshipScan { input, .. }) => {
-                return matches!(plan.operator(*input).op, Op::Argument).then_some(at);
-            }
-            _ => return None,
-        };
-        if !shared {
-            return None;
-        }
-    }
-}
-
-fn is_volatile(expr: &Expr) -> bool {
-    let mut found = match expr {
-        Expr::Call { function, .. } => function.purity() == Purity::Volatile,
-        Expr::CallRegistered { .. } | Expr::Subquery(_) => true,
-        _ => false,
-    };
-    expr.for_each_child(&mut |child| found |= is_volatile(child));
-    found
-}
-
-/// Whether an aggregation gives the same result for any order of its rows, except for the order within a list: a
-/// running standard deviation is rounded per row.
-pub(super) fn any_order(aggregate: &physical::Aggregate) -> bool {
-    let rounds = |function| matches!(function, Aggregation::StDev | Aggregation::StDevP);
-    !aggregate
-        .aggregates
-        .iter()
-        .any(|(_, call)| rounds(call.function))
-}
-
-/// The states of a chain below an aggregation, behind an exchange if the plan allows one.
-pub(super) fn below_aggregation(plan: &Arc<Plan>, top: OpId, argument: &Argument) -> Child {
-    below(plan, top, ThreadOutput::All, argument)
-}
-
-/// The states of a chain below the `DISTINCT` operator `id`, likewise.
-pub(super) fn below_distinct(plan: &Arc<Plan>, id: OpId, top: OpId, argument: &Argument) -> Child {
-    below(plan, top, ThreadOutput::Distinct(id), argument)
-}
-
-/// The states of a chain below the sort operator `id`, likewise.
-pub(super) fn below_sort(plan: &Arc<Plan>, id: OpId, top: OpId, argument: &Argument) -> Child {
-    match sorts_in_parts(plan, id, top) {
-        true => below(plan, top, ThreadOutput::Sorted(id), argument),
-        false => Child::build(plan, top, argument),
-    }
-}
-
-/// Whether each thread may sort its rows for the sort `id` over the chain `top`.
-fn sorts_in_parts(plan: &Plan, id: OpId, top: OpId) -> bool {
-    // The consumer and its threads each evaluate keys and limits: they must give the same values.
-    let same_values = match &plan.operator(id).op {
-        Op::Top { keys, limit, .. } => {
-            !is_volatile(limit) && !keys.iter().any(|key| is_volatile(&key.expr))
-        }
-        _ => true,
-    };
-    // A single thread finds the relationships type by type, not share by share.
-    let in_order = scan_below(plan, top).is_some_and(|scan| match &plan.operator(scan).op {
-        Op::RelationshipScan(scan) => scan.types.len() < 2,
-        _ => true,
-    });
-    same_values && in_order
-}
-
-fn below(plan: &Arc<Plan>, top: OpId, output: ThreadOutput, argument: &Argument) -> Child {
-    let alone = Child::build(plan, top, argument);
-    if plan.class != StatementClass::Read {
-        return alone;
-    }
-    let Some(scan) = scan_below(plan, top) else {
-        return alone;
-    };
-    let op_ref = alone.op_ref().clone();
-    Child {
-        state: Box::new(Exchange {
-            op_ref: op_ref.clone(),
-            scan,
-            alone,
-            rooted: is_root(argument),
-            output,
-            strategy: Strategy::Undecided,
-        }),
-        op_ref,
-    }
-}
-
 fn is_root(argument: &Argument) -> bool {
     argument.chunk().len() == 1 && argument.chunk().slots().next().is_none()
 }
 
 impl Exchange {
+    pub(super) fn new(op_ref: OperatorRef, scan: OpId, alone: Child, argument: &Argument) -> Self {
+        Self {
+            op_ref,
+            scan,
+            alone,
+            rooted: is_root(argument),
+            strategy: Strategy::Undecided,
+        }
+    }
+
+    /// Whether the threads pass on the rows of the chain as they are.
+    fn passes_all(&self) -> bool {
+        matches!(self.op_ref.op(), Op::Exchange(exchange) if matches!(exchange.in_thread, InThread::Nothing))
+    }
+
     /// Starts the threads, if threads are allowed and there is enough work for them.
     fn start_team(&self, cx: &Cx<'_>) -> Option<Team> {
         let enough = self.op_ref.plan.operator(self.scan).rows >= cx.run.parallel_rows;
@@ -317,9 +225,7 @@ impl Exchange {
         }
         // The chunk that each thread is working on is not part of the bytes in flight.
         let least_bytes = cx.run.workers * LEAST_BYTES;
-        if !matches!(self.output, ThreadOutput::All)
-            && cx.run.watch.limits().memory_bytes < least_bytes
-        {
+        if !self.passes_all() && cx.run.watch.limits().memory_bytes < least_bytes {
             return None;
         }
         let forks: Option<Vec<Transaction>> = (0..cx.run.workers).map(|_| cx.tx.fork()).collect();
@@ -338,10 +244,10 @@ impl Exchange {
                 .run
                 .fork(number as u64 + 1, &transaction, morsels.clone());
             let (op_ref, sender, stop) = (self.op_ref.clone(), sender.clone(), team.stop.clone());
-            let (output, room) = (self.output.clone(), team.room.clone());
+            let room = team.room.clone();
             let thread = std::thread::Builder::new()
                 .name("isomer-query".into())
-                .spawn(move || work(&op_ref, &output, transaction, run, &sender, &room, &stop));
+                .spawn(move || work(&op_ref, transaction, run, &sender, &room, &stop));
             match thread {
                 Ok(thread) => team.threads.push(thread),
                 Err(_) => break, // no thread could be started: fewer threads do the same work
@@ -355,14 +261,19 @@ impl Exchange {
 /// The body of one thread.
 fn work(
     op_ref: &OperatorRef,
-    output: &ThreadOutput,
     mut transaction: Transaction,
     mut run: Run,
     rows: &SyncSender<Message>,
     room: &Arc<Room>,
     stop: &AtomicBool,
 ) {
-    let mut chain = output.build(op_ref);
+    let mut chain = match build_thread(op_ref) {
+        Ok(chain) => chain,
+        Err(error) => {
+            let _ = rows.send(Message::Failed(error)); // the consumer may be gone
+            return;
+        }
+    };
     let mut cx = Cx {
         tx: &mut transaction,
         run: &mut run,
@@ -437,18 +348,19 @@ impl Drop for Team {
     }
 }
 
-/// Adds the figures of a thread's operators; the rows of its top operator are counted where they arrive.
+/// Adds the figures of a thread's operators; the rows of the exchange are counted where they arrive.
 fn add_figures(
     all: Option<&mut Vec<OperatorProfile>>,
     more: Option<Vec<OperatorProfile>>,
-    top: OpId,
+    exchange: OpId,
 ) {
     let (Some(all), Some(more)) = (all, more) else {
         return;
     };
     for (at, (figures, more)) in all.iter_mut().zip(more).enumerate() {
         figures.from_view |= more.from_view;
-        if at != top.index() {
+        figures.fell_back |= more.fell_back;
+        if at != exchange.index() {
             figures.rows += more.rows;
             figures.calls += more.calls;
             figures.time += more.time;
@@ -462,11 +374,15 @@ impl Operate for Exchange {
             self.strategy = self
                 .start_team(cx)
                 .map_or(Strategy::Alone, Strategy::Together);
+            let threads = match &self.strategy {
+                Strategy::Together(team) => team.at_work,
+                _ => 1,
+            };
+            cx.run.note_threads(self.op_ref.id, threads);
         }
         match &mut self.strategy {
             Strategy::Together(team) => team.next(self.op_ref.id, cx),
-            // As if it ran in this operator's place: its rows were counted above.
-            _ => self.alone.state.next(cx),
+            _ => self.alone.pull(cx),
         }
     }
 
@@ -479,55 +395,5 @@ impl Operate for Exchange {
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.alone.close(cx);
         self.strategy = Strategy::Alone;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use isomer_plan::catalog::MockCatalog;
-
-    /// Whether threads may take part in the sort of a query.
-    fn in_parts(query: &str) -> bool {
-        let catalog = MockCatalog::new()
-            .with_label("N", 20_000)
-            .with_type("X", 20_000)
-            .with_type("Y", 20_000);
-        let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::Options::default()).unwrap();
-        let sorts = plan.operators.iter().enumerate().filter_map(|(at, one)| {
-            let id = OpId(at as u32);
-            match &one.op {
-                Op::Sort { input, .. } | Op::Top { input, .. } => {
-                    Some(sorts_in_parts(&plan, id, *input))
-                }
-                _ => None,
-            }
-        });
-        let found: Vec<bool> = sorts.collect();
-        assert_eq!(found.len(), 1, "{query}");
-        found[0]
-    }
-
-    #[test]
-    fn keys_and_limits_that_are_drawn_are_drawn_once() {
-        assert!(in_parts("MATCH (n:N) RETURN n.i ORDER BY n.k LIMIT 10"));
-        assert!(in_parts("MATCH (n:N) RETURN n.i ORDER BY n.k"));
-        assert!(!in_parts("MATCH (n:N) RETURN n.i ORDER BY rand() LIMIT 10"));
-        assert!(!in_parts(
-            "MATCH (n:N) RETURN n.i ORDER BY n.k, n.i + rand() LIMIT 10"
-        ));
-        assert!(!in_parts(
-            "MATCH (n:N) RETURN n.i ORDER BY n.k LIMIT toInteger(rand() * 100)"
-        ));
-    }
-
-    #[test]
-    fn relationships_of_two_types_keep_their_order() {
-        assert!(in_parts(
-            "MATCH ()-[r:X]->(b) RETURN b.i ORDER BY r.k LIMIT 10"
-        ));
-        assert!(!in_parts(
-            "MATCH ()-[r:X|Y]->(b) RETURN b.i ORDER BY r.k LIMIT 10"
-        ));
     }
 }

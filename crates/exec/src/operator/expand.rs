@@ -229,41 +229,6 @@ impl Expand {
         Ok(())
     }
 
-    /// The views over which its ends are found, for an operator that counts them without the rows: only if nothing else
-    /// of the relationships is read.
-    pub(super) fn ends_alone(&mut self, cx: &mut Cx<'_>) -> Option<Walks> {
-        let Op::Expand(expand) = self.op_ref.op() else {
-            return None;
-        };
-        let wants_rels = expand
-            .relationship
-            .is_some_and(|slot| self.op_ref.is_live(slot));
-        if wants_rels || !expand.distinct_from.is_empty() {
-            return None;
-        }
-        let filter = cx.type_filter(&expand.types);
-        cx.walks(&filter, expand.direction)
-    }
-
-    /// The rows that would be expanded next.
-    pub(super) fn next_unexpanded(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        cx.run.note_view(self.op_ref.id);
-        self.input.pull_flat(cx)
-    }
-
-    /// The rows of a chunk that would be expanded, and their start nodes.
-    pub(super) fn starts(&self, chunk: &Chunk) -> Result<(Vec<u32>, Vec<NodeId>)> {
-        match self.op_ref.op() {
-            Op::Expand(expand) => bound_nodes(chunk, expand.from),
-            other => Err(misplaced(other)),
-        }
-    }
-
-    /// Reports to `PROFILE` how many rows it would have returned.
-    pub(super) fn note_counted(&self, rows: usize, cx: &mut Cx<'_>) {
-        cx.run.note_rows(self.op_ref.id, rows);
-    }
-
     fn forget(&mut self, cx: &mut Cx<'_>) {
         self.remembered = FxHashMap::default();
         cx.run.watch.release(std::mem::take(&mut self.held));

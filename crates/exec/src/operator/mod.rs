@@ -1,6 +1,7 @@
 //! The operators of the physical plan, pulled chunk by chunk.
 //!
-//! The plan is shared and immutable; an execution builds a tree of states over it ([`Child`]), one per operator.
+//! The plan is shared and immutable; an execution builds a tree of states over it ([`Child`]): one for each operator, of
+//! the type that the operator names. An operator that cannot run passes on the rows of its fallback in the plan.
 //! [`Child::pull`] returns the next chunk, or none at the end; [`Child::open`] restarts the tree with other outer rows,
 //! so that the right side of an apply is built once and run many times.
 
@@ -10,6 +11,8 @@ mod blocking;
 mod calls;
 mod converge;
 mod count;
+mod count_by_column;
+mod count_by_node;
 mod count_paths;
 mod csv;
 mod delete;
@@ -17,9 +20,8 @@ mod distinct_ends;
 mod exchange;
 mod expand;
 mod expand_into;
-mod group_column;
-mod group_keys;
-mod group_nodes;
+mod fallback;
+mod group_by_key;
 mod input;
 mod join;
 mod merge;
@@ -39,7 +41,7 @@ use std::{sync::Arc, time::Instant};
 use isomer_plan::{
     Plan,
     expr::SlotId,
-    physical::{self, Op, OpId},
+    physical::{Op, OpId},
 };
 
 pub(crate) use delete::check_owed_relationships;
@@ -107,6 +109,8 @@ pub(crate) trait Operate: Send {
 pub(crate) struct Child {
     op_ref: OperatorRef,
     state: Box<dyn Operate>,
+    /// Whether its rows were counted for `PROFILE` before.
+    is_counted: bool,
 }
 
 /// An operator's position in its plan.
@@ -139,6 +143,15 @@ impl OperatorRef {
 }
 
 impl Child {
+    /// The state of an operator.
+    fn of(op_ref: OperatorRef, state: Box<dyn Operate>) -> Self {
+        Self {
+            op_ref,
+            state,
+            is_counted: false,
+        }
+    }
+
     /// The states of `id` and everything below, opened with `argument`.
     pub(crate) fn build(plan: &Arc<Plan>, id: OpId, argument: &Argument) -> Self {
         let op_ref = OperatorRef {
@@ -146,10 +159,6 @@ impl Child {
             id,
         };
         let child = |id: OpId| Self::build(plan, id, argument);
-        let below = |aggregate: &physical::Aggregate| match exchange::any_order(aggregate) {
-            true => exchange::below_aggregation(plan, aggregate.input, argument),
-            false => child(aggregate.input),
-        };
         let state: Box<dyn Operate> = match op_ref.op() {
             Op::Argument => Box::new(source::ArgumentRows::new(argument)),
             Op::AllNodesScan { input, .. } | Op::LabelScan { input, .. } => {
@@ -166,12 +175,14 @@ impl Child {
             Op::RelationshipById { input, .. } => {
                 Box::new(scan::RelationshipLookup::new(op_ref.clone(), child(*input)))
             }
-            Op::Expand(expand) if expand.distinct_ends => {
-                Box::new(distinct_ends::DistinctEnds::new(op_ref.clone(), argument))
-            }
             Op::Expand(expand) => {
                 Box::new(expand::Expand::new(op_ref.clone(), child(expand.input)))
             }
+            Op::DistinctEnds(ends) => Box::new(distinct_ends::DistinctEnds::new(
+                op_ref.clone(),
+                ends,
+                argument,
+            )),
             Op::ExpandInto(expand) => Box::new(expand_into::ExpandInto::new(
                 op_ref.clone(),
                 child(expand.input),
@@ -231,42 +242,44 @@ impl Child {
             )),
             Op::Filter { input, .. } => Box::new(row::Filter::new(op_ref.clone(), child(*input))),
             Op::Project { input, .. } => Box::new(row::Project::new(op_ref.clone(), child(*input))),
-            Op::Aggregate(aggregate) if group_nodes::fits(aggregate, plan) => {
-                Box::new(group_nodes::GroupNodes::new(op_ref.clone(), argument))
-            }
-            Op::Aggregate(aggregate) if group_keys::fits(plan, aggregate) => Box::new(
-                group_keys::GroupKeys::new(op_ref.clone(), aggregate.input, None, argument),
-            ),
-            Op::Aggregate(aggregate) if group_column::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(op_ref.clone(), below(aggregate));
-                Box::new(group_column::GroupColumn::new(
-                    op_ref.clone(),
-                    Box::new(general),
-                ))
-            }
-            Op::Aggregate(aggregate) if count_paths::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(op_ref.clone(), below(aggregate));
-                Box::new(count_paths::CountPaths::new(
-                    op_ref.clone(),
-                    Box::new(general),
-                ))
-            }
-            Op::Aggregate(aggregate) => {
-                Box::new(aggregate::Aggregate::new(op_ref.clone(), below(aggregate)))
-            }
+            Op::Aggregate(aggregate) => Box::new(aggregate::Aggregate::new(
+                op_ref.clone(),
+                child(aggregate.input),
+            )),
+            Op::CountByNode(aggregate) => Box::new(count_by_node::CountByNode::new(
+                op_ref.clone(),
+                child(aggregate.input),
+            )),
+            Op::CountByNeighbour(count) => Box::new(count_by_node::CountByNeighbour::new(
+                op_ref.clone(),
+                count,
+                argument,
+            )),
+            Op::GroupByKey(group) => Box::new(group_by_key::GroupByKey::new(
+                op_ref.clone(),
+                child(group.aggregate.input),
+            )),
+            Op::CountByColumn(count) => Box::new(count_by_column::CountByColumn::new(
+                op_ref.clone(),
+                count,
+                argument,
+            )),
+            Op::CountPaths(count) => Box::new(count_paths::CountPaths::new(
+                op_ref.clone(),
+                count,
+                argument,
+            )),
+            Op::Exchange(exchange) => Box::new(exchange::Exchange::new(
+                op_ref.clone(),
+                exchange.scan,
+                child(exchange.input),
+                argument,
+            )),
             Op::Distinct { input, .. } => {
-                let below = exchange::below_distinct(plan, id, *input, argument);
-                Box::new(row::Distinct::new(op_ref.clone(), below))
+                Box::new(row::Distinct::new(op_ref.clone(), child(*input)))
             }
-            Op::Sort { input, .. } => {
-                let below = exchange::below_sort(plan, id, *input, argument);
-                Box::new(blocking::Sort::new(op_ref.clone(), below))
-            }
-            Op::Top { input, .. } => {
-                let below = group_keys::below_top(plan, id, argument);
-                let below =
-                    below.unwrap_or_else(|| exchange::below_sort(plan, id, *input, argument));
-                Box::new(blocking::Sort::new(op_ref.clone(), below))
+            Op::Sort { input, .. } | Op::Top { input, .. } => {
+                Box::new(blocking::Sort::new(op_ref.clone(), child(*input)))
             }
             Op::Skip { input, .. } | Op::Limit { input, .. } => {
                 Box::new(row::SkipLimit::new(op_ref.clone(), child(*input)))
@@ -295,7 +308,7 @@ impl Child {
             )),
             Op::ProduceResult { input, .. } => Box::new(row::ProduceResult::new(child(*input))),
         };
-        Self { op_ref, state }
+        Self::of(op_ref, state)
     }
 
     /// Which operator it is.
@@ -310,7 +323,7 @@ impl Child {
 
     /// The next rows; none at the end. A chunk may be empty. Checks the query's limits.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        if cx.run.profile.is_none() {
+        if cx.run.profile.is_none() || self.is_counted {
             let chunk = self.state.next(cx)?;
             cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
             return Ok(chunk);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_plan::{
     expr::{Expr, SlotId},
     function::Function as Builtin,
-    physical::Op,
+    physical::{self, InThread, Op},
 };
 use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashSet;
@@ -331,7 +331,12 @@ impl Distinct {
 impl Operate for Distinct {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::Distinct { slots, .. } = op_ref.op() else {
+        let (Op::Distinct { slots, .. }
+        | Op::Exchange(physical::Exchange {
+            in_thread: InThread::Distinct(slots),
+            ..
+        })) = op_ref.op()
+        else {
             return Err(misplaced(op_ref.op()));
         };
         if matches!(self.spilled, Spilled::No) {

@@ -105,7 +105,6 @@ impl Builder {
             to,
             distinct_from: Vec::new(),
             group,
-            distinct_ends: false,
         };
         (self.op(Op::Expand(expand)), relationship, to)
     }

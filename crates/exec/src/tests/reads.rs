@@ -128,7 +128,6 @@ fn two_hops_count_without_those_that_use_a_relationship_twice() {
                 to,
                 distinct_from: vec![rel],
                 group: true,
-                distinct_ends: false,
             };
             (b.op(Op::Expand(expand)), Vec::new())
         };

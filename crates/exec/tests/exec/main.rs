@@ -2,6 +2,7 @@
 
 mod barriers;
 mod bounds;
+mod choices;
 mod rules;
 mod same_rows;
 mod threads;

@@ -917,13 +917,13 @@ fn views_give_the_same_rows_as_the_store() {
         // Nested values that are not maps are read from the rows; these are not.
         let mut transaction = store.begin(Access::Read).expect("a transaction");
         for (query, operator) in [
-            (queries[0].as_str(), "Aggregate"),
+            (queries[0].as_str(), "CountByColumn"),
             (queries[8].as_str(), "VarExpand"),
             (queries[11].as_str(), "ShortestPath"),
             (queries[15].as_str(), "Expand"),
             (
                 "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c:A) WHERE c.i < 20 RETURN c._key AS key, count(*) AS n ORDER BY n DESC, key LIMIT 2",
-                "Aggregate count(*) by c._key",
+                "GroupByKey count(*) by c._key",
             ),
             (
                 "MATCH (a)-[:R*1..3]-(n) RETURN DISTINCT a.i, n.i",
@@ -937,7 +937,7 @@ fn views_give_the_same_rows_as_the_store() {
                 "MATCH (:A)-[:R]->()-[:R]->(b) RETURN DISTINCT b.i",
                 "Expand",
             ),
-            ("MATCH ()-[:R]->()-[:R]->() RETURN count(*)", "Aggregate"),
+            ("MATCH ()-[:R]->()-[:R]->() RETURN count(*)", "CountPaths"),
         ] {
             let from_view = |line: &str| line.starts_with(operator) && line.contains("from a view");
             let plans: Vec<String> = (0..12)

@@ -3,8 +3,8 @@
 use super::expression::Printer;
 use crate::expr::{AggregateCall, Expr, SlotId, TypeRef};
 use crate::physical::{
-    CountOf, CreateItem, CreatePattern, Direction, IndexRange, Op, PathSearch, Properties,
-    SeekBound, SeekKeys, SetItem, SortKey,
+    Aggregate, CountOf, CreateItem, CreatePattern, Direction, InThread, IndexRange, Op, PathSearch,
+    Properties, SeekBound, SeekKeys, SetItem, SortKey, Step,
 };
 use crate::schema::{SchemaCommand, SchemaTarget};
 use crate::walk::{Selector, WalkStep};
@@ -22,6 +22,7 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::RelationshipById { .. } => "RelationshipById",
         Op::Expand(expand) if expand.group => "ExpandGroup",
         Op::Expand(_) => "Expand",
+        Op::DistinctEnds(_) => "DistinctEnds",
         Op::ExpandInto(_) => "ExpandInto",
         Op::Degree(_) => "Degree",
         Op::Count(_) => "Count",
@@ -42,6 +43,12 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::Filter { .. } => "Filter",
         Op::Project { .. } => "Project",
         Op::Aggregate(_) => "Aggregate",
+        Op::CountByNode(_) => "CountByNode",
+        Op::CountByNeighbour(_) => "CountByNeighbour",
+        Op::GroupByKey(_) => "GroupByKey",
+        Op::CountByColumn(_) => "CountByColumn",
+        Op::CountPaths(_) => "CountPaths",
+        Op::Exchange(_) => "Exchange",
         Op::Distinct { .. } => "Distinct",
         Op::Sort { .. } => "Sort",
         Op::Top { .. } => "Top",
@@ -62,9 +69,11 @@ pub(super) fn name(op: &Op) -> &'static str {
     }
 }
 
-/// Roles of an operator's inputs other than the first.
-pub(super) fn right_role(op: &Op) -> &'static str {
+/// The role of an operator's inputs other than the first; of all inputs of a union.
+pub(super) fn role(op: &Op) -> &'static str {
     match op {
+        Op::Union { .. } => "branch",
+        op if op.fallback().is_some() => "fallback",
         Op::Merge(_) => "match",
         Op::ForEach { .. } => "each",
         Op::HashJoin { .. } => "build",
@@ -151,12 +160,10 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
                 expand.direction,
                 expand.to,
             );
-            let ends = if expand.distinct_ends {
-                " distinct ends"
-            } else {
-                ""
-            };
-            text + ends + &distinct(p, &expand.distinct_from)
+            text + &distinct(p, &expand.distinct_from)
+        }
+        Op::DistinctEnds(ends) => {
+            steps(p, &p.slot(ends.from), &ends.steps, &p.slot(ends.to)) + different(ends.differ)
         }
         Op::ExpandInto(expand) => {
             let text = pattern(
@@ -273,25 +280,48 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
         Op::Project { columns, .. } => {
             assignments(p, columns.iter().map(|(slot, expr)| (*slot, expr)))
         }
-        Op::Aggregate(aggregate) => {
-            let keys = assignments(p, aggregate.keys.iter().map(|(slot, expr)| (*slot, expr)));
-            let calls: Vec<String> = aggregate
-                .aggregates
-                .iter()
-                .map(|(slot, call)| named(p, *slot, &aggregate_text(p, call)))
-                .collect();
-            let mut text = calls.join(", ");
-            if !keys.is_empty() {
-                text.push_str(&format!(
-                    "{}by {keys}",
-                    if text.is_empty() { "" } else { " " }
-                ));
-            }
-            if !aggregate.factors.is_empty() {
-                text.push_str(&format!(" times {}", slots(p, &aggregate.factors)));
+        Op::Aggregate(aggregate) | Op::CountByNode(aggregate) => aggregation(p, aggregate),
+        Op::CountByNeighbour(count) => {
+            let (from, to) = (p.slot(count.from), end_of(p, &count.aggregate));
+            let over = steps(p, &from, std::slice::from_ref(&count.step), &to);
+            format!("{} over {over}", aggregation(p, &count.aggregate))
+        }
+        Op::GroupByKey(group) => {
+            let mut text = aggregation(p, &group.aggregate);
+            if let Some(first) = &group.first {
+                let which = if first.largest { "largest" } else { "smallest" };
+                text.push_str(&format!(" {which} {}", p.expr(&first.limit)));
             }
             text
         }
+        Op::CountByColumn(count) => {
+            let names = count.path.iter().map(|name| &**p.plan.property_name(*name));
+            let path: Vec<&str> = names.collect();
+            format!(
+                "{} by {} over :{}.{}",
+                slots(p, &count.counts),
+                p.slot(count.key),
+                p.plan.label_name(count.label),
+                path.join(".")
+            )
+        }
+        Op::CountPaths(count) => {
+            let first = Step {
+                direction: count.first.direction.reversed(),
+                types: count.first.types.clone(),
+            };
+            let over = steps(p, "", &[first, count.second.clone()], "");
+            let counts = slots(p, &count.counts);
+            format!("{counts} over {over}{}", different(count.differ))
+        }
+        Op::Exchange(exchange) => match &exchange.in_thread {
+            InThread::Nothing => String::new(),
+            InThread::Distinct(of) => format!("distinct {}", slots(p, of)),
+            InThread::Sort => "in order".to_owned(),
+            InThread::Top { keys, limit } => {
+                format!("top {} by {}", p.expr(limit), sort_keys(p, keys))
+            }
+        },
         Op::Distinct { slots: of, .. } => slots(p, of),
         Op::Sort { keys, .. } => sort_keys(p, keys),
         Op::Top { keys, limit, .. } => format!("{} by {}", p.expr(limit), sort_keys(p, keys)),
@@ -354,6 +384,51 @@ fn distinct(p: &Printer<'_>, from: &[SlotId]) -> String {
     } else {
         format!(" not {}", slots(p, from))
     }
+}
+
+/// Whether relationships must differ.
+fn different(differ: bool) -> &'static str {
+    if differ {
+        " different relationships"
+    } else {
+        ""
+    }
+}
+
+/// Steps from one node to another, of which nothing else is read.
+fn steps(p: &Printer<'_>, from: &str, steps: &[Step], to: &str) -> String {
+    let one = |step: &Step| {
+        let (before, after) = arrows(step.direction);
+        format!("{before}[{}]{after}", types_text(p, &step.types))
+    };
+    let steps: Vec<String> = steps.iter().map(one).collect();
+    format!("({from}){}({to})", steps.join("()"))
+}
+
+/// The node by which an aggregation counts.
+fn end_of(p: &Printer<'_>, aggregate: &Aggregate) -> String {
+    let keys = aggregate.keys.iter().map(|(_, key)| p.expr(key));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+fn aggregation(p: &Printer<'_>, aggregate: &Aggregate) -> String {
+    let keys = assignments(p, aggregate.keys.iter().map(|(slot, expr)| (*slot, expr)));
+    let calls: Vec<String> = aggregate
+        .aggregates
+        .iter()
+        .map(|(slot, call)| named(p, *slot, &aggregate_text(p, call)))
+        .collect();
+    let mut text = calls.join(", ");
+    if !keys.is_empty() {
+        text.push_str(&format!(
+            "{}by {keys}",
+            if text.is_empty() { "" } else { " " }
+        ));
+    }
+    if !aggregate.factors.is_empty() {
+        text.push_str(&format!(" times {}", slots(p, &aggregate.factors)));
+    }
+    text
 }
 
 fn types_text(p: &Printer<'_>, types: &[TypeRef]) -> String {

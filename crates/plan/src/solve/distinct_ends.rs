@@ -5,15 +5,17 @@
 //! for a single step, and for two steps together.
 
 use crate::arena::Arena;
-use crate::expr::{Expr, SubqueryKind};
+use crate::expr::{Expr, SlotId, SubqueryKind};
 use crate::function::{Aggregation, Purity};
-use crate::physical::{Aggregate, Op, OpId};
+use crate::physical::{Aggregate, DistinctEnds, Expand, Op, OpId, Operator, Step};
 
 use super::live_slots::for_each_expr;
+use super::rooted::Rooted;
 
-/// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) and the flag of single steps if
-/// duplicates make no difference. Needs the live slots.
-pub(crate) fn mark_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
+/// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) and replaces single steps, and two
+/// steps together, by [`DistinctEnds`] if duplicates make no difference. Needs the live slots.
+pub(crate) fn search_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
+    let rooted = Rooted::of(arena, root);
     let count = arena.operators.len();
     // Whether duplicates in the rows of an operator make no difference.
     let mut duplicates_ignored = vec![false; count];
@@ -59,18 +61,82 @@ pub(crate) fn mark_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
             // The search finds shortest walks only: with a minimum above 1, a node may need a longer one.
             expand.distinct_ends = expand.relationships.is_none() && expand.min <= 1;
         }
-        if duplicates_ignored[at]
-            && let Op::Expand(expand) = &arena.operators[at].op
-        {
-            let live = &arena.operators[at].live;
-            let one = *live == [expand.to] && expand.distinct_from.is_empty();
-            // Two steps are searched together by collecting all middle nodes first, which delays the first row.
-            let two = !may_stop_early[at] && expand.two_steps(live, &arena.operators).is_some();
-            if let Op::Expand(expand) = &mut arena.operators[at].op {
-                expand.distinct_ends = one || two;
-            }
+        // On the right side of an apply, rows of several outer rows may come together, distinguished by a column of
+        // the executor that a search would drop.
+        if duplicates_ignored[at] && !rooted.is_right_side(at) {
+            search_steps(arena, at, may_stop_early[at]);
         }
     }
+}
+
+/// Replaces the expand at `at` by a search over its step, or over its step and that of the expand below. `stops_early`:
+/// two steps are searched together by collecting all middle nodes first, which delays the first row.
+fn search_steps(arena: &mut Arena, at: usize, stops_early: bool) {
+    let chosen = arena.operators[at].clone();
+    let (Op::Expand(expand), live) = (&chosen.op, &chosen.live) else {
+        return;
+    };
+    let step = |expand: &Expand| Step {
+        direction: expand.direction,
+        types: expand.types.clone(),
+    };
+    let is_single = *live == [expand.to] && expand.distinct_from.is_empty();
+    let two = two_steps(expand, live, &arena.operators);
+    if !is_single && (stops_early || two.is_none()) {
+        return;
+    }
+    let two = two.map(|first| DistinctEnds {
+        input: first.input,
+        from: first.from,
+        steps: vec![step(first), step(expand)],
+        to: expand.to,
+        differ: !expand.distinct_from.is_empty(),
+        fallback: OpId(0),
+    });
+    let single = is_single.then(|| DistinctEnds {
+        input: expand.input,
+        from: expand.from,
+        steps: vec![step(expand)],
+        to: expand.to,
+        differ: false,
+        fallback: OpId(0),
+    });
+    // The expand is the fallback of the search over its step, which is that of the search over both.
+    let mut op = chosen.op.clone();
+    for mut search in single.into_iter().chain(two) {
+        search.fallback = arena.push_like(op, &chosen);
+        op = Op::DistinctEnds(search);
+    }
+    arena.operators[at].op = op;
+}
+
+/// The expand below `expand`, if both together are two steps of which only the end is read, `live` being the slots
+/// read above: it does not matter over which node and relationships an end is found, as long as the relationships
+/// differ.
+fn two_steps<'p>(
+    expand: &Expand,
+    live: &[SlotId],
+    operators: &'p [Operator],
+) -> Option<&'p Expand> {
+    let Op::Expand(first) = &operators[expand.input.index()].op else {
+        return None;
+    };
+    let read = |slot: Option<SlotId>| slot.is_some_and(|slot| live.contains(&slot));
+    let is_first = |slot: &SlotId| Some(*slot) == first.relationship;
+    let mut types = (expand.types.clone(), first.types.clone());
+    types.0.sort_unstable();
+    types.1.sort_unstable();
+    let decided = expand.distinct_from.iter().all(is_first)
+        && (expand.distinct_from.is_empty() || types.0 == types.1);
+    (first.to == expand.from
+        && first.from != expand.to
+        && first.distinct_from.is_empty()
+        && decided
+        && !read(Some(first.to))
+        && !read(first.relationship)
+        && !read(expand.relationship)
+        && read(Some(expand.to)))
+    .then_some(first)
 }
 
 /// The sub-plans of `EXISTS` in an expression: only the existence of their rows is tested.

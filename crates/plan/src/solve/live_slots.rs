@@ -337,7 +337,8 @@ fn for_each_bound_end(pattern: &CreatePattern, visit: &mut dyn FnMut(SlotId)) {
     }
 }
 
-/// Calls `visit` for every expression of an operator that is evaluated on rows of its input.
+/// Calls `visit` for every expression of an operator that is evaluated on rows of its input. Those that an operator
+/// repeats from its fallback, or an exchange from the operator above, are not visited again.
 pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
     match op {
         Op::NodeByKey { keys, .. }
@@ -379,7 +380,7 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
         } => input_keys.iter().chain(right_keys).for_each(visit),
         Op::Filter { predicates, .. } => predicates.iter().for_each(visit),
         Op::Project { columns, .. } => columns.iter().for_each(|(_, one)| visit(one)),
-        Op::Aggregate(aggregate) => {
+        Op::Aggregate(aggregate) | Op::CountByNode(aggregate) => {
             aggregate.keys.iter().for_each(|(_, one)| visit(one));
             aggregate
                 .aggregates

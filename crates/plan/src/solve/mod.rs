@@ -1,9 +1,11 @@
 //! The planner: from logical steps to operators.
 //!
 //! Steps are planned in order, each on top of the operators before it. A pattern is ordered by cost ([`pattern`]);
-//! writes are separated by barriers from the reads that could observe them ([`footprint`]); finally, slots that are not
-//! read are dropped ([`live_slots`]).
+//! writes are separated by barriers from the reads that could observe them ([`footprint`]); then slots that are not
+//! read are dropped ([`live_slots`]); last, operators are chosen among those that return the same rows
+//! ([`distinct_ends`], [`choose`]).
 
+mod choose;
 mod cost;
 mod count;
 mod count_subqueries;
@@ -15,6 +17,7 @@ mod footprint;
 mod index_order;
 mod live_slots;
 mod pattern;
+mod rooted;
 mod rules;
 mod seek;
 mod selectivity;
@@ -31,7 +34,8 @@ use crate::physical::{self, Merge, Op, OpId, ProcedureCall, SortKey, constant_co
 use cost::Costs;
 use footprint::Footprint;
 
-pub(crate) use distinct_ends::mark_distinct_ends;
+pub(crate) use choose::choose_operators;
+pub(crate) use distinct_ends::search_distinct_ends;
 pub(crate) use footprint::sees_creation;
 pub(crate) use live_slots::{for_each_expr, mark_live};
 

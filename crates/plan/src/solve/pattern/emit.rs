@@ -100,7 +100,6 @@ impl Planner<'_> {
                         to,
                         distinct_from,
                         group: false,
-                        distinct_ends: false,
                     })
                 },
                 rows,

@@ -2,17 +2,15 @@
 //! group or a factor are added up without being multiplied out.
 
 use isomer_plan::{
-    Plan,
-    expr::{Expr, Kind, SlotId},
-    function::Aggregation,
+    expr::{Expr, SlotId},
     physical::{self, Op, OpId},
 };
 use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, OperatorRef, aggregate::multiplicities, exchange,
-    expand::Expand, scan::misplaced,
+    Argument, Child, FULL_BATCH, Operate, OperatorRef, aggregate::multiplicities,
+    expand::bound_nodes, fallback::LazyChild, scan::misplaced,
 };
 use crate::{
     accumulate::Accumulator,
@@ -25,26 +23,38 @@ use crate::{
     spill::{MergedRows, group::GroupSpill},
 };
 
-/// `count(*)` by one node.
-pub(super) struct GroupNodes {
+/// `count(*)` by one node of the input's rows.
+pub(super) struct CountByNode {
     op_ref: OperatorRef,
-    /// The outer rows, until the source is created.
-    argument: Argument,
-    source: Option<Source>,
+    input: Child,
+    result: Counted,
+}
+
+/// `count(*)` by the ends of an expand that does not run: its ends are counted in the adjacency.
+pub(super) struct CountByNeighbour {
+    op_ref: OperatorRef,
+    /// The rows that would be expanded.
+    input: LazyChild,
+    fallback: LazyChild,
+    strategy: Strategy,
+    result: Counted,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strategy {
+    Undecided,
+    Views,
+    Fallback,
+}
+
+/// The groups, once all rows were read.
+#[derive(Default)]
+struct Counted {
     groups: Option<Groups>,
-    /// The result, if the groups exceeded the memory.
+    /// The groups, if they exceeded the memory.
     merged: Option<MergedRows>,
     at: usize,
     held: usize,
-}
-
-/// Where rows come from.
-enum Source {
-    /// The operator below.
-    Rows(Child),
-    /// The input rows of the expand below. The expand itself does not run if views are available: ends are counted
-    /// directly in the view.
-    Expand(Box<Expand>),
 }
 
 /// Arrays cover at most this many ids: 128 MiB.
@@ -65,21 +75,6 @@ struct Groups {
     nulls: u64,
     /// All rows: because their number fits into 64 bits, every count does.
     total: u64,
-}
-
-/// Whether an aggregation only counts rows by one node.
-pub(super) fn fits(aggregate: &physical::Aggregate, plan: &Plan) -> bool {
-    let by_node = match aggregate.keys.as_slice() {
-        [(_, Expr::Slot(slot))] => matches!(plan.slots[slot.index()].kind, Kind::Node),
-        _ => false,
-    };
-    by_node
-        && aggregate.aggregates.iter().all(|(_, call)| {
-            call.function == Aggregation::CountRows
-                || call.function == Aggregation::Count
-                    && !call.distinct
-                    && matches!(call.arguments.as_slice(), [Expr::Const(value)] if !value.is_null())
-        })
 }
 
 fn overflow() -> ExecError {
@@ -221,72 +216,95 @@ fn multiplicities_of_rows(plan: &physical::Aggregate, chunk: &Chunk) -> Result<O
     Ok(product)
 }
 
-impl GroupNodes {
-    pub(super) fn new(op_ref: OperatorRef, argument: &Argument) -> Self {
-        Self {
-            op_ref,
-            argument: argument.clone(),
-            source: None,
-            groups: None,
-            merged: None,
-            at: 0,
-            held: 0,
-        }
+impl Counted {
+    /// Starts again, and releases its memory.
+    fn restart(&mut self, cx: &mut Cx<'_>) {
+        self.forget();
+        cx.run.watch.release(std::mem::take(&mut self.held));
     }
 
-    /// Creates the source of rows, once it is known whether views are available.
-    fn source(&self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Source {
-        let below = OperatorRef {
-            plan: self.op_ref.plan.clone(),
-            id: plan.input,
-        };
-        if let Some(Expr::Slot(key)) = plan.keys.first().map(|(_, key)| key)
-            && let Op::Expand(expand) = below.op()
-            && expand.to == *key
-        {
-            let input = Child::build(&below.plan, expand.input, &self.argument);
-            let mut expand = Expand::new(below.clone(), input);
-            if expand.ends_alone(cx).is_some() {
-                return Source::Expand(Box::new(expand));
-            }
-        }
-        Source::Rows(exchange::below_aggregation(
-            &below.plan,
-            below.id,
-            &self.argument,
-        ))
+    fn forget(&mut self) {
+        self.groups = None;
+        self.merged = None;
+        self.at = 0;
     }
 
-    fn gather(&mut self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Result<Groups> {
+    /// Reads all rows with `take`, and groups them.
+    fn gather(
+        &mut self,
+        (operator, plan): (OpId, &physical::Aggregate),
+        cx: &mut Cx<'_>,
+        take: impl FnOnce(&mut Gathering<'_>, SlotId, &mut Cx<'_>) -> Result<()>,
+    ) -> Result<()> {
         let Some((_, Expr::Slot(key))) = plan.keys.first() else {
             return Err(ExecError::Internal("a group without its node".into()));
         };
-        let mut source = match self.source.take() {
-            Some(source) => source,
-            None => self.source(plan, cx),
-        };
+        cx.run.watch.release(std::mem::take(&mut self.held));
         let mut gathering = Gathering {
             groups: Groups::new(cx.run.watch.limits().memory_bytes),
             spilled: None,
             held: &mut self.held,
-            operator: self.op_ref.id,
+            operator,
             plan,
         };
-        match &mut source {
-            Source::Rows(input) => gathering.take_rows(*key, &mut |cx| input.pull(cx), cx)?,
-            Source::Expand(expand) => match expand.ends_alone(cx) {
-                Some(walks) => gathering.take_ends(&walks, expand, cx)?,
-                None => gathering.take_rows(*key, &mut |cx| expand.next(cx), cx)?,
-            },
-        }
-        self.source = Some(source);
-        if let Some(mut spilled) = gathering.spilled.take() {
-            gathering.groups.spill(plan, &mut spilled, cx)?;
+        take(&mut gathering, *key, cx)?;
+        let Gathering {
+            mut groups,
+            spilled,
+            ..
+        } = gathering;
+        if let Some(mut spilled) = spilled {
+            groups.spill(plan, &mut spilled, cx)?;
             self.merged = Some(spilled.finish(plan, cx)?);
             cx.run.watch.release(std::mem::take(&mut self.held));
-            return Ok(Groups::new(0));
+            groups = Groups::new(0);
         }
-        Ok(gathering.groups)
+        self.groups = Some(groups);
+        self.at = 0;
+        Ok(())
+    }
+
+    /// The next groups.
+    fn next(
+        &mut self,
+        plan: &physical::Aggregate,
+        op_ref: &OperatorRef,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<Chunk>> {
+        if let Some(merged) = &mut self.merged {
+            let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
+            if let Some(chunk) = &mut chunk {
+                op_ref.prune(chunk);
+            }
+            return Ok(chunk);
+        }
+        let Some(groups) = &mut self.groups else {
+            return Ok(None);
+        };
+        let end = (self.at + FULL_BATCH).min(groups.len());
+        let (keys, counts) = if self.at < end {
+            let (nodes, counts) = groups.range(self.at, end);
+            let counts: Option<Vec<i64>> = counts
+                .into_iter()
+                .map(|count| i64::try_from(count).ok())
+                .collect();
+            (Column::Nodes(nodes), counts.ok_or_else(overflow)?)
+        } else if groups.nulls > 0 {
+            let nulls = i64::try_from(std::mem::take(&mut groups.nulls)).map_err(|_| overflow())?;
+            (Column::Const(Value::Null), vec![nulls])
+        } else {
+            return Ok(None);
+        };
+        self.at = end;
+        let mut chunk = Chunk::new(counts.len(), op_ref.plan.slots.len());
+        for (slot, _) in &plan.keys {
+            chunk.set(*slot, keys.clone());
+        }
+        for (slot, _) in &plan.aggregates {
+            chunk.set(*slot, Column::Ints(counts.clone()));
+        }
+        op_ref.prune(&mut chunk);
+        Ok(Some(chunk))
     }
 }
 
@@ -303,13 +321,9 @@ struct Gathering<'g> {
 const TICK_ENDS: usize = 1 << 14;
 
 impl Gathering<'_> {
-    fn take_rows(
-        &mut self,
-        key: SlotId,
-        next: &mut dyn FnMut(&mut Cx<'_>) -> Result<Option<Chunk>>,
-        cx: &mut Cx<'_>,
-    ) -> Result<()> {
-        while let Some(mut chunk) = next(cx)? {
+    /// Counts the rows of `input`.
+    fn take_rows(&mut self, key: SlotId, input: &mut Child, cx: &mut Cx<'_>) -> Result<()> {
+        while let Some(mut chunk) = input.pull(cx)? {
             let listed = |slot: &SlotId| chunk.is_listed(*slot);
             if listed(&key) && self.plan.factors.iter().any(listed) {
                 chunk.flatten();
@@ -321,13 +335,18 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Counts the ends of the rows that `expand` would have expanded.
-    fn take_ends(&mut self, walks: &Walks, expand: &mut Expand, cx: &mut Cx<'_>) -> Result<()> {
+    /// Counts the neighbours of the nodes in the slot `from` of `input`.
+    fn take_neighbours(
+        &mut self,
+        (from, walks): (SlotId, &Walks),
+        input: &mut LazyChild,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
         let mut scratch = WalkScratch::default();
-        while let Some(chunk) = expand.next_unexpanded(cx)? {
+        while let Some(chunk) = input.pull_flat(cx)? {
             let factors = multiplicities_of_rows(self.plan, &chunk)?;
-            let (rows, nodes) = expand.starts(&chunk)?;
-            let (mut counted, mut since) = (0, 0);
+            let (rows, nodes) = bound_nodes(&chunk, from)?;
+            let mut since = 0;
             for (row, node) in rows.into_iter().zip(nodes) {
                 let times = factors.as_ref().map_or(1, |factors| factors[row as usize]);
                 let Some(node) = small(node) else { continue };
@@ -335,14 +354,12 @@ impl Gathering<'_> {
                 self.groups.add_ends(ends, times, walks.id_bound())?;
                 since += ends.len();
                 if since >= TICK_ENDS {
-                    counted += since;
                     cx.tick(std::mem::take(&mut since))?;
                     self.hold(cx)?;
                 }
             }
             cx.tick(since)?;
             self.hold(cx)?;
-            expand.note_counted(counted + since, cx);
         }
         Ok(())
     }
@@ -395,73 +412,101 @@ impl Groups {
     }
 }
 
-impl Operate for GroupNodes {
+impl CountByNode {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
+        Self {
+            op_ref,
+            input,
+            result: Counted::default(),
+        }
+    }
+}
+
+impl Operate for CountByNode {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::Aggregate(plan) = op_ref.op() else {
+        let Op::CountByNode(plan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
-        if self.groups.is_none() {
-            cx.run.watch.release(std::mem::take(&mut self.held));
-            self.groups = Some(self.gather(plan, cx)?);
-            self.at = 0;
+        if self.result.groups.is_none() {
+            let input = &mut self.input;
+            self.result
+                .gather((op_ref.id, plan), cx, |gathering, key, cx| {
+                    gathering.take_rows(key, input, cx)
+                })?;
         }
-        if let Some(merged) = &mut self.merged {
-            let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
-            if let Some(chunk) = &mut chunk {
-                op_ref.prune(chunk);
-            }
-            return Ok(chunk);
-        }
-        let Some(groups) = &mut self.groups else {
-            return Ok(None);
-        };
-        let end = (self.at + FULL_BATCH).min(groups.len());
-        let (keys, counts) = if self.at < end {
-            let (nodes, counts) = groups.range(self.at, end);
-            let counts: Option<Vec<i64>> = counts
-                .into_iter()
-                .map(|count| i64::try_from(count).ok())
-                .collect();
-            (Column::Nodes(nodes), counts.ok_or_else(overflow)?)
-        } else if groups.nulls > 0 {
-            let nulls = i64::try_from(std::mem::take(&mut groups.nulls)).map_err(|_| overflow())?;
-            (Column::Const(Value::Null), vec![nulls])
-        } else {
-            return Ok(None);
-        };
-        self.at = end;
-        let mut chunk = Chunk::new(counts.len(), op_ref.plan.slots.len());
-        for (slot, _) in &plan.keys {
-            chunk.set(*slot, keys.clone());
-        }
-        for (slot, _) in &plan.aggregates {
-            chunk.set(*slot, Column::Ints(counts.clone()));
-        }
-        op_ref.prune(&mut chunk);
-        Ok(Some(chunk))
+        self.result.next(plan, &op_ref, cx)
     }
 
     fn open(&mut self, argument: &Argument) {
-        match &mut self.source {
-            Some(Source::Rows(input)) => input.open(argument),
-            Some(Source::Expand(expand)) => expand.open(argument),
-            None => self.argument = argument.clone(),
-        }
-        self.groups = None;
-        self.merged = None;
-        self.at = 0;
+        self.input.open(argument);
+        self.result.forget();
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        match &mut self.source {
-            Some(Source::Rows(input)) => input.close(cx),
-            Some(Source::Expand(expand)) => expand.close(cx),
-            None => {}
+        self.input.close(cx);
+        self.result.restart(cx);
+    }
+}
+
+impl CountByNeighbour {
+    pub(super) fn new(
+        op_ref: OperatorRef,
+        plan: &physical::CountByNeighbour,
+        argument: &Argument,
+    ) -> Self {
+        Self {
+            input: LazyChild::new(&op_ref, plan.aggregate.input, argument),
+            fallback: LazyChild::new(&op_ref, plan.fallback, argument),
+            op_ref,
+            strategy: Strategy::Undecided,
+            result: Counted::default(),
         }
-        self.groups = None;
-        self.merged = None;
-        self.at = 0;
-        cx.run.watch.release(std::mem::take(&mut self.held));
+    }
+
+    /// Counts all ends, if the adjacency has views.
+    fn count(&mut self, plan: &physical::CountByNeighbour, cx: &mut Cx<'_>) -> Result<Strategy> {
+        let filter = cx.type_filter(&plan.step.types);
+        let Some(walks) = cx.walks(&filter, plan.step.direction) else {
+            cx.run.note_fallback(self.op_ref.id);
+            return Ok(Strategy::Fallback);
+        };
+        cx.run.note_view(self.op_ref.id);
+        let input = &mut self.input;
+        self.result
+            .gather((self.op_ref.id, &plan.aggregate), cx, |gathering, _, cx| {
+                gathering.take_neighbours((plan.from, &walks), input, cx)
+            })?;
+        Ok(Strategy::Views)
+    }
+}
+
+impl Operate for CountByNeighbour {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let op_ref = self.op_ref.clone();
+        let Op::CountByNeighbour(plan) = op_ref.op() else {
+            return Err(misplaced(op_ref.op()));
+        };
+        if self.strategy == Strategy::Undecided {
+            self.strategy = self.count(plan, cx)?;
+        }
+        match self.strategy {
+            Strategy::Fallback => self.fallback.pull(cx),
+            _ => self.result.next(&plan.aggregate, &op_ref, cx),
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.fallback.open(argument);
+        self.strategy = Strategy::Undecided;
+        self.result.forget();
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.fallback.close(cx);
+        self.strategy = Strategy::Undecided;
+        self.result.restart(cx);
     }
 }

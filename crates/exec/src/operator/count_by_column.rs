@@ -3,17 +3,12 @@
 use std::collections::hash_map::Entry;
 
 use isomer_data::GraphRead;
-use isomer_plan::{
-    Plan,
-    expr::{AggregateCall, Expr, LabelRef, PropRef, SlotId},
-    function::Aggregation,
-    physical::{self, Op},
-};
+use isomer_plan::physical::{self, Op};
 use isomer_value::{GroupKey, NodeId, PropId, Value};
 use isomer_views::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 use rustc_hash::FxHashMap;
 
-use super::{Argument, FULL_BATCH, Operate, OperatorRef, scan::misplaced};
+use super::{Argument, FULL_BATCH, Operate, OperatorRef, fallback::LazyChild, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -22,11 +17,12 @@ use crate::{
     value_size::value_bytes,
 };
 
-/// `MATCH (n:L) RETURN n.p, count(*)` over the column of `p`; without the column it falls back to the plan's operators.
-pub(super) struct GroupColumn {
+/// `MATCH (n:L) RETURN n.p, count(*)` over the column of `p`; its fallback runs if the column cannot answer.
+pub(super) struct CountByColumn {
     op_ref: OperatorRef,
-    /// The aggregation and everything below it, for when no view is available.
-    otherwise: Box<dyn Operate>,
+    /// One row.
+    input: LazyChild,
+    fallback: LazyChild,
     strategy: Strategy,
     held: usize,
 }
@@ -35,54 +31,7 @@ enum Strategy {
     Undecided,
     /// Groups that were not returned yet, last first.
     Groups(Vec<(Value, i64)>),
-    Otherwise,
-}
-
-/// What an aggregation counts.
-struct Shape {
-    label: LabelRef,
-    /// Property names, outermost first.
-    path: Vec<PropRef>,
-}
-
-fn shape(plan: &Plan, aggregate: &physical::Aggregate) -> Option<Shape> {
-    let op = |id: isomer_plan::physical::OpId| &plan.operator(id).op;
-    let Op::LabelScan { input, node, label } = op(aggregate.input) else {
-        return None;
-    };
-    let [(_, key)] = aggregate.keys.as_slice() else {
-        return None;
-    };
-    let counts = |call: &AggregateCall| match (call.function, call.arguments.as_slice()) {
-        (Aggregation::CountRows, _) => true,
-        (Aggregation::Count, [Expr::Slot(slot)]) => !call.distinct && slot == node,
-        _ => false,
-    };
-    let path = path_of(key, *node)?;
-    let fits = matches!(op(*input), Op::Argument)
-        && aggregate.factors.is_empty()
-        && aggregate.aggregates.iter().all(|(_, call)| counts(call));
-    fits.then_some(Shape {
-        label: *label,
-        path,
-    })
-}
-
-/// The names in `node.a.b`.
-fn path_of(expr: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
-    let mut path = Vec::new();
-    let mut at = expr;
-    while let Expr::Property { base, name, .. } = at {
-        path.push(*name);
-        at = base;
-    }
-    path.reverse();
-    (matches!(at, Expr::Slot(slot) if *slot == node) && !path.is_empty()).then_some(path)
-}
-
-/// Whether this operator supports an aggregation.
-pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
-    shape(plan, aggregate).is_some()
+    Fallback,
 }
 
 /// The number of nodes per value.
@@ -236,11 +185,16 @@ fn unchanged_rows(changed: &[u32], number: usize) -> PageBits {
     rows
 }
 
-impl GroupColumn {
-    pub(super) fn new(op_ref: OperatorRef, otherwise: Box<dyn Operate>) -> Self {
+impl CountByColumn {
+    pub(super) fn new(
+        op_ref: OperatorRef,
+        plan: &physical::CountByColumn,
+        argument: &Argument,
+    ) -> Self {
         Self {
+            input: LazyChild::new(&op_ref, plan.input, argument),
+            fallback: LazyChild::new(&op_ref, plan.fallback, argument),
             op_ref,
-            otherwise,
             strategy: Strategy::Undecided,
             held: 0,
         }
@@ -249,14 +203,11 @@ impl GroupColumn {
     /// The groups, if a column can provide them.
     fn count(
         &mut self,
-        plan: &physical::Aggregate,
+        plan: &physical::CountByColumn,
         cx: &mut Cx<'_>,
     ) -> Result<Option<Vec<(Value, i64)>>> {
-        let Some(shape) = shape(&self.op_ref.plan, plan) else {
-            return Ok(None);
-        };
-        let path: Option<Vec<PropId>> = shape.path.iter().map(|name| cx.prop(*name)).collect();
-        let (Some(label), Some(path)) = (cx.label(shape.label), path) else {
+        let path: Option<Vec<PropId>> = plan.path.iter().map(|name| cx.prop(*name)).collect();
+        let (Some(label), Some(path)) = (cx.label(plan.label), path) else {
             return Ok(None);
         };
         if !cx.reader().is_plain() {
@@ -321,23 +272,28 @@ impl GroupColumn {
     }
 }
 
-impl Operate for GroupColumn {
+impl Operate for CountByColumn {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::Aggregate(plan) = op_ref.op() else {
+        let Op::CountByColumn(plan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
         if let Strategy::Undecided = self.strategy {
             self.strategy = match self.count(plan, cx)? {
-                Some(groups) => Strategy::Groups(groups),
+                Some(groups) => {
+                    // The outer row, of which nothing is read.
+                    while self.input.pull(cx)?.is_some() {}
+                    Strategy::Groups(groups)
+                }
                 None => {
                     cx.run.watch.release(std::mem::take(&mut self.held));
-                    Strategy::Otherwise
+                    cx.run.note_fallback(op_ref.id);
+                    Strategy::Fallback
                 }
             };
         }
         let groups = match &mut self.strategy {
-            Strategy::Otherwise => return self.otherwise.next(cx),
+            Strategy::Fallback => return self.fallback.pull(cx),
             Strategy::Groups(groups) => groups,
             Strategy::Undecided => {
                 return Err(ExecError::Internal("an operator did not decide".into()));
@@ -349,23 +305,23 @@ impl Operate for GroupColumn {
         let given = groups.split_off(groups.len().saturating_sub(FULL_BATCH));
         let (keys, counts): (Vec<Value>, Vec<i64>) = given.into_iter().unzip();
         let mut chunk = Chunk::new(counts.len(), op_ref.plan.slots.len());
-        for (slot, _) in &plan.aggregates {
+        for slot in &plan.counts {
             chunk.set(*slot, Column::Ints(counts.clone()));
         }
-        for (slot, _) in &plan.keys {
-            chunk.set(*slot, Column::of_values(keys.clone()));
-        }
+        chunk.set(plan.key, Column::of_values(keys));
         op_ref.prune(&mut chunk);
         Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
-        self.otherwise.open(argument);
+        self.input.open(argument);
+        self.fallback.open(argument);
         self.strategy = Strategy::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        self.otherwise.close(cx);
+        self.input.close(cx);
+        self.fallback.close(cx);
         self.strategy = Strategy::Groups(Vec::new());
         cx.run.watch.release(std::mem::take(&mut self.held));
     }

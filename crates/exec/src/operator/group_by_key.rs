@@ -1,25 +1,18 @@
 //! Counts rows per key of a node: since each node has a different key, the nodes are the groups.
 //!
-//! The planner groups by the node before it reads keys ([`isomer_plan::physical::Aggregate`] below an aggregate). A
-//! column of `_key` holds one label's nodes, and no two of them share a key: if it has a key for every node, no further
-//! grouping is needed. If only the first rows in the order of the counts are wanted, the keys of all other groups are
-//! never read.
+//! The planner groups by the node before it reads keys. A column of `_key` holds one label's nodes, and no two of them
+//! share a key: if it has a key for every node, no further grouping is needed. If only the first rows in the order of
+//! the counts are wanted, the keys of all other groups are never read.
 
 use std::collections::VecDeque;
 
-use isomer_plan::{
-    Plan,
-    expr::{Expr, SlotId},
-    function::Aggregation,
-    physical::{self, Op, OpId},
-};
+use isomer_plan::physical::{self, Op};
 use isomer_value::NodeId;
 use isomer_views::ColumnAt;
 
 use super::{
     Argument, Child, FULL_BATCH, Operate, OperatorRef,
     aggregate::Aggregate,
-    group_nodes,
     scan::{misplaced, row_count},
 };
 use crate::{
@@ -32,12 +25,10 @@ use crate::{
 /// The property that holds a node's key.
 const KEY: &str = "_key";
 
-/// `count(*)` by `x._key` over rows grouped by `x`; falls back to the plan's operators if nodes may share keys.
-pub(super) struct GroupKeys {
+/// `count(*)` by `x._key` over rows grouped by `x`; its fallback runs if nodes may share keys.
+pub(super) struct GroupByKey {
     op_ref: OperatorRef,
-    /// The `Top` above, if it orders by the largest or smallest counts first.
-    top: Option<OpId>,
-    /// The rows below: nodes and their counts. Taken by the strategy that needs them.
+    /// The rows below: nodes and their counts. The fallback takes them over.
     input: Option<Child>,
     strategy: Strategy,
     held: usize,
@@ -46,7 +37,7 @@ pub(super) struct GroupKeys {
 enum Strategy {
     Undecided,
     Groups(Groups),
-    Otherwise(Box<Aggregate>),
+    Fallback(Child),
 }
 
 /// The groups that are wanted.
@@ -57,86 +48,11 @@ struct Groups {
     at: usize,
 }
 
-/// The slots of an aggregation that this operator supports.
-struct Shape {
-    /// The node whose key is read.
-    node: SlotId,
-    /// The weight of each input row.
-    count: SlotId,
-}
-
-fn shape(plan: &Plan, aggregate: &physical::Aggregate) -> Option<Shape> {
-    let Op::Aggregate(below) = &plan.operator(aggregate.input).op else {
-        return None;
-    };
-    let ([(_, key)], [count]) = (aggregate.keys.as_slice(), aggregate.factors.as_slice()) else {
-        return None;
-    };
-    let Expr::Property { base, name, .. } = unplaced(key) else {
-        return None;
-    };
-    let Expr::Slot(node) = unplaced(base) else {
-        return None;
-    };
-    let counted = |(slot, _): &(SlotId, _)| slot == count;
-    let fits = **plan.property_name(*name) == *KEY
-        && group_nodes::fits(below, plan)
-        && below.keys[0].0 == *node
-        && below.aggregates.iter().any(counted)
-        && aggregate
-            .aggregates
-            .iter()
-            .all(|(_, call)| call.function == Aggregation::CountRows);
-    fits.then_some(Shape {
-        node: *node,
-        count: *count,
-    })
-}
-
-fn unplaced(mut expr: &Expr) -> &Expr {
-    while let Expr::At { inner, .. } = expr {
-        expr = inner;
-    }
-    expr
-}
-
-/// Whether this operator supports an aggregation.
-pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
-    shape(plan, aggregate).is_some()
-}
-
-/// The states of the operators below `top`, if that is an aggregation by keys of which `top` wants the first by their
-/// counts.
-pub(super) fn below_top(
-    plan: &std::sync::Arc<Plan>,
-    top: OpId,
-    argument: &Argument,
-) -> Option<Child> {
-    let Op::Top { input, keys, .. } = &plan.operator(top).op else {
-        return None;
-    };
-    let Op::Aggregate(aggregate) = &plan.operator(*input).op else {
-        return None;
-    };
-    let Expr::Slot(first) = unplaced(&keys.first()?.expr) else {
-        return None;
-    };
-    let by_count = aggregate.aggregates.iter().any(|(slot, _)| slot == first);
-    if !by_count || !fits(plan, aggregate) {
-        return None;
-    }
-    let op_ref = OperatorRef {
-        plan: plan.clone(),
-        id: *input,
-    };
-    Some(Child {
-        state: Box::new(GroupKeys::new(
-            op_ref.clone(),
-            aggregate.input,
-            Some(top),
-            argument,
-        )),
-        op_ref,
+/// Which groups are wanted; none if that is unknown. An invalid limit is reported by the operator above.
+fn wanted(first: &physical::FirstGroups, cx: &mut Cx<'_>) -> Option<Wanted> {
+    Some(Wanted {
+        count: usize::try_from(row_count(&first.limit, "LIMIT", cx).ok()?).ok()?,
+        largest: first.largest,
     })
 }
 
@@ -146,68 +62,51 @@ struct Wanted {
     largest: bool,
 }
 
-impl GroupKeys {
-    pub(super) fn new(
-        op_ref: OperatorRef,
-        input: OpId,
-        top: Option<OpId>,
-        argument: &Argument,
-    ) -> Self {
+impl GroupByKey {
+    pub(super) fn new(op_ref: OperatorRef, input: Child) -> Self {
         Self {
-            input: Some(Child::build(&op_ref.plan, input, argument)),
             op_ref,
-            top,
+            input: Some(input),
             strategy: Strategy::Undecided,
             held: 0,
         }
     }
 
-    /// What the operator above wants; none if that is unknown, or if it wants all.
-    fn wanted(&self, cx: &mut Cx<'_>) -> Option<Wanted> {
-        let Op::Top { keys, limit, .. } = &self.op_ref.plan.operator(self.top?).op else {
-            return None;
-        };
-        // An invalid limit is reported by the operator that uses it.
-        let count = usize::try_from(row_count(limit, "LIMIT", cx).ok()?).ok()?;
-        Some(Wanted {
-            count,
-            largest: keys.first()?.descending,
-        })
-    }
-
-    fn decide(&mut self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Result<Strategy> {
+    fn decide(&mut self, plan: &physical::GroupByKey, cx: &mut Cx<'_>) -> Result<Strategy> {
         let Some(mut input) = self.input.take() else {
             return Err(ExecError::Internal("an operator lost its input".into()));
         };
         let mut taken = Vec::new();
-        let groups = match shape(&self.op_ref.plan, plan) {
-            Some(shape) => self.groups(&shape, &mut input, &mut taken, cx)?,
-            None => None,
-        };
+        let groups = self.groups(plan, &mut input, &mut taken, cx)?;
         cx.run.watch.release(std::mem::take(&mut self.held));
         if let Some(groups) = groups {
             cx.run.note_view(self.op_ref.id);
             self.input = Some(input);
             return Ok(Strategy::Groups(groups));
         }
-        let op_ref = input.op_ref().clone();
-        let replay = Replay {
-            first: taken.into(),
-            rest: input,
+        cx.run.note_fallback(self.op_ref.id);
+        let fallback = OperatorRef {
+            plan: self.op_ref.plan.clone(),
+            id: plan.fallback,
         };
-        Ok(Strategy::Otherwise(Box::new(Aggregate::new(
-            self.op_ref.clone(),
-            Child {
-                op_ref,
-                state: Box::new(replay),
-            },
-        ))))
+        let replay = Child {
+            op_ref: input.op_ref().clone(),
+            state: Box::new(Replay {
+                first: taken.into(),
+                rest: input,
+            }),
+            is_counted: true,
+        };
+        Ok(Strategy::Fallback(Child::of(
+            fallback.clone(),
+            Box::new(Aggregate::new(fallback, replay)),
+        )))
     }
 
     /// The groups, if a column has a key for each node. In any case, input that was consumed is in `taken`.
     fn groups(
         &mut self,
-        shape: &Shape,
+        plan: &physical::GroupByKey,
         input: &mut Child,
         taken: &mut Vec<Chunk>,
         cx: &mut Cx<'_>,
@@ -224,7 +123,7 @@ impl GroupKeys {
             let bytes = 2 * chunk.bytes();
             let fits = cx.run.watch.try_hold(bytes);
             self.held += if fits { bytes } else { 0 };
-            let columns = (chunk.column(shape.node), chunk.column(shape.count));
+            let columns = (chunk.column(plan.node), chunk.column(plan.count));
             let plain = match columns {
                 (Some(Column::Nodes(some)), Some(Column::Ints(times))) if fits => {
                     counts.extend_from_slice(times);
@@ -242,7 +141,7 @@ impl GroupKeys {
             return Ok(None);
         };
         // Before the keys are read: most groups may be dropped here.
-        if let Some(wanted) = self.wanted(cx) {
+        if let Some(wanted) = plan.first.as_ref().and_then(|first| wanted(first, cx)) {
             keep_first(&mut nodes, &mut counts, &wanted);
         }
         Ok(Some(Groups {
@@ -313,18 +212,18 @@ impl Groups {
     }
 }
 
-impl Operate for GroupKeys {
+impl Operate for GroupByKey {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let op_ref = self.op_ref.clone();
-        let Op::Aggregate(plan) = op_ref.op() else {
+        let Op::GroupByKey(plan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
         if let Strategy::Undecided = self.strategy {
             self.strategy = self.decide(plan, cx)?;
         }
         match &mut self.strategy {
-            Strategy::Groups(groups) => Ok(groups.next(plan, &op_ref)),
-            Strategy::Otherwise(otherwise) => otherwise.next(cx),
+            Strategy::Groups(groups) => Ok(groups.next(&plan.aggregate, &op_ref)),
+            Strategy::Fallback(fallback) => fallback.pull(cx),
             Strategy::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
         }
     }
@@ -333,9 +232,9 @@ impl Operate for GroupKeys {
         if let Some(input) = &mut self.input {
             input.open(argument);
             self.strategy = Strategy::Undecided;
-        } else if let Strategy::Otherwise(otherwise) = &mut self.strategy {
+        } else if let Strategy::Fallback(fallback) = &mut self.strategy {
             // The input was moved there, after the rows taken from it.
-            otherwise.open(argument);
+            fallback.open(argument);
         }
     }
 
@@ -343,8 +242,8 @@ impl Operate for GroupKeys {
         if let Some(input) = &mut self.input {
             input.close(cx);
         }
-        if let Strategy::Otherwise(otherwise) = &mut self.strategy {
-            otherwise.close(cx);
+        if let Strategy::Fallback(fallback) = &mut self.strategy {
+            fallback.close(cx);
         }
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
@@ -360,7 +259,7 @@ impl Operate for Replay {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         match self.first.pop_front() {
             Some(chunk) => Ok(Some(chunk)),
-            None => self.rest.state.next(cx),
+            None => self.rest.pull(cx),
         }
     }
 

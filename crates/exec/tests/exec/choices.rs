@@ -1,0 +1,263 @@
+//! The plan is what runs: `PROFILE` shows for each operator with a fallback which of the two ran, in the text and as a
+//! value.
+
+use std::sync::Arc;
+
+use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
+use isomer_exec::{Execution, Options, Rows};
+use isomer_plan::catalog::MockCatalog;
+use isomer_storage::MemoryEngine;
+use isomer_value::{Map, Value};
+use isomer_views::{Side, ViewKind, ViewOptions, Views};
+
+const NODES: u64 = 4_000;
+
+/// With more relationships than there are: patterns start at the nodes.
+fn catalog() -> MockCatalog {
+    MockCatalog::new()
+        .with_label("N", NODES)
+        .with_type("R", 300 * NODES)
+}
+
+fn plan(query: &str, transaction: &mut Transaction, options: &Options) -> Execution {
+    let plan = isomer_plan::prepare(query, &catalog(), &isomer_plan::Options::default())
+        .unwrap_or_else(|error| panic!("{query}: {error}"));
+    Execution::start(plan, &Map::new(), options, transaction).expect("started")
+}
+
+/// Nodes with a key, a property and three relationships each, and read views over them.
+fn store() -> (DataStore, Arc<Views>) {
+    let store = DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default())
+        .expect("a store");
+    let views = Views::open(&store, ViewOptions::default()).expect("views");
+    let mut transaction = store.begin(Access::Write).expect("a transaction");
+    let last = NODES - 1;
+    for query in [
+        format!("UNWIND range(0, {last}) AS i CREATE (:N {{_key: i, i: i, kind: i % 7}})"),
+        format!(
+            "MATCH (a:N) UNWIND [1, 2, 30] AS step \
+             MATCH (b:N) WHERE b._key = (a.i * step + step) % {NODES} CREATE (a)-[:R]->(b)"
+        ),
+    ] {
+        let mut execution = plan(&query, &mut transaction, &Options::default());
+        execution.finish(&mut transaction).expect(&query);
+    }
+    transaction.commit().expect("committed");
+    (store, views)
+}
+
+fn make_views(store: &DataStore, views: &Views) {
+    let catalog = store.catalog();
+    let label = catalog.label_id("N").expect("a label");
+    for name in ["kind", "_key"] {
+        let prop = catalog.prop_id(name).expect("a property");
+        let column = ViewKind::Column(label, vec![prop].into());
+        views.make(&column).expect("a column");
+    }
+    let type_id = catalog.type_id("R").expect("a type");
+    for side in [Side::Out, Side::In] {
+        let adjacency = ViewKind::Adjacency(type_id, side);
+        views.make(&adjacency).expect("an adjacency");
+    }
+}
+
+/// The rows of a query in any order, and its profile.
+fn profiled(
+    query: &str,
+    transaction: &mut Transaction,
+    options: &Options,
+) -> (Vec<Vec<Value>>, Execution) {
+    let mut execution = plan(&format!("PROFILE {query}"), transaction, options);
+    let (mut rows, mut found) = (Rows::new(), Vec::new());
+    loop {
+        let more = execution
+            .next_rows(transaction, &mut rows)
+            .unwrap_or_else(|error| panic!("{query}: {error}"));
+        found.extend(rows.iter().map(<[Value]>::to_vec));
+        if !more {
+            break;
+        }
+    }
+    found.sort_by_cached_key(|row| format!("{row:?}"));
+    (found, execution)
+}
+
+/// The operators of a plan as a value, each with its entries.
+fn operators(tree: &Value) -> Vec<Map> {
+    let root = tree.as_map().and_then(|tree| tree.get("plan")).cloned();
+    let (mut found, mut open) = (Vec::new(), vec![root.expect("a plan")]);
+    while let Some(operator) = open.pop() {
+        let entries = operator.as_map().expect("an operator").clone();
+        let inputs = entries.get("inputs").and_then(Value::as_list);
+        open.extend(inputs.unwrap_or_default().iter().cloned());
+        found.push(entries);
+    }
+    found
+}
+
+/// A query, the operator that answers it from a view, and the one that runs without.
+const CHOICES: [(&str, &str, &str); 7] = [
+    (
+        "MATCH (n:N) RETURN n.kind, count(*)",
+        "CountByColumn",
+        "Aggregate",
+    ),
+    (
+        "MATCH ()-[:R]->()-[:R]->() RETURN count(*)",
+        "CountPaths",
+        "Aggregate",
+    ),
+    (
+        "MATCH (n:N)-[:R]->(m) RETURN m, count(*)",
+        "CountByNeighbour",
+        "CountByNode",
+    ),
+    (
+        "MATCH (n:N)-[:R]->(m) RETURN m._key AS k, count(*) AS c",
+        "GroupByKey",
+        "Aggregate",
+    ),
+    (
+        "MATCH (n:N)-[:R]->(m) RETURN m._key AS k, count(*) AS c ORDER BY c DESC, k LIMIT 3",
+        "GroupByKey",
+        "Aggregate",
+    ),
+    (
+        "MATCH (n:N)-[:R]->(m) RETURN DISTINCT m",
+        "DistinctEnds",
+        "Expand",
+    ),
+    (
+        "MATCH (n:N)-[:R]->()-[:R]->(m) RETURN DISTINCT m",
+        "DistinctEnds",
+        "Expand",
+    ),
+];
+
+#[test]
+fn a_profile_tells_an_operator_from_its_fallback() {
+    let (store, views) = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    let plain = Options::default();
+    let without: Vec<_> = CHOICES
+        .iter()
+        .map(|(query, ..)| profiled(query, &mut transaction, &plain))
+        .collect();
+    drop(transaction);
+    make_views(&store, &views);
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    let with_views = Options {
+        views: Some(views),
+        ..Options::default()
+    };
+    for ((query, operator, fallback), (rows, execution)) in CHOICES.into_iter().zip(without) {
+        let text = execution.explain();
+        let line = |text: &str, name: &str| {
+            let lines = text.lines().map(|line| line.trim_start_matches("| "));
+            let mut named = lines.filter(|line| line.starts_with(&format!("{name} ")));
+            named.next().map(str::to_owned)
+        };
+        let of_fallback = format!("[fallback] {fallback}");
+        let of = |text: &str, name: &str| {
+            line(text, name).unwrap_or_else(|| panic!("{query}: no {name}\n{text}"))
+        };
+        // Without a view.
+        let chosen = of(&text, operator);
+        assert!(chosen.ends_with(", by its fallback"), "{query}\n{text}");
+        let replaced = text.contains(&of_fallback);
+        assert!(
+            replaced || text.contains("[fallback] DistinctEnds"),
+            "{query}\n{text}"
+        );
+        let fell_back = |entries: &Map| {
+            entries.get("operator").and_then(Value::as_str) == Some(operator)
+                && entries.get("fell_back") == Some(&Value::Bool(true))
+                && entries.get("ran") == Some(&Value::Bool(true))
+        };
+        let tree = operators(&execution.explain_value());
+        assert!(tree.iter().any(fell_back), "{query}\n{tree:?}");
+
+        // With one: the same rows, and the fallback did not run.
+        let (same, execution) = profiled(query, &mut transaction, &with_views);
+        assert_eq!(same, rows, "{query}");
+        let text = execution.explain();
+        let chosen = of(&text, operator);
+        assert!(chosen.ends_with(", from a view"), "{query}\n{text}");
+        let mut fallbacks = text.lines().filter(|line| line.contains("[fallback]"));
+        assert!(
+            fallbacks.all(|line| line.ends_with("rows 0, not run")),
+            "{query}\n{text}"
+        );
+        let tree = operators(&execution.explain_value());
+        for entries in &tree {
+            let ran = entries.get("ran").expect("whether it ran");
+            let calls = entries.get("calls").and_then(Value::as_int);
+            assert_eq!(*ran, Value::Bool(calls != Some(0)), "{entries:?}");
+            if entries.get("role") == Some(&"fallback".into()) {
+                assert_eq!(*ran, Value::Bool(false), "{query}\n{text}");
+            }
+        }
+    }
+}
+
+/// An operator's input and its fallback's are listed once, and each operator that ran is counted once.
+#[test]
+fn rows_that_a_fallback_takes_over_are_counted_once() {
+    let (store, _) = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    let query = "MATCH (n:N)-[:R]->(m) RETURN m._key AS k, count(*) AS c";
+    let (rows, execution) = profiled(query, &mut transaction, &Options::default());
+    let text = execution.explain();
+    let rows_of = |name: &str| {
+        let mut lines = text.lines().map(|line| line.trim_start_matches("| "));
+        let line = lines.find(|line| line.trim_start_matches("[fallback] ").starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name}\n{text}"));
+        let (_, figures) = line.split_once("  rows ").expect("figures");
+        let end = figures.find([',', ' ']).expect("more figures");
+        figures[..end].parse::<usize>().expect("a number")
+    };
+    for name in ["GroupByKey", "Aggregate", "CountByNeighbour", "CountByNode"] {
+        assert_eq!(rows_of(name), rows.len(), "{name}\n{text}");
+    }
+    assert_eq!(rows_of("LabelScan"), NODES as usize, "{text}");
+    assert_eq!(text.matches("LabelScan").count(), 1, "{text}");
+}
+
+#[test]
+fn an_exchange_says_how_many_threads_ran() {
+    let (store, _) = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    for query in [
+        "MATCH (n:N) RETURN n.kind, sum(n.i)",
+        "MATCH (n:N) RETURN DISTINCT n.kind",
+        "MATCH (n:N) RETURN n.i ORDER BY n.kind",
+        "MATCH (n:N) RETURN n.i ORDER BY n.kind, n.i LIMIT 5",
+    ] {
+        let mut results = Vec::new();
+        for (workers, parallel_rows, expected) in [
+            (1, 0, ", 1 thread"),
+            (3, NODES + 1, ", 1 thread"),
+            (3, NODES, ", 3 threads"),
+        ] {
+            let options = Options {
+                workers,
+                parallel_rows,
+                ..Options::default()
+            };
+            let (rows, execution) = profiled(query, &mut transaction, &options);
+            results.push(rows);
+            let text = execution.explain();
+            let exchange = text.lines().find(|line| line.starts_with("Exchange"));
+            let exchange = exchange.unwrap_or_else(|| panic!("{query}: no exchange\n{text}"));
+            assert!(exchange.ends_with(expected), "{query}\n{text}");
+            // A scan that several threads share reads no outer row.
+            let mut others = text.lines().filter(|line| !line.starts_with("Argument"));
+            assert!(
+                others.all(|line| !line.contains("not run")),
+                "{query}\n{text}"
+            );
+        }
+        assert_eq!(results[0], results[1], "{query}");
+        assert_eq!(results[0], results[2], "{query}");
+    }
+}

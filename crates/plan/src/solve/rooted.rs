@@ -1,0 +1,77 @@
+//! Which operators are part of the plan, and whose rows they run for.
+
+use crate::arena::Arena;
+use crate::expr::Expr;
+use crate::physical::{Op, OpId};
+
+use super::live_slots::for_each_expr;
+
+/// The operators of a plan and of its sub-plans, each with the outer rows that its leaves return.
+pub(super) struct Rooted {
+    used: Vec<bool>,
+    right_sides: Vec<bool>,
+    outer_rows: Vec<bool>,
+}
+
+impl Rooted {
+    /// Of the operators under `root` and of all sub-plans.
+    pub(super) fn of(arena: &Arena, root: Option<OpId>) -> Self {
+        let count = arena.operators.len();
+        let mut rooted = Self {
+            used: vec![false; count],
+            right_sides: vec![false; count],
+            outer_rows: vec![false; count],
+        };
+        let subplans = arena.subplans.iter().map(|(root, _)| *root);
+        let roots = root.into_iter().chain(subplans);
+        // Operators to visit: whether on a right side, and whether for outer rows.
+        let mut open: Vec<(OpId, bool, bool)> = roots.map(|root| (root, false, false)).collect();
+        while let Some((id, right, outer)) = open.pop() {
+            let at = id.index();
+            let is_known = rooted.right_sides[at] >= right && rooted.outer_rows[at] >= outer;
+            if std::mem::replace(&mut rooted.used[at], true) && is_known {
+                continue;
+            }
+            rooted.right_sides[at] |= right;
+            rooted.outer_rows[at] |= outer;
+            let (right, outer) = (rooted.right_sides[at], rooted.outer_rows[at]);
+            let op = &arena.operators[at].op;
+            for_each_expr(op, &mut |expr| open_subplans(expr, &mut open));
+            let is_apply = matches!(
+                op,
+                Op::Apply { .. }
+                    | Op::OptionalApply { .. }
+                    | Op::SemiApply { .. }
+                    | Op::CountApply { .. }
+            );
+            for (position, child) in op.children().into_iter().enumerate() {
+                let is_right = is_apply && position == 1;
+                open.push((child, right || is_right, outer || is_right));
+            }
+        }
+        rooted
+    }
+
+    /// Whether it is part of the plan: a rewrite may have disconnected it.
+    pub(super) fn is_used(&self, at: usize) -> bool {
+        self.used[at]
+    }
+
+    /// Whether it is on the right side of an apply.
+    pub(super) fn is_right_side(&self, at: usize) -> bool {
+        self.right_sides[at]
+    }
+
+    /// Whether its leaves return a row with slots: that of an apply, or the arguments of a sub-plan.
+    pub(super) fn has_outer_rows(&self, at: usize) -> bool {
+        self.outer_rows[at]
+    }
+}
+
+/// The sub-plans of an expression: those with arguments run for a row.
+fn open_subplans(expr: &Expr, open: &mut Vec<(OpId, bool, bool)>) {
+    if let Expr::Subquery(subquery) = expr {
+        open.push((subquery.root, false, !subquery.arguments.is_empty()));
+    }
+    expr.for_each_child(&mut |child| open_subplans(child, open));
+}
