@@ -11,7 +11,6 @@
 //!   the language's own classes ([`ErrorClass`]), never a silent null.
 
 mod accumulate;
-mod algorithm;
 mod builtin;
 mod chunk;
 mod column;

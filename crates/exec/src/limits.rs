@@ -85,6 +85,15 @@ impl Stop {
     }
 }
 
+/// Graph algorithms stop with their query.
+impl isomer_algorithms::Stop for Stop {
+    type Error = ExecError;
+
+    fn check(&self) -> Result<()> {
+        Stop::check(self)
+    }
+}
+
 /// Enforces the limits while a query runs.
 #[derive(Debug)]
 pub(crate) struct Watch {

@@ -5,6 +5,10 @@
 
 use std::sync::Arc;
 
+use isomer_algorithms::{
+    Louvain, NO_NODE, Pace, PageRank, Rows, Sample, Work, betweenness, closeness, core_numbers,
+    distances, label_propagation, louvain, page_rank, strong, triangles, weak,
+};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
     expr::Kind,
@@ -16,14 +20,7 @@ use super::{
     network::{Choice, FollowDirection, Network},
     settings::{Settings, refused},
 };
-use crate::{
-    algorithm::{
-        Louvain, NO_NODE, Pace, PageRank, Rows, Sample, Work, betweenness, closeness, core_numbers,
-        distances, label_propagation, louvain, page_rank, strong, triangles, weak,
-    },
-    error::Result,
-    function::node_value,
-};
+use crate::{error::Result, function::node_value, limits::Stop};
 
 /// Registers the procedures.
 pub(super) fn register(registry: &mut Registry) {
@@ -392,7 +389,7 @@ fn simple(rows: &Rows, call: &mut Call<'_>) -> Result<Rows> {
 }
 
 /// Runs an algorithm; its memory is released when it ends.
-fn work<T>(call: &mut Call<'_>, job: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
+fn work<T>(call: &mut Call<'_>, job: impl FnOnce(&mut Work<'_, Stop>) -> Result<T>) -> Result<T> {
     let stop = call.stop();
     let mut held = 0;
     let mut hold = |bytes| {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isomer_algorithms::{Pace, Rows};
 use isomer_data::{GraphRead, RelRow};
 use isomer_value::{LabelId, NodeId, PropId, TypeId, Value};
 use isomer_views::Side;
@@ -11,9 +12,8 @@ use super::{
     settings::{Settings, refused},
 };
 use crate::{
-    algorithm::{Pace, Rows, graph::check_node_count},
     context::{known_label, known_prop, known_type},
-    error::{Result, shown},
+    error::{ExecError, Result, shown},
 };
 
 /// Records per read.
@@ -193,6 +193,17 @@ fn in_rows(
     let rows = Rows::new(numbers.count(), &edges.pairs, &edges.weights, &mut pace)?;
     call.release(bytes + edges.held_bytes);
     Ok(rows)
+}
+
+/// Refuses more nodes than dense numbers can represent.
+fn check_node_count(nodes: usize) -> Result<()> {
+    if nodes >= u32::MAX as usize {
+        return Err(ExecError::limit(
+            format!("{} nodes in a graph algorithm", u32::MAX),
+            "name fewer labels",
+        ));
+    }
+    Ok(())
 }
 
 /// The rows in the direction in which they are followed.

@@ -2,24 +2,27 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-use super::{NO_NODE, Rows, Work};
-use crate::error::Result;
+use super::{NO_NODE, Rows, Stop, Work};
 
 /// A node that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Reached {
+pub struct Reached {
     /// The node.
-    pub(crate) node: u32,
+    pub node: u32,
     /// Its distance: the sum of weights, or the number of edges if they have no weights.
-    pub(crate) distance: f64,
+    pub distance: f64,
     /// The node before it on the path; [`NO_NODE`] for the source.
-    pub(crate) previous: u32,
+    pub previous: u32,
 }
 
 /// All nodes that are reachable from `source`, nearest first, then by number; the source itself is the first. Weights
 /// are not negative. Time: edges, × log(edges) with weights; memory: 28 bytes a node and, with weights, 16 an edge at
 /// worst.
-pub(crate) fn distances(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>> {
+pub fn distances<S: Stop>(
+    rows: &Rows,
+    source: u32,
+    work: &mut Work<'_, S>,
+) -> Result<Vec<Reached>, S::Error> {
     let mut reached = if rows.is_weighted() {
         dijkstra(rows, source, work)?
     } else {
@@ -29,7 +32,11 @@ pub(crate) fn distances(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result
     Ok(reached)
 }
 
-fn levels(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>> {
+fn levels<S: Stop>(
+    rows: &Rows,
+    source: u32,
+    work: &mut Work<'_, S>,
+) -> Result<Vec<Reached>, S::Error> {
     work.hold::<Reached>(rows.len())?;
     work.hold::<bool>(rows.len())?;
     let mut pace = work.pace();
@@ -81,7 +88,11 @@ impl Ord for Candidate {
     }
 }
 
-fn dijkstra(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>> {
+fn dijkstra<S: Stop>(
+    rows: &Rows,
+    source: u32,
+    work: &mut Work<'_, S>,
+) -> Result<Vec<Reached>, S::Error> {
     let count = rows.len();
     work.hold::<Reached>(count)?;
     work.hold::<(f64, u32, bool)>(count)?;

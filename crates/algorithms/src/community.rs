@@ -1,7 +1,6 @@
 //! Communities: label propagation (Raghavan, Albert, Kumara 2007) and Louvain (Blondel and others 2008).
 
-use super::{Random, Rows, Work, renumber};
-use crate::error::Result;
+use super::{Random, Rows, Stop, Work, renumber};
 
 /// Sums of weights per group, for one node at a time.
 struct Tally {
@@ -43,12 +42,12 @@ impl Tally {
 /// among its neighbours, one node after another in an order that is shuffled in each iteration; ties keep the current
 /// label, or else are broken at random. It ends when an iteration changes nothing, or after `iterations`. Time:
 /// iterations × edges; memory: 24 bytes a node.
-pub(crate) fn label_propagation(
+pub fn label_propagation<S: Stop>(
     rows: &Rows,
     iterations: usize,
     seed: u64,
-    work: &mut Work<'_>,
-) -> Result<Vec<u32>> {
+    work: &mut Work<'_, S>,
+) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold::<[u32; 6]>(count)?;
     let mut pace = work.pace();
@@ -97,15 +96,15 @@ pub(crate) fn label_propagation(
 
 /// Settings of Louvain.
 #[derive(Clone, Debug)]
-pub(crate) struct Louvain {
+pub struct Louvain {
     /// Resolution: above 1 communities are smaller, below 1 larger.
-    pub(crate) resolution: f64,
+    pub resolution: f64,
     /// A level ends when a pass over its nodes raises the modularity by less than this.
-    pub(crate) tolerance: f64,
+    pub tolerance: f64,
     /// Maximum number of levels.
-    pub(crate) levels: usize,
+    pub levels: usize,
     /// Seed of the node order.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 /// A graph whose nodes are communities of the one below it.
@@ -120,7 +119,11 @@ struct Level {
 /// Per node its community, numbered in the order of their first nodes. Nodes move, one after another, to the
 /// neighbouring community that raises the modularity most; then communities become nodes, and so on until no node
 /// moves. `rows` are undirected. Time: passes × edges; memory: about 60 bytes a node and 24 an edge.
-pub(crate) fn louvain(rows: &Rows, settings: &Louvain, work: &mut Work<'_>) -> Result<Vec<u32>> {
+pub fn louvain<S: Stop>(
+    rows: &Rows,
+    settings: &Louvain,
+    work: &mut Work<'_, S>,
+) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold_bytes(count * 60 + rows.edge_count() * 24)?;
     let mut random = Random::new(settings.seed);
@@ -146,7 +149,7 @@ pub(crate) fn louvain(rows: &Rows, settings: &Louvain, work: &mut Work<'_>) -> R
 }
 
 impl Level {
-    fn bottom(rows: &Rows, work: &Work<'_>) -> Result<Self> {
+    fn bottom<S: Stop>(rows: &Rows, work: &Work<'_, S>) -> Result<Self, S::Error> {
         let own: Vec<u32> = (0..rows.len() as u32).collect();
         let mut level = merge(rows, &vec![0.0; rows.len()], &own, work)?;
         // A self loop occurs once in its row, any other edge in the rows of both its ends.
@@ -161,7 +164,7 @@ impl Level {
         Ok(level)
     }
 
-    fn merged(&self, groups: &[u32], work: &Work<'_>) -> Result<Self> {
+    fn merged<S: Stop>(&self, groups: &[u32], work: &Work<'_, S>) -> Result<Self, S::Error> {
         let mut level = merge(&self.rows, &self.loops, groups, work)?;
         level.weigh();
         Ok(level)
@@ -180,13 +183,13 @@ impl Level {
     }
 
     /// Moves nodes as long as that raises the modularity; returns their groups and whether any node moved.
-    fn improve(
+    fn improve<S: Stop>(
         &self,
         settings: &Louvain,
         total: f64,
         random: &mut Random,
-        work: &Work<'_>,
-    ) -> Result<(Vec<u32>, bool)> {
+        work: &Work<'_, S>,
+    ) -> Result<(Vec<u32>, bool), S::Error> {
         let count = self.rows.len();
         let mut pace = work.pace();
         let mut groups: Vec<u32> = (0..count as u32).collect();
@@ -234,7 +237,12 @@ impl Level {
 
 /// The graph between groups, which are numbered without gaps: edges between the same two groups become one, and the
 /// edges within a group become its self loop.
-fn merge(rows: &Rows, loops: &[f64], groups: &[u32], work: &Work<'_>) -> Result<Level> {
+fn merge<S: Stop>(
+    rows: &Rows,
+    loops: &[f64],
+    groups: &[u32],
+    work: &Work<'_, S>,
+) -> Result<Level, S::Error> {
     let mut pace = work.pace();
     let count = groups.iter().max().map_or(0, |most| *most as usize + 1);
     let mut members: Vec<(u32, u32)> = (0..rows.len() as u32)

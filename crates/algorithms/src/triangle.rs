@@ -2,16 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NO_NODE, Rows, Work};
-use crate::error::Result;
+use super::{NO_NODE, Rows, Stop, Work};
 
 /// Triangle counts of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Triangles {
+pub struct Triangles {
     /// Triangles that it is a corner of.
-    pub(crate) count: u64,
+    pub count: u64,
     /// Local clustering coefficient: the share of pairs of its neighbours that are neighbours; 0 if there is no pair.
-    pub(crate) coefficient: f64,
+    pub coefficient: f64,
 }
 
 /// Nodes per unit of work of a thread.
@@ -19,7 +18,7 @@ const PART: usize = 512;
 
 /// The triangles of each node. `rows` are undirected and simple. Each edge is kept at its end of lower degree, whose
 /// row then has at most √(2·edges) entries. Time: edges × √edges at worst; memory: 28 bytes a node and 2 an edge.
-pub(crate) fn triangles(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<Triangles>> {
+pub fn triangles<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<Triangles>, S::Error> {
     let count = rows.len();
     work.hold::<[u64; 2]>(count)?;
     work.hold_bytes(Rows::bytes_for(count, rows.edge_count() / 2, false))?;
@@ -74,7 +73,7 @@ pub(crate) fn triangles(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<Triangle
 }
 
 /// Each edge, only at its end of lower (degree, number).
-fn upward(rows: &Rows, work: &Work<'_>) -> Result<Rows> {
+fn upward<S: Stop>(rows: &Rows, work: &Work<'_, S>) -> Result<Rows, S::Error> {
     let mut pace = work.pace();
     let mut offsets = Vec::with_capacity(rows.len() + 1);
     let mut targets = Vec::with_capacity(rows.edge_count() / 2);

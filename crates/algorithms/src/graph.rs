@@ -1,7 +1,6 @@
-//! The graph that an algorithm works on: rows of dense numbers, built once from the transaction's snapshot.
+//! The graph that an algorithm works on: rows of dense numbers, built once.
 
-use super::{PACE, Pace};
-use crate::error::{ExecError, Result};
+use super::{PACE, Pace, Stop};
 
 /// Compressed sparse rows: the neighbours of each node, by dense number.
 ///
@@ -9,7 +8,7 @@ use crate::error::{ExecError, Result};
 /// 1]]`, ascending, parallel relationships repeated. `weights` is parallel to `targets`, or empty. Memory: 8 bytes a
 /// node, 4 an edge, 8 more with weights.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rows {
+pub struct Rows {
     offsets: Vec<usize>,
     targets: Vec<u32>,
     weights: Vec<f64>,
@@ -17,12 +16,12 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// From edges in any order. Counting sort: O(nodes + edges).
-    pub(crate) fn new(
+    pub fn new<S: Stop>(
         nodes: usize,
         edges: &[(u32, u32)],
         weights: &[f64],
-        pace: &mut Pace<'_>,
-    ) -> Result<Self> {
+        pace: &mut Pace<'_, S>,
+    ) -> Result<Self, S::Error> {
         let mut offsets = vec![0_usize; nodes + 1];
         for part in edges.chunks(PACE) {
             pace.step(part.len())?;
@@ -55,7 +54,7 @@ impl Rows {
     }
 
     /// From complete rows, each ascending.
-    pub(crate) fn from_rows(offsets: Vec<usize>, targets: Vec<u32>) -> Self {
+    pub fn from_rows(offsets: Vec<usize>, targets: Vec<u32>) -> Self {
         assert_eq!(
             offsets.last().copied(),
             Some(targets.len()),
@@ -69,7 +68,7 @@ impl Rows {
     }
 
     /// Sorts each row by target, and by weight among equal targets.
-    fn sort(&mut self, pace: &mut Pace<'_>) -> Result<()> {
+    fn sort<S: Stop>(&mut self, pace: &mut Pace<'_, S>) -> Result<(), S::Error> {
         let mut pairs: Vec<(u32, f64)> = Vec::new();
         for bounds in self.offsets.windows(2) {
             let range = bounds[0]..bounds[1];
@@ -93,36 +92,41 @@ impl Rows {
         Ok(())
     }
 
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Number of nodes.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
     /// Number of entries of all rows.
-    pub(crate) fn edge_count(&self) -> usize {
+    pub fn edge_count(&self) -> usize {
         self.targets.len()
     }
 
     /// Whether edges have weights.
-    pub(crate) fn is_weighted(&self) -> bool {
+    pub fn is_weighted(&self) -> bool {
         !self.weights.is_empty()
     }
 
     /// The neighbours of `node`, ascending.
     #[inline]
-    pub(crate) fn of(&self, node: u32) -> &[u32] {
+    pub fn of(&self, node: u32) -> &[u32] {
         &self.targets[self.offsets[node as usize]..self.offsets[node as usize + 1]]
     }
 
     /// The degree of `node`; parallel relationships count separately.
     #[inline]
-    pub(crate) fn degree(&self, node: u32) -> usize {
+    pub fn degree(&self, node: u32) -> usize {
         self.offsets[node as usize + 1] - self.offsets[node as usize]
     }
 
     /// The neighbours of `node` with the weight of the edge to each: 1 if edges have no weights.
     #[inline]
-    pub(crate) fn weighted(&self, node: u32) -> impl Iterator<Item = (u32, f64)> {
+    pub fn weighted(&self, node: u32) -> impl Iterator<Item = (u32, f64)> {
         let range = self.offsets[node as usize]..self.offsets[node as usize + 1];
         let weights = self.weights.get(range.clone()).unwrap_or(&[]);
         self.targets[range]
@@ -133,14 +137,14 @@ impl Rows {
 
     /// The weights of the edges of `node`, in the order of [`Rows::of`]; empty if edges have no weights.
     #[inline]
-    pub(crate) fn weights_of(&self, node: u32) -> &[f64] {
+    pub fn weights_of(&self, node: u32) -> &[f64] {
         self.weights
             .get(self.offsets[node as usize]..self.offsets[node as usize + 1])
             .unwrap_or(&[])
     }
 
     /// The reversed edges. O(nodes + edges); rows are ascending.
-    pub(crate) fn reversed(&self, pace: &mut Pace<'_>) -> Result<Self> {
+    pub fn reversed<S: Stop>(&self, pace: &mut Pace<'_, S>) -> Result<Self, S::Error> {
         let nodes = self.len();
         let mut offsets = vec![0_usize; nodes + 1];
         for part in self.targets.chunks(PACE) {
@@ -174,7 +178,11 @@ impl Rows {
     }
 
     /// The undirected graph: each node with its neighbours of both directions; a self loop occurs once in its row.
-    pub(crate) fn undirected(&self, reversed: &Self, pace: &mut Pace<'_>) -> Result<Self> {
+    pub fn undirected<S: Stop>(
+        &self,
+        reversed: &Self,
+        pace: &mut Pace<'_, S>,
+    ) -> Result<Self, S::Error> {
         let nodes = self.len();
         let mut offsets = Vec::with_capacity(nodes + 1);
         let mut targets = Vec::with_capacity(self.targets.len() * 2);
@@ -212,7 +220,7 @@ impl Rows {
     }
 
     /// The same rows without self loops and with each neighbour once. Weights are dropped.
-    pub(crate) fn simple(&self, pace: &mut Pace<'_>) -> Result<Self> {
+    pub fn simple<S: Stop>(&self, pace: &mut Pace<'_, S>) -> Result<Self, S::Error> {
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut targets = Vec::with_capacity(self.targets.len());
         offsets.push(0);
@@ -234,30 +242,19 @@ impl Rows {
     }
 
     /// Bytes of rows of this size.
-    pub(crate) fn bytes_for(nodes: usize, edges: usize, weighted: bool) -> usize {
+    pub fn bytes_for(nodes: usize, edges: usize, weighted: bool) -> usize {
         (nodes + 1) * size_of::<usize>() + edges * if weighted { 12 } else { 4 }
     }
 
     /// Bytes that these rows take.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         Self::bytes_for(self.len(), self.edge_count(), self.is_weighted())
     }
 }
 
-/// Refuses more nodes than dense numbers can represent.
-pub(crate) fn check_node_count(nodes: usize) -> Result<()> {
-    if nodes >= u32::MAX as usize {
-        return Err(ExecError::limit(
-            format!("{} nodes in a graph algorithm", u32::MAX),
-            "name fewer labels",
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::algorithm::tests::{reversed, rows, simple, undirected};
+    use crate::tests::{reversed, rows, simple, undirected};
 
     #[test]
     fn rows_are_ascending_whatever_the_order_of_the_edges() {

@@ -1,19 +1,18 @@
 //! PageRank by power iteration (Brin and Page 1998), pulled over incoming edges.
 
-use super::{Rows, Work};
-use crate::error::Result;
+use super::{Rows, Stop, Work};
 
 /// Settings of PageRank.
 #[derive(Clone, Debug)]
-pub(crate) struct PageRank {
+pub struct PageRank {
     /// Damping factor: the probability of following an edge.
-    pub(crate) damping: f64,
+    pub damping: f64,
     /// Tolerance: it ends when the sum of all changes in one iteration is at most this.
-    pub(crate) tolerance: f64,
+    pub tolerance: f64,
     /// Maximum number of iterations.
-    pub(crate) iterations: usize,
+    pub iterations: usize,
     /// Nodes at which a walk restarts; any node if empty. Repeats count.
-    pub(crate) sources: Vec<u32>,
+    pub sources: Vec<u32>,
 }
 
 /// Nodes per partial sum: fixed, so that sums do not depend on threads.
@@ -21,12 +20,12 @@ const PART: usize = 4_096;
 
 /// The probability of being at each node; they sum to 1. A walk at a node without outgoing weight restarts. `back` is
 /// `rows` reversed. Time: iterations × (nodes + edges); memory: 24 bytes a node.
-pub(crate) fn page_rank(
+pub fn page_rank<S: Stop>(
     rows: &Rows,
     back: &Rows,
     settings: &PageRank,
-    work: &mut Work<'_>,
-) -> Result<Vec<f64>> {
+    work: &mut Work<'_, S>,
+) -> Result<Vec<f64>, S::Error> {
     let count = rows.len();
     if count == 0 {
         return Ok(Vec::new());
@@ -100,7 +99,11 @@ impl Starts {
     }
 }
 
-fn starts(count: usize, sources: &[u32], work: &mut Work<'_>) -> Result<Starts> {
+fn starts<S: Stop>(
+    count: usize,
+    sources: &[u32],
+    work: &mut Work<'_, S>,
+) -> Result<Starts, S::Error> {
     if sources.is_empty() {
         return Ok(Starts::Anywhere(1.0 / count as f64));
     }

@@ -2,16 +2,20 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{NO_NODE, Random, Rows, Work};
-use crate::error::Result;
+use super::{NO_NODE, Pace, Random, Rows, Stop, Work};
 
 /// Source nodes of the betweenness computation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sample {
+pub enum Sample {
     /// All: exact.
     All,
-    /// A sample of this size, chosen by a seed; results are scaled up to all nodes.
-    Some { count: usize, seed: u64 },
+    /// A sample; results are scaled up to all nodes.
+    Some {
+        /// Its size.
+        count: usize,
+        /// Chooses the nodes.
+        seed: u64,
+    },
 }
 
 /// Number of partial sums, which are added in order: the result does not depend on the number of threads.
@@ -93,13 +97,13 @@ fn down(times: u32) -> f64 {
 /// Per node, the number of shortest paths between other nodes that pass through it, as a fraction of all shortest paths
 /// of each pair. `rows` are simple; an undirected pair counts once. With `normalised`, relative to the number of pairs.
 /// Time: nodes × edges, or sample × edges; memory: 56 bytes a node and thread.
-pub(crate) fn betweenness(
+pub fn betweenness<S: Stop>(
     rows: &Rows,
     undirected: bool,
     sample: Sample,
     normalised: bool,
-    work: &mut Work<'_>,
-) -> Result<Vec<f64>> {
+    work: &mut Work<'_, S>,
+) -> Result<Vec<f64>, S::Error> {
     let count = rows.len();
     let mut sources: Vec<u32> = (0..count as u32).collect();
     if let Sample::Some {
@@ -143,12 +147,12 @@ pub(crate) fn betweenness(
 }
 
 /// Counts the shortest paths from `source` to all others.
-fn count_paths(
+fn count_paths<S: Stop>(
     rows: &Rows,
     source: u32,
     search: &mut Search,
-    pace: &mut super::Pace<'_>,
-) -> Result<()> {
+    pace: &mut Pace<'_, S>,
+) -> Result<(), S::Error> {
     for node in search.reached.drain(..) {
         search.distance[node as usize] = NO_NODE;
         search.paths[node as usize] = 0.0;
@@ -182,13 +186,13 @@ fn count_paths(
 }
 
 /// Accumulates, from the farthest node back, the dependency of the source on each node.
-fn collect(
+fn collect<S: Stop>(
     rows: &Rows,
     source: u32,
     search: &mut Search,
     scores: &mut [f64],
-    pace: &mut super::Pace<'_>,
-) -> Result<()> {
+    pace: &mut Pace<'_, S>,
+) -> Result<(), S::Error> {
     for node in search.reached.iter().rev().copied() {
         pace.step(1 + rows.degree(node))?;
         let next = search.distance[node as usize] + 1;
@@ -212,7 +216,7 @@ const PART: usize = 64;
 /// Closeness of each node: the number of nodes that it reaches divided by the sum of the distances to them, times the
 /// fraction of all nodes that it reaches (Wasserman and Faust 1994); 0 if it reaches none. Time: nodes × edges; memory:
 /// 8 bytes a node and thread.
-pub(crate) fn closeness(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<f64>> {
+pub fn closeness<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<f64>, S::Error> {
     let count = rows.len();
     let steps = count.saturating_mul(count + rows.edge_count());
     let threads = work.threads_for(steps);

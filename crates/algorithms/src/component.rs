@@ -1,11 +1,10 @@
 //! Connected components: weak by disjoint sets, strong by Tarjan's algorithm without recursion.
 
-use super::{NO_NODE, Rows, Work, renumber};
-use crate::error::Result;
+use super::{NO_NODE, Rows, Stop, Work, renumber};
 
 /// Per node the number of its weakly connected component, numbered in the order of their first nodes. Time: about nodes
 /// + edges; memory: 8 bytes a node.
-pub(crate) fn weak(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
+pub fn weak<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, S::Error> {
     work.hold::<[u32; 2]>(rows.len())?;
     let mut pace = work.pace();
     let mut parents: Vec<u32> = (0..rows.len() as u32).collect();
@@ -42,7 +41,7 @@ fn find(parents: &mut [u32], mut node: u32) -> u32 {
 
 /// Per node the number of its strongly connected component, numbered in the order of their first nodes. Time: nodes +
 /// edges; memory: 32 bytes a node at most.
-pub(crate) fn strong(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
+pub fn strong<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold::<[u32; 8]>(count)?;
     let mut pace = work.pace();

@@ -1,11 +1,10 @@
 //! Core numbers by removing nodes in the order of their degrees (Batagelj and Zaversnik 2003).
 
-use super::{Rows, Work};
-use crate::error::Result;
+use super::{Rows, Stop, Work};
 
 /// Per node the largest `k` such that it belongs to a subgraph in which every node has at least `k` neighbours. `rows`
 /// are undirected and simple. Time: nodes + edges; memory: 16 bytes a node.
-pub(crate) fn core_numbers(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
+pub fn core_numbers<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, S::Error> {
     let count = rows.len();
     work.hold::<[u32; 4]>(count)?;
     let mut pace = work.pace();

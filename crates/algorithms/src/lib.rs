@@ -1,6 +1,7 @@
-//! Graph algorithms, as functions of rows of dense numbers.
+//! Graph algorithms over sparse rows of dense numbers.
 //!
-//! They do not use transactions or values: [`graph::Rows`] in, one result per node out. Invariants:
+//! They know no database: [`Rows`] in, one result for each node out, as vectors. The caller reads the graph, numbers its
+//! nodes, and says when to stop ([`Stop`]) and how much memory may be taken ([`Work`]). Invariants:
 //! - the same rows, settings and seed give the same results to the last bit, for any number of threads: parallel sums
 //!   are cut into parts of a fixed size, which are added in order;
 //! - memory is reserved before it is allocated, and cancellation is noticed within some milliseconds of work;
@@ -10,7 +11,7 @@ mod centrality;
 mod community;
 mod component;
 mod core;
-pub(crate) mod graph;
+mod graph;
 mod pagerank;
 mod path;
 mod triangle;
@@ -20,20 +21,27 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-pub(crate) use self::{
+pub use self::{
     centrality::{Sample, betweenness, closeness},
     community::{Louvain, label_propagation, louvain},
     component::{strong, weak},
     core::core_numbers,
     graph::Rows,
     pagerank::{PageRank, page_rank},
-    path::distances,
-    triangle::triangles,
+    path::{Reached, distances},
+    triangle::{Triangles, triangles},
 };
-use crate::{error::Result, limits::Stop};
+/// Tells an algorithm that it must stop.
+pub trait Stop: Sync {
+    /// Why it must stop, or why memory was refused.
+    type Error: Send;
+
+    /// Fails when the algorithm must stop. Called every few milliseconds on each thread.
+    fn check(&self) -> Result<(), Self::Error>;
+}
 
 /// No node.
-pub(crate) const NO_NODE: u32 = u32::MAX;
+pub const NO_NODE: u32 = u32::MAX;
 /// Below this amount of work, threads cost more than they save.
 const WORTH_THREADS: usize = 200_000;
 /// Maximum number of threads per algorithm.
@@ -42,17 +50,17 @@ const MOST_THREADS: usize = 16;
 const PACE: usize = 1 << 16;
 
 /// The resources of an algorithm: threads, memory, stop condition.
-pub(crate) struct Work<'a> {
-    stop: Stop,
+pub struct Work<'a, S: Stop> {
+    stop: S,
     threads: usize,
     /// Minimum steps of work for which threads are used.
     worth: usize,
-    hold: &'a mut dyn FnMut(usize) -> Result<()>,
+    hold: &'a mut dyn FnMut(usize) -> Result<(), S::Error>,
 }
 
-impl<'a> Work<'a> {
+impl<'a, S: Stop> Work<'a, S> {
     /// With one thread per processor. `hold` is called for every large allocation.
-    pub(crate) fn new(stop: Stop, hold: &'a mut dyn FnMut(usize) -> Result<()>) -> Self {
+    pub fn new(stop: S, hold: &'a mut dyn FnMut(usize) -> Result<(), S::Error>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             stop,
@@ -71,17 +79,17 @@ impl<'a> Work<'a> {
     }
 
     /// Reserves memory for `count` items of type `T`.
-    fn hold<T>(&mut self, count: usize) -> Result<()> {
+    fn hold<T>(&mut self, count: usize) -> Result<(), S::Error> {
         (self.hold)(count.saturating_mul(size_of::<T>()))
     }
 
     /// Reserves memory.
-    fn hold_bytes(&mut self, bytes: usize) -> Result<()> {
+    fn hold_bytes(&mut self, bytes: usize) -> Result<(), S::Error> {
         (self.hold)(bytes)
     }
 
     /// Counts steps on one thread.
-    fn pace(&self) -> Pace<'_> {
+    fn pace(&self) -> Pace<'_, S> {
         Pace::new(&self.stop)
     }
 
@@ -97,12 +105,12 @@ impl<'a> Work<'a> {
         out: &mut [T],
         part: usize,
         steps: usize,
-        fill: impl Fn(usize, &mut [T], &mut Pace<'_>) -> Result<R> + Sync,
-    ) -> Result<Vec<R>> {
+        fill: impl Fn(usize, &mut [T], &mut Pace<'_, S>) -> Result<R, S::Error> + Sync,
+    ) -> Result<Vec<R>, S::Error> {
         let queue = Mutex::new(out.chunks_mut(part.max(1)).enumerate());
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let stop = &self.stop;
-        let worker = || -> Result<Vec<(usize, R)>> {
+        let worker = || -> Result<Vec<(usize, R)>, S::Error> {
             let mut pace = Pace::new(stop);
             let mut done = Vec::new();
             while let Some((at, slice)) = next() {
@@ -110,7 +118,7 @@ impl<'a> Work<'a> {
             }
             Ok(done)
         };
-        in_order(self.spread(steps, &worker)?)
+        Ok(in_order(self.spread(steps, &worker)?))
     }
 
     /// Runs `job(range, pace)` on ranges of `part` numbers below `len`; returns the results in order.
@@ -119,13 +127,13 @@ impl<'a> Work<'a> {
         len: usize,
         part: usize,
         steps: usize,
-        job: impl Fn(Range<usize>, &mut Pace<'_>) -> Result<R> + Sync,
-    ) -> Result<Vec<R>> {
+        job: impl Fn(Range<usize>, &mut Pace<'_, S>) -> Result<R, S::Error> + Sync,
+    ) -> Result<Vec<R>, S::Error> {
         let part = part.max(1);
         let queue = Mutex::new(0..len.div_ceil(part));
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let stop = &self.stop;
-        let worker = || -> Result<Vec<(usize, R)>> {
+        let worker = || -> Result<Vec<(usize, R)>, S::Error> {
             let mut pace = Pace::new(stop);
             let mut done = Vec::new();
             while let Some(at) = next() {
@@ -134,15 +142,15 @@ impl<'a> Work<'a> {
             }
             Ok(done)
         };
-        in_order(self.spread(steps, &worker)?)
+        Ok(in_order(self.spread(steps, &worker)?))
     }
 
     /// Runs `worker` on the number of threads that this work is worth, and collects the results.
     fn spread<R: Send>(
         &self,
         steps: usize,
-        worker: &(dyn Fn() -> Result<Vec<(usize, R)>> + Sync),
-    ) -> Result<Vec<(usize, R)>> {
+        worker: &(dyn Fn() -> Result<Vec<(usize, R)>, S::Error> + Sync),
+    ) -> Result<Vec<(usize, R)>, S::Error> {
         self.stop.check()?;
         let threads = self.threads_for(steps);
         if threads == 1 {
@@ -174,25 +182,26 @@ impl<'a> Work<'a> {
     }
 }
 
-fn in_order<R>(mut parts: Vec<(usize, R)>) -> Result<Vec<R>> {
+fn in_order<R>(mut parts: Vec<(usize, R)>) -> Vec<R> {
     parts.sort_unstable_by_key(|(at, _)| *at);
-    Ok(parts.into_iter().map(|(_, part)| part).collect())
+    parts.into_iter().map(|(_, part)| part).collect()
 }
 
 /// Checks the clock and the cancel handle periodically, on one thread.
-pub(crate) struct Pace<'a> {
-    stop: &'a Stop,
+pub struct Pace<'a, S: Stop> {
+    stop: &'a S,
     left: usize,
 }
 
-impl<'a> Pace<'a> {
-    pub(crate) fn new(stop: &'a Stop) -> Self {
+impl<'a, S: Stop> Pace<'a, S> {
+    /// Of work that `stop` may end.
+    pub fn new(stop: &'a S) -> Self {
         Self { stop, left: PACE }
     }
 
     /// Counts steps; fails when the query must stop.
     #[inline]
-    fn step(&mut self, steps: usize) -> Result<()> {
+    fn step(&mut self, steps: usize) -> Result<(), S::Error> {
         match self.left.checked_sub(steps) {
             Some(left) => {
                 self.left = left;
@@ -207,10 +216,10 @@ impl<'a> Pace<'a> {
 }
 
 /// Pseudo-random numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014).
-pub(crate) struct Random(u64);
+struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -250,4 +259,4 @@ fn renumber(groups: &mut [u32]) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
