@@ -20,14 +20,14 @@
 //! transaction; [`Database::transact`] runs several operations in one and repeats them after a conflict;
 //! [`Database::read`] reads one version. Each [`Error`] has an [`ErrorKind`] that says what to do next.
 //!
-//! | to work with | start with | example |
+//! | to work with | start with | in `examples/` |
 //! |---|---|---|
-//! | ordered keys and values | [`Bucket`], [`TypedBucket`], [`Cursor`], [`Database::watch`] | [`key_value.rs`] |
-//! | documents by key | [`Collection`] | [`documents.rs`] |
-//! | a graph, in openCypher | [`Query`], [`QueryResult`], [`Prepared`] | [`graph.rs`] |
-//! | all of them in one transaction | [`WriteTransaction`], [`ReadTransaction`] | [`one_transaction.rs`] |
-//! | replicas that merge | [`Update`], [`Field`], `replication` | [`convergent.rs`] |
-//! | results larger than memory | [`RowStream`], [`RowCursor`], [`Pairs`] | [`streaming.rs`] |
+//! | ordered keys and values | [`Bucket`], [`TypedBucket`], [`Cursor`], [`Database::watch`] | `key_value.rs` |
+//! | documents by key | [`Collection`] | `documents.rs` |
+//! | a graph, in openCypher | [`Query`], [`QueryResult`], [`Prepared`] | `graph.rs` |
+//! | all of them in one transaction | [`WriteTransaction`], [`ReadTransaction`] | `one_transaction.rs` |
+//! | replicas that merge | [`Update`], [`Field`], `replication` | `convergent.rs` |
+//! | results larger than memory | [`RowStream`], [`RowCursor`], [`Pairs`] | `streaming.rs` |
 //!
 //! Also: files (`Files`, `Directory`), encryption (`Builder::key`), earlier versions ([`Database::begin_at`]), backups
 //! ([`Database::backup`], [`Database::restore`]), and the integrity check ([`Database::check`]).
@@ -36,13 +36,6 @@
 //!
 //! `encryption`, `files` and `regex` (the operator `=~`) are on by default. `redb` adds a second storage engine,
 //! `replication` the exchange with other replicas.
-//!
-//! [`key_value.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/key_value.rs
-//! [`documents.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/documents.rs
-//! [`graph.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/graph.rs
-//! [`one_transaction.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/one_transaction.rs
-//! [`convergent.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/convergent.rs
-//! [`streaming.rs`]: https://docs.rs/crate/isomerdb/latest/source/examples/streaming.rs
 
 #[cfg(feature = "replication")]
 pub mod replication;

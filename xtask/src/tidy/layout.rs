@@ -29,6 +29,9 @@ const BUILT_FOLDERS: [&str; 6] = [
 /// Built files that are committed on purpose, each with the reason.
 const BUILT_ALLOWED: [&str; 1] = ["tests/formats"]; // databases written by released versions
 
+/// The crate that users depend on. Its package has no prefix; all others are called `isomer-` and the folder's name.
+const PUBLISHED: &str = "isomerdb";
+
 /// Crates that do not bear their folder's name, or do not open with a module doc.
 pub fn crates() -> Result<Vec<String>> {
     let mut problems = Vec::new();
@@ -36,14 +39,21 @@ pub fn crates() -> Result<Vec<String>> {
     let mut folders: Vec<_> = fs::read_dir(root.join("crates"))?.collect::<Result<_, _>>()?;
     folders.sort_by_key(|folder| folder.file_name());
     for folder in folders {
+        if !folder.file_type()?.is_dir() {
+            continue;
+        }
         let name = folder.file_name().to_string_lossy().into_owned();
+        let package = match name.as_str() {
+            PUBLISHED => name.clone(),
+            _ => format!("isomer-{name}"),
+        };
         let manifest = fs::read_to_string(folder.path().join("Cargo.toml")).unwrap_or_default();
         if !manifest
             .lines()
-            .any(|line| line == format!("name = \"isomer-{name}\""))
+            .any(|line| line == format!("name = \"{package}\""))
         {
             problems.push(format!(
-                "crates/{name}/Cargo.toml: the package must be called isomer-{name}"
+                "crates/{name}/Cargo.toml: the package must be called {package}"
             ));
         }
         for file in ["src/lib.rs", "src/main.rs"] {
