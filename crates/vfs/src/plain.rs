@@ -42,7 +42,7 @@ fn no_encryption() -> io::Error {
     )
 }
 
-/// Stands in for the wrapper that wipes keys.
+/// Takes the place of the wrapper that wipes keys.
 #[derive(Clone, Debug)]
 pub struct Zeroizing<T>(T);
 
