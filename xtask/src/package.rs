@@ -1,6 +1,6 @@
 //! What is published: every crate packs, and the public ones have documentation without warnings.
 
-use std::process::Command;
+use std::{collections::BTreeSet, process::Command};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -18,6 +18,9 @@ pub const NO_RELEASE: &str = "no version was released";
 /// The crates whose documentation users read.
 const PUBLIC: [&str; 2] = ["isomer-db", "isomerdb"];
 
+/// Most crates below `isomerdb` without features, those of this project included.
+const MAX_DEPENDENCIES: usize = 45;
+
 /// Packs all crates that are published, without compiling them again, and builds the documentation of the public ones.
 pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
     let mut pack = workspace::cargo();
@@ -30,11 +33,37 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
     ]);
     pack.args(selected(&published(&workspace::metadata(false)?)?));
     let packed = context.check(&mut pack, 10, "cargo package")?;
+    let mut bare = workspace::cargo();
+    bare.args(["check", "--locked", "--no-default-features"]);
+    bare.args(selected(&["isomerdb"]));
+    let packed = packed.and(context.check(&mut bare, 20, "without features")?);
+    let packed = packed.and(dependencies(context)?);
     let mut doc = workspace::cargo();
-    doc.args(["doc", "--no-deps", "--locked"]);
+    doc.args(["doc", "--no-deps", "--locked", "--all-features"]);
     doc.args(selected(&PUBLIC))
         .env("RUSTDOCFLAGS", "-Dwarnings");
     Ok(packed.and(context.check(&mut doc, 20, "cargo doc")?))
+}
+
+/// Counts the crates that a program gets with `isomerdb` without features.
+fn dependencies(context: &mut Context<'_>) -> Result<Tally> {
+    let mut tree = workspace::cargo();
+    tree.args(["tree", "--locked", "--no-default-features", "--edges"]);
+    tree.args(["normal", "--prefix", "none"]);
+    tree.args(selected(&["isomerdb"]));
+    let output = tree.output().context("cargo tree")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    // The first one is `isomerdb`.
+    let count = names.collect::<BTreeSet<_>>().len().saturating_sub(1);
+    context.log.line(&format!("{count} crates below isomerdb"));
+    let is_small = (1..=MAX_DEPENDENCIES).contains(&count);
+    Ok(Tally::single(
+        "isomerdb without features has few dependencies",
+        is_small,
+    ))
 }
 
 /// Compares the public interface with that of the last released version.
@@ -54,7 +83,7 @@ pub fn semver(context: &mut Context<'_>) -> Result<Tally> {
     let tag = String::from_utf8_lossy(&tag.stdout).trim().to_owned();
     let mut check = workspace::cargo();
     check.args(["semver-checks", "--baseline-rev", &tag]);
-    check.args(selected(&["isomerdb"]));
+    check.args(selected(&PUBLIC));
     context.check(&mut check, 30, "cargo semver-checks")
 }
 

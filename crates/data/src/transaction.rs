@@ -32,7 +32,12 @@ pub use self::commit::DataCommit;
 
 /// A savepoint inside a transaction, to roll a failed statement back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint(usize);
+pub struct Savepoint {
+    /// Its index among those that exist.
+    at: usize,
+    /// The number of savepoints of the transaction before it: an index is used again after a release.
+    number: u64,
+}
 
 /// A transaction: one version of the database and, on top, its own changes. Owned and `Send`; dropping it without a
 /// commit leaves no trace.
@@ -51,13 +56,18 @@ pub struct Transaction {
     /// Approximate input of the statistics: rolled-back changes stay in it.
     changed: Changed,
     marks: Vec<SavepointState>,
+    /// Number of savepoints that were set.
+    mark_count: u64,
     /// Most bytes of writes and operations.
     max_bytes: usize,
     /// The reserved part of the memory budget.
     covered: Covered,
     /// Whether any key was written, also outside the change stream.
     wrote: bool,
+    /// A write failed half-way.
     broken: bool,
+    /// See [`Transaction::refuse_commit`].
+    refused: bool,
     /// Transaction timestamp (ms), fixed at first use.
     now: OnceCell<u64>,
     /// Buckets that were looked up, by number; nothing for one that does not exist.
@@ -104,6 +114,7 @@ enum State {
 }
 
 struct SavepointState {
+    number: u64,
     savepoint: EngineSavepoint,
     operations: usize,
     /// The number of file notes.
@@ -167,7 +178,9 @@ impl Transaction {
             changed: Changed::default(),
             marks: Vec::new(),
             wrote: false,
+            mark_count: 0,
             broken: false,
+            refused: false,
             now: OnceCell::new(),
             buckets: RefCell::default(),
             dropped_buckets: Vec::new(),
@@ -333,16 +346,22 @@ impl Transaction {
     /// Sets a savepoint.
     pub fn savepoint(&mut self) -> Savepoint {
         let State::Writing(tx) = &mut self.state else {
-            return Savepoint(0);
+            return Savepoint { at: 0, number: 0 };
         };
         let savepoint = tx.savepoint();
+        let number = self.mark_count;
+        self.mark_count += 1;
         self.marks.push(SavepointState {
+            number,
             savepoint,
             operations: self.operations.len(),
             files: self.noted.files.len(),
             deltas: self.deltas.clone(),
         });
-        Savepoint(self.marks.len() - 1)
+        Savepoint {
+            at: self.marks.len() - 1,
+            number,
+        }
     }
 
     /// Rolls all writes back to `mark`, which may be used again. Observations are kept; checks are no longer deferred.
@@ -353,7 +372,8 @@ impl Transaction {
         let State::Writing(tx) = &mut self.state else {
             return Ok(());
         };
-        let Some(marked) = self.marks.get(mark.0) else {
+        let marked = self.marks.get(mark.at);
+        let Some(marked) = marked.filter(|marked| marked.number == mark.number) else {
             return Err(DataError::invalid(
                 "this savepoint no longer exists: it was released or rolled back",
             ));
@@ -365,7 +385,7 @@ impl Transaction {
             .shrink(tx.write_bytes() + self.operations.capacity());
         self.noted.files.truncate(marked.files);
         self.deltas = marked.deltas.clone();
-        self.marks.truncate(mark.0 + 1);
+        self.marks.truncate(mark.at + 1);
         self.broken = false;
         *self.buckets.get_mut() = KnownBuckets::default();
         self.forget_checked();
@@ -379,10 +399,21 @@ impl Transaction {
         let State::Writing(tx) = &mut self.state else {
             return;
         };
-        if let Some(marked) = self.marks.get(mark.0) {
+        let marked = self.marks.get(mark.at);
+        if let Some(marked) = marked.filter(|marked| marked.number == mark.number) {
             tx.release(marked.savepoint);
-            self.marks.truncate(mark.0);
+            self.marks.truncate(mark.at);
         }
+    }
+
+    /// Number of writes so far, rollbacks included: it differs if anything was written in between.
+    pub fn write_count(&self) -> u64 {
+        self.stamp.writes
+    }
+
+    /// Refuses further writes and the commit: a failed part of the transaction cannot be rolled back alone.
+    pub fn refuse_commit(&mut self) {
+        self.refused = true;
     }
 
     /// Drops all writes.
@@ -497,7 +528,7 @@ impl Transaction {
     pub(crate) fn check_writable(&self) -> Result<(), DataError> {
         match self.state {
             State::Reading(_) => Err(reads_only()),
-            State::Writing(_) if self.broken => Err(DataError::Closed(
+            State::Writing(_) if self.broken || self.refused => Err(DataError::Closed(
                 "a write of this transaction failed half-way: roll it back and run it again".into(),
             )),
             State::Writing(_) => Ok(()),

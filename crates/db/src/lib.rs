@@ -90,10 +90,10 @@ pub use isomer_cypher::redact;
 pub use isomer_data::{
     BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOrigin, ConvergentOwner,
     Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse,
-    Order, ProcessMemory, Verdict, Version, Watched, Watcher, count_allocations,
+    Order, ProcessMemory, ReplicaId, Verdict, Version, Watched, Watcher, count_allocations,
 };
 #[cfg(feature = "files")]
-pub use isomer_data::{FileAbout, PathKind};
+pub use isomer_data::{FileAbout, FileId, PathKind};
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_plan::{
     physical::{Notice, StatementClass},
@@ -101,7 +101,8 @@ pub use isomer_plan::{
 };
 pub use isomer_storage::Statistics;
 pub use isomer_value::{
-    Map, Node, Path, Point, Relationship, Value, ValueError, jiff, json, temporal,
+    Crs, Map, Node, NodeId, Path, Point, RelId, Relationship, Value, ValueError, jiff, json,
+    temporal,
 };
 #[cfg(feature = "encryption")]
 pub use isomer_vfs::keys::{KeyError, MasterKey};

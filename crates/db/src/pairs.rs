@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, iter::FusedIterator, marker::PhantomData, ops::Bound};
 
-use isomer_data::{FromBucketKey, GraphRead, KvCursor, Order, PageLimit, decode_key};
+use isomer_data::{FromBucketKey, KvCursor, Order, PageLimit, decode_key};
 use isomer_value::{Map, Value};
 use serde_core::de::DeserializeOwned;
 
@@ -288,26 +288,29 @@ impl<'t> Documents<'t> {
         let Some(size) = self.pages.size() else {
             return Ok(false);
         };
-        let found: Vec<(Value, Map)> = self.transaction.reading(|data| {
+        let size = size.min(LARGEST_PAGE);
+        let (found, is_cut) = self.transaction.reading(|data| {
             let range = (from.as_ref(), to.as_ref());
             let found = data.scan_documents(&self.label, range, size)?;
             let ids: Vec<_> = found.iter().map(|(_, id)| *id).collect();
             let mut contents = Vec::with_capacity(ids.len());
-            data.node_contents(&ids, &mut contents)?;
+            data.node_contents_within(&ids, PAGE_BYTES, &mut contents)?;
+            let is_cut = contents.len() < found.len() || found.len() >= size;
             let document = |content: Option<std::sync::Arc<isomer_value::NodeContent>>| {
                 content
                     .map(|content| content.properties.clone())
                     .unwrap_or_default()
             };
-            Ok(found
+            let documents: Vec<(Value, Map)> = found
                 .into_iter()
                 .zip(contents)
                 .map(|((key, _), content)| (key, document(content)))
-                .collect())
+                .collect();
+            Ok((documents, is_cut))
         })?;
         self.pages.read(found.len());
         self.rest = match found.last() {
-            Some((key, _)) if found.len() >= size => Some((Bound::Excluded(key.clone()), to)),
+            Some((key, _)) if is_cut => Some((Bound::Excluded(key.clone()), to)),
             // A bound that is a string only reaches the last string.
             _ if self.is_whole && matches!(from, Bound::Excluded(Value::String(_))) => {
                 Some((Bound::Included(Value::Int(i64::MIN)), Bound::Unbounded))

@@ -50,19 +50,32 @@ pub fn to_map<T: Serialize + ?Sized>(value: &T) -> Result<Map, Error> {
 }
 
 #[derive(Debug)]
-pub(crate) struct SerError(String);
+pub(crate) struct SerError {
+    kind: ErrorKind,
+    message: String,
+}
 
 impl fmt::Display for SerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
 impl SerError {
+    fn invalid(message: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorKind::Invalid,
+            message: message.into(),
+        }
+    }
+
     fn nested_too_deep() -> Self {
-        Self(format!(
-            "the value is nested deeper than {MAX_NESTING} levels: flatten it or store its parts as nodes"
-        ))
+        Self {
+            kind: ErrorKind::Limit,
+            message: format!(
+                "the value is nested deeper than {MAX_NESTING} levels: flatten it or store its parts as nodes"
+            ),
+        }
     }
 }
 
@@ -70,13 +83,13 @@ impl std::error::Error for SerError {}
 
 impl ser::Error for SerError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self(message.to_string())
+        Self::invalid(message.to_string())
     }
 }
 
 impl From<SerError> for Error {
     fn from(error: SerError) -> Self {
-        Self::new(ErrorKind::Invalid, error.to_string())
+        Self::new(error.kind, error.message)
     }
 }
 
@@ -129,7 +142,7 @@ impl ser::Serializer for ValueSerializer {
     }
     fn serialize_i128(self, value: i128) -> Result<Value, SerError> {
         i64::try_from(value).map(Value::Int).map_err(|_| {
-            SerError(format!(
+            SerError::invalid(format!(
                 "{value} does not fit into 64 bits: store it as a string"
             ))
         })
@@ -148,7 +161,7 @@ impl ser::Serializer for ValueSerializer {
     }
     fn serialize_u128(self, value: u128) -> Result<Value, SerError> {
         i64::try_from(value).map(Value::Int).map_err(|_| {
-            SerError(format!(
+            SerError::invalid(format!(
                 "{value} does not fit into 64 bits: store it as a string"
             ))
         })
@@ -361,7 +374,7 @@ impl ser::SerializeMap for MapSerializer {
             Value::Int(number) => number.to_string().into(),
             Value::Bool(truth) => truth.to_string().into(),
             other => {
-                return Err(SerError(format!(
+                return Err(SerError::invalid(format!(
                     "the keys of a map must be texts, not {}",
                     other.type_name()
                 )));
@@ -373,7 +386,7 @@ impl ser::SerializeMap for MapSerializer {
         let name = self
             .name
             .take()
-            .ok_or_else(|| SerError("a map's value came before its key".into()))?;
+            .ok_or_else(|| SerError::invalid("a map's value came before its key"))?;
         self.entries.push((name, value.serialize(self.inner)?));
         Ok(())
     }

@@ -23,7 +23,8 @@ use crate::{
 /// A transaction that reads one version of the database: see [`Database::begin_read`] and [`Database::read`].
 ///
 /// Its handles ([`ReadBucket`], [`ReadCollection`], [`ReadFiles`](crate::ReadFiles)) have no writing methods. A query
-/// that writes is refused when it runs (`Denied`). Several handles and streams can be used alternately.
+/// that writes is refused when it runs (`Denied`). Several handles and streams can be used alternately. The transaction
+/// is `Send`; its handles borrow it and are not.
 ///
 /// ```
 /// let db = isomerdb::Database::open_in_memory()?;
@@ -41,6 +42,7 @@ use crate::{
 /// ```
 ///
 /// A [`WriteTransaction`] dereferences to it: a function that only reads takes `&ReadTransaction` and serves both.
+/// Through the reference of a [`WriteTransaction`], queries that write do write.
 pub struct ReadTransaction {
     pub(crate) db: Database,
     inner: RefCell<isomer_data::Transaction>,
@@ -54,7 +56,8 @@ pub struct ReadTransaction {
 /// [`Database::transact`]. Dropping it without a commit rolls it back.
 ///
 /// All methods of [`ReadTransaction`] are available. A query that fails only rolls back its own changes; the
-/// transaction remains usable.
+/// transaction remains usable. (A stream that writes and fails after others have written cannot be rolled back alone:
+/// then the commit is refused.)
 ///
 /// ```
 /// use isomerdb::{Database, params};

@@ -78,7 +78,9 @@ pub struct Execution {
     body: State,
     /// The rows that come out of a pipeline.
     pieces: Pieces,
+    /// Where its writes begin, if it may write.
     mark: Option<Savepoint>,
+    steps: Steps,
     rows_given: u64,
 }
 
@@ -88,6 +90,17 @@ enum State {
     Schema,
     Kill,
     Done,
+}
+
+/// The steps of an execution that writes, in a transaction that others may use between them.
+#[derive(Clone, Copy)]
+enum Steps {
+    NotBegun,
+    /// Nothing else has written since its first step.
+    Alone {
+        write_count: u64,
+    },
+    Interleaved,
 }
 
 impl Execution {
@@ -141,7 +154,6 @@ impl Execution {
             Body::Schema(_) => State::Schema,
             Body::KillQuery(_) => State::Kill,
         };
-        let mark = (plan.class == StatementClass::Write).then(|| transaction.savepoint());
         let profiled = plan.mode == Mode::Profile;
         let operator_count = plan.operators.len();
         let watch = Watch::new(
@@ -173,7 +185,8 @@ impl Execution {
             run,
             body,
             pieces: Pieces::default(),
-            mark,
+            mark: None,
+            steps: Steps::NotBegun,
             rows_given: 0,
         })
     }
@@ -186,10 +199,16 @@ impl Execution {
     /// Fills `rows` with the next rows, at least one unless there are no more. Returns whether there may be more.
     pub fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
         rows.begin(self.run.plan.columns.len());
+        if self.run.plan.class == StatementClass::Write {
+            self.mark_writes(transaction);
+        }
         let depth = self.run.plan.operators.len();
         let outcome = on_deep_stack(depth, || self.advance(transaction, rows));
         match outcome {
             Ok(more) => {
+                if let Steps::Alone { write_count } = &mut self.steps {
+                    *write_count = transaction.write_count();
+                }
                 self.rows_given += rows.len() as u64;
                 if let Some(limit) = self.run.watch.limits().rows
                     && self.rows_given > limit
@@ -202,7 +221,10 @@ impl Execution {
                 }
                 if !more {
                     self.body = State::Done;
-                    if let Some(mark) = self.mark.take() {
+                    // A release takes later savepoints along, which may be those of queries that were begun meanwhile.
+                    if let Some(mark) = self.mark.take()
+                        && !matches!(self.steps, Steps::Interleaved)
+                    {
                         transaction.release(mark);
                     }
                 }
@@ -333,12 +355,29 @@ impl Execution {
         }
     }
 
-    /// Rolls back the statement.
+    /// Sets the savepoint before the first step, and notices writes of others between two steps: a rollback to the
+    /// savepoint would take them along.
+    fn mark_writes(&mut self, transaction: &mut Transaction) {
+        let now = transaction.write_count();
+        self.steps = match self.steps {
+            Steps::NotBegun => {
+                self.mark = Some(transaction.savepoint());
+                Steps::Alone { write_count: now }
+            }
+            Steps::Alone { write_count } if write_count != now => Steps::Interleaved,
+            steps => steps,
+        };
+    }
+
+    /// Rolls back the statement, or where that is impossible refuses the commit of the whole transaction.
     fn fail(&mut self, transaction: &mut Transaction) -> Result<()> {
         self.body = State::Done;
         self.run.counters = Counters::default();
-        if let Some(mark) = self.mark.take() {
-            transaction.rollback_to(mark)?;
+        let Some(mark) = self.mark.take() else {
+            return Ok(());
+        };
+        if matches!(self.steps, Steps::Interleaved) || transaction.rollback_to(mark).is_err() {
+            transaction.refuse_commit();
         }
         Ok(())
     }
@@ -486,6 +525,10 @@ fn comparable(plan: &Plan) -> Vec<Option<(f64, bool)>> {
     let mut open = vec![(root, false)];
     while let Some((id, cut)) = open.pop() {
         let operator = plan.operator(id);
+        // An operator and its fallback have one input, so that there may be exponentially many paths to it.
+        if expected[id.index()].is_some_and(|(_, known)| known || !cut) {
+            continue;
+        }
         expected[id.index()] = Some((operator.rows, cut));
         let cut = cut || matches!(operator.op, Op::Limit { .. });
         let input = operator.op.children().first().copied();

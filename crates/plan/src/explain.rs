@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use isomer_value::{Map, Value, json as value_json};
+use rustc_hash::FxHashSet;
 
 use crate::expr::{Expr, Subquery};
 use crate::physical::{Body, Op, OpId, Plan};
@@ -71,8 +72,8 @@ struct Line {
     depth: usize,
     /// The role of its rows for the parent; absent for the input of a chain.
     role: Option<&'static str>,
-    /// In a fallback: the inputs of the operators that it, or a fallback around it, replaces. They are listed there.
-    listed: Vec<OpId>,
+    /// It is a fallback, or below one.
+    in_fallback: bool,
 }
 
 /// The traversal that all renderings of a plan share: the operators reachable from `root`, each one before its inputs.
@@ -80,27 +81,28 @@ struct Line {
 ///
 /// Sub-plans of expressions come first, then right sides and bodies, then the input, so that a chain of inputs reads
 /// straight down. An operator with two readers is listed below each of them, except that a fallback ends where it
-/// reads the input of the operator that it replaces. Iterative, because a chain may be long.
+/// reads what is listed elsewhere: the input of the operator that it replaces. In a chain of operators with fallbacks
+/// there are exponentially many paths to an operator. Iterative, because a chain may be long.
 fn lines(plan: &Plan, root: OpId) -> Vec<Line> {
     let mut lines = Vec::new();
+    let mut listed = without_fallbacks(plan, root);
     let mut open = vec![Line {
         id: root,
         parent: None,
         depth: 0,
         role: None,
-        listed: Vec::new(),
+        in_fallback: false,
     }];
-    while let Some(mut line) = open.pop() {
-        let (at, depth) = (lines.len(), line.depth);
+    while let Some(line) = open.pop() {
+        let (at, depth, in_fallback) = (lines.len(), line.depth, line.in_fallback);
         let op = &plan.operator(line.id).op;
-        let listed = std::mem::take(&mut line.listed);
         lines.push(line);
         let child = |id, role: Option<&'static str>| Line {
             id,
             parent: Some(at),
             depth: depth + usize::from(role.is_some()),
             role,
-            listed: listed.clone(),
+            in_fallback: in_fallback || op.fallback() == Some(id),
         };
         let children = op.children();
         let (input, others) = match op {
@@ -114,17 +116,11 @@ fn lines(plan: &Plan, root: OpId) -> Vec<Line> {
         // Pushed in reverse: the last one is visited first.
         open.extend(
             input
-                .filter(|id| !listed.contains(id))
+                .filter(|id| !in_fallback || listed.insert(**id))
                 .map(|id| child(*id, None)),
         );
         let role = operator::role(op);
-        open.extend(others.iter().rev().map(|id| {
-            let mut other = child(*id, Some(role));
-            if op.fallback() == Some(*id) {
-                other.listed.extend(input);
-            }
-            other
-        }));
+        open.extend(others.iter().rev().map(|id| child(*id, Some(role))));
         let subqueries = subqueries(op);
         open.extend(
             subqueries
@@ -134,6 +130,22 @@ fn lines(plan: &Plan, root: OpId) -> Vec<Line> {
         );
     }
     lines
+}
+
+/// The operators reachable from `root` past all fallbacks.
+fn without_fallbacks(plan: &Plan, root: OpId) -> FxHashSet<OpId> {
+    let mut found = FxHashSet::default();
+    let mut open = vec![root];
+    while let Some(id) = open.pop() {
+        if !found.insert(id) {
+            continue;
+        }
+        let op = &plan.operator(id).op;
+        let children = op.children().into_iter();
+        open.extend(children.filter(|child| Some(*child) != op.fallback()));
+        open.extend(subqueries(op).iter().map(|subquery| subquery.root));
+    }
+    found
 }
 
 fn print_tree(

@@ -75,6 +75,7 @@ impl Transaction {
 
     /// Hands over all parts of the commit.
     fn ready(mut self) -> Result<Ready, DataError> {
+        self.broken |= self.refused;
         let converged = match self.broken {
             true => None,
             // In this order: the log entry may take the transaction's number, which the second call records.

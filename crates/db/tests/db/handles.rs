@@ -3,8 +3,9 @@
 use std::thread;
 
 use isomer_db::{
-    Builder, CancelHandle, Database, Error, ErrorKind, Order, Prepared, QueryResult,
-    ReadTransaction, Result, Row, RowStream, Value, WriteTransaction, params,
+    Builder, CancelHandle, Database, Error, ErrorKind, Limits, Order, Prepared, Query,
+    QueryOptions, QueryResult, ReadTransaction, Result, Row, RowStream, Value, WriteTransaction,
+    params,
 };
 
 fn count(db: &Database, label: &str) -> u64 {
@@ -150,6 +151,75 @@ fn handles_are_used_alternately() {
     tx.commit().unwrap();
     let tx = db.begin_read().unwrap();
     assert_eq!(tx.bucket("a").range(..).count(), 5001);
+}
+
+/// A query that writes with its first row, and fails at a later one: it may give 10,000 rows.
+fn failing(options: &QueryOptions, label: &str) -> Query<'static> {
+    let text = match label {
+        "A" => "UNWIND range(1, 20000) AS n CREATE (:A) RETURN n",
+        _ => "UNWIND range(1, 20000) AS n CREATE (:B) RETURN n",
+    };
+    Query::new(text).options(options)
+}
+
+fn few_rows() -> QueryOptions {
+    let mut limits = Limits::default();
+    limits.rows = Some(10_000);
+    QueryOptions::new().limits(limits)
+}
+
+/// A query that writes rolls back its own changes if it fails, and never those of other handles.
+#[test]
+fn a_failed_stream_takes_no_other_writes_along() {
+    let db = Database::open_in_memory().unwrap();
+    let options = few_rows();
+    let tx = db.begin().unwrap();
+    let stream = tx.stream(failing(&options, "A")).unwrap();
+    // What is written before its first row stays.
+    tx.bucket("b").put("k", 1).unwrap();
+    assert!(stream.last().unwrap().is_err());
+    tx.commit().unwrap();
+    assert_eq!(count(&db, "A"), 0);
+    assert!(db.read(|tx| tx.bucket("b").get("k")).unwrap().is_some());
+
+    // After that, neither can be undone without the other: the transaction does not commit.
+    let tx = db.begin().unwrap();
+    let mut stream = tx.stream(failing(&options, "A")).unwrap();
+    stream.next().unwrap().unwrap();
+    tx.bucket("b").put("l", 1).unwrap();
+    assert!(stream.last().unwrap().is_err());
+    let error = tx.commit().unwrap_err();
+    assert!(error.message().contains("run it again"), "{error}");
+    assert_eq!(count(&db, "A"), 0);
+    assert!(db.read(|tx| tx.bucket("b").get("l")).unwrap().is_none());
+}
+
+/// Streams that write have savepoints of their own, in whatever order they end.
+#[test]
+fn streams_that_write_end_in_any_order() {
+    let db = Database::open_in_memory().unwrap();
+    let options = few_rows();
+    let works = "UNWIND range(1, 20000) AS n CREATE (:A) RETURN n";
+    let tx = db.begin().unwrap();
+    let mut first = tx.stream(works).unwrap();
+    let mut second = tx.stream(failing(&options, "B")).unwrap();
+    first.next().unwrap().unwrap();
+    second.next().unwrap().unwrap();
+    assert_eq!(first.count(), 19_999);
+    let error = second.last().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    tx.commit().unwrap();
+    assert_eq!((count(&db, "A"), count(&db, "B")), (20_000, 0));
+
+    let tx = db.begin().unwrap();
+    let mut first = tx.stream(failing(&options, "A")).unwrap();
+    let mut second = tx.stream(failing(&options, "B")).unwrap();
+    first.next().unwrap().unwrap();
+    second.next().unwrap().unwrap();
+    // The changes of the second would go with those of the first.
+    assert!(first.last().unwrap().is_err() && second.last().unwrap().is_err());
+    assert!(tx.commit().is_err());
+    assert_eq!((count(&db, "A"), count(&db, "B")), (20_000, 0));
 }
 
 /// A callback of a zero-copy read may read; writes and queries in it are errors and do no harm.

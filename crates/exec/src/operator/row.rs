@@ -459,7 +459,11 @@ fn below_writes(child: &Child) -> bool {
         if op.writes() {
             return true;
         }
-        todo.extend(op.children());
+        // A fallback only reads, and has the input of its operator: with both, the number of paths to an operator far
+        // below would be exponential.
+        let fallback = op.fallback();
+        let children = op.children().into_iter();
+        todo.extend(children.filter(|child| Some(*child) != fallback));
     }
     false
 }

@@ -261,3 +261,45 @@ fn an_exchange_says_how_many_threads_ran() {
         assert_eq!(results[0], results[2], "{query}");
     }
 }
+
+/// An operator and its fallback have one input, so that there are exponentially many paths through a chain of them.
+/// Each operator is shown once, and running takes no longer than the chain is long.
+#[test]
+fn long_chains_of_fallbacks_are_walked_once() {
+    const STEPS: usize = 60;
+    let (store, views) = store();
+    make_views(&store, &views);
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    let steps: Vec<String> = (0..STEPS)
+        .map(|at| match at {
+            0 => "MATCH (a0:N {_key: 1})-[:R]->(a1)".to_owned(),
+            at => format!("MATCH (a{at})-[:R]->(a{})", at + 1),
+        })
+        .collect();
+    let query = format!(
+        "{} RETURN DISTINCT a{STEPS}._key AS k LIMIT 1",
+        steps.join(" ")
+    );
+    let (rows, execution) = {
+        let options = Options {
+            views: Some(views),
+            ..Options::default()
+        };
+        profiled(&query, &mut transaction, &options)
+    };
+    assert_eq!(rows.len(), 1);
+    assert!(execution.explain().lines().count() < 5 * STEPS);
+    for query in [format!("EXPLAIN {query}"), query] {
+        let plan = isomer_plan::prepare(&query, &catalog(), &isomer_plan::Options::default())
+            .expect("a plan");
+        let text = isomer_plan::explain::text(&plan);
+        assert!(text.matches("DistinctEnds").count() >= STEPS, "{text}");
+        assert!(text.lines().count() < 5 * STEPS, "{text}");
+        assert!(
+            isomer_plan::explain::json(&plan)
+                .matches("\"operator\"")
+                .count()
+                < 5 * STEPS
+        );
+    }
+}
