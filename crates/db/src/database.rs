@@ -396,7 +396,7 @@ impl Database {
     ///
     /// let db = Database::open_in_memory()?;
     /// db.try_transact(|tx| {
-    ///     tx.bucket("ages").put("ada", "36".parse::<u8>()?)?;
+    ///     tx.bucket("ages").put("ada", "36".parse::<i64>()?)?;
     ///     Ok::<_, AnyError>(())
     /// })?;
     /// # Ok::<(), AnyError>(())

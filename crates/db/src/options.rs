@@ -284,7 +284,7 @@ impl Builder {
 /// Options of one query that differ from the database's.
 ///
 /// ```
-/// use isomerdb::{Database, ErrorKind, QueryOptions};
+/// use isomerdb::{Database, ErrorKind, Query, QueryOptions};
 /// use std::time::Duration;
 ///
 /// let db = Database::open_in_memory()?;
@@ -334,7 +334,7 @@ impl QueryOptions {
     /// anything: `Denied`.
     ///
     /// ```
-    /// use isomerdb::{Database, ErrorKind, QueryOptions, StatementClass};
+    /// use isomerdb::{Database, ErrorKind, Query, QueryOptions, StatementClass};
     ///
     /// let db = Database::open_in_memory()?;
     /// let reader = QueryOptions::new().allow(StatementClass::Read);
