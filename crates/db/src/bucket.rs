@@ -98,7 +98,7 @@ impl<'t> ReadBucket<'t> {
             .collect())
     }
 
-    /// The bytes under `keys`, in their order, in one batch: like [`Bucket::get_bytes`] of each, but faster for many
+    /// The bytes under `keys`, in their order, in one batch: like [`ReadBucket::get_bytes`] of each, but faster for many
     /// keys.
     ///
     /// ```
@@ -116,7 +116,7 @@ impl<'t> ReadBucket<'t> {
         self.read(|data, name| data.kv_get_many(name, &keys))
     }
 
-    /// Like [`Bucket::get_many_bytes`], but calls `visit` with the index of each key that has a value, and with the
+    /// Like [`ReadBucket::get_many_bytes`], but calls `visit` with the index of each key that has a value, and with the
     /// value borrowed in place. If this fails, it may have been called for some keys.
     ///
     /// ```
