@@ -70,4 +70,4 @@ fn main() -> Result<()> {
 // again: true
 // Ada lives in London
 // Luigi lives in London
-// after b: ["luigi"]
+// after b: [String("luigi")]

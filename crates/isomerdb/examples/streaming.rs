@@ -66,6 +66,6 @@ fn main() -> Result<()> {
 //
 // 20000 rows, at most 30000
 // 3 sums
-// [10000, 12500, 15000, 17500, 20000]
-// the last sum is 42855.0
+// [Int(10000), Int(12500), Int(15000), Int(17500), Int(20000)]
+// the last sum is Float(42846429.0)
 // the first of many: Some(1)
