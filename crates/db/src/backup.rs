@@ -179,7 +179,7 @@ impl Database {
         // Writes made after the backup may exist on other replicas: operations get a new epoch from now on. Until that
         // is on disk the database cannot be opened.
         let engine = Arc::new(restoring.open()?);
-        let store = isomer_data::DataStore::open(engine.clone(), Default::default())?;
+        let store = isomer_replication::open(engine.clone(), Default::default())?;
         store.begin_epoch()?;
         drop(store);
         engine.sync()?;
