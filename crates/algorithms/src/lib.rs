@@ -31,6 +31,7 @@ pub use self::{
     path::{Reached, distances},
     triangle::{Triangles, triangles},
 };
+
 /// Tells an algorithm that it must stop.
 pub trait Stop: Sync {
     /// Why it must stop, or why memory was refused.

@@ -29,7 +29,7 @@ impl Pages {
         }
     }
 
-    /// Ends after `count` items, which are read at once where a page has room for them.
+    /// Ends after `count` items, which are read in one page if they fit. What was read ahead before still comes.
     fn limit(&mut self, count: usize) {
         self.left = self.left.min(count);
         self.next = LARGEST_PAGE.max(count);

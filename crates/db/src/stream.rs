@@ -181,7 +181,8 @@ impl RowCursor {
         })
     }
 
-    /// The next row; none at the end. An error ends the query and rolls back its writes.
+    /// The next row; none at the end. An error ends the query and rolls back its writes, or refuses the commit if others
+    /// have written since its first row.
     pub fn next(&mut self, transaction: &ReadTransaction) -> Result<Option<Row>> {
         if self.at >= self.count && !self.fetch(transaction)? {
             return Ok(None);
