@@ -1,5 +1,5 @@
-//! Reads a freed allocation. The suite `sanitize` builds this program as it builds the tests of the memtable, and expects that
-//! AddressSanitizer ends it: otherwise, tests that pass would prove nothing.
+//! Reads a freed allocation. The suite `sanitize` builds this program as it builds the tests of the memtable, and
+//! expects that AddressSanitizer ends it: otherwise, tests that pass would prove nothing.
 
 fn main() {
     let number = Box::into_raw(Box::new(std::process::id()));

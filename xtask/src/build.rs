@@ -104,8 +104,8 @@ impl Build {
     /// Builds; `None` if the build fails (the errors are in the log). The release build has no test programs.
     pub fn run(self, log: &mut Log, live: &mut Live) -> Result<Built> {
         match self {
-            // Always the whole workspace: for a part of it, cargo would unify features differently and rebuild everything.
-            // Without examples: clippy checks them.
+            // Always the whole workspace: for a part of it, cargo would unify features differently and rebuild
+            // everything. Without examples: clippy checks them.
             Self::Tests => tests(
                 &["--workspace", "--tests", "--features", FEATURES],
                 log,
@@ -138,7 +138,8 @@ pub struct Built {
     pub busy: Option<Duration>,
 }
 
-/// Half of the cores: the tests run while it builds. Its warnings are errors, because no other build is without the feature `otel`.
+/// Half of the cores: the tests run while it builds. Its warnings are errors, because no other build is without the
+/// feature `otel`.
 fn release(log: &mut Log, live: &mut Live) -> Result<Built> {
     let jobs = workspace::core_count().div_ceil(2).to_string();
     let mut command = workspace::cargo();
@@ -160,7 +161,8 @@ fn release(log: &mut Log, live: &mut Live) -> Result<Built> {
     })
 }
 
-/// A warning or an error in a line of cargo's JSON. Without a place in the code it is about the machine, not about the code.
+/// A warning or an error in a line of cargo's JSON. Without a place in the code it is about the machine, not about the
+/// code.
 fn diagnostic(line: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     let has_place = message["message"]["spans"]

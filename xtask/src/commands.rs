@@ -131,7 +131,8 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
 /// The suite that measures a built program instead of running tests: only where it is named.
 const MEMORY_SUITE: &str = "memory";
 
-/// `tests/memory_soak.py` against a released build: statements that could take much memory, then the given number of minutes of mixed load.
+/// `tests/memory_soak.py` against a released build: statements that could take much memory, then the given number of
+/// minutes of mixed load.
 fn memory_soak(minutes: u64, seed: Option<u64>) -> Result<bool> {
     let mut build = workspace::cargo();
     build.args(["build", "--locked", "--release", "-p", "isomer-cli"]);

@@ -28,7 +28,8 @@ impl Durations {
         self.seconds.get(task).copied()
     }
 
-    /// The last duration of a test program, in seconds: of one task or, if it was split, the sum over the tasks of its portions.
+    /// The last duration of a test program, in seconds: of one task or, if it was split, the sum over the tasks of its
+    /// portions.
     pub fn of_program(&self, program: &str) -> Option<f64> {
         let prefix = format!("{program} ");
         let portions = self.seconds.range(prefix.clone()..);

@@ -1,4 +1,5 @@
-//! Progress: a line that a terminal rewrites in place, or a heartbeat per minute; and the status of a task that runs with others.
+//! Progress: a line that a terminal rewrites in place, or a heartbeat per minute; and the status of a task that runs
+//! with others.
 
 use std::{
     io::{IsTerminal, Write},

@@ -86,7 +86,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
-    /// Builds the console into crates/server/console-dist; takes the screenshots for the documentation; measures load times
+    /// Builds the console into crates/server/console-dist; takes the screenshots for the documentation; measures load
+    /// times
     #[command(after_help = "Example: cargo xtask console --times")]
     Console(console::Options),
     /// Loads and queries a whole network under a limit on the process's address space (release build)
@@ -125,8 +126,8 @@ enum Command {
         /// The first seed; each round increments it [default: the time]
         #[arg(long)]
         seed: Option<u64>,
-        /// Only this suite (simdisk, isolation, crash, faults, queries); may be given several times. Or `memory`, alone: what a
-        /// process holds under statements and a load that could take much
+        /// Only this suite (simdisk, isolation, crash, faults, queries); may be given several times. Or `memory`,
+        /// alone: what a process holds under statements and a load that could take much
         #[arg(long = "suite", value_name = "NAME")]
         suites: Vec<String>,
     },

@@ -1,7 +1,8 @@
 //! Runs tasks in parallel, within limits on processor cores and memory; the longest tasks start first.
 //!
-//! The limits are estimates that a task declares, not measurements: on a loaded machine, measured values would depend on the
-//! load of others and two runs would differ. A task that exceeds a limit by itself runs while no other task does.
+//! The limits are estimates that a task declares, not measurements: on a loaded machine, measured values would depend
+//! on the load of others and two runs would differ. A task that exceeds a limit by itself runs while no other task
+//! does.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -580,8 +580,8 @@ pub fn test_environment(command: &mut Command, quick: bool) {
 }
 
 impl Context<'_> {
-    /// Runs a program and adds up its processor time. Every line goes to `on_line`; lines for which it returns true go to the
-    /// log too.
+    /// Runs a program and adds up its processor time. Every line goes to `on_line`; lines for which it returns true go
+    /// to the log too.
     pub fn run(
         &mut self,
         command: &mut Command,
@@ -594,8 +594,8 @@ impl Context<'_> {
         Ok(ended.succeeded)
     }
 
-    /// Runs `command` and counts its tests. A program that fails without a failed test counts as one failure, and so does one
-    /// that prints no result or fewer results than it announced.
+    /// Runs `command` and counts its tests. A program that fails without a failed test counts as one failure, and so
+    /// does one that prints no result or fewer results than it announced.
     pub fn count(
         &mut self,
         command: &mut Command,
@@ -628,7 +628,8 @@ impl Context<'_> {
         Ok(Tally::single(name, succeeded))
     }
 
-    /// The binary `isomer`: the released one, or with `--quick`, which makes no release build, the one that the tests start.
+    /// The binary `isomer`: the released one, or with `--quick`, which makes no release build, the one that the tests
+    /// start.
     pub fn isomer(&self) -> PathBuf {
         let folder = match self.quick {
             true => "debug",
@@ -662,7 +663,8 @@ fn tidy_suite(context: &mut Context<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// With the code behind features that are off by default; the release build, in which warnings are errors too, is without.
+/// With the code behind features that are off by default; the release build, in which warnings are errors too, is
+/// without.
 fn clippy(context: &mut Context<'_>) -> Result<Tally> {
     let mut command = workspace::cargo();
     command.args(["clippy", "--workspace", "--all-targets", "--locked"]);

@@ -55,8 +55,8 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// `wall` is the time from the first start to the last end, `tasks` the sum of the durations of its tasks, `busy` the
-    /// processor time, which the load of others hardly changes.
+    /// `wall` is the time from the first start to the last end, `tasks` the sum of the durations of its tasks, `busy`
+    /// the processor time, which the load of others hardly changes.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,

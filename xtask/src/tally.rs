@@ -60,8 +60,8 @@ impl Tally {
         self
     }
 
-    /// Why the output of a program that ended is incomplete, although it may have exited with success: a test that ends the
-    /// process ends all tests after it.
+    /// Why the output of a program that ended is incomplete, although it may have exited with success: a test that
+    /// ends the process ends all tests after it.
     pub fn missing_results(&self) -> Option<String> {
         if self.results == 0 {
             return Some("no result was printed".to_owned());

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: runs the suites in parallel and adds up their results.
 //!
-//! What is installed first and what is built decides when a part of a suite can start; the [`Pool`] decides when it does. Every
-//! program has its own log.
+//! What is installed first and what is built decides when a part of a suite can start; the [`Pool`] decides when it
+//! does. Every program has its own log.
 
 use std::{
     collections::BTreeMap,

@@ -108,9 +108,9 @@ const LOOKS_AFTER_WORK: u32 = 5;
 /// Budget below which mimalloc returns free memory eagerly. It costs page faults during bulk writes, which a program
 /// with a large budget should not pay.
 const EAGER_BELOW_BYTES: usize = 1 << 30;
-/// `mi_option_purge_delay`, in milliseconds: how long free memory waits for a thread that needs it. Mapping large blocks
-/// from the operating system instead (`mi_option_arena_max_object_size`) uses ever new addresses, and mimalloc keeps a
-/// table of 64 KiB for each 512 MiB of them.
+/// `mi_option_purge_delay`, in milliseconds: how long free memory waits for a thread that needs it. Mapping large
+/// blocks from the operating system instead (`mi_option_arena_max_object_size`) uses ever new addresses, and mimalloc
+/// keeps a table of 64 KiB for each 512 MiB of them.
 const PURGE_DELAY_MS: (c_int, c_long) = (15, 0);
 
 /// Transparent huge pages, which mimalloc asks for, count 2 MiB where a program uses 64 KiB, and the kernel makes them

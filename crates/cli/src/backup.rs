@@ -58,8 +58,8 @@ pub struct RestoreArguments {
     /// Restores this version instead of the newest
     #[arg(long, value_name = "N", conflicts_with = "to_time")]
     pub to_version: Option<u64>,
-    /// Restores the state at this time, such as 2026-11-20T18:30:00Z. Commits after the clock was set back have the time
-    /// of the last one before that, until the clock has caught up: --to-version distinguishes them
+    /// Restores the state at this time, such as 2026-11-20T18:30:00Z. Commits after the clock was set back have the
+    /// time of the last one before that, until the clock has caught up: --to-version distinguishes them
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<Timestamp>,
     /// Shows no progress

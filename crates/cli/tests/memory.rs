@@ -440,7 +440,8 @@ fn shape(number: usize, rows: usize) -> (String, String) {
     (format!("{from} to {to}"), text)
 }
 
-/// Numbers of `count` different pairs that look like chance; together the tests of all seeds try each producer and consumer.
+/// Numbers of `count` different pairs that look like chance; together the tests of all seeds try each producer and
+/// consumer.
 fn shapes(seed: usize, count: usize) -> impl Iterator<Item = usize> {
     let all = PRODUCERS.len() * CONSUMERS.len();
     // Coprime to the number of pairs: no pair comes twice.
@@ -457,8 +458,8 @@ fn create_large(folder: &Path) {
     }
 }
 
-/// A statement over large values, whatever computes them and whatever is done with them, is done or refused within the budget, and
-/// most are done.
+/// A statement over large values, whatever computes them and whatever is done with them, is done or refused within the
+/// budget, and most are done.
 #[test]
 fn large_values_keep_the_budget() {
     let folder = tempfile::tempdir().expect("a folder");

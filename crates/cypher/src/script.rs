@@ -1,8 +1,9 @@
 //! Scripts: statements and commands taken apart as their text comes, with their places.
 //!
-//! A statement ends at a `;` outside of strings, quoted names and comments, and nowhere else: an empty line ends nothing. Text
-//! that holds only blanks and comments is no statement. A line ends with LF, CRLF or CR alone. Where a statement would begin, a colon begins a command
-//! (`:begin`), which ends with its line. `:auto ` before a statement, as other shells want it for some, is passed over.
+//! A statement ends at a `;` outside of strings, quoted names and comments, and nowhere else: an empty line ends
+//! nothing. Text that holds only blanks and comments is no statement. A line ends with LF, CRLF or CR alone. Where a
+//! statement would begin, a colon begins a command (`:begin`), which ends with its line. `:auto ` before a statement,
+//! as other shells want it for some, is passed over.
 
 use crate::lexer::{is_blank, is_line_end};
 
@@ -26,8 +27,8 @@ impl Piece {
         self.text.starts_with(':')
     }
 
-    /// A text in which the piece stands at the line and column that it has in the script, for messages with a place, and the
-    /// number of bytes before it.
+    /// A text in which the piece stands at the line and column that it has in the script, for messages with a place,
+    /// and the number of bytes before it.
     pub fn at_its_place(&self) -> (String, usize) {
         let mut text = "\n".repeat(self.line - 1);
         text.push_str(&" ".repeat(self.column - 1));
@@ -70,7 +71,8 @@ enum State {
 #[derive(Debug)]
 pub struct Splitter {
     state: State,
-    /// The current piece; its text is empty up to its first token, and its place is that of an open comment before that.
+    /// The current piece; its text is empty up to its first token, and its place is that of an open comment before
+    /// that.
     piece: Piece,
     /// Place of the next character.
     line: usize,
@@ -101,7 +103,8 @@ impl Splitter {
         }
     }
 
-    /// Whether nothing has begun: the text so far ends behind a statement or command, blanks and finished comments aside.
+    /// Whether nothing has begun: the text so far ends behind a statement or command, blanks and finished comments
+    /// aside.
     pub fn is_between(&self) -> bool {
         self.piece.text.is_empty()
             && matches!(
@@ -127,8 +130,8 @@ impl Splitter {
         pieces
     }
 
-    /// The end of the script: the last piece, where its `;` or line end is missing. A comment that is not closed is a piece, so
-    /// that the parser refuses it.
+    /// The end of the script: the last piece, where its `;` or line end is missing. A comment that is not closed is a
+    /// piece, so that the parser refuses it.
     pub fn finish(mut self) -> Option<Piece> {
         if self.piece.text.is_empty() {
             self.piece.text.push_str(match self.state {

@@ -11,8 +11,8 @@ use crate::{DataStore, counts::ReportedCounts};
 /// Follows every commit, in the order of the versions, before it is visible to readers. Runs on the thread that applies
 /// the commit: it delays all commits, and it must not read or write the store.
 ///
-/// An observer that begins at a version it has read (say, in a transaction begun after [`DataStore::observe`]) and applies
-/// the reported later versions misses nothing and applies nothing twice.
+/// An observer that begins at a version it has read (say, in a transaction begun after [`DataStore::observe`]) and
+/// applies the reported later versions misses nothing and applies nothing twice.
 pub trait CommitObserver: Send + Sync {
     /// The commit `version` is about to become visible. `changes` is its entry in the change stream (see
     /// [`crate::ChangeSet`]), empty where the commit changed nothing that is readable.

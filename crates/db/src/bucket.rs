@@ -98,8 +98,8 @@ impl<'t> ReadBucket<'t> {
             .collect())
     }
 
-    /// The bytes under `keys`, in their order, in one batch: like [`ReadBucket::get_bytes`] of each, but faster for many
-    /// keys.
+    /// The bytes under `keys`, in their order, in one batch: like [`ReadBucket::get_bytes`] of each, but faster for
+    /// many keys.
     ///
     /// ```
     /// let db = isomerdb::Database::open_in_memory()?;

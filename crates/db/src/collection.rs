@@ -76,8 +76,8 @@ impl<'t> ReadCollection<'t> {
             .transpose()
     }
 
-    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if there is
-    /// none.
+    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if
+    /// there is none.
     pub fn field(&self, key: impl Into<Value>, path: &[&str]) -> Result<ReadField<'t>> {
         let node = self.node(&key.into())?;
         Ok(self.transaction.field(ConvergentOwner::Node(node), path))
@@ -159,8 +159,8 @@ impl<'t> Collection<'t> {
         self.write(|data, label| data.remove_document(label, &key, true))
     }
 
-    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if there is
-    /// none.
+    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if
+    /// there is none.
     pub fn field(&self, key: impl Into<Value>, path: &[&str]) -> Result<Field<'t>> {
         let node = self.read.node(&key.into())?;
         let owner = ConvergentOwner::Node(node);

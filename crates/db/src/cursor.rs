@@ -5,8 +5,8 @@ use isomer_value::Value;
 
 use crate::{ReadTransaction, Result};
 
-/// A position between two pairs of a bucket: see [`crate::ReadBucket::cursor`]. [`Cursor::next`] returns the pair after it
-/// and moves past it, [`Cursor::previous`] the pair before it.
+/// A position between two pairs of a bucket: see [`crate::ReadBucket::cursor`]. [`Cursor::next`] returns the pair
+/// after it and moves past it, [`Cursor::previous`] the pair before it.
 ///
 /// It belongs to no transaction: each step is given one and sees its data, including writes since the last step, so
 /// that a bucket may be changed while it is traversed. Pairs are read ahead, at most 256 KiB of them.

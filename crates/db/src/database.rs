@@ -528,7 +528,8 @@ impl Database {
     }
 
     /// A handle for other users of the database: buckets whose names begin with `prefix` cannot be written through it
-    /// (`Denied`), neither by transactions nor by queries. The owner writes them with [`WriteTransaction::reserved_bucket`].
+    /// (`Denied`), neither by transactions nor by queries. The owner writes them with
+    /// [`WriteTransaction::reserved_bucket`].
     ///
     /// ```
     /// use isomerdb::{Database, ErrorKind};

@@ -1,5 +1,5 @@
-//! The layers below, for the server, the command line, replication, benchmarks and tests of this project. No part of the
-//! public interface: anything here may change in every version.
+//! The layers below, for the server, the command line, replication, benchmarks and tests of this project. No part of
+//! the public interface: anything here may change in every version.
 
 use std::{
     cell::{Ref, RefMut},

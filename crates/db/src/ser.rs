@@ -12,7 +12,8 @@ use serde_core::ser::{self, Serialize};
 use crate::error::{Error, ErrorKind};
 
 /// Converts anything that serde can serialise to a value: structures become maps, unit variants strings, other variants
-/// maps of one entry. A [`Value`] or [`Map`] remains what it is. Refused: integers beyond 64 bits, maps with keys that are not strings, nesting beyond 128 levels.
+/// maps of one entry. A [`Value`] or [`Map`] remains what it is. Refused: integers beyond 64 bits, maps with keys that
+/// are not strings, nesting beyond 128 levels.
 ///
 /// ```
 /// #[derive(serde::Serialize)]

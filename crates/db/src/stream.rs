@@ -43,8 +43,8 @@ impl RowStream {
         self.cursor.columns()
     }
 
-    /// Notices that are not errors, such as an unknown label. Those about the data that a query reads are complete after its last
-    /// row.
+    /// Notices that are not errors, such as an unknown label. Those about the data that a query reads are complete
+    /// after its last row.
     pub fn notices(&self) -> Vec<String> {
         self.cursor.run.notices()
     }
@@ -97,8 +97,8 @@ impl Iterator for RowStream {
 
 impl std::iter::FusedIterator for RowStream {}
 
-/// The rows of a query in a transaction of the caller, computed on demand: see [`ReadTransaction::stream`]. An error ends
-/// them.
+/// The rows of a query in a transaction of the caller, computed on demand: see [`ReadTransaction::stream`]. An error
+/// ends them.
 pub struct TransactionRows<'t> {
     transaction: &'t ReadTransaction,
     cursor: RowCursor,
@@ -133,8 +133,8 @@ impl Iterator for TransactionRows<'_> {
 
 impl std::iter::FusedIterator for TransactionRows<'_> {}
 
-/// A running query in a transaction that is used by others, too: see [`ReadTransaction::open_query`]. It does not own the
-/// transaction: each step is given the one in which it was opened; `Invalid` for another one.
+/// A running query in a transaction that is used by others, too: see [`ReadTransaction::open_query`]. It does not own
+/// the transaction: each step is given the one in which it was opened; `Invalid` for another one.
 ///
 /// The query writes when its first row is pulled. Rows that are found later may or may not reflect writes of other
 /// queries of the transaction in the meantime: pull them first.
@@ -181,8 +181,8 @@ impl RowCursor {
         })
     }
 
-    /// The next row; none at the end. An error ends the query and rolls back its writes, or refuses the commit if others
-    /// have written since its first row.
+    /// The next row; none at the end. An error ends the query and rolls back its writes, or refuses the commit if
+    /// others have written since its first row.
     pub fn next(&mut self, transaction: &ReadTransaction) -> Result<Option<Row>> {
         if self.at >= self.count && !self.fetch(transaction)? {
             return Ok(None);
@@ -236,8 +236,8 @@ impl RowCursor {
         self.run.counters()
     }
 
-    /// Notices that are not errors, with their names and positions in the text. Those about the data that a query reads are complete
-    /// after its last row.
+    /// Notices that are not errors, with their names and positions in the text. Those about the data that a query
+    /// reads are complete after its last row.
     pub fn notices(&self) -> Vec<Notice> {
         self.run.notice_list().cloned().collect()
     }

@@ -75,8 +75,8 @@ pub enum ExecError {
         /// Advice: how to stay within the limit.
         advice: &'static str,
     },
-    /// The values computed for a batch of rows take their share of memory: the operator evaluates fewer rows at once. Stays
-    /// inside the executor.
+    /// The values computed for a batch of rows take their share of memory: the operator evaluates fewer rows at once.
+    /// Stays inside the executor.
     #[doc(hidden)]
     #[error(
         "the values of a batch of rows take more memory than they may: aggregate or LIMIT earlier"

@@ -176,8 +176,8 @@ fn read_in<T: Send>(
     })
 }
 
-/// Bytes of records that are read at once, before they are counted. Smaller batches are not counted, to keep small records
-/// fast.
+/// Bytes of records that are read at once, before they are counted. Smaller batches are not counted, to keep small
+/// records fast.
 const READ_BYTES: usize = 256 << 10;
 
 /// What the records that several threads read may take.

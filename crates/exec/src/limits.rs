@@ -224,7 +224,8 @@ const FREE_BYTES: usize = 256 << 10;
 /// Caches are evicted for a query that can spill only until it holds this much.
 const WORKING_BYTES: usize = 4 << 20;
 
-/// The values of a batch take at most this part of the query's memory and, of the whole budget, [`BATCH_SHARE_OF_BUDGET`],
+/// The values of a batch take at most this part of the query's memory and, of the whole budget,
+/// [`BATCH_SHARE_OF_BUDGET`],
 const BATCH_SHARE: usize = 16;
 const BATCH_SHARE_OF_BUDGET: usize = 64;
 /// but may take at least and at most so much.
@@ -426,8 +427,9 @@ impl Watch {
         Ok(())
     }
 
-    /// Begins the evaluation of a batch. Where `can_end_early`, [`ExecError::BatchFull`] asks for fewer rows at once as soon as
-    /// what is computed takes more than its share. Returns the evaluation around it, for [`Watch::end_evaluation`].
+    /// Begins the evaluation of a batch. Where `can_end_early`, [`ExecError::BatchFull`] asks for fewer rows at once
+    /// as soon as what is computed takes more than its share. Returns the evaluation around it, for
+    /// [`Watch::end_evaluation`].
     pub(crate) fn begin_evaluation(&self, can_end_early: bool) -> Evaluation {
         let start = self.computed.get();
         let around = self.evaluation.get();

@@ -1,7 +1,8 @@
 //! Estimated sizes of values, for the memory budget.
 //!
-//! Three questions are asked: how much a value refers to ([`value_bytes`]), how much of that is not shared with the source
-//! that it was read from ([`own_bytes`]), and how much that is if a part occurs several times ([`distinct_bytes`]).
+//! Three questions are asked: how much a value refers to ([`value_bytes`]), how much of that is not shared with the
+//! source that it was read from ([`own_bytes`]), and how much that is if a part occurs several times
+//! ([`distinct_bytes`]).
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use rustc_hash::FxHashSet;
 /// Values nested deeper than this are not counted: nothing that is stored nests deeper.
 const MOST_LEVELS: usize = 200;
 
-/// Bytes that only this value holds, at every depth: those computed for it. A value that is shared with its source takes
-/// no further memory.
+/// Bytes that only this value holds, at every depth: those computed for it. A value that is shared with its source
+/// takes no further memory.
 #[inline]
 pub(crate) fn own_bytes(value: &Value) -> usize {
     match value {
@@ -54,7 +55,8 @@ fn own_bytes_at(value: &Value, level: usize) -> usize {
     }
 }
 
-/// Bytes of the entries of a map, which is not shared. A map that was not opened yet is held as the bytes of its record.
+/// Bytes of the entries of a map, which is not shared. A map that was not opened yet is held as the bytes of its
+/// record.
 fn own_map_bytes(map: &Map, level: usize) -> usize {
     map.unopened_bytes().unwrap_or_else(|| {
         let values = map.values().map(|value| own_bytes_at(value, level + 1));

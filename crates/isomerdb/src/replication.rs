@@ -16,8 +16,8 @@ pub struct Exchanged {
 }
 
 /// Exchanges transactions with another open database until neither lacks anything that the other one has. Both become
-/// replicas, if they are none yet. Concurrent changes of convergent fields ([`crate::Update`]) merge; of concurrent plain
-/// values, the latest is visible.
+/// replicas, if they are none yet. Concurrent changes of convergent fields ([`crate::Update`]) merge; of concurrent
+/// plain values, the latest is visible.
 ///
 /// What was exchanged before an error is kept; the next exchange continues.
 ///

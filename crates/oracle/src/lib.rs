@@ -1,8 +1,9 @@
 //! The oracle of the differential tests: a reference interpreter of the query language.
 //!
-//! It evaluates a syntax tree over a graph of maps, directly from the language's definition. It has its own values, order,
-//! equality, arithmetic, calendar and notation. Its manifest names one crate of the product, `cypher`, of which it uses the
-//! tree: a wrong order of values, a wrong equality or a wrong temporal function of the product makes the two disagree.
+//! It evaluates a syntax tree over a graph of maps, directly from the language's definition. It has its own values,
+//! order, equality, arithmetic, calendar and notation. Its manifest names one crate of the product, `cypher`, of which
+//! it uses the tree: a wrong order of values, a wrong equality or a wrong temporal function of the product makes the
+//! two disagree.
 //!
 //! - [`run`]: a statement over a [`Graph`](graph::Graph), by the [interpreter]
 //! - [`Datum`]: values; [`logic`]: their three-valued relations and their total order

@@ -36,8 +36,8 @@ pub fn every(terms: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     answer
 }
 
-/// Exact comparison of two numbers, neither of which is NaN. An integer is never rounded: a double is a whole number and a
-/// fraction, and the whole numbers are compared first.
+/// Exact comparison of two numbers, neither of which is NaN. An integer is never rounded: a double is a whole number
+/// and a fraction, and the whole numbers are compared first.
 fn number_order(a: &Datum, b: &Datum) -> Ordering {
     /// A whole number, and what is above it; doubles beyond 64 bits stay beyond every integer.
     fn split(value: &Datum) -> (i128, f64) {

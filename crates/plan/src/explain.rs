@@ -212,8 +212,8 @@ pub type AnnotateValue<'a> = &'a dyn Fn(OpId) -> Option<Map>;
 /// The plan as a value: `{class, columns, parameters, plan: {operator, details, rows, role, inputs}}`.
 ///
 /// The operators are those of [`text`], each with the same name, details and role (`right`, `build`, `match`, `each`,
-/// `branch`, `fallback`, `subquery`; absent for the input of a chain). `inputs` lists the input of the chain first, then right
-/// sides and bodies, then sub-plans of expressions. `rows` is the estimate. As deep as the plan.
+/// `branch`, `fallback`, `subquery`; absent for the input of a chain). `inputs` lists the input of the chain first,
+/// then right sides and bodies, then sub-plans of expressions. `rows` is the estimate. As deep as the plan.
 pub fn value(plan: &Plan) -> Value {
     annotated_value(plan, &|_| None)
 }

@@ -205,8 +205,8 @@ pub enum Expr {
     Slot(SlotId),
     /// The variable of an enclosing comprehension.
     Local(LocalId),
-    /// `base.name` on a node, relationship, map or temporal value; null on null; type error on anything else, null if it is
-    /// nested. Nested paths are nested properties: `n.addr.city`.
+    /// `base.name` on a node, relationship, map or temporal value; null on null; type error on anything else, null if
+    /// it is nested. Nested paths are nested properties: `n.addr.city`.
     Property {
         /// The entity or map.
         base: Box<Expr>,
@@ -324,8 +324,8 @@ pub enum Expr {
         /// What it must be.
         kind: Kind,
     },
-    /// `n:A:B`: a node carries all labels (of an empty list: any label at all), or null if it is null. On a value of unknown kind that turns out to be a
-    /// relationship, whether its type is the only name.
+    /// `n:A:B`: a node carries all labels (of an empty list: any label at all), or null if it is null. On a value of
+    /// unknown kind that turns out to be a relationship, whether its type is the only name.
     HasLabels {
         /// The node.
         entity: Box<Expr>,
@@ -420,7 +420,8 @@ pub struct AggregateCall {
     pub arguments: Vec<Expr>,
 }
 
-/// Calls a function for every direct sub-expression (of a sub-plan: its arguments), by shared or by exclusive references.
+/// Calls a function for every direct sub-expression (of a sub-plan: its arguments), by shared or by exclusive
+/// references.
 macro_rules! visit_children {
     ($expr:ident, $visit:ident, $iter:ident) => {
         match $expr {

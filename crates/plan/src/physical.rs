@@ -224,7 +224,8 @@ pub struct Operator {
 pub enum SeekKeys {
     /// One key. Null finds nothing.
     One(Expr),
-    /// A list of keys: each distinct one once, nulls find nothing; a null list finds nothing, another value is a type error.
+    /// A list of keys: each distinct one once, nulls find nothing; a null list finds nothing, another value is a type
+    /// error.
     Each(Expr),
 }
 
@@ -445,7 +446,8 @@ pub enum Op {
     // --- the result
     /// The result: one slot per column. Entities in it are read with their contents.
     ProduceResult { input: OpId, columns: Vec<SlotId> },
-    /// Rows about the catalog or the running queries. Fills `slots`, one per field of [`ShowKind::fields`](crate::schema::ShowKind::fields).
+    /// Rows about the catalog or the running queries. Fills `slots`, one per field of
+    /// [`ShowKind::fields`](crate::schema::ShowKind::fields).
     Show {
         input: OpId,
         show: crate::schema::ShowKind,

@@ -381,7 +381,8 @@ mod tests {
     use super::*;
     use crate::physical::{Direction, Names, Operator, RelationshipEnds, RelationshipScan};
 
-    /// Relationships; what `middle` makes of them; those again between a new node and the bound end, which must be an `A`.
+    /// Relationships; what `middle` makes of them; those again between a new node and the bound end, which must be an
+    /// `A`.
     fn plan(middle: Op) -> Plan {
         let (start, end, relationship, other) = (SlotId(0), SlotId(1), SlotId(2), SlotId(3));
         let operators = [

@@ -1,7 +1,8 @@
 //! The memory of answers until they are sent: texts and messages count in the budget that all databases share.
 //!
-//! A client that reads slowly, or many that read at once, hold what was made for them. What is reserved for it is given back
-//! when the connection has taken the last byte. Answers of less than [`RESERVED_FROM`] are as small as the buffers of a connection.
+//! A client that reads slowly, or many that read at once, hold what was made for them. What is reserved for it is
+//! given back when the connection has taken the last byte. Answers of less than [`RESERVED_FROM`] are as small as the
+//! buffers of a connection.
 
 use std::{fmt, sync::Arc};
 
@@ -21,7 +22,8 @@ pub(crate) const RESERVED_FROM: usize = 128 << 10;
 /// Values nested deeper than this are not counted: nothing nests deeper that can be sent.
 const MOST_LEVELS: usize = 200;
 
-/// What is reserved for a growing buffer of an answer: the buffer and, while it grows, the larger one that it is copied to.
+/// What is reserved for a growing buffer of an answer: the buffer and, while it grows, the larger one that it is
+/// copied to.
 #[derive(Default)]
 pub(crate) struct Reserved {
     /// The databases whose budget is used.
@@ -82,8 +84,8 @@ impl Reserved {
         }
     }
 
-    /// Reserves room for `more` bytes in a buffer of a length and a capacity; returns how many to make room for, none where it
-    /// has it.
+    /// Reserves room for `more` bytes in a buffer of a length and a capacity; returns how many to make room for, none
+    /// where it has it.
     fn more_room(&mut self, len: usize, capacity: usize, more: usize) -> Result<Option<usize>> {
         let needed = len.saturating_add(more);
         if needed <= capacity || needed < RESERVED_FROM {

@@ -51,8 +51,8 @@ impl ProcessMemory {
         })
     }
 
-    /// Blocks below 1 KiB, free memory that the allocator keeps, its structures, and the stacks of threads: the resident heap and
-    /// stacks without the large blocks.
+    /// Blocks below 1 KiB, free memory that the allocator keeps, its structures, and the stacks of threads: the
+    /// resident heap and stacks without the large blocks.
     pub fn kept_bytes(&self) -> Option<usize> {
         let allocated = self.allocated_bytes?;
         Some(self.anonymous_bytes.saturating_sub(allocated))

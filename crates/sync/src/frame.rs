@@ -56,7 +56,8 @@ pub(crate) enum Kind {
     /// further.
     Applied = 67,
     /// An error: kind, a line break, message. Kinds are those of errors, and `Joining`: a state transfer is
-    /// incomplete; `JoinRunning`: a state is being joined at the moment, the same frame can be sent again soon; `ClockAhead`: the state has timestamps too far ahead of the clock.
+    /// incomplete; `JoinRunning`: a state is being joined at the moment, the same frame can be sent again soon;
+    /// `ClockAhead`: the state has timestamps too far ahead of the clock.
     Refused = 127,
 }
 

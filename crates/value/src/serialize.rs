@@ -1,8 +1,8 @@
 //! Serde serialisation of values.
 //!
 //! To most formats, a value is plain data: dates, times and durations are ISO 8601 text, points maps, nodes and
-//! relationships the maps of their properties, paths the lists of their nodes. A serialiser that makes values itself gets
-//! the value unchanged: it calls [`capture`] for newtype structures with the name [`NAME`].
+//! relationships the maps of their properties, paths the lists of their nodes. A serialiser that makes values itself
+//! gets the value unchanged: it calls [`capture`] for newtype structures with the name [`NAME`].
 
 use std::{cell::Cell, sync::Arc};
 

@@ -624,8 +624,8 @@ mod tests {
         views.wait_ready();
     }
 
-    /// One commit that would fill the delta of a view beyond the budget: the view is dropped while the commit is applied,
-    /// not after it, and is built again on request. Other views stay.
+    /// One commit that would fill the delta of a view beyond the budget: the view is dropped while the commit is
+    /// applied, not after it, and is built again on request. Other views stay.
     #[test]
     fn a_commit_too_large_for_a_delta_drops_the_view() {
         let (store, views, memory) = open(4 << 20);

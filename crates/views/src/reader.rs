@@ -171,8 +171,9 @@ impl<'a> Reader<'a> {
         (found.len() == props.len()).then_some(found)
     }
 
-    /// Properties of nodes, in the order of `ids`, a column for each of `props`: of all nodes where columns have them, otherwise
-    /// until the records have `most` bytes as stored, of one node at least, of as many as come to each column.
+    /// Properties of nodes, in the order of `ids`, a column for each of `props`: of all nodes where columns have them,
+    /// otherwise until the records have `most` bytes as stored, of one node at least, of as many as come to each
+    /// column.
     ///
     /// # Errors
     /// Those of the engine.

@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::{GUARD, Planted, faults, planted};
 use crate::workspace;
 
-/// Folder of the copied crates. Cargo names what it builds after a crate's path in its workspace: under the same path the
-/// copy and the checkout would overwrite each other's libraries in the build folder.
+/// Folder of the copied crates. Cargo names what it builds after a crate's path in its workspace: under the same path
+/// the copy and the checkout would overwrite each other's libraries in the build folder.
 const FOLDER: &str = "planted";
 /// The copied crates: those with faults, and those that they use.
 const CRATES: [&str; 3] = ["storage", "vfs", "lsm"];

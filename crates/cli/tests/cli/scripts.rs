@@ -56,8 +56,8 @@ impl Folder {
         (out, err)
     }
 
-    /// Runs a command whose standard output is closed from the start, like that of a reader that has gone: exit code and
-    /// standard error. With `also_errors`, standard error is closed as well.
+    /// Runs a command whose standard output is closed from the start, like that of a reader that has gone: exit code
+    /// and standard error. With `also_errors`, standard error is closed as well.
     fn run_into_closed_pipe(
         &self,
         arguments: &[&str],
@@ -330,8 +330,8 @@ fn a_single_transaction_is_all_or_nothing_over_several_files() {
     assert_eq!(folder.graph("db").len(), 3);
 }
 
-/// Indexes and constraints cannot be rolled back: a run that is one transaction refuses them, and other scripts say that
-/// they stay.
+/// Indexes and constraints cannot be rolled back: a run that is one transaction refuses them, and other scripts say
+/// that they stay.
 #[test]
 fn a_rollback_says_what_it_leaves() {
     let folder = Folder::new();

@@ -57,8 +57,8 @@ impl Transaction {
         self.node_properties_within(ids, props, usize::MAX, out)
     }
 
-    /// Properties of nodes, in the order of `ids`, a column for each of `props`, until the records have `most` bytes as stored: of
-    /// one at least, of as many as come to each column.
+    /// Properties of nodes, in the order of `ids`, a column for each of `props`, until the records have `most` bytes
+    /// as stored: of one at least, of as many as come to each column.
     ///
     /// # Errors
     /// Those of the engine.

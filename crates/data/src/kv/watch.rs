@@ -109,9 +109,9 @@ pub enum KvChangeKind {
     Dropped,
 }
 
-/// Follows the changes of a bucket: see [`DataStore::watch`]. Changes that it has not delivered yet are kept in the change
-/// stream, up to a limit of size and age (see [`crate::DataStoreOptions::stream_hold_bytes`]): beyond it, the watch returns
-/// [`DataError::Forgotten`].
+/// Follows the changes of a bucket: see [`DataStore::watch`]. Changes that it has not delivered yet are kept in the
+/// change stream, up to a limit of size and age (see [`crate::DataStoreOptions::stream_hold_bytes`]): beyond it, the
+/// watch returns [`DataError::Forgotten`].
 #[derive(Debug)]
 pub struct Watch {
     store: WeakDataStore,

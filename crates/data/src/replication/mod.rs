@@ -1,8 +1,8 @@
 //! Replication: whole transactions between databases, each applied entirely or not at all, in causal order.
 //!
-//! From the moment in which a database becomes a replica ([`DataStore::begin_replication`]) every transaction that writes
-//! takes a number and leaves two things behind in its commit: a *shadow* (metadata row) for each record, key or chunk
-//! that it wrote, which records which transaction put what there (`shadow`, `cells`), and an *entry* in the log
+//! From the moment in which a database becomes a replica ([`DataStore::begin_replication`]) every transaction that
+//! writes takes a number and leaves two things behind in its commit: a *shadow* (metadata row) for each record, key or
+//! chunk that it wrote, which records which transaction put what there (`shadow`, `cells`), and an *entry* in the log
 //! (`entry`, `log`): the same operations in names that are valid in other replicas (`identity`, `wire`). It is made
 //! from the operations of the change stream when the transaction commits (`log_builder`): later the names of what it
 //! deleted would be gone.

@@ -97,8 +97,8 @@ impl Holds {
 
 impl DataStore {
     /// Retains the change stream above `version` until the returned hold is dropped, or it is too much
-    /// ([`DataStoreOptions::stream_hold_bytes`]) or too old ([`DataStoreOptions::stream_hold_ms`]). Does not keep the store
-    /// open.
+    /// ([`DataStoreOptions::stream_hold_bytes`]) or too old ([`DataStoreOptions::stream_hold_ms`]). Does not keep the
+    /// store open.
     pub fn hold_stream(&self, version: Version) -> StreamHold {
         self.hold(version, false)
     }

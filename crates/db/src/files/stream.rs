@@ -56,8 +56,8 @@ impl Seek for ReadFile<'_> {
     }
 }
 
-/// An open file in a transaction that writes: `Read`, `Write` and `Seek`. Each call accesses the transaction: wrap it in
-/// a `BufReader` or `BufWriter` for small accesses. All methods of [`ReadFile`] are available.
+/// An open file in a transaction that writes: `Read`, `Write` and `Seek`. Each call accesses the transaction: wrap it
+/// in a `BufReader` or `BufWriter` for small accesses. All methods of [`ReadFile`] are available.
 pub struct File<'t> {
     read: ReadFile<'t>,
 }

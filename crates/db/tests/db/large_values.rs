@@ -1,4 +1,5 @@
-//! Statements over large values give the same rows, in the same order, whether there is room for all rows of a batch or for few.
+//! Statements over large values give the same rows, in the same order, whether there is room for all rows of a batch
+//! or for few.
 
 use isomer_db::{Database, ErrorKind, Value, json};
 

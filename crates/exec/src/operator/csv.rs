@@ -45,8 +45,8 @@ struct OpenFile {
     surplus: Surplus,
 }
 
-/// Rows with more fields than the first line names. Their further fields are ignored, as in Neo4j: files with unquoted commas in
-/// their last column are common.
+/// Rows with more fields than the first line names. Their further fields are ignored, as in Neo4j: files with unquoted
+/// commas in their last column are common.
 #[derive(Clone, Copy, Default)]
 struct Surplus {
     first_line: u64,

@@ -4,8 +4,8 @@
 //! `DISTINCT`, and below `ORDER BY`, in statements that only read. It starts threads if many rows are expected. For
 //! `ORDER BY`, rows carry the position that a single thread would have given them, so that equal rows keep that order.
 //! `DISTINCT` and `LIMIT` are applied in each thread first, which removes most rows early. Every thread has a reader of
-//! the same version, and shares the query's cancel handle and deadline. Threads take the scan's nodes or relationships in small ranges of ids
-//! (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that the work is balanced.
+//! the same version, and shares the query's cancel handle and deadline. Threads take the scan's nodes or relationships
+//! in small ranges of ids (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that the work is balanced.
 
 use std::{
     sync::{

@@ -1,7 +1,7 @@
 //! The operators of the physical plan, pulled chunk by chunk.
 //!
-//! The plan is shared and immutable; an execution builds a tree of states over it ([`Child`]): one for each operator, of
-//! the type that the operator names. An operator that cannot run passes on the rows of its fallback in the plan.
+//! The plan is shared and immutable; an execution builds a tree of states over it ([`Child`]): one for each operator,
+//! of the type that the operator names. An operator that cannot run passes on the rows of its fallback in the plan.
 //! [`Child::pull`] returns the next chunk, or none at the end; [`Child::open`] restarts the tree with other outer rows,
 //! so that the right side of an apply is built once and run many times.
 

@@ -1,8 +1,8 @@
 //! The rows that an operator evaluates at once: all of a chunk, or fewer where the values computed for them are large.
 //!
-//! A batch whose values take more than their share of memory ([`ExecError::BatchFull`]) is evaluated again with fewer rows,
-//! so that a statement over large values completes instead of being refused. Only the evaluation is repeated: an operator
-//! changes nothing before its evaluation has succeeded.
+//! A batch whose values take more than their share of memory ([`ExecError::BatchFull`]) is evaluated again with fewer
+//! rows, so that a statement over large values completes instead of being refused. Only the evaluation is repeated: an
+//! operator changes nothing before its evaluation has succeeded.
 
 use super::{Child, FULL_BATCH};
 use crate::{
@@ -18,8 +18,8 @@ const FEWER: usize = 4;
 
 /// Evaluates the rows of chunks piece by piece.
 ///
-/// Memory: what was computed for the piece passed on last is held until the next one is asked for, when whatever pulled it has
-/// used it or counts it itself.
+/// Memory: what was computed for the piece passed on last is held until the next one is asked for, when whatever
+/// pulled it has used it or counts it itself.
 pub(crate) struct Pieces {
     /// The chunk at hand, and its first row that is still to be evaluated.
     rest: Option<(Chunk, usize)>,

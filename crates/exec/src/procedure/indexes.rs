@@ -1,4 +1,5 @@
-//! `db.awaitIndexes([timeoutSeconds])` and `db.awaitIndex(name[, timeoutSeconds])`: scripts that create indexes call them.
+//! `db.awaitIndexes([timeoutSeconds])` and `db.awaitIndex(name[, timeoutSeconds])`: scripts that create indexes call
+//! them.
 //!
 //! `CREATE INDEX` returns when its index is complete, so these only wait while another session builds one.
 

@@ -42,8 +42,8 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// From the options `labels`, `types`, `direction`, `weight`, `defaultWeight`. `directions` are the accepted directions,
-    /// the default first.
+    /// From the options `labels`, `types`, `direction`, `weight`, `defaultWeight`. `directions` are the accepted
+    /// directions, the default first.
     pub(super) fn of(
         procedure: &str,
         settings: &Settings<'_>,
@@ -86,7 +86,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Reads it. What is read (the members of the labels and types, the weights) is part of the transaction's footprint.
+    /// Reads it. What is read (the members of the labels and types, the weights) is part of the transaction's
+    /// footprint.
     pub(super) fn load(procedure: &str, choice: &Choice, call: &mut Call<'_>) -> Result<Self> {
         let nodes = nodes(choice, call)?;
         check_node_count(nodes.len())?;

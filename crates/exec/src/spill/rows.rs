@@ -54,7 +54,8 @@ impl Layout {
     }
 }
 
-/// The memory of rows that are read from disk: those of the batch read last, until the next one begins, and what is kept.
+/// The memory of rows that are read from disk: those of the batch read last, until the next one begins, and what is
+/// kept.
 pub(super) struct Room {
     kept: Reservation,
     batch: Reservation,

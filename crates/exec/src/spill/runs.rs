@@ -16,8 +16,8 @@ use crate::{chunk::Chunk, context::Cx, error::Result, operator::FULL_BATCH};
 /// Maximum number of batches for the next rows of all merged runs.
 const HEAD_BATCHES: usize = 2;
 
-/// Sorted runs of rows in files. Of rows with equal keys those of the earlier run come first, so that the sort is stable
-/// if each run is.
+/// Sorted runs of rows in files. Of rows with equal keys those of the earlier run come first, so that the sort is
+/// stable if each run is.
 pub(crate) struct SortedRuns {
     op: OpId,
     folder: Arc<SpillFolder>,

@@ -7,8 +7,8 @@ use crate::interpreter::{Fault, Result};
 
 /// `between`, `inmonths`, `indays` or `inseconds`.
 ///
-/// If one of the two has no date, only the times of day count. A missing time of day is midnight; a missing offset is that of
-/// the other one. Both are read on the clock of the first.
+/// If one of the two has no date, only the times of day count. A missing time of day is midnight; a missing offset is
+/// that of the other one. Both are read on the clock of the first.
 pub(super) fn between(unit: &str, from: &Parts, to: &Parts) -> Result<Span> {
     if from.zone.is_some() || to.zone.is_some() {
         return unsupported("durations between named time zones");
@@ -65,8 +65,8 @@ pub(super) fn between(unit: &str, from: &Parts, to: &Parts) -> Result<Span> {
     })
 }
 
-/// Whole months: as many as can be counted forwards or backwards without passing the end. A month is whole when the day of
-/// the month and the time of day are reached; the end's last day begun counts as its own day.
+/// Whole months: as many as can be counted forwards or backwards without passing the end. A month is whole when the
+/// day of the month and the time of day are reached; the end's last day begun counts as its own day.
 fn months(first: Date, start: Clock, end: i128) -> i64 {
     let (last, clock) = (
         Date(end.div_euclid(i128::from(DAY)) as i64),

@@ -20,8 +20,8 @@ pub(super) fn of_epoch(seconds: i64, nanos: i64) -> Result<Datum> {
     .into())
 }
 
-/// A value of another type: what that type does not have is dropped, what it needs in addition must be there, except for the
-/// offset, which is UTC then.
+/// A value of another type: what that type does not have is dropped, what it needs in addition must be there, except
+/// for the offset, which is UTC then.
 pub(super) fn of_value(function: &str, value: &Datum) -> Result<Datum> {
     let Some(parts) = Parts::of(value) else {
         return raised(format!("{function}({})", literal(value)));
@@ -169,8 +169,8 @@ pub(super) fn of_fields(function: &str, fields: &Map) -> Result<Datum> {
     }
 }
 
-/// The date of the fields. What they do not say is taken from the base, or is the first there is; fields of two groups are
-/// an error.
+/// The date of the fields. What they do not say is taken from the base, or is the first there is; fields of two groups
+/// are an error.
 pub(super) fn date_of(fields: &Map, base: Option<Option<Date>>) -> Result<Date> {
     let base = match base {
         Some(Some(base)) => Some(base),

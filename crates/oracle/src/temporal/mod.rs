@@ -1,7 +1,7 @@
 //! Dates, times and durations, as the openCypher proposal CIP2015-08-06 and the TCK define them.
 //!
-//! Clocks have a fixed offset. A value with a named time zone can be compared and shown; whatever would need the rules of its
-//! zone is not supported.
+//! Clocks have a fixed offset. A value with a named time zone can be compared and shown; whatever would need the rules
+//! of its zone is not supported.
 
 mod between;
 mod build;
@@ -59,8 +59,8 @@ fn in_range<T>(value: Option<T>, what: &str) -> Result<T> {
     }
 }
 
-/// The order of two values of one temporal type. Values with an offset compare by their instant first; durations by their
-/// mean length first.
+/// The order of two values of one temporal type. Values with an offset compare by their instant first; durations by
+/// their mean length first.
 pub(crate) fn order(a: &Datum, b: &Datum) -> Option<Ordering> {
     Some(match (a, b) {
         (Datum::Date(a), Datum::Date(b)) => a.cmp(b),

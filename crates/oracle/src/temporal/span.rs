@@ -197,8 +197,8 @@ impl Sum {
     }
 }
 
-/// An instant and `sign` times a duration: months first, then days, then the time. Dates take the whole days of the time,
-/// times of day nothing but the time.
+/// An instant and `sign` times a duration: months first, then days, then the time. Dates take the whole days of the
+/// time, times of day nothing but the time.
 pub(super) fn shifted(instant: &Datum, span: &Span, sign: i64) -> Result<Datum> {
     let nanos = span.nanos * i128::from(sign);
     let of_day = |clock: Clock| {

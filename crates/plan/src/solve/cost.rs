@@ -62,7 +62,8 @@ impl<'c> Costs<'c> {
         (count as f64).max(1.0)
     }
 
-    /// Nodes with all of the labels: the rarest label's nodes, times the fraction that has each other label; at least 0.1.
+    /// Nodes with all of the labels: the rarest label's nodes, times the fraction that has each other label; at least
+    /// 0.1.
     pub fn labelled(&self, labels: &[LabelRef], arena: &Arena) -> f64 {
         let Some((rarest, nodes)) = self.rarest(labels, arena) else {
             return self.nodes(None, arena);

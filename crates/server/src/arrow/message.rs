@@ -1,6 +1,7 @@
 //! The messages of a stream: a schema, batches, an end.
 //!
-//! A message is `ff ff ff ff`, the size of its metadata (4 bytes), these (a FlatBuffer, filled up to a multiple of 8), and its body.
+//! A message is `ff ff ff ff`, the size of its metadata (4 bytes), these (a FlatBuffer, filled up to a multiple of 8),
+//! and its body.
 
 use super::{
     Column,

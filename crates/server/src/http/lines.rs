@@ -32,8 +32,8 @@ pub type Limit = Option<(Option<Duration>, CancelHandle)>;
 
 /// A source of pieces.
 pub trait Source: Send + 'static {
-    /// The next piece, and whether there are more; space for large parts is taken from `reserved`. After an error, the answer
-    /// breaks off.
+    /// The next piece, and whether there are more; space for large parts is taken from `reserved`. After an error, the
+    /// answer breaks off.
     fn piece(&mut self, reserved: &mut Reserved) -> Result<(Vec<u8>, bool)>;
 
     /// Called before each piece: the remaining running time, and how to cancel it then or when the client has
@@ -178,8 +178,8 @@ impl<S: Source> Stored<S> {
         let end = rest.source.end();
         let mut state = self.state.lock();
         *state = State::Waiting(rest);
-        // The timer may have fired while the piece was in production. The clock is read under the lock, so that a timer that fires
-        // later finds the source waiting.
+        // The timer may have fired while the piece was in production. The clock is read under the lock, so that a
+        // timer that fires later finds the source waiting.
         if end.is_some_and(|end| end <= Instant::now()) {
             state.expire();
         }

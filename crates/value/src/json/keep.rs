@@ -1,8 +1,9 @@
 //! Changes of a stored value through JSON: types that JSON cannot express are preserved.
 //!
-//! A date, a duration or a point reads back from JSON as a string or an object, and `1.0` may come back as `1`. A client that
-//! reads a record as JSON, changes a part and sends it back would change the types of what it touched. [`keep_types`] reads
-//! the JSON with the stored value as its pattern: each part has the type that it had, or is refused.
+//! A date, a duration or a point reads back from JSON as a string or an object, and `1.0` may come back as `1`. A
+//! client that reads a record as JSON, changes a part and sends it back would change the types of what it touched.
+//! [`keep_types`] reads the JSON with the stored value as its pattern: each part has the type that it had, or is
+//! refused.
 
 use crate::{Crs, Map, Point, Value, ValueError, temporal};
 
@@ -33,7 +34,8 @@ pub fn keep_entry_types(stored: &Map, given: Map) -> Result<Map, ValueError> {
     keep_map(&[stored], given)
 }
 
-/// `patterns` are the stored values that the given one may replace. Recursion is bounded by the nesting of stored values.
+/// `patterns` are the stored values that the given one may replace. Recursion is bounded by the nesting of stored
+/// values.
 fn keep(patterns: &[&Value], given: Value) -> Result<Value, ValueError> {
     let patterns: Vec<&Value> = patterns
         .iter()

@@ -150,8 +150,8 @@ impl Moment {
         let Some([from, to]) = self.calendar(to)? else {
             return Ok(0);
         };
-        // As `java.time` counts, and with it Neo4j: the last day counts only if the time of day is reached, and a month only if
-        // the day of the month is. 32 is more than the days of any month.
+        // As `java.time` counts, and with it Neo4j: the last day counts only if the time of day is reached, and a
+        // month only if the day of the month is. 32 is more than the days of any month.
         let mut last = to.date();
         if last > from.date() && to.time() < from.time() {
             last = add_days(last, -1)?;

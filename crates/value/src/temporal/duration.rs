@@ -182,7 +182,8 @@ fn of_map(map: &Map) -> Result<Duration, ValueError> {
     sum.duration().ok_or_else(overflow)
 }
 
-/// `P12Y5M14DT16H12M70.5S`, each amount with its own sign and fraction, units in this order; or `P2012-02-02T14:37:21.545`.
+/// `P12Y5M14DT16H12M70.5S`, each amount with its own sign and fraction, units in this order; or
+/// `P2012-02-02T14:37:21.545`.
 pub(super) fn of_text(text: &str) -> Result<Duration, ValueError> {
     let mut scanner = Scanner::new("duration", text);
     let negative = scanner.eat('-');

@@ -1,9 +1,10 @@
 //! Parses temporal values in all forms of ISO 8601 that the language accepts.
 //!
-//! Dates: `2015-07-21`, `20150721`, `2015-07`, `201507`, `2015-W30-2`, `2015W302`, `2015-W30`, `2015W30`, `2015-Q2-60`, `2015Q260`,
-//! `2015-Q2`, `2015Q2`, `2015-202`, `2015202`, `2015`; a signed year may have any length and must be followed by dashes.
-//! Times, optionally with a `T` before them: `21:40:32.142`, `214032.142`, `21:40:32`, `214032`, `21:40`, `2140`, `21`.
-//! Zones: `Z`, `+01:00:30`, `+01:00`, `+0100`, `+01`, and, after those or alone, a name: `[Europe/Stockholm]`.
+//! Dates: `2015-07-21`, `20150721`, `2015-07`, `201507`, `2015-W30-2`, `2015W302`, `2015-W30`, `2015W30`,
+//! `2015-Q2-60`, `2015Q260`, `2015-Q2`, `2015Q2`, `2015-202`, `2015202`, `2015`; a signed year may have any length and
+//! must be followed by dashes. Times, optionally with a `T` before them: `21:40:32.142`, `214032.142`, `21:40:32`,
+//! `214032`, `21:40`, `2140`, `21`. Zones: `Z`, `+01:00:30`, `+01:00`, `+0100`, `+01`, and, after those or alone, a
+//! name: `[Europe/Stockholm]`.
 
 use jiff::{
     civil,

@@ -82,7 +82,8 @@ struct Pair {
     keys: Vec<String>,
 }
 
-/// Databases of which one has several pages of records from before its first peer, and the other one a few other records.
+/// Databases of which one has several pages of records from before its first peer, and the other one a few other
+/// records.
 fn never_exchanged(folder: &Path) -> Pair {
     let pair = Pair {
         full: folder.join("full"),
