@@ -167,21 +167,7 @@ impl LsmBackend {
         ));
         let background = threads.then(|| Background::start(&core)).transpose()?;
         if background.is_some() {
-            let merges = Arc::downgrade(&core);
-            core.tree.current().seek_budget.on_due(move || {
-                if let Some(core) = merges.upgrade()
-                    && core.tree.needs_compaction()
-                {
-                    core.signal(|signals| signals.compact = true);
-                }
-            });
-            // A database that is only read from now on would search this memtable forever, and the next opening
-            // would replay it again.
-            if core.shared.state().active.bytes()
-                >= (core.options.memtable_bytes / REPLAY_FLUSH_SHARE).max(1)
-            {
-                core.seal(last);
-            }
+            begin_background_work(&core, last);
         }
         Ok(Self {
             core,
@@ -936,5 +922,24 @@ impl Drop for LsmBackend {
             // A log that cannot be closed is recovered at the next opening.
             let _ = self.core.log.close();
         }
+    }
+}
+
+/// Lets reads trigger compactions, and flushes what was replayed.
+fn begin_background_work(core: &Arc<Core>, last: Version) {
+    let merges = Arc::downgrade(core);
+    core.tree.current().seek_budget.on_due(move || {
+        if let Some(core) = merges.upgrade()
+            && core.tree.needs_compaction()
+        {
+            core.signal(|signals| signals.compact = true);
+        }
+    });
+    // A database that is only read from now on would search this memtable forever, and the next opening
+    // would replay it again.
+    if core.shared.state().active.bytes()
+        >= (core.options.memtable_bytes / REPLAY_FLUSH_SHARE).max(1)
+    {
+        core.seal(last);
     }
 }

@@ -135,13 +135,7 @@ impl Printer {
     fn bare(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Literal(literal) => self.literal(literal),
-            ExprKind::Parameter(name) => {
-                self.text("$");
-                match !name.is_empty() && name.chars().all(crate::lexer::is_name_part) {
-                    true => self.text(name),
-                    false => self.text(&format!("`{}`", name.replace('`', "``"))),
-                }
-            }
+            ExprKind::Parameter(name) => self.parameter(name),
             ExprKind::Variable(name) => self.variable(name),
             ExprKind::List(elements) => self.list(elements),
             ExprKind::Map(entries) => {
@@ -166,14 +160,7 @@ impl Printer {
             ExprKind::ComparisonChain {
                 operands,
                 operators,
-            } => {
-                for (at, operand) in operands.iter().enumerate() {
-                    match at.checked_sub(1).and_then(|before| operators.get(before)) {
-                        Some(op) => self.right_operand(*op, operand, Level::Predicate),
-                        None => self.expr_at(operand, Level::Predicate),
-                    }
-                }
-            }
+            } => self.chain(operands, operators, Level::Predicate),
             ExprKind::ArithmeticChain {
                 operands,
                 operators,
@@ -183,12 +170,7 @@ impl Printer {
                     Level::Product => Level::Power,
                     _ => Level::Product,
                 };
-                for (at, operand) in operands.iter().enumerate() {
-                    match at.checked_sub(1).and_then(|before| operators.get(before)) {
-                        Some(op) => self.right_operand(*op, operand, tighter),
-                        None => self.expr_at(operand, tighter),
-                    }
-                }
+                self.chain(operands, operators, tighter);
             }
             ExprKind::And(operands) => self.separated(operands, " AND ", |printer, operand| {
                 printer.expr_at(operand, Level::Not)
@@ -224,6 +206,50 @@ impl Printer {
                 distinct,
                 arguments,
             } => self.function(name, *distinct, arguments),
+            ExprKind::ListComprehension { .. }
+            | ExprKind::PatternComprehension { .. }
+            | ExprKind::Quantifier { .. }
+            | ExprKind::Reduce { .. } => self.iteration(&expr.kind),
+            ExprKind::MapProjection { variable, items } => {
+                self.variable(&variable.name);
+                self.text(" {");
+                self.separated(items, ", ", Self::map_projection_item);
+                self.text("}");
+            }
+            ExprKind::PatternPredicate(path) | ExprKind::ShortestPath(path) => self.path(path),
+            ExprKind::Subquery { kind, query } => {
+                self.text(match kind {
+                    SubqueryKind::Exists => "EXISTS { ",
+                    SubqueryKind::Count => "COUNT { ",
+                    SubqueryKind::Collect => "COLLECT { ",
+                });
+                self.query(query);
+                self.text(" }");
+            }
+        }
+    }
+
+    fn parameter(&mut self, name: &str) {
+        self.text("$");
+        match !name.is_empty() && name.chars().all(crate::lexer::is_name_part) {
+            true => self.text(name),
+            false => self.text(&format!("`{}`", name.replace('`', "``"))),
+        }
+    }
+
+    /// Operands with operators between them; each operand binds at least as tightly as `least`.
+    fn chain(&mut self, operands: &[Expr], operators: &[BinaryOp], least: Level) {
+        for (at, operand) in operands.iter().enumerate() {
+            match at.checked_sub(1).and_then(|before| operators.get(before)) {
+                Some(op) => self.right_operand(*op, operand, least),
+                None => self.expr_at(operand, least),
+            }
+        }
+    }
+
+    /// What goes through a list or through matches: comprehensions, quantifiers, `reduce`.
+    fn iteration(&mut self, kind: &ExprKind) {
+        match kind {
             ExprKind::ListComprehension {
                 variable,
                 list,
@@ -282,22 +308,7 @@ impl Printer {
                 self.expr(step);
                 self.text(")");
             }
-            ExprKind::MapProjection { variable, items } => {
-                self.variable(&variable.name);
-                self.text(" {");
-                self.separated(items, ", ", Self::map_projection_item);
-                self.text("}");
-            }
-            ExprKind::PatternPredicate(path) | ExprKind::ShortestPath(path) => self.path(path),
-            ExprKind::Subquery { kind, query } => {
-                self.text(match kind {
-                    SubqueryKind::Exists => "EXISTS { ",
-                    SubqueryKind::Count => "COUNT { ",
-                    SubqueryKind::Collect => "COLLECT { ",
-                });
-                self.query(query);
-                self.text(" }");
-            }
+            _ => unreachable!("the caller passes these kinds alone"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_cypher::ast::{
     BinaryOp, CaseBranch, Expr, ExprKind, LabelExpr, LabelExprKind, Literal, MapProjectionItem,
-    QuantifierKind, SubqueryKind, UnaryOp, ValueType,
+    PathPattern, QuantifierKind, SubqueryKind, UnaryOp, ValueType,
 };
 
 use super::{Fault, Interpreter, Result, Row, function, raised};
@@ -64,29 +64,10 @@ impl Interpreter<'_> {
                 }
                 map.into()
             }
-            ExprKind::Property { base, key } => match eval(base)? {
-                value if is_path(base) && !has_fields(&value) => Datum::Null,
-                value
-                    if is_path(base)
-                        && value.is_temporal()
-                        && temporal::component(&value, key.as_str()).is_none() =>
-                {
-                    Datum::Null
-                }
-                value => self.property(&value, key.as_str())?,
-            },
-            ExprKind::Index { base, index } => match (eval(base)?, eval(index)?) {
-                (Datum::List(_), Datum::Text(_)) | (Datum::Map(_), Datum::Int(_))
-                    if is_path(base) =>
-                {
-                    Datum::Null
-                }
-                (Datum::List(items), index) => self.index(&Datum::List(items), &index)?,
-                (value, _) if is_path(base) && (!has_fields(&value) || value.is_temporal()) => {
-                    Datum::Null
-                }
-                (value, index) => self.index(&value, &index)?,
-            },
+            ExprKind::Property { base, key } => {
+                self.property_of(base, &eval(base)?, key.as_str())?
+            }
+            ExprKind::Index { base, index } => self.item_of(base, eval(base)?, &eval(index)?)?,
             ExprKind::Slice { base, from, to } => {
                 let bound = |bound: &Option<Box<Expr>>| bound.as_deref().map(eval).transpose();
                 slice(&eval(base)?, bound(from)?, bound(to)?)?
@@ -98,38 +79,14 @@ impl Interpreter<'_> {
             ExprKind::ComparisonChain {
                 operands,
                 operators,
-            } => {
-                let values = operands.iter().map(eval).collect::<Result<Vec<_>>>()?;
-                let pairs = values.windows(2).zip(operators);
-                let terms = pairs
-                    .map(|(pair, op)| self.truth(&self.binary(*op, &pair[0], &pair[1])?))
-                    .collect::<Result<Vec<_>>>()?;
-                of_truth(crate::logic::every(terms.into_iter()))
-            }
+            } => self.comparisons(operands, operators, scope)?,
             ExprKind::ArithmeticChain {
                 operands,
                 operators,
-            } => {
-                let mut value = Datum::Null;
-                for (at, operand) in operands.iter().enumerate() {
-                    let right = eval(operand)?;
-                    value = match at.checked_sub(1) {
-                        None => right,
-                        Some(before) => arithmetic(operators[before], &value, &right)?,
-                    };
-                }
-                value
-            }
+            } => self.calculation(operands, operators, scope)?,
             ExprKind::And(terms) => self.connect(terms, false, scope)?,
             ExprKind::Or(terms) => self.connect(terms, true, scope)?,
-            ExprKind::Xor(terms) => {
-                let mut answer = Some(false);
-                for term in terms {
-                    let term = self.truth(&eval(term)?)?;
-                    answer = answer.zip(term).map(|(a, b)| a != b);
-                }
-                of_truth(answer)
-            }
+            ExprKind::Xor(terms) => self.exclusive_or(terms, scope)?,
             ExprKind::IsNull { operand, negated } => {
                 Datum::Bool(eval(operand)?.is_null() != *negated)
             }
@@ -152,73 +109,27 @@ impl Interpreter<'_> {
                 name,
                 distinct,
                 arguments,
-            } => {
-                let name = name.dotted().to_lowercase();
-                if super::aggregate::is_aggregate(&name) {
-                    let Some(rows) = scope.group else {
-                        return raised(format!("{name}() has no rows to aggregate here"));
-                    };
-                    return self.aggregate(&name, *distinct, arguments, rows);
-                }
-                if name == "coalesce" {
-                    return self.coalesce(arguments, scope);
-                }
-                let values = arguments.iter().map(eval).collect::<Result<Vec<_>>>()?;
-                function::call(self, &name, &values)?
-            }
+            } => self.function(&name.dotted().to_lowercase(), *distinct, arguments, scope)?,
             ExprKind::ListComprehension {
                 variable,
                 list,
                 predicate,
                 projection,
-            } => {
-                let Some(items) = list_of(&eval(list)?)? else {
-                    return Ok(Datum::Null);
-                };
-                let mut out = Vec::new();
-                for item in items {
-                    let row = with(scope.row, &variable.name, item.clone());
-                    let inner = Scope {
-                        row: &row,
-                        group: scope.group,
-                    };
-                    let kept = match predicate {
-                        Some(predicate) => {
-                            self.truth(&self.eval_in(predicate, inner)?)? == Some(true)
-                        }
-                        None => true,
-                    };
-                    if kept {
-                        out.push(match projection {
-                            Some(projection) => self.eval_in(projection, inner)?,
-                            None => item,
-                        });
-                    }
-                }
-                out.into()
-            }
+            } => self.list_comprehension(
+                &variable.name,
+                &eval(list)?,
+                predicate.as_deref(),
+                projection.as_deref(),
+                scope,
+            )?,
             ExprKind::Quantifier {
                 kind,
                 variable,
                 list,
                 predicate,
             } => {
-                let Some(items) = list_of(&eval(list)?)? else {
-                    return Ok(Datum::Null);
-                };
-                let mut terms = Vec::new();
-                for item in items {
-                    let row = with(scope.row, &variable.name, item.clone());
-                    let inner = Scope {
-                        row: &row,
-                        group: scope.group,
-                    };
-                    terms.push(match predicate {
-                        Some(predicate) => self.truth(&self.eval_in(predicate, inner)?)?,
-                        None => self.truth(&item)?,
-                    });
-                }
-                of_truth(quantified(*kind, &terms))
+                let list = eval(list)?;
+                self.quantifier(*kind, &variable.name, &list, predicate.as_deref(), scope)?
             }
             ExprKind::Reduce {
                 accumulator,
@@ -227,22 +138,9 @@ impl Interpreter<'_> {
                 list,
                 step,
             } => {
-                let mut value = eval(initial)?;
-                let Some(items) = list_of(&eval(list)?)? else {
-                    return Ok(Datum::Null);
-                };
-                for item in items {
-                    let row = with(scope.row, &accumulator.name, value);
-                    let row = with(&row, &variable.name, item);
-                    value = self.eval_in(
-                        step,
-                        Scope {
-                            row: &row,
-                            group: scope.group,
-                        },
-                    )?;
-                }
-                value
+                let initial = eval(initial)?;
+                let names = [&accumulator.name, &variable.name];
+                self.reduce(names, initial, &eval(list)?, step, scope)?
             }
             ExprKind::MapProjection { variable, items } => {
                 let Some(base) = scope.row.get(&variable.name) else {
@@ -258,22 +156,204 @@ impl Interpreter<'_> {
                 path,
                 predicate,
                 projection,
-            } => {
-                let mut out = Vec::new();
-                for row in self.in_any_order(self.matches(&[path.as_ref()], scope.row)?)? {
-                    let kept = match predicate {
-                        Some(predicate) => self.holds(predicate, &row)?,
-                        None => true,
-                    };
-                    if kept {
-                        out.push(self.eval(projection, &row)?);
-                    }
-                }
-                out.into()
-            }
+            } => self.pattern_comprehension(path, predicate.as_deref(), projection, scope.row)?,
             ExprKind::ShortestPath(path) => self.shortest_path(path, scope.row)?,
             ExprKind::Subquery { kind, query } => self.subquery(*kind, query, scope.row)?,
         })
+    }
+
+    /// A property of a value; null where a value at the end of a path has no such part.
+    fn property_of(&self, base: &Expr, value: &Datum, key: &str) -> Result<Datum> {
+        if is_path(base) {
+            let is_absent = value.is_temporal() && temporal::component(value, key).is_none();
+            if is_absent || !has_fields(value) {
+                return Ok(Datum::Null);
+            }
+        }
+        self.property(value, key)
+    }
+
+    /// An item of a list or map; null where a value at the end of a path has no such part.
+    fn item_of(&self, base: &Expr, value: Datum, index: &Datum) -> Result<Datum> {
+        match (value, index) {
+            (Datum::List(_), Datum::Text(_)) | (Datum::Map(_), Datum::Int(_)) if is_path(base) => {
+                Ok(Datum::Null)
+            }
+            (Datum::List(items), index) => self.index(&Datum::List(items), index),
+            (value, _) if is_path(base) && (!has_fields(&value) || value.is_temporal()) => {
+                Ok(Datum::Null)
+            }
+            (value, index) => self.index(&value, index),
+        }
+    }
+
+    /// `a < b < c`: each pair is compared.
+    fn comparisons(
+        &self,
+        operands: &[Expr],
+        operators: &[BinaryOp],
+        scope: Scope<'_>,
+    ) -> Result<Datum> {
+        let values = operands.iter().map(|operand| self.eval_in(operand, scope));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let pairs = values.windows(2).zip(operators);
+        let terms = pairs
+            .map(|(pair, op)| self.truth(&self.binary(*op, &pair[0], &pair[1])?))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(of_truth(crate::logic::every(terms.into_iter())))
+    }
+
+    /// `a + b - c`, from the left.
+    fn calculation(
+        &self,
+        operands: &[Expr],
+        operators: &[BinaryOp],
+        scope: Scope<'_>,
+    ) -> Result<Datum> {
+        let mut value = Datum::Null;
+        for (at, operand) in operands.iter().enumerate() {
+            let right = self.eval_in(operand, scope)?;
+            value = match at.checked_sub(1) {
+                None => right,
+                Some(before) => arithmetic(operators[before], &value, &right)?,
+            };
+        }
+        Ok(value)
+    }
+
+    fn function(
+        &self,
+        name: &str,
+        distinct: bool,
+        arguments: &[Expr],
+        scope: Scope<'_>,
+    ) -> Result<Datum> {
+        if super::aggregate::is_aggregate(name) {
+            let Some(rows) = scope.group else {
+                return raised(format!("{name}() has no rows to aggregate here"));
+            };
+            return self.aggregate(name, distinct, arguments, rows);
+        }
+        if name == "coalesce" {
+            return self.coalesce(arguments, scope);
+        }
+        let values = arguments
+            .iter()
+            .map(|argument| self.eval_in(argument, scope));
+        function::call(self, name, &values.collect::<Result<Vec<_>>>()?)
+    }
+
+    fn list_comprehension(
+        &self,
+        variable: &Arc<str>,
+        list: &Datum,
+        predicate: Option<&Expr>,
+        projection: Option<&Expr>,
+        scope: Scope<'_>,
+    ) -> Result<Datum> {
+        let Some(items) = list_of(list)? else {
+            return Ok(Datum::Null);
+        };
+        let mut out = Vec::new();
+        for item in items {
+            let row = with(scope.row, variable, item.clone());
+            let inner = Scope {
+                row: &row,
+                group: scope.group,
+            };
+            let kept = match predicate {
+                Some(predicate) => self.truth(&self.eval_in(predicate, inner)?)? == Some(true),
+                None => true,
+            };
+            if kept {
+                out.push(match projection {
+                    Some(projection) => self.eval_in(projection, inner)?,
+                    None => item,
+                });
+            }
+        }
+        Ok(out.into())
+    }
+
+    fn quantifier(
+        &self,
+        kind: QuantifierKind,
+        variable: &Arc<str>,
+        list: &Datum,
+        predicate: Option<&Expr>,
+        scope: Scope<'_>,
+    ) -> Result<Datum> {
+        let Some(items) = list_of(list)? else {
+            return Ok(Datum::Null);
+        };
+        let mut terms = Vec::new();
+        for item in items {
+            let row = with(scope.row, variable, item.clone());
+            let inner = Scope {
+                row: &row,
+                group: scope.group,
+            };
+            terms.push(match predicate {
+                Some(predicate) => self.truth(&self.eval_in(predicate, inner)?)?,
+                None => self.truth(&item)?,
+            });
+        }
+        Ok(of_truth(quantified(kind, &terms)))
+    }
+
+    /// `names` are the accumulator and the variable.
+    fn reduce(
+        &self,
+        names: [&Arc<str>; 2],
+        initial: Datum,
+        list: &Datum,
+        step: &Expr,
+        scope: Scope<'_>,
+    ) -> Result<Datum> {
+        let Some(items) = list_of(list)? else {
+            return Ok(Datum::Null);
+        };
+        let [accumulator, variable] = names;
+        let mut value = initial;
+        for item in items {
+            let row = with(scope.row, accumulator, value);
+            let row = with(&row, variable, item);
+            let inner = Scope {
+                row: &row,
+                group: scope.group,
+            };
+            value = self.eval_in(step, inner)?;
+        }
+        Ok(value)
+    }
+
+    fn pattern_comprehension(
+        &self,
+        path: &PathPattern,
+        predicate: Option<&Expr>,
+        projection: &Expr,
+        row: &Row,
+    ) -> Result<Datum> {
+        let mut out = Vec::new();
+        for row in self.in_any_order(self.matches(&[path], row)?)? {
+            let kept = match predicate {
+                Some(predicate) => self.holds(predicate, &row)?,
+                None => true,
+            };
+            if kept {
+                out.push(self.eval(projection, &row)?);
+            }
+        }
+        Ok(out.into())
+    }
+
+    fn exclusive_or(&self, terms: &[Expr], scope: Scope<'_>) -> Result<Datum> {
+        let mut answer = Some(false);
+        for term in terms {
+            let term = self.truth(&self.eval_in(term, scope)?)?;
+            answer = answer.zip(term).map(|(a, b)| a != b);
+        }
+        Ok(of_truth(answer))
     }
 
     /// `AND`, which one false decides, or `OR`, which one true decides.

@@ -26,7 +26,23 @@ pub(super) fn call(world: &Interpreter<'_>, name: &str, arguments: &[Datum]) -> 
     if arguments.iter().any(Datum::is_null) {
         return Ok(Datum::Null);
     }
-    match (name, arguments) {
+    let of_kind = of_value(name, arguments)
+        .or_else(|| of_text(name, arguments))
+        .or_else(|| of_graph(world, name, arguments));
+    match of_kind {
+        Some(result) => result,
+        None if is_known(name) => {
+            let shown: Vec<String> = arguments.iter().map(literal).collect();
+            raised(format!("{name}({})", shown.join(", ")))
+        }
+        None => temporal::call(name, arguments)
+            .unwrap_or_else(|| Err(Fault::Unknown(format!("the function {name}")))),
+    }
+}
+
+/// Functions of lists and numbers, and conversions; none for any other call.
+fn of_value(name: &str, arguments: &[Datum]) -> Option<Result<Datum>> {
+    Some(match (name, arguments) {
         ("size", [Datum::List(items)]) => Ok(Datum::Int(items.len() as i64)),
         ("size", [Datum::Map(map)]) => Ok(Datum::Int(map.len() as i64)),
         ("size" | "char_length", [Datum::Text(text)]) => {
@@ -68,28 +84,26 @@ pub(super) fn call(world: &Interpreter<'_>, name: &str, arguments: &[Datum]) -> 
         ("sqrt", [value]) => float(value, f64::sqrt),
         ("isnan", [Datum::Int(_)]) => Ok(Datum::Bool(false)),
         ("isnan", [Datum::Float(value)]) => Ok(Datum::Bool(value.is_nan())),
+        _ => return None,
+    })
+}
+
+/// Functions of texts.
+fn of_text(name: &str, arguments: &[Datum]) -> Option<Result<Datum>> {
+    Some(match (name, arguments) {
         ("toupper" | "upper", [Datum::Text(text)]) => Ok(text.to_uppercase().into()),
         ("tolower" | "lower", [Datum::Text(text)]) => Ok(text.to_lowercase().into()),
         ("trim", [Datum::Text(text)]) => Ok(text.trim().into()),
         ("ltrim", [Datum::Text(text)]) => Ok(text.trim_start().into()),
         ("rtrim", [Datum::Text(text)]) => Ok(text.trim_end().into()),
-        ("left", [Datum::Text(text), Datum::Int(count)]) => Ok(text
-            .chars()
-            .take(count_of(*count)?)
-            .collect::<String>()
-            .into()),
-        ("right", [Datum::Text(text), Datum::Int(count)]) => {
-            let left_out = text.chars().count().saturating_sub(count_of(*count)?);
-            Ok(text.chars().skip(left_out).collect::<String>().into())
-        }
-        ("substring", [Datum::Text(text), Datum::Int(from)]) => Ok(text
-            .chars()
-            .skip(count_of(*from)?)
-            .collect::<String>()
-            .into()),
+        ("left", [Datum::Text(text), Datum::Int(count)]) => part(text, 0, Some(*count)),
+        ("right", [Datum::Text(text), Datum::Int(count)]) => count_of(*count).map(|count| {
+            let left_out = text.chars().count().saturating_sub(count);
+            text.chars().skip(left_out).collect::<String>().into()
+        }),
+        ("substring", [Datum::Text(text), Datum::Int(from)]) => part(text, *from, None),
         ("substring", [Datum::Text(text), Datum::Int(from), Datum::Int(count)]) => {
-            let rest = text.chars().skip(count_of(*from)?);
-            Ok(rest.take(count_of(*count)?).collect::<String>().into())
+            part(text, *from, Some(*count))
         }
         ("replace", [Datum::Text(text), Datum::Text(search), Datum::Text(by)]) => {
             Ok(text.replace(&**search, by).into())
@@ -97,6 +111,13 @@ pub(super) fn call(world: &Interpreter<'_>, name: &str, arguments: &[Datum]) -> 
         ("split", [Datum::Text(text), Datum::Text(by)]) if !by.is_empty() => {
             Ok(text.split(&**by).map(Datum::from).collect())
         }
+        _ => return None,
+    })
+}
+
+/// Functions of nodes, relationships and paths.
+fn of_graph(world: &Interpreter<'_>, name: &str, arguments: &[Datum]) -> Option<Result<Datum>> {
+    Some(match (name, arguments) {
         ("nodes", [Datum::Path(path)]) => {
             Ok(path.nodes.iter().map(|node| Datum::node(node.id)).collect())
         }
@@ -124,22 +145,24 @@ pub(super) fn call(world: &Interpreter<'_>, name: &str, arguments: &[Datum]) -> 
                 None => raised("there is no such relationship"),
             }
         }
-        ("keys", [value]) => {
-            let properties = world.properties(value)?;
-            Ok(properties
-                .keys()
-                .map(|name| Datum::Text(name.clone()))
-                .collect())
-        }
-        ("properties", [value]) => Ok(world.properties(value)?.into()),
+        ("keys", [value]) => world.properties(value).map(|properties| {
+            let names = properties.keys();
+            names.map(|name| Datum::Text(name.clone())).collect()
+        }),
+        ("properties", [value]) => world.properties(value).map(Into::into),
         ("degree", [Datum::Node(node)]) => Ok(Datum::Int(degree(world, node.id))),
-        _ if is_known(name) => {
-            let shown: Vec<String> = arguments.iter().map(literal).collect();
-            raised(format!("{name}({})", shown.join(", ")))
-        }
-        _ => temporal::call(name, arguments)
-            .unwrap_or_else(|| Err(Fault::Unknown(format!("the function {name}")))),
+        _ => return None,
+    })
+}
+
+/// The characters of a text from one on; all that follow where no count is given.
+fn part(text: &str, from: i64, count: Option<i64>) -> Result<Datum> {
+    let rest = text.chars().skip(count_of(from)?);
+    Ok(match count {
+        Some(count) => rest.take(count_of(count)?).collect::<String>(),
+        None => rest.collect(),
     }
+    .into())
 }
 
 /// Functions for which every call not listed above is an error.
