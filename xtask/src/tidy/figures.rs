@@ -65,7 +65,7 @@ fn top(rows: &[(usize, String)]) -> impl Iterator<Item = String> {
 }
 
 /// The crate of a file of source code that is not a test.
-fn product_part(file: &Path) -> Option<String> {
+pub fn product_part(file: &Path) -> Option<String> {
     let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
     let part = match parts.as_slice() {
         ["crates", name, "src", ..] => name,

@@ -1,6 +1,7 @@
 //! The project's own rules, which no compiler checks.
 
 mod arrows;
+mod circles;
 mod figures;
 mod layout;
 mod licences;
@@ -111,6 +112,7 @@ pub const CHECKS: &[Check] = &[
 pub fn report() -> Result<Vec<String>> {
     let mut lines = words::report()?;
     lines.extend(figures::report()?);
+    lines.extend(circles::report()?);
     Ok(lines)
 }
 
