@@ -21,7 +21,12 @@ const SEEDED: [&str; 5] = ["simdisk", "isolation", "crash", "faults", "queries"]
 
 /// Seeded tests of the suite `unit`: a name, their package and target, and a filter on test names.
 const SEEDED_UNITS: [(&str, &str, &str, &str); 7] = [
-    ("histories", "isomer-data", build::LIBRARY, "history_says"),
+    (
+        "histories",
+        "isomer-replication",
+        build::LIBRARY,
+        "history_says",
+    ),
     ("replicas", "isomer-cli", "cli", "replicas::partitions::"),
     ("sums", "isomer-exec", build::LIBRARY, "exact::"),
     ("codecs", "isomer-value", "value", "codecs::"),

@@ -713,9 +713,10 @@ fn own(program: &TestProgram, suite: &str) -> Option<Invocation> {
 }
 
 /// Packages with tests that open databases with the default engine.
-const ON_ENGINES: [&str; 7] = [
+const ON_ENGINES: [&str; 8] = [
     "isomer-data",
     "isomer-bulk",
+    "isomer-replication",
     "isomer-views",
     "isomer-db",
     "isomer-bench",

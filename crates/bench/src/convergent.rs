@@ -70,6 +70,9 @@ struct Bench<'d> {
     random: Random,
 }
 
+/// Records a measured case: its name without the size, the value, its unit, and the number of operations.
+type Record<'r> = dyn FnMut(&str, f64, &'static str, u64) + 'r;
+
 impl Bench<'_> {
     fn commit(
         &self,
@@ -115,6 +118,11 @@ impl Bench<'_> {
                 n,
             ));
         };
+        self.measure_writes(size, &mut record)?;
+        self.measure_reads(size, &mut record)
+    }
+
+    fn measure_writes(&mut self, size: u64, record: &mut Record<'_>) -> Result<()> {
         const SINGLE: u64 = 2_000;
         let watch = Stopwatch::start();
         for _ in 0..SINGLE {
@@ -173,8 +181,11 @@ impl Bench<'_> {
             Ok(())
         })?;
         self.size = size;
-        self.db.store()?.engine().settle()?;
+        Ok(self.db.store()?.engine().settle()?)
+    }
 
+    fn measure_reads(&mut self, size: u64, record: &mut Record<'_>) -> Result<()> {
+        let owner = self.owner;
         let tx = self.db.begin_read()?;
         let data = tx.data_ref();
         const LOOKS: u64 = 10_000;
@@ -329,7 +340,7 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
         })
         .collect::<Result<Vec<Database>>>()?;
     for db in &databases {
-        db.store()?.begin_replication()?;
+        isomer_replication::begin_replication(&db.store()?)?;
     }
     databases[0].query("CREATE (:Owner {_key: 'owner'})")?;
     let around = || -> Result<u64> {
@@ -433,8 +444,8 @@ fn replicas(
         };
         bench.grow(size, report)?;
         let (from, to) = (one.store()?, other.store()?);
-        from.begin_replication()?;
-        to.begin_replication()?;
+        isomer_replication::begin_replication(&from)?;
+        isomer_replication::begin_replication(&to)?;
         let mut peer = Local::new("one", &one)?;
         reset_peak_memory();
         let before = resident_bytes().unwrap_or(0);

@@ -8,11 +8,9 @@ use std::{
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::internals::{
-    DatabaseInternals as _,
-    data::{DataStore, REPLICATION_RANGES, ReplicatedSpace},
-};
+use isomer_db::internals::{DatabaseInternals as _, data::DataStore};
 use isomer_db::{Database, Value, jiff::Timestamp, json};
+use isomer_replication::{RANGES as REPLICATION_RANGES, ReplicatedSpace};
 use isomer_sync::{
     Exchanged, NO_REPLICA, PeerInfo, accept_clock, accepted_text, add_peer, connect, kept_text,
     peers, remove_peer, report, scrub, space_text, sync_once,
@@ -226,12 +224,12 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
         ReplicaCommand::Evict { db, id } => {
             let db = open::open_existing(db)?;
             let store = db.store()?;
-            let members = store.replica_members()?;
+            let members = isomer_replication::replica_members(&store)?;
             let found = members.iter().find(|member| hex(&member.id) == *id);
             let Some(member) = found else {
                 bail!("no replica has the id {id}: see `isomer replica status`");
             };
-            store.evict_member(&member.id)?;
+            isomer_replication::evict_member(&store, &member.id)?;
             db.close()?;
             line(&format!(
                 "removed the replica {id}: the log is not kept for it any more"
@@ -239,7 +237,7 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
         }
         ReplicaCommand::Retain { db, days } => {
             let db = open::open_existing(db)?;
-            db.store()?.keep_log(days.saturating_mul(DAY_MS))?;
+            isomer_replication::keep_log(&db.store()?, days.saturating_mul(DAY_MS))?;
             db.close()?;
             line(&kept_text(days.saturating_mul(DAY_MS)))?;
         }
@@ -263,14 +261,17 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
             };
             let store = db.store()?;
             if let Some(name) = name {
-                store.declare_space(&ReplicatedSpace {
-                    name: name.clone(),
-                    labels: labels.iter().cloned().collect(),
-                    rel_types: rel_types.iter().cloned().collect(),
-                    buckets: buckets.iter().cloned().collect(),
-                })?;
+                isomer_replication::declare_space(
+                    &store,
+                    &ReplicatedSpace {
+                        name: name.clone(),
+                        labels: labels.iter().cloned().collect(),
+                        rel_types: rel_types.iter().cloned().collect(),
+                        buckets: buckets.iter().cloned().collect(),
+                    },
+                )?;
             }
-            let text = space_text(store.replicated_space().as_ref());
+            let text = space_text(isomer_replication::replicated_space(&store).as_ref());
             db.close()?;
             line(&text)?;
         }
@@ -315,7 +316,7 @@ fn accept(options: &AcceptOptions) -> Result<()> {
         None => options.none.then_some(0),
     };
     if let Some(until_ms) = until_ms {
-        store.accept_clock(until_ms)?;
+        isomer_replication::accept_clock(&store, until_ms)?;
         db.close()?;
         line(&accepted(until_ms))?;
         return Ok(());

@@ -9,20 +9,11 @@
 use std::path::Path;
 
 use isomer_storage::{Durability, StorageError};
-use parking_lot::Mutex;
 
-use crate::{
-    DataError, DataStore,
-    keyspace::COPY,
-    replication::rules::{Mutant, broken},
-};
-
-/// The number of copies being made.
-#[derive(Debug, Default)]
-pub(crate) struct Copies(Mutex<usize>);
+use crate::{DataError, DataStore, keyspace::COPY};
 
 /// The mark in the database, until dropped.
-struct CopyMark<'a>(&'a DataStore);
+struct CopyMark<'a>(pub(crate) &'a DataStore);
 
 impl Drop for CopyMark<'_> {
     fn drop(&mut self) {
@@ -81,7 +72,7 @@ impl DataStore {
 
     /// At opening: a copy begins a new epoch under a new replica name.
     pub(crate) fn begin_epoch_of_copy(&self) -> Result<(), DataError> {
-        if self.engine().snapshot()?.get(COPY)?.is_none() || broken(Mutant::CopyKeepsName) {
+        if self.engine().snapshot()?.get(COPY)?.is_none() {
             return Ok(());
         }
         self.begin_epoch()?;

@@ -13,28 +13,31 @@
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
-use isomer_storage::{Durability, Engine, KeyRange, Order, Read, Version};
-use isomer_value::{LabelId, RelId, TypeId, record::RecordRef};
+use isomer_storage::{Engine, KeyRange, Order, Read, Version};
+use isomer_value::{RelId, record::RecordRef};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    DataError, DataStore,
+    DataError,
     graph::row_of,
     keyspace::{COUNTS, TAG_NODE, TAG_REL, push_id, take_id},
-    stream::{self, Counted, Deltas},
+    stream::{
+        change::{Counted, Deltas},
+        codec,
+    },
 };
 
 /// Commits after which the counts are stored again.
 pub(crate) const COMMITS_BETWEEN_SAVES: u64 = 1024;
 /// Bytes of change stream after which the counts are stored again.
-const BYTES_BETWEEN_SAVES: u64 = 32 << 20;
+pub(crate) const BYTES_BETWEEN_SAVES: u64 = 32 << 20;
 /// How much of the change stream is read at once: by a caller that needs all of it, and by a commit whose turn it is to
 /// store the counts.
-const MOST_AT_ONCE: Piece = Piece {
+pub(crate) const MOST_AT_ONCE: Piece = Piece {
     entries: 1024,
     bytes: 8 << 20,
 };
-const A_LITTLE: Piece = Piece {
+pub(crate) const A_LITTLE: Piece = Piece {
     entries: 64,
     bytes: 256 << 10,
 };
@@ -44,8 +47,8 @@ const RECENT: usize = 1024;
 /// The counts as of `version`.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    version: Version,
-    numbers: Deltas,
+    pub(crate) version: Version,
+    pub(crate) numbers: Deltas,
     /// The most recent changes, oldest first; complete for versions from `recent_from` on.
     recent: VecDeque<(Version, Deltas)>,
     recent_from: Version,
@@ -53,20 +56,20 @@ pub(crate) struct Counts {
 
 /// The largest part of the change stream to read at a time.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    entries: usize,
-    bytes: usize,
+pub(crate) struct Piece {
+    pub(crate) entries: usize,
+    pub(crate) bytes: usize,
 }
 
 /// What the commits since opening changed, as reported by the observer: saves reading the stream.
 #[derive(Debug, Default)]
-pub(crate) struct ReportedCounts(Mutex<Reports>);
+pub(crate) struct ReportedCounts(pub(crate) Mutex<Reports>);
 
 #[derive(Debug, Default)]
-struct Reports {
+pub(crate) struct Reports {
     /// Commits above this version are reported; `None` once a reported commit did not happen, or may not have.
-    after: Option<Version>,
-    changes: VecDeque<(Version, Deltas)>,
+    pub(crate) after: Option<Version>,
+    pub(crate) changes: VecDeque<(Version, Deltas)>,
 }
 
 impl ReportedCounts {
@@ -80,7 +83,7 @@ impl ReportedCounts {
             return;
         }
         let mut reports = self.0.lock();
-        match stream::counts(stream) {
+        match codec::counts(stream) {
             Ok(changes) if changes.is_empty() => {}
             Ok(changes) => reports.changes.push_back((version, changes)),
             Err(_) => reports.after = None,
@@ -96,9 +99,9 @@ impl ReportedCounts {
 /// The commits since the counts were stored.
 #[derive(Debug, Default)]
 pub(crate) struct SinceSave {
-    commits: u64,
-    bytes: u64,
-    total_bytes: u64,
+    pub(crate) commits: u64,
+    pub(crate) bytes: u64,
+    pub(crate) total_bytes: u64,
 }
 
 impl Counts {
@@ -114,7 +117,7 @@ impl Counts {
     }
 
     /// Counts all records: O(nodes + relationships).
-    fn count(read: &dyn Read) -> Result<Self, DataError> {
+    pub(crate) fn count(read: &dyn Read) -> Result<Self, DataError> {
         let mut numbers = Deltas::default();
         each_record(read, TAG_NODE, |record| {
             numbers.add(Counted::Nodes, 1);
@@ -137,7 +140,7 @@ impl Counts {
         })
     }
 
-    fn stored(read: &dyn Read) -> Result<Self, DataError> {
+    pub(crate) fn stored(read: &dyn Read) -> Result<Self, DataError> {
         let Some(value) = read.get(COUNTS)? else {
             return Ok(Self::default());
         };
@@ -156,7 +159,7 @@ impl Counts {
     }
 
     /// Applies reported commits up to `version`, and reads the change stream for the others.
-    fn advance(
+    pub(crate) fn advance(
         &mut self,
         engine: &dyn Engine,
         reports: &ReportedCounts,
@@ -167,7 +170,7 @@ impl Counts {
     }
 
     /// The same, for at most one piece of the stream. Returns whether `version` was reached.
-    fn advance_by(
+    pub(crate) fn advance_by(
         &mut self,
         engine: &dyn Engine,
         reports: &ReportedCounts,
@@ -186,7 +189,7 @@ impl Counts {
                 if entry.version > read_upto {
                     break;
                 }
-                self.apply(entry.version, stream::counts(&entry.bytes)?);
+                self.apply(entry.version, codec::counts(&entry.bytes)?);
                 self.version = entry.version;
             }
             if !is_far {
@@ -211,7 +214,7 @@ impl Counts {
     }
 
     /// Takes the reported commits up to `version`, except those that were read from the stream.
-    fn take(&mut self, mut reports: MutexGuard<'_, Reports>, version: Version) {
+    pub(crate) fn take(&mut self, mut reports: MutexGuard<'_, Reports>, version: Version) {
         while let Some((reported_version, _)) = reports.changes.front()
             && *reported_version <= version
         {
@@ -223,7 +226,7 @@ impl Counts {
         }
     }
 
-    fn apply(&mut self, version: Version, changes: Deltas) {
+    pub(crate) fn apply(&mut self, version: Version, changes: Deltas) {
         changes
             .iter()
             .for_each(|(counted, change)| self.numbers.add(counted, change));
@@ -233,7 +236,7 @@ impl Counts {
     }
 
     /// One count at `version`; `None` where that is too old.
-    fn at(&self, counted: Counted, version: Version) -> Option<u64> {
+    pub(crate) fn at(&self, counted: Counted, version: Version) -> Option<u64> {
         if version < self.recent_from {
             return None;
         }
@@ -246,7 +249,7 @@ impl Counts {
         u64::try_from(self.numbers.get(counted) - change).ok()
     }
 
-    fn value(&self) -> Vec<u8> {
+    pub(crate) fn value(&self) -> Vec<u8> {
         let mut value = Vec::new();
         push_id(&mut value, self.version);
         self.numbers.push(&mut value);
@@ -254,106 +257,8 @@ impl Counts {
     }
 }
 
-impl DataStore {
-    /// The count of `counted` at `version`; `None` where that is too old to be known without a recount.
-    pub(crate) fn count_at(
-        &self,
-        counted: Counted,
-        version: Version,
-    ) -> Result<Option<u64>, DataError> {
-        let mut counts = self.shared().counts.lock();
-        counts.advance(&**self.engine(), self.reported_counts(), version)?;
-        Ok(counts.at(counted, version))
-    }
-
-    /// The newest known count.
-    pub(crate) fn count_now(&self, counted: Counted) -> Result<u64, DataError> {
-        let mut counts = self.shared().counts.lock();
-        let version = self.engine().version();
-        counts.advance(&**self.engine(), self.reported_counts(), version)?;
-        Ok(u64::try_from(counts.numbers.get(counted)).unwrap_or_default())
-    }
-
-    /// About how many nodes carry `label`, or exist, now.
-    pub fn node_count_now(&self, label: Option<LabelId>) -> u64 {
-        let counted = label.map_or(Counted::Nodes, Counted::Label);
-        self.count_now(counted).unwrap_or(0)
-    }
-
-    /// About how many relationships have `rel_type`, or exist, now.
-    pub fn relationship_count_now(&self, rel_type: Option<TypeId>) -> u64 {
-        let counted = rel_type.map_or(Counted::Relationships, Counted::Type);
-        self.count_now(counted).unwrap_or(0)
-    }
-
-    fn reported_counts(&self) -> &ReportedCounts {
-        &self.shared().observers.counted
-    }
-
-    /// Called after each commit with the size of its entry: stores the numbers from time to time.
-    pub(crate) fn committed(&self, entry_bytes: usize) {
-        self.shared().signal.0.notify();
-        let due = {
-            let mut since = self.shared().since_save.lock();
-            since.commits += 1;
-            since.bytes += entry_bytes as u64;
-            since.total_bytes += entry_bytes as u64;
-            let due = since.commits >= COMMITS_BETWEEN_SAVES || since.bytes >= BYTES_BETWEEN_SAVES;
-            if due {
-                (since.commits, since.bytes) = (0, 0);
-            }
-            due
-        };
-        if due {
-            // The counts are derived: if this fails, the next opening reads a longer stream, and the commit before it
-            // has succeeded.
-            if let Ok(false) = self.save_counts_by(A_LITTLE) {
-                // Commits before this opening are not completely read yet: the next commit continues.
-                self.shared().since_save.lock().commits = COMMITS_BETWEEN_SAVES;
-            }
-        }
-    }
-
-    /// Stores the counts, then trims the change stream up to what is retained.
-    #[cfg(test)]
-    pub(crate) fn save_counts(&self) -> Result<(), DataError> {
-        while !self.save_counts_by(MOST_AT_ONCE)? {}
-        Ok(())
-    }
-
-    /// The same, if one piece of the stream is enough to bring the counts up to date. Returns whether it was.
-    fn save_counts_by(&self, piece: Piece) -> Result<bool, DataError> {
-        // One at a time: an older version must not overwrite a newer one, at which the trimmed stream begins.
-        let _saving = self.shared().saving.lock();
-        // Locked until the stream is trimmed: a hold that is taken afterwards sees the trimmed stream.
-        let mut holds = self.shared().stream_holds.lock();
-        let (version, value) = {
-            let mut counts = self.shared().counts.lock();
-            let version = self.engine().version();
-            if !counts.advance_by(&**self.engine(), self.reported_counts(), version, piece)? {
-                return Ok(false);
-            }
-            (counts.version, counts.value())
-        };
-        let total_bytes = self.shared().since_save.lock().total_bytes;
-        let upto = holds.trim_limit(version, total_bytes, self.options());
-        let mut tx = self.engine().begin()?;
-        tx.put(COUNTS, &value)?;
-        for (key, value) in self.statistics_to_store() {
-            tx.put(&key, &value)?;
-        }
-        // Recorded before the stream is trimmed: after a crash in between, the next opening trims it.
-        self.enter_trimmed(&mut *tx, upto)?;
-        tx.commit(Durability::Buffered)?;
-        if upto > 0 {
-            self.engine().trim_stream(upto)?;
-        }
-        Ok(true)
-    }
-}
-
 /// Calls `visit` with each record whose key begins with `tag`.
-fn each_record(
+pub(crate) fn each_record(
     read: &dyn Read,
     tag: u8,
     mut visit: impl FnMut(&RecordRef<'_>) -> Result<(), DataError>,
@@ -386,7 +291,9 @@ mod tests {
     use isomer_value::{Map, Value};
 
     use super::*;
-    use crate::{Access, DataStoreOptions, GraphRead, Verdict, consistency::check};
+    use crate::{
+        Access, DataStore, DataStoreOptions, Durability, GraphRead, Verdict, consistency::check,
+    };
 
     fn create(store: &DataStore, count: u64) {
         for _ in 0..count {

@@ -263,7 +263,8 @@ impl DataError {
         Self::Corrupt { what: what.into() }
     }
 
-    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())
     }
 }

@@ -8,6 +8,7 @@
 //! The extents in memory are the current ones. A reader of an older version may see more of them than its version has:
 //! that adds ranges without records and costs only the lookup.
 
+use crate::DataError;
 use std::{collections::BTreeMap, ops::Range};
 
 use isomer_storage::{Durability, Engine, Read};
@@ -15,9 +16,8 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    DataError,
     keyspace::{self, IdSpace, TAG_EXTENT, push_id, sole_id, take_id},
-    read::each_pair,
+    pairs::each_pair,
 };
 
 const FIRST_EXTENT: u64 = 16;

@@ -68,31 +68,33 @@
 //! precede its incoming ones and each type is contiguous: bit 7 is the direction (0 out, 1 in), bits 0–6 the type's
 //! number if below 63, else 63 followed by `id` (number − 63).
 
+#![allow(missing_docs)] // the table above, and the layout at each function, say what a key holds
+
 use isomer_value::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};
 
 use crate::{DataError, catalog::NameKind};
 
 /// The key of the format record. Its value: `"isomer"`, then the format number as one byte.
-pub(crate) const FORMAT: &[u8] = &[0x01];
+pub const FORMAT: &[u8] = &[0x01];
 /// The value of the format record.
-pub(crate) const FORMAT_VALUE: &[u8] = b"isomer\x01";
+pub const FORMAT_VALUE: &[u8] = b"isomer\x01";
 /// The key of the schema version.
-pub(crate) const SCHEMA_VERSION: &[u8] = &[0x03, 0x00];
+pub const SCHEMA_VERSION: &[u8] = &[0x03, 0x00];
 /// The key of the counts.
-pub(crate) const COUNTS: &[u8] = &[0x06];
+pub const COUNTS: &[u8] = &[0x06];
 /// The key of the eras.
-pub(crate) const LINEAGE: &[u8] = &[0x08];
+pub const LINEAGE: &[u8] = &[0x08];
 /// The key of the identity.
-pub(crate) const IDENTITY: &[u8] = &[0x09];
+pub const IDENTITY: &[u8] = &[0x09];
 
 /// The key of the next number of a file.
-pub(crate) const FILE_NUMBERS: &[u8] = &[0x2b];
+pub const FILE_NUMBERS: &[u8] = &[0x2b];
 
-pub(crate) const TAG_NAME: u8 = 0x02;
-pub(crate) const TAG_SCHEMA: u8 = 0x03;
-pub(crate) const TAG_EXTENT: u8 = 0x04;
-pub(crate) const TAG_RESERVED: u8 = 0x05;
-pub(crate) const TAG_STATISTICS: u8 = 0x07;
+pub const TAG_NAME: u8 = 0x02;
+pub const TAG_SCHEMA: u8 = 0x03;
+pub const TAG_EXTENT: u8 = 0x04;
+pub const TAG_RESERVED: u8 = 0x05;
+pub const TAG_STATISTICS: u8 = 0x07;
 /// The first byte of the keys of nodes.
 pub const TAG_NODE: u8 = 0x10;
 /// The first byte of the keys of relationships.
@@ -103,25 +105,25 @@ pub const TAG_ADJACENCY: u8 = 0x12;
 pub const TAG_LABEL: u8 = 0x13;
 /// The first byte of the keys under which nodes are found by their `_key`.
 pub const TAG_KEY: u8 = 0x14;
-pub(crate) const TAG_INDEX: u8 = 0x15;
+pub const TAG_INDEX: u8 = 0x15;
 
-pub(crate) const TAG_BUCKET: u8 = 0x20;
-pub(crate) const TAG_BUCKET_ENTRY: u8 = 0x21;
-pub(crate) const TAG_BUCKET_PAIR: u8 = 0x22;
+pub const TAG_BUCKET: u8 = 0x20;
+pub const TAG_BUCKET_ENTRY: u8 = 0x21;
+pub const TAG_BUCKET_PAIR: u8 = 0x22;
 const TAG_BUCKET_REVERSE: u8 = 0x23;
-pub(crate) const TAG_BUCKET_EXPIRY: u8 = 0x24;
-pub(crate) const TAG_BUCKET_SEQUENCE: u8 = 0x25;
-pub(crate) const TAG_FILE_ENTRY: u8 = 0x28;
-pub(crate) const TAG_FILE: u8 = 0x29;
-pub(crate) const TAG_FILE_CHUNK: u8 = 0x2a;
+pub const TAG_BUCKET_EXPIRY: u8 = 0x24;
+pub const TAG_BUCKET_SEQUENCE: u8 = 0x25;
+pub const TAG_FILE_ENTRY: u8 = 0x28;
+pub const TAG_FILE: u8 = 0x29;
+pub const TAG_FILE_CHUNK: u8 = 0x2a;
 
-pub(crate) const TAG_CONVERGENT: u8 = 0x40;
-pub(crate) const TAG_REPLICA: u8 = 0x41;
+pub const TAG_CONVERGENT: u8 = 0x40;
+pub const TAG_REPLICA: u8 = 0x41;
 const TAG_SEEN: u8 = 0x42;
-pub(crate) const TAG_OWN_NUMBER: u8 = 0x43;
+pub const TAG_OWN_NUMBER: u8 = 0x43;
 /// The key of the reservation of own transaction numbers.
-pub(crate) const NUMBERS: &[u8] = &[0x44];
-pub(crate) const TAG_CONVERGENT_PROPERTY: u8 = 0x45;
+pub const NUMBERS: &[u8] = &[0x44];
+pub const TAG_CONVERGENT_PROPERTY: u8 = 0x45;
 
 const TAG_SHADOW: u8 = 0x46;
 const TAG_IDENTITY: u8 = 0x47;
@@ -130,41 +132,41 @@ const TAG_REPLICATION: u8 = 0x49;
 const TAG_LOG: u8 = 0x4a;
 const TAG_PATH: u8 = 0x4c;
 /// The prefix of all folders that were made explicitly, in a replica.
-pub(crate) const FOLDERS_MADE: &[u8] = &[TAG_PATH, 0x00];
+pub const FOLDERS_MADE: &[u8] = &[TAG_PATH, 0x00];
 /// The key of the mark of a copy.
-pub(crate) const COPY: &[u8] = &[0x4b];
+pub const COPY: &[u8] = &[0x4b];
 /// The first tags of a database's content: nodes, buckets, entries of folders, convergent entries.
-pub(crate) const CONTENT: &[u8] = &[TAG_NODE, TAG_BUCKET, TAG_FILE_ENTRY, TAG_CONVERGENT];
+pub const CONTENT: &[u8] = &[TAG_NODE, TAG_BUCKET, TAG_FILE_ENTRY, TAG_CONVERGENT];
 /// When the database became a replica.
-pub(crate) const REPLICATION: &[u8] = &[TAG_REPLICATION, 0x00];
+pub const REPLICATION: &[u8] = &[TAG_REPLICATION, 0x00];
 /// The prefix of all log starts, members, peers and conflicts.
-pub(crate) const FLOORS: &[u8] = &[TAG_REPLICATION, 0x01];
-pub(crate) const MEMBERS: &[u8] = &[TAG_REPLICATION, 0x02];
-pub(crate) const PEERS: &[u8] = &[TAG_REPLICATION, 0x03];
-pub(crate) const CONFLICTS: &[u8] = &[TAG_REPLICATION, 0x04];
+pub const FLOORS: &[u8] = &[TAG_REPLICATION, 0x01];
+pub const MEMBERS: &[u8] = &[TAG_REPLICATION, 0x02];
+pub const PEERS: &[u8] = &[TAG_REPLICATION, 0x03];
+pub const CONFLICTS: &[u8] = &[TAG_REPLICATION, 0x04];
 /// The prefix of the whole log.
-pub(crate) const LOG: &[u8] = &[TAG_LOG];
+pub const LOG: &[u8] = &[TAG_LOG];
 /// The snapshot that is being joined.
-pub(crate) const JOINING: &[u8] = &[TAG_REPLICATION, 0x05];
+pub const JOINING: &[u8] = &[TAG_REPLICATION, 0x05];
 
 /// How long the log is kept for a member that does not acknowledge it.
-pub(crate) const LOG_KEPT: &[u8] = &[TAG_REPLICATION, 0x07];
+pub const LOG_KEPT: &[u8] = &[TAG_REPLICATION, 0x07];
 
 /// The prefix of all indexes that were given up.
-pub(crate) const GIVEN_UP: &[u8] = &[TAG_REPLICATION, 0x08];
+pub const GIVEN_UP: &[u8] = &[TAG_REPLICATION, 0x08];
 
 /// The time up to which stamps ahead of the clock are accepted.
-pub(crate) const CLOCK_ACCEPTED: &[u8] = &[TAG_REPLICATION, 0x0a];
+pub const CLOCK_ACCEPTED: &[u8] = &[TAG_REPLICATION, 0x0a];
 
 /// The replicated space.
-pub(crate) const SPACE: &[u8] = &[TAG_REPLICATION, 0x09];
+pub const SPACE: &[u8] = &[TAG_REPLICATION, 0x09];
 
 /// The prefix of all types whose relationships keep their ends.
-pub(crate) const KEEPERS: &[u8] = &[TAG_REPLICATION, 0x06];
+pub const KEEPERS: &[u8] = &[TAG_REPLICATION, 0x06];
 
 /// The byte after [`TAG_STATISTICS`] for the statistics of a label, or those of a type.
-pub(crate) const STATISTICS_OF_LABEL: u8 = 1;
-pub(crate) const STATISTICS_OF_TYPE: u8 = 2;
+pub const STATISTICS_OF_LABEL: u8 = 1;
+pub const STATISTICS_OF_TYPE: u8 = 2;
 
 /// The spaces of ids of records and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -179,7 +181,7 @@ pub enum IdSpace {
 
 /// The two ends of a relationship, as adjacency sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub enum Side {
     Out = 0,
     In = 1,
 }
@@ -227,7 +229,7 @@ pub fn take_id(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Bytes of an ordered id.
-pub(crate) fn id_len(id: u64) -> usize {
+pub fn id_len(id: u64) -> usize {
     let bits = 64 - id.leading_zeros() as usize;
     if bits > 56 {
         9
@@ -255,39 +257,39 @@ fn push_tagged(key: &mut Vec<u8>, tag: u8, id: u64) {
     push_id(key, id);
 }
 
-pub(crate) fn name(kind: NameKind, id: u32) -> Vec<u8> {
+pub fn name(kind: NameKind, id: u32) -> Vec<u8> {
     let mut key = vec![TAG_NAME, kind as u8];
     key.extend_from_slice(&id.to_be_bytes());
     key
 }
 
 /// The record that an index was given up.
-pub(crate) fn given_up(id: IndexId) -> Vec<u8> {
+pub fn given_up(id: IndexId) -> Vec<u8> {
     let mut key = GIVEN_UP.to_vec();
     push_id(&mut key, id.0.into());
     key
 }
 
-pub(crate) fn index_definition(id: IndexId) -> Vec<u8> {
+pub fn index_definition(id: IndexId) -> Vec<u8> {
     let mut key = vec![TAG_SCHEMA, 0x01];
     key.extend_from_slice(&id.0.to_be_bytes());
     key
 }
 
-pub(crate) fn constraint_definition(name: &str) -> Vec<u8> {
+pub fn constraint_definition(name: &str) -> Vec<u8> {
     let mut key = vec![TAG_SCHEMA, 0x02];
     key.extend_from_slice(name.as_bytes());
     key
 }
 
-pub(crate) fn extent(space: IdSpace, owner: u32, first: u64) -> Vec<u8> {
+pub fn extent(space: IdSpace, owner: u32, first: u64) -> Vec<u8> {
     let mut key = vec![TAG_EXTENT, space as u8];
     key.extend_from_slice(&owner.to_be_bytes());
     push_id(&mut key, first);
     key
 }
 
-pub(crate) fn statistics(of: u8, id: u32) -> Vec<u8> {
+pub fn statistics(of: u8, id: u32) -> Vec<u8> {
     let mut key = vec![TAG_STATISTICS, of];
     key.extend_from_slice(&id.to_be_bytes());
     key
@@ -303,7 +305,7 @@ pub fn node(id: NodeId) -> Vec<u8> {
     tagged(TAG_NODE, id.0)
 }
 
-pub(crate) fn push_node(key: &mut Vec<u8>, id: NodeId) {
+pub fn push_node(key: &mut Vec<u8>, id: NodeId) {
     push_tagged(key, TAG_NODE, id.0);
 }
 
@@ -312,17 +314,17 @@ pub fn relationship(id: RelId) -> Vec<u8> {
     tagged(TAG_REL, id.0)
 }
 
-pub(crate) fn push_relationship(key: &mut Vec<u8>, id: RelId) {
+pub fn push_relationship(key: &mut Vec<u8>, id: RelId) {
     push_tagged(key, TAG_REL, id.0);
 }
 
 /// The prefix of the adjacency of a node.
-pub(crate) fn adjacency_of(node: NodeId) -> Vec<u8> {
+pub fn adjacency_of(node: NodeId) -> Vec<u8> {
     tagged(TAG_ADJACENCY, node.0)
 }
 
 /// Appends direction and type; for all types of a direction, the caller makes a range.
-pub(crate) fn push_link(key: &mut Vec<u8>, side: Side, type_id: TypeId) {
+pub fn push_link(key: &mut Vec<u8>, side: Side, type_id: TypeId) {
     let bit = (side as u8) << 7;
     if type_id.0 < 63 {
         key.push(bit | type_id.0 as u8);
@@ -332,7 +334,7 @@ pub(crate) fn push_link(key: &mut Vec<u8>, side: Side, type_id: TypeId) {
     }
 }
 
-pub(crate) fn take_link(bytes: &mut &[u8]) -> Option<(Side, TypeId)> {
+pub fn take_link(bytes: &mut &[u8]) -> Option<(Side, TypeId)> {
     let (&first, rest) = bytes.split_first()?;
     *bytes = rest;
     let side = if first & 0x80 == 0 {
@@ -349,19 +351,13 @@ pub(crate) fn take_link(bytes: &mut &[u8]) -> Option<(Side, TypeId)> {
 }
 
 /// One entry of a node's adjacency.
-pub(crate) fn adjacency(
-    node: NodeId,
-    side: Side,
-    type_id: TypeId,
-    other: NodeId,
-    rel: RelId,
-) -> Vec<u8> {
+pub fn adjacency(node: NodeId, side: Side, type_id: TypeId, other: NodeId, rel: RelId) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
     push_adjacency(&mut key, node, side, type_id, other, rel);
     key
 }
 
-pub(crate) fn push_adjacency(
+pub fn push_adjacency(
     key: &mut Vec<u8>,
     node: NodeId,
     side: Side,
@@ -376,7 +372,7 @@ pub(crate) fn push_adjacency(
 }
 
 /// The part of an entry after [`adjacency_of`]: side, type, other end, relationship.
-pub(crate) fn take_adjacency(rest: &[u8]) -> Result<(Side, TypeId, NodeId, RelId), DataError> {
+pub fn take_adjacency(rest: &[u8]) -> Result<(Side, TypeId, NodeId, RelId), DataError> {
     let mut bytes = rest;
     let parsed = (|| {
         let (side, type_id) = take_link(&mut bytes)?;
@@ -394,7 +390,7 @@ pub(crate) fn take_adjacency(rest: &[u8]) -> Result<(Side, TypeId, NodeId, RelId
 }
 
 /// The prefix of all members of a label.
-pub(crate) fn members_of(label: LabelId) -> Vec<u8> {
+pub fn members_of(label: LabelId) -> Vec<u8> {
     tagged(TAG_LABEL, u64::from(label.0))
 }
 
@@ -405,7 +401,7 @@ pub fn member(label: LabelId, node: NodeId) -> Vec<u8> {
     key
 }
 
-pub(crate) fn push_member(key: &mut Vec<u8>, label: LabelId, node: NodeId) {
+pub fn push_member(key: &mut Vec<u8>, label: LabelId, node: NodeId) {
     push_tagged(key, TAG_LABEL, u64::from(label.0));
     push_id(key, node.0);
 }
@@ -415,7 +411,7 @@ pub fn keys_of(label: LabelId) -> Vec<u8> {
     tagged(TAG_KEY, u64::from(label.0))
 }
 
-pub(crate) fn push_key(key: &mut Vec<u8>, label: LabelId, encoded: &[u8]) {
+pub fn push_key(key: &mut Vec<u8>, label: LabelId, encoded: &[u8]) {
     push_tagged(key, TAG_KEY, u64::from(label.0));
     key.extend_from_slice(encoded);
 }
@@ -437,7 +433,7 @@ pub fn entry_node(key: &[u8], value: &[u8]) -> Result<NodeId, DataError> {
 }
 
 /// Appends bytes with a terminator, so that others can follow.
-pub(crate) fn push_terminated(key: &mut Vec<u8>, bytes: &[u8]) {
+pub fn push_terminated(key: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         key.push(byte);
         if byte == 0 {
@@ -448,7 +444,7 @@ pub(crate) fn push_terminated(key: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Decodes what [`push_terminated`] wrote from the front of `bytes`.
-pub(crate) fn take_terminated(bytes: &mut &[u8]) -> Option<Vec<u8>> {
+pub fn take_terminated(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     let mut taken = Vec::with_capacity(bytes.len());
     let mut at = 0;
     loop {
@@ -471,12 +467,12 @@ pub(crate) fn take_terminated(bytes: &mut &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The definition of a bucket.
-pub(crate) fn bucket(id: u32) -> Vec<u8> {
+pub fn bucket(id: u32) -> Vec<u8> {
     tagged(TAG_BUCKET, id.into())
 }
 
 /// The prefixes of everything in a bucket, its definition included, except expiry entries.
-pub(crate) fn bucket_prefixes(id: u32) -> [Vec<u8>; 5] {
+pub fn bucket_prefixes(id: u32) -> [Vec<u8>; 5] {
     [
         TAG_BUCKET,
         TAG_BUCKET_ENTRY,
@@ -488,31 +484,31 @@ pub(crate) fn bucket_prefixes(id: u32) -> [Vec<u8>; 5] {
 }
 
 /// One entry of a map.
-pub(crate) fn bucket_entry(id: u32, key: &[u8]) -> Vec<u8> {
+pub fn bucket_entry(id: u32, key: &[u8]) -> Vec<u8> {
     bucket_entry_with_room(id, key, 0)
 }
 
 /// As [`bucket_entry`], with spare capacity for as many bytes.
-pub(crate) fn bucket_entry_with_room(id: u32, key: &[u8], room: usize) -> Vec<u8> {
+pub fn bucket_entry_with_room(id: u32, key: &[u8], room: usize) -> Vec<u8> {
     let mut stored = Vec::with_capacity(key.len() + 6 + room);
     push_bucket_entry(&mut stored, id, key);
     stored
 }
 
 /// Appends [`bucket_entry`].
-pub(crate) fn push_bucket_entry(stored: &mut Vec<u8>, id: u32, key: &[u8]) {
+pub fn push_bucket_entry(stored: &mut Vec<u8>, id: u32, key: &[u8]) {
     stored.push(TAG_BUCKET_ENTRY);
     push_id(stored, id.into());
     stored.extend_from_slice(key);
 }
 
 /// The prefix of all entries of a multi-value bucket.
-pub(crate) fn bucket_pairs(id: u32) -> Vec<u8> {
+pub fn bucket_pairs(id: u32) -> Vec<u8> {
     tagged(TAG_BUCKET_PAIR, id.into())
 }
 
 /// One entry of a multi-value bucket.
-pub(crate) fn bucket_pair(id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
+pub fn bucket_pair(id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut stored = bucket_pairs(id);
     push_terminated(&mut stored, key);
     stored.extend_from_slice(value);
@@ -520,12 +516,12 @@ pub(crate) fn bucket_pair(id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// The prefix of all reverse entries of a bucket.
-pub(crate) fn bucket_reverses(id: u32) -> Vec<u8> {
+pub fn bucket_reverses(id: u32) -> Vec<u8> {
     tagged(TAG_BUCKET_REVERSE, id.into())
 }
 
 /// One reverse entry.
-pub(crate) fn bucket_reverse(id: u32, value: &[u8], key: &[u8]) -> Vec<u8> {
+pub fn bucket_reverse(id: u32, value: &[u8], key: &[u8]) -> Vec<u8> {
     let mut stored = bucket_reverses(id);
     push_terminated(&mut stored, value);
     stored.extend_from_slice(key);
@@ -533,7 +529,7 @@ pub(crate) fn bucket_reverse(id: u32, value: &[u8], key: &[u8]) -> Vec<u8> {
 }
 
 /// The expiry entry of a key.
-pub(crate) fn bucket_expiry(time: u64, id: u32, key: &[u8]) -> Vec<u8> {
+pub fn bucket_expiry(time: u64, id: u32, key: &[u8]) -> Vec<u8> {
     let mut stored = vec![TAG_BUCKET_EXPIRY];
     stored.extend_from_slice(&time.to_be_bytes());
     push_id(&mut stored, id.into());
@@ -542,7 +538,7 @@ pub(crate) fn bucket_expiry(time: u64, id: u32, key: &[u8]) -> Vec<u8> {
 }
 
 /// The first expiry entry after `now`.
-pub(crate) fn bucket_expiry_after(now: u64) -> Vec<u8> {
+pub fn bucket_expiry_after(now: u64) -> Vec<u8> {
     match now.checked_add(1) {
         Some(after) => [&[TAG_BUCKET_EXPIRY][..], &after.to_be_bytes()].concat(),
         None => vec![TAG_BUCKET_EXPIRY + 1],
@@ -550,7 +546,7 @@ pub(crate) fn bucket_expiry_after(now: u64) -> Vec<u8> {
 }
 
 /// Time, bucket and key of an expiry entry.
-pub(crate) fn take_bucket_expiry(note: &[u8]) -> Result<(u64, u32, &[u8]), DataError> {
+pub fn take_bucket_expiry(note: &[u8]) -> Result<(u64, u32, &[u8]), DataError> {
     let parsed = (|| {
         let (time, mut rest) = note.get(1..)?.split_first_chunk::<8>()?;
         let id = u32::try_from(take_id(&mut rest)?).ok()?;
@@ -560,7 +556,7 @@ pub(crate) fn take_bucket_expiry(note: &[u8]) -> Result<(u64, u32, &[u8]), DataE
 }
 
 /// The last number of a sequence.
-pub(crate) fn bucket_sequence(id: u32, name: &str) -> Vec<u8> {
+pub fn bucket_sequence(id: u32, name: &str) -> Vec<u8> {
     let mut stored = tagged(TAG_BUCKET_SEQUENCE, id.into());
     stored.extend_from_slice(name.as_bytes());
     stored
@@ -568,30 +564,30 @@ pub(crate) fn bucket_sequence(id: u32, name: &str) -> Vec<u8> {
 
 /// The kind of an entry of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum FileKind {
+pub enum FileKind {
     File = 1,
     Folder = 2,
 }
 
 /// The prefix of all entries of a folder.
-pub(crate) fn file_entries(folder: u64) -> Vec<u8> {
+pub fn file_entries(folder: u64) -> Vec<u8> {
     tagged(TAG_FILE_ENTRY, folder)
 }
 
 /// One entry of a folder.
-pub(crate) fn file_entry(folder: u64, name: &str) -> Vec<u8> {
+pub fn file_entry(folder: u64, name: &str) -> Vec<u8> {
     let mut key = file_entries(folder);
     key.extend_from_slice(name.as_bytes());
     key
 }
 
 /// The value of an entry of a folder.
-pub(crate) fn file_entry_value(kind: FileKind, number: u64) -> Vec<u8> {
+pub fn file_entry_value(kind: FileKind, number: u64) -> Vec<u8> {
     tagged(kind as u8, number)
 }
 
 /// Kind and number in the value of an entry of a folder.
-pub(crate) fn take_file_entry(value: &[u8]) -> Result<(FileKind, u64), DataError> {
+pub fn take_file_entry(value: &[u8]) -> Result<(FileKind, u64), DataError> {
     let kind = match value.first() {
         Some(1) => FileKind::File,
         Some(2) => FileKind::Folder,
@@ -601,24 +597,24 @@ pub(crate) fn take_file_entry(value: &[u8]) -> Result<(FileKind, u64), DataError
 }
 
 /// The record of a file or folder.
-pub(crate) fn file(number: u64) -> Vec<u8> {
+pub fn file(number: u64) -> Vec<u8> {
     tagged(TAG_FILE, number)
 }
 
 /// The prefix of all chunks of a file.
-pub(crate) fn file_chunks(number: u64) -> Vec<u8> {
+pub fn file_chunks(number: u64) -> Vec<u8> {
     tagged(TAG_FILE_CHUNK, number)
 }
 
 /// One chunk of a file.
-pub(crate) fn file_chunk(number: u64, chunk: u64) -> Vec<u8> {
+pub fn file_chunk(number: u64, chunk: u64) -> Vec<u8> {
     let mut key = file_chunks(number);
     push_id(&mut key, chunk);
     key
 }
 
 /// The prefix of all convergent entries of a node or relationship.
-pub(crate) fn convergent_owner(space: IdSpace, id: u64) -> Vec<u8> {
+pub fn convergent_owner(space: IdSpace, id: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(40);
     key.extend_from_slice(&[TAG_CONVERGENT, space as u8]);
     push_id(&mut key, id);
@@ -626,7 +622,7 @@ pub(crate) fn convergent_owner(space: IdSpace, id: u64) -> Vec<u8> {
 }
 
 /// The length of [`convergent_owner`] at the front of `place`.
-pub(crate) fn convergent_owner_len(place: &[u8]) -> Result<usize, DataError> {
+pub fn convergent_owner_len(place: &[u8]) -> Result<usize, DataError> {
     let mut rest = place.get(2..).unwrap_or_default();
     match take_id(&mut rest) {
         Some(_) if place[0] == TAG_CONVERGENT => Ok(place.len() - rest.len()),
@@ -637,85 +633,104 @@ pub(crate) fn convergent_owner_len(place: &[u8]) -> Result<usize, DataError> {
 }
 
 /// A replica's name.
-pub(crate) fn replica(number: u32) -> Vec<u8> {
+pub fn replica(number: u32) -> Vec<u8> {
     let mut key = vec![TAG_REPLICA];
     key.extend_from_slice(&number.to_be_bytes());
     key
 }
 
 /// The stored vector's part for a replica.
-pub(crate) fn seen(replica: u32) -> Vec<u8> {
+pub fn seen(replica: u32) -> Vec<u8> {
     tagged(TAG_SEEN, replica.into())
 }
 
 /// The record that a transaction of this replica was committed.
-pub(crate) fn own_number(number: u64) -> Vec<u8> {
+pub fn own_number(number: u64) -> Vec<u8> {
     tagged(TAG_OWN_NUMBER, number)
 }
 
 /// A property that some record holds as a convergent field.
-pub(crate) fn convergent_property(prop: u32) -> Vec<u8> {
+pub fn convergent_property(prop: u32) -> Vec<u8> {
     tagged(TAG_CONVERGENT_PROPERTY, prop.into())
 }
 
 /// The shadow of a record.
-pub(crate) fn shadow(space: IdSpace, id: u64) -> Vec<u8> {
+pub fn shadow(space: IdSpace, id: u64) -> Vec<u8> {
     let mut key = vec![TAG_SHADOW, space as u8];
     push_id(&mut key, id);
     key
 }
 
 /// The prefix of all shadows of a space.
-pub(crate) fn shadows(space: IdSpace) -> Vec<u8> {
+pub fn shadows(space: IdSpace) -> Vec<u8> {
     vec![TAG_SHADOW, space as u8]
 }
 
 /// The record id under an identity.
-pub(crate) fn identity(space: IdSpace, identity: &[u8]) -> Vec<u8> {
+pub fn identity(space: IdSpace, identity: &[u8]) -> Vec<u8> {
     [&[TAG_IDENTITY, space as u8], identity].concat()
 }
 
 /// The metadata of the row under a key.
-pub(crate) fn cell(stored: &[u8]) -> Vec<u8> {
+pub fn cell(stored: &[u8]) -> Vec<u8> {
     [&[TAG_CELL], stored].concat()
 }
 
 /// A folder that was made explicitly, by the hash of its path.
-pub(crate) fn folder_made(path: u128) -> Vec<u8> {
+pub fn folder_made(path: u128) -> Vec<u8> {
     [FOLDERS_MADE, &path.to_be_bytes()].concat()
 }
 
 /// The prefix of all files with this path.
-pub(crate) fn files_called(path: u128) -> Vec<u8> {
+pub fn files_called(path: u128) -> Vec<u8> {
     [&[TAG_PATH, 0x01][..], &path.to_be_bytes()].concat()
 }
 
 /// A file by its path.
-pub(crate) fn file_called(path: u128, number: u64) -> Vec<u8> {
+pub fn file_called(path: u128, number: u64) -> Vec<u8> {
     let mut key = files_called(path);
     push_id(&mut key, number);
     key
 }
 
 /// Where the log of a replica's transactions begins.
-pub(crate) fn floor(replica: u32) -> Vec<u8> {
+pub fn floor(replica: u32) -> Vec<u8> {
     let mut key = FLOORS.to_vec();
     push_id(&mut key, replica.into());
     key
 }
 
+/// Whether a key is of a row that replication merges itself: of its metadata, or of a value that has versions and is in
+/// no index (sequences, chunks of files, convergent fields).
+pub fn is_replica_row(key: &[u8]) -> bool {
+    let Some(&tag) = key.first() else {
+        return false;
+    };
+    let merged = [TAG_BUCKET_SEQUENCE, TAG_FILE_CHUNK, TAG_CONVERGENT];
+    let metadata = [
+        TAG_SEEN,
+        TAG_SHADOW,
+        TAG_IDENTITY,
+        TAG_CELL,
+        TAG_REPLICATION,
+        TAG_LOG,
+        TAG_PATH,
+    ];
+    merged.contains(&tag) || metadata.contains(&tag)
+}
+
 /// A member of the replication.
-pub(crate) fn replica_member(id: &[u8; 16]) -> Vec<u8> {
+pub fn replica_member(id: &[u8; 16]) -> Vec<u8> {
     [MEMBERS, id].concat()
 }
 
 /// A type whose relationships keep their ends.
-pub(crate) fn keeper(type_id: TypeId) -> Vec<u8> {
+pub fn keeper(type_id: TypeId) -> Vec<u8> {
     [KEEPERS, &type_id.0.to_be_bytes()].concat()
 }
 
 /// A peer to exchange transactions with.
-pub(crate) fn peer(name: &str) -> Vec<u8> {
+pub fn peer(name: &str) -> Vec<u8> {
     [PEERS, name.as_bytes()].concat()
 }
 
@@ -727,68 +742,68 @@ fn conflict(kind: u8, ids: &[u64]) -> Vec<u8> {
 }
 
 /// The prefix of conflicts in properties of one record.
-pub(crate) fn conflicts_of(space: IdSpace, id: u64) -> Vec<u8> {
+pub fn conflicts_of(space: IdSpace, id: u64) -> Vec<u8> {
     conflict(space as u8, &[id])
 }
 
 /// Several versions of a node's property.
-pub(crate) fn conflict_in_node(id: NodeId, prop: PropId) -> Vec<u8> {
+pub fn conflict_in_node(id: NodeId, prop: PropId) -> Vec<u8> {
     conflict(0, &[id.0, prop.0.into()])
 }
 
 /// Several versions of a relationship's property.
-pub(crate) fn conflict_in_relationship(id: RelId, prop: PropId) -> Vec<u8> {
+pub fn conflict_in_relationship(id: RelId, prop: PropId) -> Vec<u8> {
     conflict(1, &[id.0, prop.0.into()])
 }
 
 /// A node with a value that another one has in a unique index.
-pub(crate) fn conflict_in_index(index: IndexId, id: NodeId) -> Vec<u8> {
+pub fn conflict_in_index(index: IndexId, id: NodeId) -> Vec<u8> {
     conflict(2, &[index.0.into(), id.0])
 }
 
 /// The prefix of the nodes that have one key in one label.
-pub(crate) fn conflict_of_key(label: LabelId, key: &[u8]) -> Vec<u8> {
+pub fn conflict_of_key(label: LabelId, key: &[u8]) -> Vec<u8> {
     let mut stored = conflict(3, &[label.0.into()]);
     push_terminated(&mut stored, key);
     stored
 }
 
 /// A node that breaks a constraint.
-pub(crate) fn conflict_in_schema(id: NodeId) -> Vec<u8> {
+pub fn conflict_in_schema(id: NodeId) -> Vec<u8> {
     conflict(4, &[id.0])
 }
 
 /// Several versions of the row under a key.
-pub(crate) fn conflict_in_cell(stored: &[u8]) -> Vec<u8> {
+pub fn conflict_in_cell(stored: &[u8]) -> Vec<u8> {
     let mut key = conflict(5, &[]);
     key.extend_from_slice(stored);
     key
 }
 
 /// A bucket that was created with different options.
-pub(crate) fn conflict_in_bucket(id: u32) -> Vec<u8> {
+pub fn conflict_in_bucket(id: u32) -> Vec<u8> {
     conflict(6, &[id.into()])
 }
 
 /// The prefix of all files that are shown under a substitute name.
-pub(crate) fn conflicts_in_names() -> Vec<u8> {
+pub fn conflicts_in_names() -> Vec<u8> {
     conflict(7, &[])
 }
 
 /// A file that is shown under a substitute name.
-pub(crate) fn conflict_in_name(number: u64) -> Vec<u8> {
+pub fn conflict_in_name(number: u64) -> Vec<u8> {
     conflict(7, &[number])
 }
 
 /// A transaction in the log.
-pub(crate) fn log_entry(replica: u32, number: u64) -> Vec<u8> {
+pub fn log_entry(replica: u32, number: u64) -> Vec<u8> {
     let mut key = log_of(replica);
     push_id(&mut key, number);
     key
 }
 
 /// The prefix of the log of one replica's transactions.
-pub(crate) fn log_of(replica: u32) -> Vec<u8> {
+pub fn log_of(replica: u32) -> Vec<u8> {
     tagged(TAG_LOG, replica.into())
 }
 

@@ -10,6 +10,7 @@ use crate::{
     index::RequiredEntries,
     keyspace::{self, Side, TAG_BUCKET_ENTRY},
 };
+
 pub use crate::{
     graph::{KEY, NodeState, encode_key, row_of, without_nulls},
     index::{IndexEntry, entries_of as index_entries},

@@ -19,10 +19,15 @@ mod catalog;
 mod clock;
 mod convergent;
 mod copies;
+mod count_keeping;
 mod counts;
 mod deferred;
+mod deferred_checks;
 mod dirty;
+mod dirty_reads;
 mod document;
+mod endpoint_keepers;
+mod eras;
 mod error;
 mod extents;
 mod files;
@@ -31,22 +36,45 @@ mod graph;
 mod id_set;
 mod index;
 mod ingest;
+#[doc(hidden)]
+pub mod internals;
 mod keyspace;
 mod kv;
 pub mod layout;
 mod lineage;
 mod observer;
+mod pairs;
 mod properties;
 mod read;
-mod replication;
+mod replicated;
 mod schema_change;
 mod spill;
 mod statistics;
 mod store;
+mod store_options;
+mod store_state;
 mod stream;
 mod transaction;
 mod verdict;
 
+pub use isomer_storage::{
+    Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
+    PageLimit, ProcessMemory, Reclaim, Reservation, Snapshot, Version, count_allocations,
+};
+
+pub use crate::{
+    catalog::keepers::EndpointKeeper,
+    files::record::{
+        CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind,
+        UNNAMED as UNNAMED_FILES,
+    },
+    kv::bucket::{
+        BucketKind, BucketOptions, Expiry, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
+        MAX_PAIR_PART_BYTES,
+    },
+    store_options::DataStoreOptions,
+    stream::change::{Change, ChangeSet, Counted},
+};
 pub use catalog::{
     Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef,
     IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
@@ -59,37 +87,23 @@ pub use convergent::{
 pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind, SchemaClash};
-pub use files::{
-    CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind,
-    UNNAMED as UNNAMED_FILES,
-};
 pub use graph::NodeRecord;
 pub use id_set::IdSet;
 pub use ingest::{BlockedCommits, Ingest};
 pub use keyspace::after_prefix;
 pub use kv::{
-    BucketCursor, BucketKey, BucketKind, BucketOptions, BytePair, Content, Expiry, FromBucketKey,
-    KvChange, KvChangeKind, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
-    MAX_PAIR_PART_BYTES, Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
+    BucketCursor, BucketKey, BytePair, Content, FromBucketKey, KvChange, KvChangeKind, KvCursor,
+    Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
 };
 pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
-pub use replication::RANGES as REPLICATION_RANGES;
-pub use replication::{
-    Applied, Conflict, ConflictKind, EndpointKeeper, Greeted, HeldBack, Joining, JoiningStatus,
-    MemberInfo, PushedPage, ReplicatedSpace, ReplicationStatus, end_point, next_place,
-};
+pub use replicated::{Conflict, ConflictKind};
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };
 pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
-pub use store::{Access, DataStore, DataStoreOptions, WeakDataStore};
-pub use stream::{Change, ChangeSet, Changes, Counted, StreamHold};
-pub use transaction::{DataCommit, Savepoint, Transaction};
+pub use store::{Access, DataStore, WeakDataStore};
+pub use stream::{Changes, StreamHold};
+pub use transaction::{Savepoint, Transaction, commit::DataCommit};
 pub use verdict::Verdict;
-
-pub use isomer_storage::{
-    Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
-    PageLimit, ProcessMemory, Reclaim, Reservation, Snapshot, Version, count_allocations,
-};

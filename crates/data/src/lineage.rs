@@ -19,11 +19,11 @@
 //! u64 trimmed          the change stream was trimmed up to and including this version
 //! ```
 
-use isomer_storage::{Durability, Read, Version};
+use isomer_storage::{Read, Version};
 
-use crate::{DataError, DataStore, keyspace::LINEAGE};
+use crate::{DataError, keyspace::LINEAGE};
 
-const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 1;
 /// Most eras that are remembered: files of an older one are built again.
 const MOST_ERAS: usize = 100;
 
@@ -32,19 +32,19 @@ pub type EraId = [u8; 16];
 
 /// The part of the history that one opening wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Era {
-    id: EraId,
-    first: Version,
+pub(crate) struct Era {
+    pub(crate) id: EraId,
+    pub(crate) first: Version,
     until: Version,
 }
 
 /// The eras in the past of a database, and how far back its change stream reaches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
-    eras: Vec<Era>,
-    trimmed: Version,
+    pub(crate) eras: Vec<Era>,
+    pub(crate) trimmed: Version,
     /// The version of the open database.
-    now: Version,
+    pub(crate) now: Version,
 }
 
 impl Lineage {
@@ -66,7 +66,7 @@ impl Lineage {
         self.trimmed <= version
     }
 
-    fn decode(mut bytes: &[u8], now: Version) -> Option<Self> {
+    pub(crate) fn decode(mut bytes: &[u8], now: Version) -> Option<Self> {
         fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
             let (head, rest) = bytes.split_first_chunk::<N>()?;
             *bytes = rest;
@@ -88,7 +88,7 @@ impl Lineage {
         bytes.is_empty().then_some(Self { eras, trimmed, now })
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT, self.eras.len() as u8];
         for era in &self.eras {
             bytes.extend_from_slice(&era.id);
@@ -100,7 +100,7 @@ impl Lineage {
     }
 
     /// Ends the newest era at `version` and begins another one there.
-    fn begin(&mut self, version: Version) -> EraId {
+    pub(crate) fn begin(&mut self, version: Version) -> EraId {
         if let Some(newest) = self.eras.last_mut() {
             newest.until = newest.until.min(version);
         }
@@ -117,115 +117,7 @@ impl Lineage {
     }
 }
 
-/// What an open store knows of its current era.
-#[derive(Debug, Default)]
-pub(crate) struct OwnEra {
-    /// The version that was opened.
-    pub(crate) opened: Version,
-    /// Added to the record.
-    pub(crate) id: Option<EraId>,
-    /// The record could not be changed when the store was opened: it does not describe the current history.
-    pub(crate) lost: bool,
-}
-
-impl DataStore {
-    /// The eras in the past of the open database.
-    ///
-    /// # Errors
-    /// [`DataError::Corrupt`] for an unreadable record.
-    pub fn lineage(&self) -> Result<Lineage, DataError> {
-        if self.shared().era.lock().lost {
-            return Ok(Lineage::default());
-        }
-        let snapshot = self.engine().snapshot()?;
-        read(&*snapshot)
-    }
-
-    /// The name of the era of this opening, added now unless it was before. A state that is identified by it and a
-    /// version is durable only once the version is ([`isomer_storage::Engine::sync`]).
-    ///
-    /// # Errors
-    /// [`DataError::Denied`] in a store that only reads; those of a commit.
-    pub fn begin_era(&self) -> Result<EraId, DataError> {
-        if self.options().read_only {
-            return Err(DataError::Denied(
-                "the database is opened for reading only".into(),
-            ));
-        }
-        let mut own = self.shared().era.lock();
-        if let Some(id) = own.id {
-            return Ok(id);
-        }
-        // Everything since the opening was committed by it.
-        let id = self.enter(own.opened)?;
-        (own.id, own.lost) = (Some(id), false);
-        Ok(id)
-    }
-
-    /// At opening, before anything is committed: a new era, where eras are kept at all.
-    pub(crate) fn open_era(&self) {
-        let mut own = self.shared().era.lock();
-        own.opened = self.engine().version();
-        if self.options().read_only {
-            return;
-        }
-        self.trim_as_entered();
-        let kept = self
-            .engine()
-            .snapshot()
-            .map_err(DataError::from)
-            .and_then(|snapshot| Ok(!read(&*snapshot)?.eras.is_empty()));
-        // A full disk does not prevent opening: files outside the database are then built again.
-        match kept {
-            Ok(false) => {}
-            Ok(true) => match self.enter(own.opened) {
-                Ok(id) => own.id = Some(id),
-                Err(_) => own.lost = true,
-            },
-            Err(_) => own.lost = true,
-        }
-    }
-
-    /// Trims what was recorded as trimmed, also where the process ended in between, or the engine did not record it in
-    /// earlier versions.
-    fn trim_as_entered(&self) {
-        let outcome = (|| {
-            let trimmed = read(&*self.engine().snapshot()?)?.trimmed;
-            if self.engine().stream_trimmed()? < trimmed {
-                self.engine().trim_stream(trimmed)?;
-            }
-            Ok::<_, DataError>(())
-        })();
-        // Where this fails, more is delivered than necessary: the entries exist, or the engine reports that they do
-        // not.
-        drop(outcome);
-    }
-
-    fn enter(&self, first: Version) -> Result<EraId, DataError> {
-        let mut tx = self.engine().begin()?;
-        let mut lineage = read(&*tx)?;
-        let id = lineage.begin(first);
-        tx.put(LINEAGE, &lineage.encode())?;
-        tx.commit(Durability::Buffered)?;
-        Ok(id)
-    }
-
-    /// Records in a transaction that the change stream will be trimmed up to `version`.
-    pub(crate) fn enter_trimmed(
-        &self,
-        tx: &mut dyn isomer_storage::EngineTransaction,
-        version: Version,
-    ) -> Result<(), DataError> {
-        let mut lineage = read(tx)?;
-        if lineage.trimmed < version {
-            lineage.trimmed = version;
-            tx.put(LINEAGE, &lineage.encode())?;
-        }
-        Ok(())
-    }
-}
-
-fn read(read: &(impl Read + ?Sized)) -> Result<Lineage, DataError> {
+pub(crate) fn read(read: &(impl Read + ?Sized)) -> Result<Lineage, DataError> {
     let now = read.version();
     match read.get(LINEAGE)? {
         None => Ok(Lineage {
@@ -244,7 +136,7 @@ mod tests {
     use isomer_storage::{Engine, MemoryEngine};
 
     use super::*;
-    use crate::{Access, DataStoreOptions};
+    use crate::{Access, DataStore, DataStoreOptions};
 
     fn commit(store: &DataStore) -> Version {
         let mut tx = store.begin(Access::Write).unwrap();

@@ -6,7 +6,7 @@ use isomer_storage::{CommitHook, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId};
 use parking_lot::RwLock;
 
-use crate::{DataStore, counts::ReportedCounts};
+use crate::counts::ReportedCounts;
 
 /// Follows every commit, in the order of the versions, before it is visible to readers. Runs on the thread that applies
 /// the commit: it delays all commits, and it must not read or write the store.
@@ -88,7 +88,7 @@ pub trait LoadSink: Send {
 
 /// The sinks of one load.
 #[derive(Default)]
-pub struct LoadSinks(Vec<Box<dyn LoadSink>>);
+pub struct LoadSinks(pub(crate) Vec<Box<dyn LoadSink>>);
 
 impl LoadSinks {
     /// Calls `visit` with each of them.
@@ -113,7 +113,7 @@ impl std::fmt::Debug for LoadSinks {
 /// All observers of a store.
 #[derive(Default)]
 pub(crate) struct Observers {
-    others: RwLock<Vec<Arc<dyn CommitObserver>>>,
+    pub(crate) others: RwLock<Vec<Arc<dyn CommitObserver>>>,
     /// How the commits reported so far changed the counts.
     pub(crate) counted: ReportedCounts,
 }
@@ -141,26 +141,5 @@ impl CommitHook for Observers {
             .read()
             .iter()
             .for_each(|observer| observer.unsettled(from));
-    }
-}
-
-impl DataStore {
-    /// Collects the sinks of a load.
-    pub(crate) fn sinks(&self, load: &Loading) -> LoadSinks {
-        // Not under the lock: observers may commit.
-        let observers: Vec<_> = self.shared().observers.others.read().clone();
-        LoadSinks(
-            observers
-                .iter()
-                .filter_map(|one| one.loading(load))
-                .collect(),
-        )
-    }
-
-    /// Lets `observer` follow every commit from now on, for as long as the store is open. Waits for commits that are
-    /// under way: each is either visible when this returns or reported.
-    pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
-        let _settled = self.shared().gate.write();
-        self.shared().observers.others.write().push(observer);
     }
 }

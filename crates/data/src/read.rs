@@ -4,13 +4,14 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
-pub use isomer_value::Direction;
+use isomer_storage::Order;
 use isomer_value::{
     IndexId, LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
 };
 
-use crate::{Catalog, DataError, keyspace::after_prefix};
+use crate::{Catalog, DataError};
+
+pub use isomer_value::Direction;
 
 /// A relationship without its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,8 +42,8 @@ impl RelRow {
 /// Shape: group `i` is `rows[offsets[i]..offsets[i + 1]]`; `offsets` has one entry more than there are groups.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
-    offsets: Vec<u32>,
-    rows: Vec<RelRow>,
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) rows: Vec<RelRow>,
 }
 
 impl Default for Neighbours {
@@ -107,8 +108,8 @@ impl Neighbours {
 /// Labels grouped by node, in the order of the requested nodes; a missing node has an empty group.
 #[derive(Clone, Debug)]
 pub struct NodeLabels {
-    offsets: Vec<u32>,
-    labels: Vec<LabelId>,
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) labels: Vec<LabelId>,
 }
 
 impl Default for NodeLabels {
@@ -300,36 +301,4 @@ pub trait GraphRead {
         limit: usize,
         out: &mut Vec<NodeId>,
     ) -> Result<(), DataError>;
-}
-
-/// Visits all pairs whose keys begin with `prefix`, ascending.
-pub(crate) fn each_pair(
-    read: &dyn Read,
-    prefix: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
-) -> Result<(), DataError> {
-    let mut page = Page::new();
-    let mut range = Some((prefix.to_vec(), after_prefix(prefix)));
-    while let Some((start, end)) = range.take() {
-        let limit = PageLimit {
-            keys: 4096,
-            bytes: 1 << 20,
-        };
-        read.scan(
-            KeyRange {
-                start: &start,
-                end: end.as_deref(),
-            },
-            Order::Ascending,
-            limit,
-            &mut page,
-        )?;
-        for (key, value) in page.iter() {
-            visit(key, value)?;
-        }
-        range = page
-            .next()
-            .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
-    }
-    Ok(())
 }

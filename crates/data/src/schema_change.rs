@@ -15,24 +15,27 @@ use crate::{
     Access, Constraint, ConstraintKind, ConstraintSpec, ConvergentOwner, DataError, DataStore,
     ErrorKind, FieldPath, GraphRead, IndexDef, IndexField, IndexSpec, IndexState, SchemaChange,
     SchemaClash, SchemaOutcome, Transaction,
-    catalog::{NameKind, Schema, stored},
+    catalog::{NameKind, Schema, keepers::default_keeper, stored},
     footprint::{Item, Space},
     index::{EntryChanges, IndexEntry},
     keyspace::{self, SCHEMA_VERSION, after_prefix},
     store::check_name,
-    stream::{self, Change, Deltas},
+    stream::{
+        self,
+        change::{Change, Deltas},
+    },
 };
 
 /// Most fields of an index.
 const MAX_FIELDS: usize = 16;
 /// Records of one batch; halved after a conflict.
-const BATCH: usize = 512;
+pub(crate) const BATCH: usize = 512;
 
 /// How long a schema change waits for another one before it asks again whether to continue.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Asks whether to continue.
-fn check(go_on: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
+pub(crate) fn check(go_on: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
     if go_on() {
         Ok(())
     } else {
@@ -636,10 +639,10 @@ impl DataStore {
 
 /// What prevents a new index or constraint.
 struct Clash {
-    clash: SchemaClash,
-    message: String,
+    pub(crate) clash: SchemaClash,
+    pub(crate) message: String,
     /// Whether `IF NOT EXISTS` accepts it.
-    allowed: bool,
+    pub(crate) allowed: bool,
 }
 
 impl Clash {
@@ -672,7 +675,7 @@ fn resolve_clash(clash: Clash, if_not_exists: bool) -> Result<SchemaOutcome, Dat
 }
 
 /// The error of a constraint that existing records violate.
-fn broken(name: &str, error: DataError) -> DataError {
+pub(crate) fn broken(name: &str, error: DataError) -> DataError {
     match error {
         DataError::Violates { .. } | DataError::NotUnique { .. } => DataError::SchemaBroken {
             name: name.to_owned(),
@@ -685,8 +688,8 @@ fn broken(name: &str, error: DataError) -> DataError {
 /// What a schema change writes.
 #[derive(Default)]
 struct Edit {
-    put: Vec<(Vec<u8>, Vec<u8>)>,
-    removed: Vec<Vec<u8>>,
+    pub(crate) put: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) removed: Vec<Vec<u8>>,
     /// Prefixes under which all keys are deleted.
     erased: Vec<Vec<u8>>,
 }
@@ -740,7 +743,7 @@ impl Transaction {
     }
 
     /// Adds one node to an index that is being built, with its key.
-    fn enter(
+    pub(crate) fn enter(
         &mut self,
         index: &IndexDef,
         key: Option<&Constraint>,
@@ -781,7 +784,7 @@ impl Transaction {
     }
 }
 
-fn absent(what: &str, name: &str, allowed: bool) -> Result<SchemaOutcome, DataError> {
+pub(crate) fn absent(what: &str, name: &str, allowed: bool) -> Result<SchemaOutcome, DataError> {
     if allowed {
         Ok(SchemaOutcome::default())
     } else {
@@ -791,7 +794,7 @@ fn absent(what: &str, name: &str, allowed: bool) -> Result<SchemaOutcome, DataEr
     }
 }
 
-fn check_path(path: &FieldPath) -> Result<(), DataError> {
+pub(crate) fn check_path(path: &FieldPath) -> Result<(), DataError> {
     if path.0.is_empty() {
         return Err(DataError::invalid(
             "the path of a field is empty: name a property",
@@ -831,11 +834,6 @@ fn check_rule(spec: &ConstraintSpec) -> Result<(), DataError> {
 fn index_name(label: &str, fields: &[IndexField]) -> String {
     let fields: Vec<_> = fields.iter().map(|field| field.path.0.join("_")).collect();
     format!("{label}_{}", fields.join("_"))
-}
-
-/// The default name of the constraint by which a type's relationships keep their ends.
-pub(crate) fn default_keeper(rel_type: &str) -> String {
-    format!("{rel_type}_keep_endpoints")
 }
 
 fn default_name(spec: &ConstraintSpec) -> String {

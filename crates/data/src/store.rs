@@ -1,7 +1,7 @@
 //! An open database.
 
 use std::{
-    path::PathBuf,
+    any::Any,
     sync::{Arc, Weak},
 };
 
@@ -15,10 +15,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Catalog, DataError, Transaction,
-    catalog::{NameKind, Names, Schema},
-    clock::{Clock, SystemClock},
+    catalog::{
+        NameKind, Names, Schema,
+        keepers::{self, Keepers},
+    },
     convergent::replica::{self, OwnReplica},
-    copies::Copies,
     counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
     files::FileNumbers,
@@ -26,10 +27,12 @@ use crate::{
     graph::KeyHints,
     keyspace::{self, FORMAT, FORMAT_VALUE, IDENTITY, IdSpace},
     kv::{BucketCache, Sequences, Signals},
-    observer::Observers,
-    replication::Replication,
+    observer::{CommitObserver, LoadSinks, Loading, Observers},
+    replicated::{ReplicaState, ReplicationHooks, joining_error},
     spill::SpillFolder,
     statistics::Statistics,
+    store_options::DataStoreOptions,
+    store_state::Copies,
     stream::Holds,
 };
 
@@ -45,54 +48,10 @@ pub enum Access {
     Write,
 }
 
-/// How a store is opened.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DataStoreOptions {
-    /// Change-stream entries kept behind what the store itself needs.
-    pub stream_retention: u64,
-    /// About how many bytes of them, at most.
-    pub stream_retention_bytes: u64,
-    /// When a reader of the change stream is behind by more than about this number of bytes of entries (counted since
-    /// the opening), they are no longer kept for it, and it gets [`DataError::Forgotten`].
-    pub stream_hold_bytes: u64,
-    /// The same, where entries that it has not read are older than this number of milliseconds.
-    pub stream_hold_ms: u64,
-    /// Things of one sort that a transaction names in its footprint; beyond, it declares whole labels and types.
-    pub footprint_limit: usize,
-    /// The clock by which entries expire.
-    pub clock: Arc<dyn Clock>,
-    /// Whether the engine accepts no writes: unfinished indexes then stay, unused.
-    pub read_only: bool,
-    /// The budget of views, queries and bulk loads.
-    pub memory: Memory,
-    /// Folder for spill files.
-    pub spill_folder: PathBuf,
-    /// Encrypts the files of views; if set, spill files are encrypted, too.
-    pub seal: Seal,
-}
-
-impl Default for DataStoreOptions {
-    fn default() -> Self {
-        Self {
-            stream_retention: 10_000,
-            stream_retention_bytes: 64 << 20,
-            stream_hold_bytes: 4 << 30,
-            stream_hold_ms: 7 * 24 * 60 * 60 * 1000,
-            footprint_limit: 4_096,
-            clock: Arc::new(SystemClock),
-            read_only: false,
-            memory: Memory::of_this_machine(),
-            spill_folder: std::env::temp_dir(),
-            seal: Seal::plain(),
-        }
-    }
-}
-
 /// An opened database. Clones share it.
 #[derive(Clone)]
 pub struct DataStore {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for WeakDataStore {
@@ -104,7 +63,7 @@ impl std::fmt::Debug for WeakDataStore {
 /// A weak handle: does not keep the store open.
 #[derive(Clone)]
 pub struct WeakDataStore {
-    shared: Weak<Shared>,
+    pub(crate) shared: Weak<Shared>,
 }
 
 impl WeakDataStore {
@@ -115,42 +74,52 @@ impl WeakDataStore {
     }
 }
 
-pub(crate) struct Shared {
-    engine: Arc<dyn Engine>,
-    options: DataStoreOptions,
-    identity: DatabaseId,
-    names: Arc<Names>,
+pub struct Shared {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) options: DataStoreOptions,
+    pub(crate) identity: DatabaseId,
+    pub(crate) names: Arc<Names>,
     /// Held while a new name is added.
     interning: Mutex<()>,
     schema: RwLock<CurrentSchema>,
     /// Held during a change of the schema.
-    pub(crate) schema_change: Mutex<()>,
-    pub(crate) nodes: Extents,
-    pub(crate) relationships: Extents,
+    pub schema_change: Mutex<()>,
+    pub nodes: Extents,
+    pub relationships: Extents,
     pub(crate) counts: SharedCounts,
     /// The readers that retain a part of the change stream.
     pub(crate) stream_holds: Mutex<Holds>,
     /// The eras, by which files outside identify states.
-    pub(crate) era: Mutex<crate::lineage::OwnEra>,
+    pub(crate) era: Mutex<crate::store_state::OwnEra>,
     pub(crate) observers: Arc<Observers>,
     /// Held shared by every commit, exclusively by a bulk load while it writes.
     pub(crate) gate: Arc<RwLock<()>>,
     pub(crate) since_save: Mutex<SinceSave>,
     /// Held while the counts are stored.
     pub(crate) saving: Mutex<()>,
-    pub(crate) copies: Copies,
-    pub(crate) sequences: Sequences,
+    pub copies: Copies,
+    pub sequences: Sequences,
     pub(crate) bucket_cache: BucketCache,
-    pub(crate) files: FileNumbers,
+    pub files: FileNumbers,
     /// Notified of each commit that is visible to others.
     pub(crate) signal: Signals,
-    spill: Arc<SpillFolder>,
+    pub(crate) spill: Arc<SpillFolder>,
     /// A cache of the nodes that keys led to.
     pub(crate) key_hints: KeyHints,
-    pub(crate) statistics: Statistics,
+    pub statistics: Statistics,
     /// Its name and numbers as a replica.
-    pub(crate) own_replica: OwnReplica,
-    pub(crate) replication: Replication,
+    pub own_replica: OwnReplica,
+    /// Whether it is a replica.
+    pub replica_state: ReplicaState,
+    /// Types whose relationships keep their ends.
+    pub keepers: RwLock<Keepers>,
+    hooks: Option<Hooks>,
+}
+
+/// What replication does in the transactions of this store, and the state that it keeps with it.
+struct Hooks {
+    calls: &'static dyn ReplicationHooks,
+    pub(crate) state: Box<dyn Any + Send + Sync>,
 }
 
 impl Drop for Shared {
@@ -163,20 +132,34 @@ impl Drop for Shared {
 
 /// The newest known schema, and the versions for which it holds.
 struct CurrentSchema {
-    catalog: Arc<Catalog>,
+    pub(crate) catalog: Arc<Catalog>,
     /// The commit that made it.
-    since: Version,
+    pub(crate) since: Version,
     /// Whether a change is being committed: the newest state is unknown, so a beginning transaction reads its snapshot.
-    changing: bool,
+    pub(crate) changing: bool,
 }
 
 impl DataStore {
     /// Opens what is in `engine`: loads names, schema, extents and counts. An empty engine becomes an empty database.
+    /// It cannot become a replica in this opening: `isomer_replication::open` opens one that can.
     ///
     /// # Errors
-    /// [`DataError::Unsupported`] for another format, [`DataError::Corrupt`] where `engine` does not contain an
-    /// IsomerDB database.
+    /// [`DataError::Unsupported`] for another format and for a replica, [`DataError::Corrupt`] where `engine` does not
+    /// contain an IsomerDB database.
     pub fn open(engine: Arc<dyn Engine>, options: DataStoreOptions) -> Result<Self, DataError> {
+        Self::open_with(engine, options, None)
+    }
+
+    /// As [`DataStore::open`], with what replication does in its transactions.
+    ///
+    /// # Errors
+    /// Those of [`DataStore::open`], and of [`ReplicationHooks::load`].
+    #[doc(hidden)]
+    pub fn open_with(
+        engine: Arc<dyn Engine>,
+        options: DataStoreOptions,
+        hooks: Option<&'static dyn ReplicationHooks>,
+    ) -> Result<Self, DataError> {
         let identity = claim(&*engine, options.read_only)?;
         let observers = Arc::new(Observers::default());
         engine.set_hook(observers.clone());
@@ -190,7 +173,19 @@ impl DataStore {
         let counts = Counts::load(&*engine, read)?;
         let statistics = Statistics::load(read)?;
         let own_replica = OwnReplica::load(read)?;
-        let replication = Replication::load(read)?;
+        let replica_state = ReplicaState::load(read)?;
+        if hooks.is_none() && (replica_state.is_on() || replica_state.is_joining()) {
+            return Err(DataError::Unsupported(
+                "this database is a replica, and its commits must be logged for the others: open it by `isomer_replication::open`".into(),
+            ));
+        }
+        let hooks = hooks
+            .map(|calls| -> Result<Hooks, DataError> {
+                let state = calls.load(read)?;
+                Ok(Hooks { calls, state })
+            })
+            .transpose()?;
+        let keepers = keepers::load(read)?;
         let since = read.version();
         let catalog = Arc::new(Catalog {
             names: names.clone(),
@@ -235,7 +230,9 @@ impl DataStore {
                 key_hints: KeyHints::default(),
                 statistics,
                 own_replica,
-                replication,
+                replica_state,
+                keepers: RwLock::new(keepers),
+                hooks,
             }),
         };
         store.open_era();
@@ -251,11 +248,11 @@ impl DataStore {
     /// # Errors
     /// [`DataError::Storage`] while a snapshot of another replica is being joined.
     pub fn begin(&self, access: Access) -> Result<Transaction, DataError> {
-        let replication = &self.shared().replication;
+        let replication = &self.shared().replica_state;
         loop {
             let joins = replication.joins_begun();
             if replication.is_joining() {
-                return Err(crate::replication::joining_error());
+                return Err(joining_error());
             }
             let tx = Transaction::begin(self.clone(), access)?;
             // A join that began in between may have left a part of a state in the snapshot.
@@ -276,12 +273,12 @@ impl DataStore {
         now_ms: Option<u64>,
     ) -> Result<Transaction, DataError> {
         if self.is_joining() {
-            return Err(crate::replication::joining_error());
+            return Err(joining_error());
         }
         let tx = Transaction::begin_at(self.clone(), version, now_ms)?;
         // At that version a state may have been joined partly.
         match tx.read().get(crate::keyspace::JOINING)? {
-            Some(_) => Err(crate::replication::joining_error()),
+            Some(_) => Err(joining_error()),
             None => Ok(tx),
         }
     }
@@ -334,6 +331,36 @@ impl DataStore {
     pub fn home_label(&self, id: NodeId) -> Option<LabelId> {
         let owner = self.shared.nodes.owner_of(id.0)?;
         (owner != NONE).then_some(LabelId(owner))
+    }
+
+    /// Whether this database is a replica: whether its transactions are kept for others.
+    pub fn is_replicated(&self) -> bool {
+        self.shared.replica_state.is_on()
+    }
+
+    /// Whether the state of another replica is being joined, so that transactions are refused.
+    pub fn is_joining(&self) -> bool {
+        self.shared.replica_state.is_joining()
+    }
+
+    /// What replication does in transactions; none where the store was opened without it, and so is no replica.
+    pub(crate) fn hooks(&self) -> Option<&'static dyn ReplicationHooks> {
+        self.shared.hooks.as_ref().map(|hooks| hooks.calls)
+    }
+
+    /// The state that replication keeps with this store.
+    pub(crate) fn replication_state(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.shared.hooks.as_ref().map(|hooks| &*hooks.state)
+    }
+
+    /// Refuses operations that bypass transactions.
+    pub(crate) fn refuse_in_replica(&self) -> Result<(), DataError> {
+        match self.is_replicated() {
+            false => Ok(()),
+            true => Err(DataError::Unsupported(
+                "a bulk load is not replicated, and this database is a replica: load before its first peer is added, or write in transactions (UNWIND $rows CREATE …)".into(),
+            )),
+        }
     }
 
     pub(crate) fn shared_names(&self) -> &Arc<Names> {
@@ -394,7 +421,8 @@ impl DataStore {
     }
 
     /// The number of a name; a new one is stored immediately, in a separate commit.
-    pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
+    #[doc(hidden)]
+    pub fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
         if let Some(id) = self.shared.names.find(kind, name) {
             return Ok(id);
         }
@@ -414,7 +442,7 @@ impl DataStore {
 }
 
 /// Refuses names that are too long. Any text may be a property name, the empty one too.
-pub(crate) fn check_name(what: &str, name: &str) -> Result<(), DataError> {
+pub fn check_name(what: &str, name: &str) -> Result<(), DataError> {
     if name.len() > MAX_NAME_BYTES {
         return Err(DataError::Limit {
             what: format!("the name of a {what}"),
@@ -465,7 +493,7 @@ fn claim(engine: &dyn Engine, read_only: bool) -> Result<DatabaseId, DataError> 
 
 /// The identity of an existing database. Version 0.1.0 created databases without one: they get it at the first opening
 /// for writing, and have the one of all zeros until then, and on a disk that takes no commit.
-fn identity(
+pub(crate) fn identity(
     mut tx: Box<dyn isomer_storage::EngineTransaction>,
     read_only: bool,
 ) -> Result<DatabaseId, DataError> {
@@ -486,18 +514,20 @@ fn identity(
 }
 
 /// Interns property names for the record codec, and keeps the error that the codec cannot carry.
-pub(crate) struct PropNames<'a> {
+pub struct PropNames<'a> {
     pub(crate) store: &'a DataStore,
-    pub(crate) error: Option<DataError>,
+    /// The error behind that of the codec.
+    pub error: Option<DataError>,
 }
 
 impl<'a> PropNames<'a> {
-    pub(crate) fn new(store: &'a DataStore) -> Self {
+    /// Enters new names into the catalog of `store`.
+    pub fn new(store: &'a DataStore) -> Self {
         Self { store, error: None }
     }
 
     /// The error behind `error`.
-    pub(crate) fn explain(self, error: ValueError) -> DataError {
+    pub fn explain(self, error: ValueError) -> DataError {
         self.error.unwrap_or(DataError::Value(error))
     }
 }
@@ -514,5 +544,26 @@ impl Interner for PropNames<'_> {
                     reason: "its property names cannot be added to the catalog".into(),
                 }
             })
+    }
+}
+
+impl DataStore {
+    /// Collects the sinks of a load.
+    pub(crate) fn sinks(&self, load: &Loading) -> LoadSinks {
+        // Not under the lock: observers may commit.
+        let observers: Vec<_> = self.shared().observers.others.read().clone();
+        LoadSinks(
+            observers
+                .iter()
+                .filter_map(|one| one.loading(load))
+                .collect(),
+        )
+    }
+
+    /// Lets `observer` follow every commit from now on, for as long as the store is open. Waits for commits that are
+    /// under way: each is either visible when this returns or reported.
+    pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
+        let _settled = self.shared().gate.write();
+        self.shared().observers.others.write().push(observer);
     }
 }

@@ -1,6 +1,6 @@
 //! Transactions: one version of the database and, on top, the transaction's own changes.
 
-mod commit;
+pub(crate) mod commit;
 mod covered;
 
 use std::{
@@ -11,24 +11,29 @@ use std::{
     },
 };
 
-use isomer_storage::{EngineSavepoint, Read, Snapshot, StorageError, Version};
+use isomer_storage::{
+    EngineSavepoint, KeyRange, Order, Page, PageLimit, Read, Snapshot, StorageError, Version,
+};
 use isomer_value::{LabelId, PropId, TypeId};
 
+use self::covered::{Covered, covers_small};
 use crate::{
-    Access, Catalog, DataError, DataStore, Dirty, IdSet, SchemaChange, SchemaOutcome,
+    Access, Catalog, Conflict, ConvergentOwner, DataError, DataStore, Dirty, IdSet, SchemaChange,
+    SchemaOutcome,
     catalog::NameKind,
     convergent::Ongoing,
     deferred::Deferred,
     footprint::Footprint,
-    kv::{BucketCache, KnownBuckets},
-    replication::ReplicationNotes,
+    keyspace,
+    kv::{BucketCache, bucket::KnownBuckets},
+    replicated::{FileNote, ReplicationHooks, ReplicationNotes},
     statistics::Changed,
-    stream::{Change, Deltas},
+    store::Shared,
+    stream::change::{Change, Deltas},
 };
 
-use self::covered::{Covered, covers_small};
-
-pub use self::commit::DataCommit;
+/// Keys, in their order.
+type Keys = Vec<Vec<u8>>;
 
 /// A savepoint inside a transaction, to roll a failed statement back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +128,8 @@ struct SavepointState {
 }
 
 impl Transaction {
-    pub(crate) fn begin(store: DataStore, access: Access) -> Result<Self, DataError> {
+    #[doc(hidden)]
+    pub fn begin(store: DataStore, access: Access) -> Result<Self, DataError> {
         let state = match access {
             Access::Read => State::Reading(store.engine().snapshot()?),
             Access::Write => {
@@ -149,10 +155,8 @@ impl Transaction {
     }
 
     /// A reader of a held version.
-    pub(crate) fn begin_of(
-        store: DataStore,
-        snapshot: Arc<dyn Snapshot>,
-    ) -> Result<Self, DataError> {
+    #[doc(hidden)]
+    pub fn begin_of(store: DataStore, snapshot: Arc<dyn Snapshot>) -> Result<Self, DataError> {
         Self::with_state(store, State::Reading(snapshot))
     }
 
@@ -265,7 +269,8 @@ impl Transaction {
         self.find(NameKind::Prop, name).map(PropId)
     }
 
-    pub(crate) fn find(&self, kind: NameKind, name: &str) -> Option<u32> {
+    #[doc(hidden)]
+    pub fn find(&self, kind: NameKind, name: &str) -> Option<u32> {
         if let Some(id) = self.catalog.names.find(kind, name) {
             return Some(id);
         }
@@ -275,7 +280,8 @@ impl Transaction {
             .flatten()
     }
 
-    pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
+    #[doc(hidden)]
+    pub fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
         if let Some(id) = self.catalog.names.find(kind, name) {
             return Ok(id);
         }
@@ -419,13 +425,152 @@ impl Transaction {
     /// Drops all writes.
     pub fn rollback(self) {}
 
+    /// The current conflicts between replicas, at most ten thousand; none in a database that is not a replica.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn conflicts(&self) -> Result<Vec<Conflict>, DataError> {
+        self.hooks()
+            .map_or(Ok(Vec::new()), |hooks| hooks.conflicts(self))
+    }
+
     // ---- for the modules that read and write
 
-    pub(crate) fn read(&self) -> &dyn Read {
+    #[doc(hidden)]
+    pub fn read(&self) -> &dyn Read {
         self.state.read()
     }
 
-    pub(crate) fn catalog_ref(&self) -> &Arc<Catalog> {
+    /// What is shared by all transactions of the store.
+    pub(crate) fn shared(&self) -> &Shared {
+        self.store.shared()
+    }
+
+    /// Whether the writes of this transaction are sent to other replicas.
+    #[doc(hidden)]
+    pub fn is_replicated(&self) -> bool {
+        self.store.is_replicated() && !self.noted.is_merging
+    }
+
+    /// Whether it applies changes of another replica.
+    #[doc(hidden)]
+    pub fn is_merging(&self) -> bool {
+        self.noted.is_merging
+    }
+
+    /// What replication does in this transaction, where the database is a replica.
+    pub(crate) fn hooks(&self) -> Option<&'static dyn ReplicationHooks> {
+        self.store.hooks().filter(|_| self.store.is_replicated())
+    }
+
+    /// The same, where its writes are sent to other replicas.
+    pub(crate) fn logging_hooks(&self) -> Option<&'static dyn ReplicationHooks> {
+        self.hooks().filter(|_| !self.noted.is_merging)
+    }
+
+    /// Properties were set, perhaps to their values: this resolves recorded conflicts between replicas.
+    pub(crate) fn resolve_conflicts(
+        &mut self,
+        owner: ConvergentOwner,
+        names: &mut dyn Iterator<Item = &str>,
+    ) -> Result<(), DataError> {
+        match self.logging_hooks() {
+            Some(hooks) => hooks.resolve_conflict_notes(self, owner, names),
+            None => Ok(()),
+        }
+    }
+
+    /// Records what this transaction does to a file.
+    pub(crate) fn note_file(&mut self, note: impl FnOnce() -> FileNote) {
+        if self.replicates_files() {
+            self.noted.files.push(note());
+        }
+    }
+
+    /// Whether changes of files are sent to other replicas.
+    pub(crate) fn replicates_files(&self) -> bool {
+        let hooks = self.logging_hooks();
+        hooks.is_some_and(|hooks| hooks.replicates_files(&self.store))
+    }
+
+    /// Keys from `start` up to `end`, collected, so that the caller can change them.
+    #[doc(hidden)]
+    pub fn keys_between(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Vec<Vec<u8>>, DataError> {
+        let mut keys = Vec::new();
+        self.each_between(start, end, &mut |key, _| keys.push(key.to_vec()))?;
+        Ok(keys)
+    }
+
+    /// As [`Transaction::keys_between`], at most `most`; returns where to continue.
+    #[doc(hidden)]
+    pub fn some_keys(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Keys, Option<Vec<u8>>), DataError> {
+        let mut page = Page::new();
+        let limit = PageLimit {
+            keys: most,
+            bytes: 4 << 20,
+        };
+        let range = KeyRange { start, end };
+        self.read()
+            .scan(range, Order::Ascending, limit, &mut page)?;
+        let keys = page.iter().map(|(key, _)| key.to_vec()).collect();
+        Ok((keys, page.next().map(|next| next.start.to_vec())))
+    }
+
+    /// Calls back with the pairs from `start` on up to `end`.
+    #[doc(hidden)]
+    pub fn each_between(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), DataError> {
+        let mut page = Page::new();
+        let mut rest = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
+        while let Some((start, end)) = rest.take() {
+            let range = KeyRange {
+                start: &start,
+                end: end.as_deref(),
+            };
+            let limit = PageLimit {
+                keys: 4096,
+                bytes: 1 << 20,
+            };
+            self.read()
+                .scan(range, Order::Ascending, limit, &mut page)?;
+            page.iter().for_each(|(key, value)| visit(key, value));
+            rest = page
+                .next()
+                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
+        }
+        Ok(())
+    }
+
+    /// The first key from `start` on.
+    #[doc(hidden)]
+    pub fn first_key(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, DataError> {
+        let mut page = Page::new();
+        let limit = PageLimit { keys: 1, bytes: 1 };
+        let range = KeyRange { start, end };
+        self.read()
+            .scan(range, Order::Ascending, limit, &mut page)?;
+        Ok(page.iter().next().map(|(key, _)| key.to_vec()))
+    }
+
+    #[doc(hidden)]
+    pub fn catalog_ref(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
@@ -434,11 +579,13 @@ impl Transaction {
         self.stamp
     }
 
-    pub(crate) fn footprint(&self) -> RefMut<'_, Footprint> {
+    #[doc(hidden)]
+    pub fn footprint(&self) -> RefMut<'_, Footprint> {
         self.footprint.borrow_mut()
     }
 
-    pub(crate) fn footprint_mut(&mut self) -> &mut Footprint {
+    #[doc(hidden)]
+    pub fn footprint_mut(&mut self) -> &mut Footprint {
         self.footprint.get_mut()
     }
 
@@ -489,7 +636,8 @@ impl Transaction {
     }
 
     /// The timestamp of the whole transaction, in ms.
-    pub(crate) fn now_ms(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn now_ms(&self) -> u64 {
         *self.now.get_or_init(|| self.store.options().clock.now_ms())
     }
 
@@ -511,16 +659,19 @@ impl Transaction {
     }
 
     /// Appends an operation for the change stream.
-    pub(crate) fn log(&mut self, change: &Change<'_>) {
+    #[doc(hidden)]
+    pub fn log(&mut self, change: &Change<'_>) {
         change.push(&mut self.operations);
     }
 
     /// The operations for the change stream so far.
-    pub(crate) fn operations_so_far(&self) -> Vec<u8> {
+    #[doc(hidden)]
+    pub fn operations_so_far(&self) -> Vec<u8> {
         self.operations.clone()
     }
 
-    pub(crate) fn log_bytes(&mut self, operation: &[u8]) {
+    #[doc(hidden)]
+    pub fn log_bytes(&mut self, operation: &[u8]) {
         self.operations.extend_from_slice(operation);
     }
 
@@ -552,6 +703,36 @@ impl Transaction {
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<(), DataError> {
         self.write(key.len(), |tx| tx.delete(key))
+    }
+
+    /// Writes a row that replication merges: its metadata, or a value under it.
+    #[doc(hidden)]
+    pub fn put_replica_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        assert!(
+            keyspace::is_replica_row(key),
+            "only this crate writes records and what is derived from them"
+        );
+        self.put(key, value)
+    }
+
+    /// Deletes a row that replication merges.
+    #[doc(hidden)]
+    pub fn delete_replica_row(&mut self, key: &[u8]) -> Result<(), DataError> {
+        assert!(
+            keyspace::is_replica_row(key),
+            "only this crate deletes records and what is derived from them"
+        );
+        self.delete(key)
+    }
+
+    /// Deletes a range of rows that replication merges.
+    #[doc(hidden)]
+    pub fn delete_replica_rows(&mut self, range: KeyRange<'_>) -> Result<(), DataError> {
+        assert!(
+            keyspace::is_replica_row(range.start),
+            "only this crate deletes records and what is derived from them"
+        );
+        self.write(0, |tx| tx.delete_range(range))
     }
 
     /// Announces a write of about this many bytes.

@@ -193,7 +193,7 @@ impl Database {
         // Writes made after the backup may exist on other replicas: operations get a new epoch from now on. Until that
         // is on disk the database cannot be opened.
         let engine = Arc::new(restoring.open().lift()?);
-        let store = isomer_data::DataStore::open(engine.clone(), Default::default()).lift()?;
+        let store = isomer_replication::open(engine.clone(), Default::default()).lift()?;
         store.begin_epoch().lift()?;
         drop(store);
         engine.sync().lift()?;

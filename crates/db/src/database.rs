@@ -154,7 +154,7 @@ impl Database {
         } else if let Some(path) = own_folder {
             store_options.spill_folder = path.join("tmp");
         }
-        let store = DataStore::open(engine, store_options).lift()?;
+        let store = isomer_replication::open(engine, store_options).lift()?;
         if own_folder.is_some() && options.temporary_folder.is_none() {
             // No other process has this directory open. A leftover that cannot be removed is empty and harmless.
             let _ = store.spill_folder().clean();

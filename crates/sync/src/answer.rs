@@ -1,8 +1,7 @@
 //! The responding side: answers frames, whatever the transport.
 
-use isomer_data::{
-    Applied, DataError, DataStore, ErrorKind, HeldBack, PushedPage, ReplicaId, end_point,
-};
+use isomer_data::{DataError, DataStore, ErrorKind, ReplicaId};
+use isomer_replication::{Applied, HeldBack, PushedPage, end_point};
 
 use crate::{
     error::{CLOCK_AHEAD, JOIN_RUNNING, JOINING},
@@ -44,34 +43,34 @@ pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
     }
     let answered = match kind {
         Kind::Greet => greet(store, &content).map(|page| (Kind::Greeting, page)),
-        Kind::Entries => store
-            .entries_for(&content, PAGE_BYTES)
-            .and_then(|page| store.cut_log().map(|()| (Kind::Page, page))),
-        Kind::Apply => store
-            .apply_page(&content)
+        Kind::Entries => isomer_replication::entries_for(store, &content, PAGE_BYTES)
+            .and_then(|page| isomer_replication::cut_log(store).map(|()| (Kind::Page, page))),
+        Kind::Apply => isomer_replication::apply_page(store, &content)
             .map(|applied| (Kind::Applied, encode_applied(applied))),
-        Kind::Fingerprints => store.fingerprints().map(|page| (Kind::Page, page)),
+        Kind::Fingerprints => {
+            isomer_replication::fingerprints(store).map(|page| (Kind::Page, page))
+        }
         Kind::Ranges => {
             let ranges: Vec<u16> = content
                 .chunks_exact(2)
                 .map(|two| u16::from_le_bytes([two[0], two[1]]))
                 .collect();
-            store.ranges_page(&ranges).map(|page| (Kind::Page, page))
+            isomer_replication::ranges_page(store, &ranges).map(|page| (Kind::Page, page))
         }
-        Kind::Repair => store
-            .repair(&content)
+        Kind::Repair => isomer_replication::repair(store, &content)
             .map(|()| (Kind::Applied, encode_applied(Applied::default()))),
-        Kind::Snapshot => store
-            .snapshot_page(&content, SNAPSHOT_BYTES)
+        Kind::Snapshot => isomer_replication::snapshot_page(store, &content, SNAPSHOT_BYTES)
             .map(|page| (Kind::Page, page)),
         Kind::Join => match decode_pushed(&content) {
-            Some(pushed) => store.join_pushed(&pushed).map(|(session, is_last)| {
-                let applied = Applied {
-                    more: !is_last,
-                    ..Applied::default()
-                };
-                (Kind::Applied, encode_session(applied, session))
-            }),
+            Some(pushed) => {
+                isomer_replication::join_pushed(store, &pushed).map(|(session, is_last)| {
+                    let applied = Applied {
+                        more: !is_last,
+                        ..Applied::default()
+                    };
+                    (Kind::Applied, encode_session(applied, session))
+                })
+            }
             None => return refused("Invalid", "a page of the state transfer is malformed"),
         },
         _ => return refused("Invalid", "this kind of frame is not a request"),
@@ -90,19 +89,19 @@ fn admit(store: &DataStore, kind: Kind, content: &[u8]) -> Result<(), DataError>
     }
     match kind {
         Kind::Entries | Kind::Greet if !content.is_empty() => {
-            store.check_greeting(content)?;
-            store.begin_replication().map(drop)
+            isomer_replication::check_greeting(store, content)?;
+            isomer_replication::begin_replication(store).map(drop)
         }
-        _ => store.greeting().map(drop), // the error says that it is not a replica
+        _ => isomer_replication::greeting(store).map(drop), // the error says that it is not a replica
     }
 }
 
 fn greet(store: &DataStore, greeting: &[u8]) -> Result<Vec<u8>, DataError> {
     if !greeting.is_empty() {
-        store.greeted(greeting)?;
-        store.note_members()?;
+        isomer_replication::greeted(store, greeting)?;
+        isomer_replication::note_members(store)?;
     }
-    store.greeting()
+    isomer_replication::greeting(store)
 }
 
 /// The kind of a refusal. Three of them are not error kinds: the peer acts on them by itself.
@@ -111,7 +110,7 @@ fn name_of(error: &DataError, store: &DataStore) -> &'static str {
         DataError::ClockAhead { .. } => CLOCK_AHEAD,
         // Memory that is in use now may be available later.
         DataError::OverBudget(_) => ErrorKind::Unavailable.name(),
-        error if error.is_join_running() => JOIN_RUNNING,
+        error if isomer_replication::is_join_running(error) => JOIN_RUNNING,
         error if error.kind() == ErrorKind::Unavailable && store.is_joining() => JOINING,
         error => error.kind().name(),
     }

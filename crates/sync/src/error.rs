@@ -1,10 +1,11 @@
 //! Errors of exchanges.
 
 use isomer_data::DataError;
-pub use isomer_data::ErrorKind;
 use thiserror::Error;
 
 use crate::report::Cause;
+
+pub use isomer_data::ErrorKind;
 
 /// Result of this crate's functions.
 pub type Result<T, E = SyncError> = std::result::Result<T, E>;

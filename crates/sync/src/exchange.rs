@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_data::{Applied, DataStore, ErrorKind, HeldBack, Joining, PushedPage};
+use isomer_data::{DataStore, ErrorKind};
+use isomer_replication::{Applied, HeldBack, Joining, PushedPage};
 
 use crate::{
     Result, SyncError,
@@ -98,14 +99,14 @@ pub fn exchange(
         still.map_or(Ok(()), Err)?;
     }
     current.report_versions(store)?;
-    store.give_up_unknown()?;
-    store.cut_log()?;
+    isomer_replication::give_up_unknown(store)?;
+    isomer_replication::cut_log(store)?;
     current.done.time = start.elapsed();
     Ok(current.done)
 }
 
 /// Exchanges with a peer, then compares everything that both hold, and repairs differences (anti-entropy). Returns
-/// how many of the [`isomer_data::REPLICATION_RANGES`] ranges differed.
+/// how many of the [`isomer_replication::RANGES`] ranges differed.
 ///
 /// # Errors
 ///
@@ -120,7 +121,7 @@ pub fn scrub(store: &DataStore, peer: &mut dyn Peer, progress: Progress<'_>) -> 
             done: Exchanged::default(),
         };
         let theirs = current.ask(Kind::Fingerprints, &[], Kind::Page)?;
-        let Some(differ) = store.differing(&theirs)? else {
+        let Some(differ) = isomer_replication::differing(store, &theirs)? else {
             continue; // a concurrent write
         };
         if differ.is_empty() {
@@ -132,8 +133,8 @@ pub fn scrub(store: &DataStore, peer: &mut dyn Peer, progress: Progress<'_>) -> 
             .flat_map(|range| range.to_le_bytes())
             .collect();
         let theirs = current.ask(Kind::Ranges, &ranges, Kind::Page)?;
-        let ours = store.ranges_page(&differ)?;
-        let repair = store.repair(&theirs).map_err(SyncError::from);
+        let ours = isomer_replication::ranges_page(store, &differ)?;
+        let repair = isomer_replication::repair(store, &theirs).map_err(SyncError::from);
         let done = repair.and_then(|()| current.ask(Kind::Repair, &ours, Kind::Applied));
         match done {
             Ok(_) => {}
@@ -163,7 +164,7 @@ struct Exchange<'p> {
 impl Exchange<'_> {
     fn ask(&mut self, kind: Kind, content: &[u8], expected: Kind) -> Result<Vec<u8>> {
         let frame = frame::encode(kind, content);
-        isomer_data::end_point();
+        isomer_replication::end_point();
         let answer = self.peer.ask(&frame)?;
         self.done.bytes += (frame.len() + answer.len()) as u64;
         let peer = || self.peer.name().to_owned();
@@ -200,11 +201,15 @@ impl Exchange<'_> {
     /// does not send anything.
     fn pull(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<Option<SyncError>> {
         loop {
-            let page = match self.ask(Kind::Entries, &store.greeting()?, Kind::Page) {
+            let page = match self.ask(
+                Kind::Entries,
+                &isomer_replication::greeting(store)?,
+                Kind::Page,
+            ) {
                 Err(error) if error.is_joining() => return Ok(Some(error)),
                 page => page?,
             };
-            let applied = store.apply_page(&page)?;
+            let applied = isomer_replication::apply_page(store, &page)?;
             self.done.received += applied.transactions;
             self.done.received_operations += applied.operations;
             self.done.held = applied.held.or(self.done.held);
@@ -220,9 +225,13 @@ impl Exchange<'_> {
     /// After an exchange, both report their versions, so that neither lists the other one as behind.
     fn report_versions(&mut self, store: &DataStore) -> Result<()> {
         if self.done.received + self.done.sent + self.done.pages > 0 {
-            let theirs = self.ask(Kind::Greet, &store.greeting()?, Kind::Greeting)?;
-            store.greeted(&theirs)?;
-            store.note_members()?;
+            let theirs = self.ask(
+                Kind::Greet,
+                &isomer_replication::greeting(store)?,
+                Kind::Greeting,
+            )?;
+            isomer_replication::greeted(store, &theirs)?;
+            isomer_replication::note_members(store)?;
         }
         Ok(())
     }
@@ -239,7 +248,7 @@ impl Exchange<'_> {
         self.done.joined = true;
         let mut begun = 0;
         loop {
-            let mut joining = store.begin_join()?;
+            let mut joining = isomer_replication::begin_join(store)?;
             begun += 1;
             match self.join_pages(store, &mut joining, progress) {
                 // The peer holds the snapshot of its pages only for a while: restart with a newer one.
@@ -318,16 +327,16 @@ impl Exchange<'_> {
                 result => break result?,
             }
         };
-        let next = isomer_data::next_place(&page)?;
+        let next = isomer_replication::next_place(&page)?;
         Ok(StatePage { page, next })
     }
 
     /// Pushes this database's whole state.
     fn push_state(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<()> {
-        let own = store.begin_replication()?;
+        let own = isomer_replication::begin_replication(store)?;
         let (mut place, mut session, mut begun) = (Vec::new(), 0, 1);
         loop {
-            let page = match store.snapshot_page(&place, SNAPSHOT_BYTES) {
+            let page = match isomer_replication::snapshot_page(store, &place, SNAPSHOT_BYTES) {
                 // The snapshot of the pages is held only for a while: restart with a newer one.
                 Err(error)
                     if error.kind() == ErrorKind::Unavailable
@@ -339,7 +348,7 @@ impl Exchange<'_> {
                 }
                 page => page?,
             };
-            let next = isomer_data::next_place(&page)?;
+            let next = isomer_replication::next_place(&page)?;
             let pushed = encode_pushed(&PushedPage {
                 session,
                 from: own.id,
@@ -392,12 +401,12 @@ impl Exchange<'_> {
         let mut handed_over = false;
         loop {
             let theirs = self.ask(Kind::Greet, &[], Kind::Greeting)?;
-            let greeted = store.greeted(&theirs)?;
+            let greeted = isomer_replication::greeted(store, &theirs)?;
             let has_more = !greeted.is_past;
             if greeted.is_ahead && (handed_over || !is_joining) {
                 return Ok(has_more);
             }
-            let page = store.entries_for(&theirs, PAGE_BYTES)?;
+            let page = isomer_replication::entries_for(store, &theirs, PAGE_BYTES)?;
             let applied = self.ask(Kind::Apply, &page, Kind::Applied)?;
             let applied = decode_applied(&applied).ok_or_else(|| SyncError::Malformed {
                 peer: self.peer.name().to_owned(),
@@ -481,9 +490,9 @@ mod tests {
             lets_go,
             breaks,
         };
-        busy.store.begin_replication().unwrap();
+        isomer_replication::begin_replication(&busy.store).unwrap();
         let store = new.store().unwrap();
-        store.begin_replication().unwrap();
+        isomer_replication::begin_replication(&store).unwrap();
         let mut steps = Vec::new();
         let done = exchange(&store, &mut busy, &mut |so_far| {
             steps.push((so_far.pages, so_far.bytes));
@@ -539,7 +548,7 @@ mod tests {
             full.query(&text).unwrap();
         }
         let store = full.store().unwrap();
-        store.begin_replication().unwrap();
+        isomer_replication::begin_replication(&store).unwrap();
         let late = || {
             let running = SyncError::There {
                 peer: "slow".into(),
@@ -557,7 +566,7 @@ mod tests {
             late: Vec::new(),
             pushed: 0,
         };
-        slow.store.begin_replication().unwrap();
+        isomer_replication::begin_replication(&slow.store).unwrap();
         let push = |slow: &mut Slow| {
             let mut exchange = Exchange {
                 peer: slow,

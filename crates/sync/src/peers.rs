@@ -111,8 +111,7 @@ impl PeerInfo {
 
 /// All peers of a database, by name.
 pub fn peers(store: &DataStore) -> Result<Vec<PeerInfo>> {
-    store
-        .replica_peers()?
+    isomer_replication::replica_peers(store)?
         .into_iter()
         .map(|(name, bytes)| PeerInfo::decode(name, &bytes))
         .collect()
@@ -140,8 +139,8 @@ pub fn add_peer(
         state: PeerState::default(),
     };
     // Not before the address and the files are known to be valid: a replica writes a log of its changes.
-    store.begin_replication()?;
-    store.put_replica_peer(&peer.name, &peer.encode())?;
+    isomer_replication::begin_replication(store)?;
+    isomer_replication::put_replica_peer(store, &peer.name, &peer.encode())?;
     Ok(peer)
 }
 
@@ -154,7 +153,7 @@ pub fn remove_peer(store: &DataStore, address: &str) -> Result<bool> {
             path.display().to_string()
         }
     };
-    Ok(store.remove_replica_peer(&name)?)
+    Ok(isomer_replication::remove_replica_peer(store, &name)?)
 }
 
 fn options_of(token_file: Option<&Path>, certificates: Option<&Path>) -> Result<RemoteOptions> {
@@ -239,7 +238,7 @@ pub fn sync_once(
         && (is_clock || noted.state.error == peer.state.error);
     let recent = noted.state.exchanged_ms < peer.state.exchanged_ms + NOTED_EVERY_MS;
     if !same || !recent {
-        store.put_replica_peer(&noted.name, &noted.encode())?;
+        isomer_replication::put_replica_peer(store, &noted.name, &noted.encode())?;
     }
     done
 }
@@ -259,8 +258,9 @@ pub fn accept_clock(
 ) -> Result<(Exchanged, Option<u64>)> {
     let mut peer = peer.clone();
     peer.state.is_quarantined = false;
-    let (done, latest_ms) =
-        store.accept_clock_during(|| sync_once(store, &peer, builder, progress))?;
+    let (done, latest_ms) = isomer_replication::accept_clock_during(store, || {
+        sync_once(store, &peer, builder, progress)
+    })?;
     Ok((done?, latest_ms))
 }
 

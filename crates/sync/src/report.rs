@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use isomer_data::{DataStore, HeldBack, MemberInfo, ReplicatedSpace, ReplicationStatus};
+use isomer_data::DataStore;
 use isomer_db::{Map, Value, jiff::Timestamp};
+use isomer_replication::{HeldBack, MemberInfo, ReplicatedSpace, ReplicationStatus};
 
 use crate::{PeerInfo, Result, peers};
 
@@ -140,10 +141,10 @@ pub fn report(store: &DataStore) -> Result<Option<Report>> {
     }
     let keepers = store.endpoint_keepers().into_iter();
     Ok(Some(Report {
-        status: store.replication_status()?,
-        log_kept_ms: store.log_kept_ms(),
+        status: isomer_replication::replication_status(store)?,
+        log_kept_ms: isomer_replication::log_kept_ms(store),
         peers: peers(store)?,
-        members: store.replica_members()?,
+        members: isomer_replication::replica_members(store)?,
         keepers: keepers.map(|keeper| keeper.rel_type.to_string()).collect(),
     }))
 }

@@ -5,6 +5,7 @@
 //! names never conflict. The schema (indexes and constraints) is immutable per version; a change makes a new version
 //! and is a separate granule, which every writing transaction has read.
 
+pub(crate) mod keepers;
 mod names;
 mod rules;
 mod schema;
@@ -14,19 +15,21 @@ use std::sync::Arc;
 
 use isomer_value::{IndexId, LabelId, PropId, TypeId};
 
-pub(crate) use names::{NameKind, Names};
-pub(crate) use rules::described;
-pub(crate) use schema::Schema;
+pub use names::{NameKind, Names};
 pub use schema::{
     Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef, IndexField,
-    IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
+    IndexSpec, IndexState, Schema, SchemaChange, SchemaOutcome, ValueType,
 };
+
+pub(crate) use rules::described;
 
 /// The names and the schema as a transaction sees them. Cheap to share: behind an `Arc` everywhere.
 #[derive(Debug)]
 pub struct Catalog {
-    pub(crate) names: Arc<Names>,
-    pub(crate) schema: Arc<Schema>,
+    #[doc(hidden)]
+    pub names: Arc<Names>,
+    #[doc(hidden)]
+    pub schema: Arc<Schema>,
 }
 
 impl isomer_value::Names for Catalog {

@@ -1,5 +1,7 @@
 //! Interned names: append-only tables shared by all transactions.
 
+#![allow(missing_docs)] // an interface for `replication` alone
+
 use std::sync::Arc;
 
 use isomer_value::PropId;
@@ -9,7 +11,7 @@ use rustc_hash::FxHashMap;
 /// Which table a name is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(crate) enum NameKind {
+pub enum NameKind {
     Label = 1,
     Type = 2,
     Prop = 3,
@@ -17,10 +19,10 @@ pub(crate) enum NameKind {
 }
 
 impl NameKind {
-    pub(crate) const ALL: [Self; 4] = [Self::Label, Self::Type, Self::Prop, Self::Bucket];
+    pub const ALL: [Self; 4] = [Self::Label, Self::Type, Self::Prop, Self::Bucket];
 
     /// Its name in messages.
-    pub(crate) fn noun(self) -> &'static str {
+    pub fn noun(self) -> &'static str {
         match self {
             Self::Label => "label",
             Self::Type => "relationship type",
@@ -32,7 +34,7 @@ impl NameKind {
 
 /// The tables. A number, once given, means the same name for ever, so that readers of any version share them.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     tables: [RwLock<Table>; 4],
 }
 
@@ -45,15 +47,15 @@ struct Table {
 }
 
 impl Names {
-    pub(crate) fn find(&self, kind: NameKind, name: &str) -> Option<u32> {
+    pub fn find(&self, kind: NameKind, name: &str) -> Option<u32> {
         self.table(kind).read().ids.get(name).copied()
     }
 
-    pub(crate) fn name(&self, kind: NameKind, id: u32) -> Option<Arc<str>> {
+    pub fn name(&self, kind: NameKind, id: u32) -> Option<Arc<str>> {
         self.table(kind).read().names.get(id as usize)?.clone()
     }
 
-    pub(crate) fn all(&self, kind: NameKind) -> Vec<(u32, Arc<str>)> {
+    pub fn all(&self, kind: NameKind) -> Vec<(u32, Arc<str>)> {
         let table = self.table(kind).read();
         table
             .names

@@ -28,7 +28,7 @@ impl Catalog {
 
 impl Schema {
     /// Refuses a node that breaks a constraint of one of its labels. Uniqueness is enforced by indexes.
-    pub(crate) fn check(
+    pub fn check(
         &self,
         catalog: &Catalog,
         id: Option<NodeId>,

@@ -354,8 +354,8 @@ pub struct SchemaOutcome {
 
 /// All indexes and constraints of one schema version.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Schema {
-    pub(crate) version: u64,
+pub struct Schema {
+    pub version: u64,
     /// The number of the next index: numbers are not used twice, as entries of a dropped one may not be deleted yet.
     pub(crate) next_index: u32,
     pub(crate) indexes: Vec<IndexDef>,
@@ -366,7 +366,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    pub(crate) fn version(&self) -> u64 {
+    pub fn version(&self) -> u64 {
         self.version
     }
 
@@ -374,7 +374,7 @@ impl Schema {
         &self.indexes
     }
 
-    pub(crate) fn index(&self, id: IndexId) -> Option<&IndexDef> {
+    pub fn index(&self, id: IndexId) -> Option<&IndexDef> {
         self.indexes.iter().find(|index| index.id == id)
     }
 

@@ -6,6 +6,7 @@
 //! number. Checks are lists of path, kind (1 range, 2 one of, 3 length) and what that needs; a bound is an empty list,
 //! or the value and whether it is included.
 
+use crate::ConvergentKind;
 use std::{ops::Bound, sync::Arc};
 
 use isomer_storage::Read;
@@ -16,14 +17,14 @@ use super::{
     NameKind, Names, Schema, ValueType,
 };
 use crate::{
-    ConvergentKind, DataError,
+    DataError,
     keyspace::{SCHEMA_VERSION, TAG_NAME, TAG_SCHEMA},
-    read::each_pair,
+    pairs::each_pair,
 };
 
 impl Names {
     /// Loads all names.
-    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+    pub fn load(read: &dyn Read) -> Result<Self, DataError> {
         let names = Self::default();
         each_pair(read, &[TAG_NAME], |key, value| {
             let entry = (|| {
@@ -48,7 +49,7 @@ impl Names {
 
 impl Schema {
     /// Loads all indexes and constraints.
-    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+    pub fn load(read: &dyn Read) -> Result<Self, DataError> {
         let mut schema = Self::default();
         if let Some(value) = read.get(SCHEMA_VERSION)? {
             let (version, next) = value

@@ -11,7 +11,7 @@
 use crate::keyspace::{push_id, take_id};
 
 /// Above any count of transactions that a replica can make: a greater number is damaged or forged.
-pub(crate) const MAX_NUMBER: u64 = 1 << 48;
+pub const MAX_NUMBER: u64 = 1 << 48;
 
 /// A replica and its epoch: a new epoch begins where numbers might otherwise be used twice (after a restore, say).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,13 +61,15 @@ pub struct Dot {
 
 impl Dot {
     /// Appends three ordered ids: 3 bytes and more.
-    pub(crate) fn push(self, out: &mut Vec<u8>) {
+    #[doc(hidden)]
+    pub fn push(self, out: &mut Vec<u8>) {
         push_id(out, self.replica.0.into());
         push_id(out, self.number);
         push_id(out, self.op.into());
     }
 
-    pub(crate) fn take(bytes: &mut &[u8]) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn take(bytes: &mut &[u8]) -> Option<Self> {
         Some(Self {
             replica: ReplicaNo(u32::try_from(take_id(bytes)?).ok()?),
             number: take_id(bytes)?,
@@ -125,7 +127,8 @@ impl Vector {
     }
 
     /// The number up to which everything was seen of a replica, without an exception.
-    pub(crate) fn reach(&self, replica: ReplicaNo) -> u64 {
+    #[doc(hidden)]
+    pub fn reach(&self, replica: ReplicaNo) -> u64 {
         self.of(replica).map_or(0, |reach| {
             let first = reach.except.first();
             first.map_or(reach.upto, |first| first.saturating_sub(1))
@@ -133,7 +136,8 @@ impl Vector {
     }
 
     /// The numbers of a replica that were not seen, below the greatest number that was.
-    pub(crate) fn exceptions(&self, replica: ReplicaNo) -> &[u64] {
+    #[doc(hidden)]
+    pub fn exceptions(&self, replica: ReplicaNo) -> &[u64] {
         self.of(replica).map_or(&[], |reach| &reach.except)
     }
 
@@ -148,7 +152,8 @@ impl Vector {
     }
 
     /// Sets what was seen of a replica. `except` may be in any order; an exception at the end shortens the reach.
-    pub(crate) fn set(&mut self, replica: ReplicaNo, mut upto: u64, mut except: Vec<u64>) {
+    #[doc(hidden)]
+    pub fn set(&mut self, replica: ReplicaNo, mut upto: u64, mut except: Vec<u64>) {
         except.retain(|&number| number > 0); // numbers begin with 1
         except.sort_unstable();
         except.dedup();
@@ -252,7 +257,8 @@ impl Vector {
     }
 
     /// With other numbers of the replicas.
-    pub(crate) fn mapped<E>(
+    #[doc(hidden)]
+    pub fn mapped<E>(
         &self,
         mut number: impl FnMut(ReplicaNo) -> Result<ReplicaNo, E>,
     ) -> Result<Self, E> {
@@ -264,11 +270,13 @@ impl Vector {
     }
 
     /// Appends it with this database's numbers of the replicas.
-    pub(crate) fn push_local(&self, out: &mut Vec<u8>) {
+    #[doc(hidden)]
+    pub fn push_local(&self, out: &mut Vec<u8>) {
         self.push(out, |replica, out| push_id(out, replica.0.into()));
     }
 
-    pub(crate) fn take_local(bytes: &mut &[u8]) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn take_local(bytes: &mut &[u8]) -> Option<Self> {
         Self::take(bytes, |bytes| {
             Some(ReplicaNo(u32::try_from(take_id(bytes)?).ok()?))
         })

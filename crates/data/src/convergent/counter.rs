@@ -36,7 +36,7 @@ fn folded(first: u64, sum: i128) -> Vec<u8> {
 }
 
 /// The amount of an entry, and the number of its earliest transaction where it is folded.
-pub(crate) fn amount(value: &[u8]) -> Result<(i128, Option<u64>), DataError> {
+pub fn amount(value: &[u8]) -> Result<(i128, Option<u64>), DataError> {
     let parsed = match value.split_first() {
         Some((0, mut rest)) => take_id(&mut rest)
             .filter(|_| rest.is_empty())

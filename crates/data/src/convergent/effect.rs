@@ -4,6 +4,8 @@
 //! with the transaction, and a transaction is applied only where everything that it has seen was applied, every replica
 //! removes the same entries, in whatever order concurrent transactions arrive.
 
+#![allow(missing_docs)] // the fields are what the table above says
+
 use super::{
     clock::{Dot, Vector},
     counter,
@@ -18,7 +20,7 @@ use crate::{
 
 /// One operation, on the field or item at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// Adds to a counter.
     Count(i64),
     /// Adds an element: its key, and its exact value where the key does not determine it.
@@ -57,7 +59,7 @@ impl Action {
     /// 07 sketch    u16 place, u8 rank                                           08 clear     context
     /// ```
     /// `context` is 00 (what the transaction has seen) or 01 and a vector.
-    pub(crate) fn push(&self, out: &mut Vec<u8>) {
+    pub fn push(&self, out: &mut Vec<u8>) {
         match self {
             Self::Count(by) => {
                 out.push(1);
@@ -95,7 +97,7 @@ impl Action {
     }
 
     /// Reads what [`Action::push`] wrote, which must be all of `bytes`.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (&tag, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
         let action = match tag {

@@ -63,7 +63,7 @@ pub(crate) fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a Row>,
 
 /// Whether an entry of one side stays where the other side lacks it and has seen this vector. (Counters are decided by
 /// their sums.)
-pub(crate) fn stays_alone(dot: Dot, lacking: &Vector) -> bool {
+pub fn stays_alone(dot: Dot, lacking: &Vector) -> bool {
     !lacking.covers(dot) || rules::broken(Mutant::JoinIgnoresVector)
 }
 
@@ -72,7 +72,7 @@ fn parts_of(rows: &[Row]) -> Result<Vec<FieldEntry>, DataError> {
 }
 
 /// The entries of one owner in the joined state, from the vectors and entries of both sides.
-pub(crate) fn join_rows<'a>(
+pub fn join_rows<'a>(
     one: (&'a Vector, &'a [Row]),
     other: (&'a Vector, &'a [Row]),
 ) -> Result<Vec<&'a Row>, DataError> {

@@ -14,6 +14,8 @@ mod delivery;
 mod effect;
 mod fields;
 mod join;
+pub(crate) mod numbering;
+pub(crate) mod ongoing;
 mod operate;
 mod origins;
 mod place;
@@ -27,16 +29,17 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use clock::MAX_NUMBER;
-pub use clock::{Dot, ReplicaId, ReplicaNo, Vector};
-pub(crate) use counter::amount as counter_amount;
-pub(crate) use effect::Action;
+pub use clock::{Dot, MAX_NUMBER, ReplicaId, ReplicaNo, Vector};
+pub use counter::amount as counter_amount;
+pub use effect::Action;
 pub use fields::{ScalarField, SketchRanks};
-pub(crate) use join::{join_rows, stays_alone};
+pub use join::{join_rows, stays_alone};
 pub use operate::ConvergentOp;
-pub(crate) use operate::{AfterCommit, Ongoing};
 pub use origins::ConvergentOrigin;
-pub use place::{ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS};
-pub(crate) use place::{Entries, entry as entry_parts, entry_dot, skip_item, take_kind};
-pub use position::ConvergentOwner;
-pub(crate) use position::FieldPosition;
+pub use place::{
+    ConvergentKind, Entries, SKETCH_PRECISION, SKETCH_PRECISIONS, entry as entry_parts, entry_dot,
+};
+pub use position::{ConvergentOwner, FieldPosition};
+
+pub(crate) use crate::convergent::ongoing::{AfterCommit, Ongoing};
+pub(crate) use place::{skip_item, take_kind};

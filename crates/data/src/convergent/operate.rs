@@ -16,18 +16,19 @@ use super::{
         payload, take_kind,
     },
     position::{ConvergentOwner, FieldPosition},
-    replica::{Gap, Ticket},
+    replica::Gap,
     rows::{Rows, RowsMut, Visit},
     sketch,
 };
 use crate::{
     DataError, DataStore, Transaction,
     catalog::{Constraint, ConstraintKind},
+    convergent::ongoing::{AfterCommit, Ongoing},
     footprint::Item,
     graph::{KEY, row_of},
     keyspace::{self, after_prefix, push_id, take_id},
     properties::brief,
-    stream::Change,
+    stream::change::Change,
 };
 
 /// Newest increments of each replica that folding a counter keeps apart: this number may be added after a client has
@@ -69,24 +70,6 @@ pub enum ConvergentOp {
     },
     /// Removes the field, of any kind, and all below it.
     Clear,
-}
-
-/// The state of a transaction with convergent operations.
-pub(crate) struct Ongoing {
-    ticket: Ticket,
-    seen: Vector,
-    time: u64,
-    next_op: u32,
-    /// Places whose kind was checked.
-    checked: FxHashSet<Vec<u8>>,
-    /// Counters that were added to.
-    counters: Vec<FieldPosition>,
-}
-
-/// Work that is left for after the commit.
-pub(crate) struct AfterCommit {
-    pub(crate) ticket: Ticket,
-    pub(crate) counters: Vec<FieldPosition>,
 }
 
 impl Transaction {
@@ -425,7 +408,7 @@ impl Transaction {
     }
 
     /// All entries of the field at `named`, skipping the gap that a folded counter left.
-    pub(super) fn scan_named(
+    pub(crate) fn scan_named(
         &self,
         named: &[u8],
         about: usize,
@@ -548,7 +531,8 @@ impl Transaction {
     }
 
     /// Applies an operation of another replica.
-    pub(crate) fn converge_remote(
+    #[doc(hidden)]
+    pub fn converge_remote(
         &mut self,
         owner: ConvergentOwner,
         position: FieldPosition,
@@ -573,12 +557,14 @@ impl Transaction {
     }
 
     /// A merge changed the field of a property, without an operation in the change stream.
-    pub(crate) fn log_merged(&mut self, owner: ConvergentOwner, prop: PropId) {
+    #[doc(hidden)]
+    pub fn log_merged(&mut self, owner: ConvergentOwner, prop: PropId) {
         self.log(&Change::FieldMerged { owner, prop });
     }
 
     /// All fields of an owner may have changed.
-    pub(crate) fn clear_owner(&mut self, owner: ConvergentOwner) {
+    #[doc(hidden)]
+    pub fn clear_owner(&mut self, owner: ConvergentOwner) {
         let prefix = owner.prefix();
         self.footprint_mut().clear_field(&[&prefix]);
         match owner {
@@ -588,7 +574,8 @@ impl Transaction {
     }
 
     /// The transaction's number, its time, and its vector.
-    pub(crate) fn number(&mut self) -> Result<(ReplicaNo, u64, u64, Vector), DataError> {
+    #[doc(hidden)]
+    pub fn number(&mut self) -> Result<(ReplicaNo, u64, u64, Vector), DataError> {
         let ongoing = self.ongoing()?;
         let ticket = &ongoing.ticket;
         Ok((
@@ -599,7 +586,7 @@ impl Transaction {
         ))
     }
 
-    fn ongoing(&mut self) -> Result<&mut Ongoing, DataError> {
+    pub(crate) fn ongoing(&mut self) -> Result<&mut Ongoing, DataError> {
         let ongoing = self.take_ongoing()?;
         Ok(self.converging.insert(ongoing))
     }
@@ -658,7 +645,8 @@ impl Transaction {
     }
 
     /// Deletes the fields of a deleted record.
-    pub(crate) fn drop_fields(&mut self, owner: ConvergentOwner) -> Result<(), DataError> {
+    #[doc(hidden)]
+    pub fn drop_fields(&mut self, owner: ConvergentOwner) -> Result<(), DataError> {
         if !self.store().shared().own_replica.has_any() {
             return Ok(());
         }
@@ -785,7 +773,10 @@ impl RowsMut for Transaction {
 }
 
 /// The rows of an engine's transaction, and the empty gap of the counter that is folded.
-struct EngineRows(Box<dyn isomer_storage::EngineTransaction>, Option<Arc<Gap>>);
+struct EngineRows(
+    pub(crate) Box<dyn isomer_storage::EngineTransaction>,
+    Option<Arc<Gap>>,
+);
 
 impl Rows for EngineRows {
     fn scan(
@@ -820,7 +811,7 @@ impl RowsMut for EngineRows {
     }
 }
 
-pub(super) fn scan_rows(
+pub(crate) fn scan_rows(
     read: &(impl isomer_storage::Read + ?Sized),
     prefix: &[u8],
     from: &[u8],
@@ -903,7 +894,7 @@ impl DataStore {
 
     fn fold_counter(&self, position: &FieldPosition) -> Result<(), DataError> {
         let stable = match self.is_replicated() {
-            true => self.shared().replication.stable(),
+            true => self.shared().replica_state.stable(),
             false => self.shared().own_replica.settled(),
         };
         let tx = self.engine().begin()?;

@@ -120,17 +120,19 @@ pub(crate) fn take_name(bytes: &mut &[u8]) -> Option<String> {
 
 /// A decoded entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FieldEntry {
-    pub(crate) kind: ConvergentKind,
+pub struct FieldEntry {
+    /// The kind of the field.
+    pub kind: ConvergentKind,
     /// Bytes of the field.
-    pub(crate) field: usize,
+    pub field: usize,
     /// Bytes of field and item.
-    pub(crate) item: usize,
-    pub(crate) dot: Dot,
+    pub item: usize,
+    /// The operation that made it.
+    pub dot: Dot,
 }
 
 /// Decodes the part of an entry's key after the owner.
-pub(crate) fn entry(below_owner: &[u8]) -> Result<FieldEntry, DataError> {
+pub fn entry(below_owner: &[u8]) -> Result<FieldEntry, DataError> {
     let (kind, field) = field(below_owner).ok_or_else(malformed)?;
     entry_in(below_owner, kind, field)
 }
@@ -166,7 +168,7 @@ fn entry_in(
 
 /// A decoder for many entries of one field in a row.
 #[derive(Default)]
-pub(crate) struct Entries {
+pub struct Entries {
     /// The field of the previous entry, whole.
     field: Vec<u8>,
     kind: Option<ConvergentKind>,
@@ -174,7 +176,7 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// As [`entry`]. No field is a prefix of another one, so a key with the prefix of the last field is in it.
-    pub(crate) fn entry(&mut self, below_owner: &[u8]) -> Result<FieldEntry, DataError> {
+    pub fn entry(&mut self, below_owner: &[u8]) -> Result<FieldEntry, DataError> {
         if let Some(kind) = self.kind
             && below_owner.starts_with(&self.field)
         {
@@ -189,7 +191,7 @@ impl Entries {
 }
 
 /// The dot in the part of an entry's key after the owner.
-pub(crate) fn entry_dot(below_owner: &[u8]) -> Result<Dot, DataError> {
+pub fn entry_dot(below_owner: &[u8]) -> Result<Dot, DataError> {
     Ok(entry(below_owner)?.dot)
 }
 

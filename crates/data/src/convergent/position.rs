@@ -23,7 +23,8 @@ impl ConvergentOwner {
     }
 
     /// The prefix of all its keys.
-    pub(crate) fn prefix(self) -> Vec<u8> {
+    #[doc(hidden)]
+    pub fn prefix(self) -> Vec<u8> {
         let (space, id) = self.parts();
         keyspace::convergent_owner(space, id)
     }
@@ -31,14 +32,15 @@ impl ConvergentOwner {
 
 /// A place, with the end offset of each level: the owner, then each name.
 #[derive(Clone, Debug)]
-pub(crate) struct FieldPosition {
-    pub(crate) place: Vec<u8>,
+pub struct FieldPosition {
+    /// The bytes of the place.
+    pub place: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl FieldPosition {
     /// A field of any kind, by its path; not empty.
-    pub(crate) fn new(owner: ConvergentOwner, top: PropId, below: &[&str]) -> Self {
+    pub fn new(owner: ConvergentOwner, top: PropId, below: &[&str]) -> Self {
         let mut place = owner.prefix();
         let mut ends = vec![place.len()];
         push_property(&mut place, top);
@@ -52,7 +54,7 @@ impl FieldPosition {
     }
 
     /// Parses the position from an operation's bytes, which follow the owner.
-    pub(crate) fn parse(owner: ConvergentOwner, below: &[u8]) -> Option<Self> {
+    pub fn parse(owner: ConvergentOwner, below: &[u8]) -> Option<Self> {
         let mut place = owner.prefix();
         let start = place.len();
         let mut ends = vec![start];
@@ -81,7 +83,7 @@ impl FieldPosition {
     }
 
     /// Sets the kind of the field.
-    pub(crate) fn kind(mut self, kind: ConvergentKind, precision: u8) -> Self {
+    pub fn kind(mut self, kind: ConvergentKind, precision: u8) -> Self {
         push_kind(&mut self.place, kind, precision);
         self
     }
@@ -97,7 +99,7 @@ impl FieldPosition {
     }
 
     /// The place of the top-level property.
-    pub(crate) fn top(&self) -> &[u8] {
+    pub fn top(&self) -> &[u8] {
         &self.place[..self.ends[1]]
     }
 

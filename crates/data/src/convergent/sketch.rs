@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::DataError;
 
 /// The place and the rank of a value in a sketch of this precision.
-pub(crate) fn noted(value: &Value, precision: u8) -> Result<(u16, u8), DataError> {
+pub fn noted(value: &Value, precision: u8) -> Result<(u16, u8), DataError> {
     super::place::check_scalar(value, "what a sketch counts")?;
     let hash = xxh3_64(&isomer_value::key::encode(value)?);
     let place = (hash >> (64 - precision)) as u16;

@@ -1,14 +1,18 @@
 //! Checks files against their folders and their content against their sizes.
 
+use crate::DataError;
 use std::collections::{BTreeMap, BTreeSet};
 
 use isomer_storage::Read;
 
-use super::{CHUNK_BYTES, FIRST_FILE, ROOT, Stored, UNNAMED};
 use crate::{
-    DataError, DataStore,
+    DataStore,
+    files::{
+        numbers::FIRST_FILE,
+        record::{CHUNK_BYTES, ROOT, Stored, UNNAMED},
+    },
     keyspace::{self, FileKind, TAG_FILE, TAG_FILE_CHUNK, TAG_FILE_ENTRY},
-    read::each_pair,
+    pairs::each_pair,
 };
 
 /// Most findings that are reported.

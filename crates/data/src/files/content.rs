@@ -1,14 +1,15 @@
 //! Content of files: reads and writes at positions, in chunks.
 
+use crate::DataError;
 use isomer_storage::{KeyRange, Page, PageLimit};
 
-use super::{CHUNK_BYTES, FileId, MAX_FILE_BYTES, Stored};
 use crate::{
-    DataError, Order, Transaction,
+    Order, Transaction,
+    files::record::{CHUNK_BYTES, FileId, MAX_FILE_BYTES, Stored},
     footprint::Space,
     keyspace::{self, after_prefix},
-    replication::files::FileNote,
-    stream::Change,
+    replicated::FileNote,
+    stream::change::Change,
 };
 
 /// Chunks that are read at a time.
@@ -176,11 +177,8 @@ impl Transaction {
         })
     }
 
-    pub(crate) fn put_file_record(
-        &mut self,
-        file: FileId,
-        record: Stored,
-    ) -> Result<(), DataError> {
+    #[doc(hidden)]
+    pub fn put_file_record(&mut self, file: FileId, record: Stored) -> Result<(), DataError> {
         self.put(&keyspace::file(file.0), &record.encode())?;
         self.change_file(file);
         self.log(&Change::FileChanged {
@@ -193,7 +191,8 @@ impl Transaction {
     }
 
     /// Deletes the record of a file or folder and all content.
-    pub(crate) fn delete_content(&mut self, file: FileId) -> Result<(), DataError> {
+    #[doc(hidden)]
+    pub fn delete_content(&mut self, file: FileId) -> Result<(), DataError> {
         self.delete(&keyspace::file(file.0))?;
         self.delete_chunks(file, 0)?;
         self.change_file(file);
@@ -201,7 +200,8 @@ impl Transaction {
         Ok(())
     }
 
-    pub(crate) fn change_file(&mut self, file: FileId) {
+    #[doc(hidden)]
+    pub fn change_file(&mut self, file: FileId) {
         self.footprint_mut()
             .change_key_once(Space::Files, &file.0.to_be_bytes());
     }

@@ -1,14 +1,18 @@
 //! Folders: finding, making, listing, renaming, removing.
 
+use crate::Access;
 use isomer_storage::{KeyRange, Page, PageLimit};
 
-use super::{FIRST_FILE, FileAbout, FileId, PathKind, ROOT, Stored, UNNAMED, names, not_there};
 use crate::{
-    Access, DataError, DataStore, Durability, Order, Transaction,
+    DataError, DataStore, Durability, Order, Transaction,
+    files::{
+        numbers::FIRST_FILE,
+        record::{FileAbout, FileId, PathKind, ROOT, Stored, UNNAMED, names, not_there},
+    },
     footprint::Space,
     keyspace::{self, FileKind, after_prefix},
-    replication::files::FileNote,
-    stream::Change,
+    replicated::FileNote,
+    stream::change::Change,
 };
 
 /// Entries that are read at a time.
@@ -26,7 +30,8 @@ fn whole(names: &[&str]) -> String {
 
 impl Transaction {
     /// Resolves a path from the root.
-    pub(crate) fn find_path(&self, names: &[&str]) -> Result<Option<PathEntry>, DataError> {
+    #[doc(hidden)]
+    pub fn find_path(&self, names: &[&str]) -> Result<Option<PathEntry>, DataError> {
         let mut found = (FileKind::Folder, ROOT);
         for name in names {
             if found.0 != FileKind::Folder {
@@ -40,11 +45,8 @@ impl Transaction {
         Ok(Some(found))
     }
 
-    pub(crate) fn find_entry(
-        &self,
-        folder: u64,
-        name: &str,
-    ) -> Result<Option<PathEntry>, DataError> {
+    #[doc(hidden)]
+    pub fn find_entry(&self, folder: u64, name: &str) -> Result<Option<PathEntry>, DataError> {
         let key = keyspace::file_entry(folder, name);
         self.footprint().read_key(Space::Folders, &key[1..]);
         let entry = self.read().get(&key)?;
@@ -54,7 +56,8 @@ impl Transaction {
     }
 
     /// The folder that contains the last name of a path, and that name.
-    pub(crate) fn parent<'p>(&self, path: &'p str) -> Result<(u64, &'p str), DataError> {
+    #[doc(hidden)]
+    pub fn parent<'p>(&self, path: &'p str) -> Result<(u64, &'p str), DataError> {
         let names = names(path)?;
         let Some((last, before)) = names.split_last() else {
             return Err(DataError::invalid(
@@ -135,7 +138,7 @@ impl Transaction {
     }
 
     fn make_in(&mut self, folder: u64, name: &str, kind: FileKind) -> Result<u64, DataError> {
-        let number = self.store().shared().files.take(self.store())?;
+        let number = self.store().shared().files.take(&**self.store().engine())?;
         let now = self.now_ms();
         let record = Stored {
             bytes: 0,
@@ -147,7 +150,8 @@ impl Transaction {
         Ok(number)
     }
 
-    pub(crate) fn put_entry(
+    #[doc(hidden)]
+    pub fn put_entry(
         &mut self,
         folder: u64,
         name: &str,
@@ -166,7 +170,8 @@ impl Transaction {
         Ok(())
     }
 
-    pub(crate) fn delete_entry(&mut self, folder: u64, name: &str) -> Result<(), DataError> {
+    #[doc(hidden)]
+    pub fn delete_entry(&mut self, folder: u64, name: &str) -> Result<(), DataError> {
         let key = keyspace::file_entry(folder, name);
         self.delete(&key)?;
         self.footprint_mut()
@@ -311,7 +316,8 @@ impl Transaction {
     }
 
     /// Whether a folder is not empty.
-    pub(crate) fn has_entries(&self, folder: u64) -> Result<bool, DataError> {
+    #[doc(hidden)]
+    pub fn has_entries(&self, folder: u64) -> Result<bool, DataError> {
         Ok(!self.entries(folder, None, 1)?.is_empty())
     }
 
@@ -395,7 +401,7 @@ impl Transaction {
     /// [`Transaction::remove_unnamed_files`] removes leftovers.
     pub fn create_unnamed_file(&mut self) -> Result<FileId, DataError> {
         self.check_writable()?;
-        let number = self.store().shared().files.take(self.store())?;
+        let number = self.store().shared().files.take(&**self.store().engine())?;
         debug_assert!(number >= FIRST_FILE, "lower numbers have a meaning");
         let now = self.now_ms();
         let record = Stored {
@@ -449,7 +455,9 @@ impl Transaction {
         let left = self.entries(UNNAMED, None, usize::MAX)?;
         for (name, (_, number)) in &left {
             self.delete_entry(UNNAMED, name)?;
-            if self.may_be_finished_elsewhere(*number)? {
+            if let Some(hooks) = self.hooks()
+                && hooks.may_be_finished_elsewhere(self, *number)?
+            {
                 continue;
             }
             self.note_file(|| FileNote::Gone(*number));
@@ -459,7 +467,8 @@ impl Transaction {
     }
 
     /// Removes a file from the unnamed ones, if it is one.
-    pub(crate) fn drop_unnamed(&mut self, number: u64) -> Result<(), DataError> {
+    #[doc(hidden)]
+    pub fn drop_unnamed(&mut self, number: u64) -> Result<(), DataError> {
         let unnamed = number.to_string();
         match self.find_entry(UNNAMED, &unnamed)? {
             Some(_) => self.delete_entry(UNNAMED, &unnamed),

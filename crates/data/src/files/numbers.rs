@@ -1,10 +1,9 @@
 //! Numbers of files and folders: never used twice.
 
-use isomer_storage::Durability;
+use isomer_storage::{Durability, Engine};
 use parking_lot::Mutex;
 
-use super::FIRST_FILE;
-use crate::{DataError, DataStore, keyspace};
+use crate::{DataError, keyspace};
 
 /// Numbers that are reserved at a time.
 const BLOCK: u64 = 64;
@@ -15,10 +14,10 @@ pub(crate) struct FileNumbers(Mutex<(u64, u64)>);
 
 impl FileNumbers {
     /// Takes a number that was never used.
-    pub(crate) fn take(&self, store: &DataStore) -> Result<u64, DataError> {
+    pub(crate) fn take(&self, engine: &dyn Engine) -> Result<u64, DataError> {
         let mut reserved = self.0.lock();
         if reserved.0 == reserved.1 {
-            let mut tx = store.engine().begin()?;
+            let mut tx = engine.begin()?;
             let first = match tx.get(keyspace::FILE_NUMBERS)? {
                 Some(stored) => keyspace::sole_id(&stored, "the next number of a file")?,
                 None => FIRST_FILE,
@@ -33,3 +32,6 @@ impl FileNumbers {
         Ok(reserved.0 - 1)
     }
 }
+
+/// The first number that is assigned to a file or folder.
+pub(crate) const FIRST_FILE: u64 = 16;

@@ -1,5 +1,7 @@
 //! The items that a footprint names, and the granules that represent them.
 
+#![allow(missing_docs)] // the variants are granules; what they are of, their fields say
+
 use isomer_storage::Granule;
 use isomer_value::{IndexId, LabelId, PropId, TypeId};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
@@ -7,11 +9,11 @@ use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
 
 /// Represents "no label" and "any type".
-pub(crate) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 /// An ordered set of keys that is observed by point and by range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Space {
+pub enum Space {
     /// The `_key`s of a label.
     Keys(u32),
     /// The entries of an index.
@@ -32,7 +34,7 @@ pub(crate) enum Space {
 
 /// An item that can be observed or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Item {
+pub enum Item {
     /// The version of indexes and constraints.
     Schema,
     /// Whether a node exists.
@@ -112,7 +114,7 @@ pub(crate) const FIELDS: u8 = 200;
 
 impl Item {
     /// The entry of a name in the catalog, which a transaction that adds the name declares too.
-    pub(crate) fn name(kind: NameKind, name: &str) -> Self {
+    pub fn name(kind: NameKind, name: &str) -> Self {
         let hash = xxh3_128(name.as_bytes());
         Self::Name {
             kind: kind as u8,
@@ -122,13 +124,13 @@ impl Item {
 
     /// The cell of a space in which `bytes` lie at a level. Its hash is its granule: changing a key declares many
     /// cells.
-    pub(crate) fn cell(space: Space, level: u8, bytes: &[u8]) -> Self {
+    pub fn cell(space: Space, level: u8, bytes: &[u8]) -> Self {
         let hash = xxh3_128_with_seed(bytes, space.number() << 8 | u64::from(level));
         Self::Cell { space, level, hash }
     }
 
     /// The granule: a hash over the item's kind and numbers.
-    pub(crate) fn granule(&self) -> Granule {
+    pub fn granule(&self) -> Granule {
         let mut bytes = [0_u8; 32];
         let (kind, length) = match *self {
             Self::Schema => (1, 1),

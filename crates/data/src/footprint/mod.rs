@@ -23,15 +23,18 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
 use cells::{Head, cells_of, cover, head};
-pub(crate) use item::{EXACT, FIELDS, Item, NONE, Space};
 use runs::Runs;
+
+pub use item::{Item, NONE, Space};
+
+pub(crate) use item::{EXACT, FIELDS};
 
 const READ: u8 = 1;
 const ADD: u8 = 2;
 
 /// The footprint of one writing transaction. Empty in a reading one.
 #[derive(Debug)]
-pub(crate) struct Footprint {
+pub struct Footprint {
     active: bool,
     limit: usize,
     items: FxHashMap<Item, u8>,
@@ -65,7 +68,7 @@ enum Count {
 }
 
 impl Footprint {
-    pub(crate) fn new(active: bool, limit: usize) -> Self {
+    pub fn new(active: bool, limit: usize) -> Self {
         // Enough for a statement that changes a record and adds another; growing there costs more than recording.
         let usual = if active { 28 } else { 0 };
         Self {
@@ -161,7 +164,7 @@ impl Footprint {
     // ---- nodes
 
     /// The transaction created this node.
-    pub(crate) fn create_node(&mut self, id: NodeId) {
+    pub fn create_node(&mut self, id: NodeId) {
         self.own_nodes.insert(id.0);
         self.add(Item::AllNodes);
     }
@@ -205,7 +208,7 @@ impl Footprint {
     }
 
     /// Changed labels or properties of a node, having observed them; call it with the labels before and after.
-    pub(crate) fn change_node(&mut self, id: NodeId, labels: &[LabelId]) {
+    pub fn change_node(&mut self, id: NodeId, labels: &[LabelId]) {
         if self.own_nodes.contains(id.0) {
             return;
         }
@@ -213,7 +216,7 @@ impl Footprint {
     }
 
     /// Deleted a node that carried `labels`.
-    pub(crate) fn delete_node(&mut self, id: NodeId, labels: &[LabelId]) {
+    pub fn delete_node(&mut self, id: NodeId, labels: &[LabelId]) {
         self.add(Item::AllNodes);
         if !self.own_nodes.contains(id.0) {
             self.declare_node(labels, Item::Node(id.0));
@@ -244,7 +247,7 @@ impl Footprint {
     // ---- relationships
 
     /// Observed a node's relationships of one type (`None`: any) on one side.
-    pub(crate) fn read_adjacency(&mut self, node: NodeId, side: Side, type_id: Option<TypeId>) {
+    pub fn read_adjacency(&mut self, node: NodeId, side: Side, type_id: Option<TypeId>) {
         if !self.active || self.own_nodes.contains(node.0) {
             return;
         }
@@ -287,7 +290,7 @@ impl Footprint {
     }
 
     /// The transaction created this relationship.
-    pub(crate) fn create_relationship(
+    pub fn create_relationship(
         &mut self,
         id: RelId,
         type_id: TypeId,
@@ -299,7 +302,7 @@ impl Footprint {
     }
 
     /// Deleted a relationship.
-    pub(crate) fn delete_relationship(
+    pub fn delete_relationship(
         &mut self,
         id: RelId,
         type_id: TypeId,
@@ -387,12 +390,12 @@ impl Footprint {
     // ---- keys, indexes, buckets
 
     /// Observed the row under one key.
-    pub(crate) fn read_key(&mut self, space: Space, key: &[u8]) {
+    pub fn read_key(&mut self, space: Space, key: &[u8]) {
         self.read_cell(space, EXACT, key);
     }
 
     /// Observed all entries of an index whose first `fields` fields encode to `prefix`.
-    pub(crate) fn read_fields(&mut self, space: Space, fields: usize, prefix: &[u8]) {
+    pub fn read_fields(&mut self, space: Space, fields: usize, prefix: &[u8]) {
         self.read_cell(space, FIELDS + fields as u8, prefix);
     }
 
@@ -410,7 +413,7 @@ impl Footprint {
     }
 
     /// Observed all keys from `start` up to `end` (`None`: the last). Both are relative to the space.
-    pub(crate) fn read_range(&mut self, space: Space, start: &[u8], end: Option<&[u8]>) {
+    pub fn read_range(&mut self, space: Space, start: &[u8], end: Option<&[u8]>) {
         if !self.active {
             return;
         }
@@ -430,7 +433,7 @@ impl Footprint {
     }
 
     /// Put or deleted one key; `observed` says whether the write depends on the previous row.
-    pub(crate) fn change_key(&mut self, space: Space, key: &[u8], observed: bool) {
+    pub fn change_key(&mut self, space: Space, key: &[u8], observed: bool) {
         if self.changed != Some(space) {
             self.add(Item::SpaceWhole(space));
             self.changed = Some(space);
@@ -508,7 +511,7 @@ impl Footprint {
     }
 
     /// Observed all that is at a place and below.
-    pub(crate) fn read_field(&mut self, place: &[u8]) {
+    pub fn read_field(&mut self, place: &[u8]) {
         self.read_of_fields(Item::Field(xxh3_128(place)));
     }
 
@@ -592,7 +595,7 @@ impl Footprint {
     // ---- replication: `item` is [`Item::Metadata`] or [`Item::Named`]
 
     /// Observed the replication metadata of a record.
-    pub(crate) fn read_metadata(&mut self, item: Item) {
+    pub fn read_metadata(&mut self, item: Item) {
         if !self.active {
             return;
         }
@@ -606,7 +609,7 @@ impl Footprint {
     }
 
     /// Changed the replication metadata of a record, having observed it.
-    pub(crate) fn change_metadata(&mut self, item: Item) {
+    pub fn change_metadata(&mut self, item: Item) {
         self.add(Item::MetadataWhole);
         if self.room(Count::MetadataWritten) {
             self.read(Item::MetadataBulk);

@@ -4,31 +4,23 @@
 //! contains its label and its key, reading it verifies the cached id, at any version: then one search is enough. The
 //! cache is only a hint.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicU64, Ordering},
-};
-
-use isomer_storage::{Memory, MemoryKind, Reservation};
 use isomer_value::{
     LabelId, NodeContent, NodeId, Value,
     record::{RecordRef, RecordSealer},
 };
-use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
     Access, DataError, Transaction,
     catalog::NameKind,
-    graph::{KEY, nodes::encode_found_key, records::LabelSets},
+    graph::{KEY, key_hints::Slot, nodes::encode_found_key, records::LabelSets},
     keyspace,
 };
 
 /// A node's record as it was read.
 #[derive(Debug)]
 pub struct NodeRecord {
-    id: NodeId,
-    bytes: Vec<u8>,
+    pub(crate) id: NodeId,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl NodeRecord {
@@ -55,7 +47,7 @@ impl Transaction {
         let shared = self.store().shared();
         self.access() == Access::Read
             && !shared.own_replica.has_any()
-            && !shared.replication.is_on()
+            && !shared.replica_state.is_on()
     }
 
     /// The node that has `key` as its `_key` in `label`, with its record: equivalent to
@@ -125,118 +117,5 @@ impl Transaction {
         let record = RecordRef::new(&node.bytes)?;
         let found = record.get(isomer_value::PropId(prop), &**names)?;
         Ok(found.unwrap_or_default())
-    }
-}
-
-/// A cache: the node id that a key led to recently.
-///
-/// Shape: words in slots chosen by the key's hash, the id in the lower 40 bits, other bits of the hash above; a later
-/// key overwrites an earlier one in the same slot. Memory: up to a 64th of the budget, at most 32 MiB, in pieces of 32
-/// KiB that are reserved as they are needed and never where that would evict other memory.
-#[derive(Debug, Default)]
-pub(crate) struct KeyHints {
-    pieces: OnceLock<Pieces>,
-}
-
-#[derive(Debug)]
-struct Pieces {
-    pieces: Box<[OnceLock<Box<[AtomicU64]>>]>,
-    reserved: Mutex<Reservation>,
-}
-
-/// Words of a piece.
-const WORDS: usize = 4096;
-const MOST_PIECES: usize = 1024;
-/// Bits of a word that hold the id.
-const ID_BITS: u32 = 40;
-
-/// The slot of a key's hint, and the bits that distinguish the key from others in the slot.
-#[derive(Clone, Copy)]
-struct Slot(u64);
-
-impl Slot {
-    fn of(label: LabelId, encoded: &[u8]) -> Self {
-        Self(xxh3_64_with_seed(encoded, u64::from(label.0)))
-    }
-
-    fn tag(self) -> u64 {
-        self.0 >> ID_BITS
-    }
-
-    fn word(self) -> usize {
-        self.0 as usize % WORDS
-    }
-
-    fn piece(self, pieces: usize) -> usize {
-        (self.0 as usize / WORDS) % pieces
-    }
-}
-
-impl KeyHints {
-    fn get(&self, place: Slot) -> Option<NodeId> {
-        let pieces = &self.pieces.get()?.pieces;
-        let words = pieces[place.piece(pieces.len())].get()?;
-        let word = words[place.word()].load(Ordering::Relaxed);
-        (word >> ID_BITS == place.tag()).then_some(NodeId(word & ((1 << ID_BITS) - 1)))
-    }
-
-    fn put(&self, place: Slot, id: NodeId, memory: &Memory) {
-        if id.0 >> ID_BITS != 0 {
-            return;
-        }
-        let all = self.pieces.get_or_init(|| {
-            let bytes = memory.total_bytes() / 64;
-            let count = (bytes / (WORDS * 8)).clamp(1, MOST_PIECES);
-            Pieces {
-                pieces: (0..count).map(|_| OnceLock::new()).collect(),
-                reserved: Mutex::new(memory.reservation(MemoryKind::EngineCache)),
-            }
-        });
-        let piece = &all.pieces[place.piece(all.pieces.len())];
-        if piece.get().is_none() {
-            let mut reserved = all.reserved.lock();
-            if piece.get().is_none() && reserved.try_grow(WORDS * 8).is_err() {
-                return;
-            }
-            piece.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
-        }
-        if let Some(words) = piece.get() {
-            let word = place.tag() << ID_BITS | id.0;
-            words[place.word()].store(word, Ordering::Relaxed);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hint_is_found_until_it_is_overwritten() {
-        let (hints, memory) = (KeyHints::default(), Memory::new(16 << 20));
-        let place = |key: u64| Slot::of(LabelId(3), &key.to_be_bytes());
-        assert!(hints.get(place(1)).is_none());
-        (0..1_000).for_each(|key| hints.put(place(key), NodeId(key), &memory));
-        let found = (0..1_000).filter(|key| hints.get(place(*key)) == Some(NodeId(*key)));
-        assert!(found.count() > 950);
-        let other = |key: u64| Slot::of(LabelId(4), &key.to_be_bytes());
-        assert!((0..1_000).all(|key| hints.get(other(key)).is_none()));
-        let most = memory.total_bytes() / 64;
-        (0..100_000).for_each(|key| hints.put(place(key), NodeId(key), &memory));
-        assert!((1..=most + (64 << 10)).contains(&memory.used_bytes()));
-        hints.put(place(5), NodeId(1 << ID_BITS), &memory);
-        assert_ne!(hints.get(place(5)), Some(NodeId(1 << ID_BITS)));
-    }
-
-    #[test]
-    fn without_memory_nothing_is_cached() {
-        let (hints, memory) = (KeyHints::default(), Memory::new(1 << 20));
-        let all = memory.reserve(MemoryKind::Queries, 1 << 20).unwrap();
-        let place = Slot::of(LabelId(0), b"k");
-        hints.put(place, NodeId(7), &memory);
-        assert!(hints.get(place).is_none());
-        drop(all);
-        hints.put(place, NodeId(7), &memory);
-        assert_eq!(hints.get(place), Some(NodeId(7)));
     }
 }

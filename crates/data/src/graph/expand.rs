@@ -44,7 +44,8 @@ fn sorted(types: &[TypeId]) -> Vec<TypeId> {
 }
 
 impl Transaction {
-    pub(crate) fn expand_rows(
+    #[doc(hidden)]
+    pub fn expand_rows(
         &self,
         nodes: &[NodeId],
         direction: Direction,

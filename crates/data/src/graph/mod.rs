@@ -2,10 +2,13 @@
 
 mod by_key;
 mod expand;
+pub(crate) mod key_hints;
 mod nodes;
 mod records;
 mod relationships;
+pub(crate) mod rows;
 mod scan;
+pub(crate) mod state;
 
 use std::sync::Arc;
 
@@ -18,11 +21,14 @@ use crate::{
     NodeLabels, RelRow, Transaction,
 };
 
-pub(crate) use by_key::KeyHints;
+pub use crate::graph::{
+    rows::row_of,
+    state::{KEY, KeyChanges, NodeState},
+};
 pub use by_key::NodeRecord;
-pub(crate) use nodes::KeyChanges;
-pub use nodes::{KEY, NodeState, encode_key, without_nulls};
-pub use records::row_of;
+pub use nodes::{encode_key, without_nulls};
+
+pub(crate) use crate::graph::key_hints::KeyHints;
 
 impl GraphRead for Transaction {
     fn catalog(&self) -> Arc<Catalog> {

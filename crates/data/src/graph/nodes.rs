@@ -10,35 +10,16 @@ use isomer_value::{
 use crate::{
     ConvergentOwner, DataError, Transaction,
     footprint::{NONE, Space},
+    graph::state::{KEY, KeyChanges, NodeState},
     index::{EntryChanges, IndexEntry},
     keyspace::{self, push_id, sole_id},
     properties::set_path,
     store::PropNames,
-    stream::{Change, Counted},
+    stream::change::{Change, Counted},
 };
 
-/// The property that holds a record's key in its labels.
-pub const KEY: &str = "_key";
 /// Longest text of a `_key` in bytes.
 pub(crate) const MAX_KEY_TEXT: usize = 2048;
-
-/// Labels and properties of a node.
-#[derive(Clone, Debug, Default)]
-pub struct NodeState {
-    /// Ascending, distinct.
-    pub labels: Vec<LabelId>,
-    /// Without nulls, `_key` among them where the node has one.
-    pub properties: Map,
-}
-
-/// Keys of a node in its labels that are added or removed.
-#[derive(Default)]
-pub(crate) struct KeyChanges {
-    pub(crate) removed: Vec<(LabelId, Vec<u8>)>,
-    pub(crate) added: Vec<(LabelId, Vec<u8>)>,
-    /// Keys that lead to another node from now on.
-    pub(crate) passed: Vec<(LabelId, Vec<u8>, NodeId)>,
-}
 
 impl Transaction {
     /// Creates a node. `_key` among `properties` must be a string or an integer, new in each of the labels. Nulls are
@@ -83,7 +64,10 @@ impl Transaction {
             return Ok(());
         }
         self.update_node(id, |state| set_path(&mut state.properties, path, value))?;
-        self.resolve_conflict_notes(ConvergentOwner::Node(id), path.first().copied())
+        self.resolve_conflicts(
+            ConvergentOwner::Node(id),
+            &mut path.first().copied().into_iter(),
+        )
     }
 
     /// Replaces all properties.
@@ -96,8 +80,8 @@ impl Transaction {
             state.properties = without_nulls(properties);
             Ok(())
         })?;
-        let names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflict_notes(ConvergentOwner::Node(id), names)
+        let mut names = properties.iter().map(|(name, _)| &**name);
+        self.resolve_conflicts(ConvergentOwner::Node(id), &mut names)
     }
 
     /// Sets the properties given, removes those given as `Null`, keeps the others.
@@ -109,8 +93,8 @@ impl Transaction {
             merge_top(&mut state.properties, properties);
             Ok(())
         })?;
-        let names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflict_notes(ConvergentOwner::Node(id), names)
+        let mut names = properties.iter().map(|(name, _)| &**name);
+        self.resolve_conflicts(ConvergentOwner::Node(id), &mut names)
     }
 
     /// Adds a label; returns whether it was new.
@@ -195,7 +179,8 @@ impl Transaction {
     }
 
     /// Labels and properties, observed.
-    pub(crate) fn load_node(&self, id: NodeId) -> Result<Option<NodeState>, DataError> {
+    #[doc(hidden)]
+    pub fn load_node(&self, id: NodeId) -> Result<Option<NodeState>, DataError> {
         let Some(bytes) = self.read().get(&keyspace::node(id))? else {
             self.footprint().read_absent_node();
             return Ok(None);
@@ -220,7 +205,7 @@ impl Transaction {
         }
     }
 
-    pub(super) fn find_encoded_key(
+    pub(crate) fn find_encoded_key(
         &self,
         label: LabelId,
         encoded: &[u8],
@@ -237,7 +222,8 @@ impl Transaction {
 
     /// Changes a node from `old` (absent: it is created) to `new` (absent: it is deleted). Refuses before it writes
     /// anything.
-    pub(crate) fn apply_node_change(
+    #[doc(hidden)]
+    pub fn apply_node_change(
         &mut self,
         id: NodeId,
         old: Option<&NodeState>,
@@ -254,15 +240,21 @@ impl Transaction {
         let keys = key_changes(old, new)?;
         let entries = self.entry_changes(id, old, new)?;
         let keys = if self.is_merging() {
-            self.note_refused(id, new, &entries)?;
-            self.merge_keys(id, keys)?
+            let hooks = self.hooks().expect("only replication merges");
+            hooks.note_refused(self, id, new, &entries)?;
+            hooks.merge_keys(self, id, keys)?
         } else {
             let keys = self.check_keys(id, keys)?;
             self.check_node_change(id, new, &entries)?;
-            if let Some(old) = old {
-                self.note_identity(id, old)?;
+            match self.hooks() {
+                None => keys,
+                Some(hooks) => {
+                    if let Some(old) = old {
+                        hooks.note_identity(self, id, old)?;
+                    }
+                    hooks.release_keys(self, id, keys)?
+                }
             }
-            self.release_keys(id, keys)?
         };
         let mut logged = self.take_scratch();
         self.log_entry(id, old, new, record.as_deref(), &mut logged)?;
@@ -472,7 +464,7 @@ impl Transaction {
 
     /// Whether the write is a no-op. Equal values may have different bytes (0.0 and -0.0): a merge must produce the
     /// same bytes in all replicas, whichever of them was stored before.
-    pub(super) fn is_unchanged(&self, old: &Map, new: &Map) -> Result<bool, DataError> {
+    pub(crate) fn is_unchanged(&self, old: &Map, new: &Map) -> Result<bool, DataError> {
         Ok(old == new && (!self.is_merging() || self.property_changes(old, new)?.is_empty()))
     }
 
@@ -491,7 +483,7 @@ impl Transaction {
     }
 
     /// How two maps of properties differ at their top level.
-    pub(super) fn property_changes(
+    pub(crate) fn property_changes(
         &self,
         old: &Map,
         new: &Map,
@@ -520,18 +512,18 @@ impl Transaction {
 
 /// Properties set, with their encoded values, and removed.
 #[derive(Default)]
-pub(super) struct PropertyChanges {
-    bytes: Vec<u8>,
-    set: Vec<(PropId, std::ops::Range<usize>)>,
-    removed: Vec<PropId>,
+pub(crate) struct PropertyChanges {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) set: Vec<(PropId, std::ops::Range<usize>)>,
+    pub(crate) removed: Vec<PropId>,
 }
 
 impl PropertyChanges {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.removed.is_empty()
     }
 
-    pub(super) fn parts(&self) -> (Vec<(PropId, &[u8])>, Vec<PropId>) {
+    pub(crate) fn parts(&self) -> (Vec<(PropId, &[u8])>, Vec<PropId>) {
         let set = self
             .set
             .iter()
@@ -542,7 +534,7 @@ impl PropertyChanges {
 }
 
 /// The labels of one state that another one lacks.
-fn lacking<'s>(
+pub(crate) fn lacking<'s>(
     of: Option<&'s NodeState>,
     other: Option<&'s NodeState>,
 ) -> impl Iterator<Item = LabelId> + 's {
@@ -612,7 +604,7 @@ pub fn encode_key(key: &Value) -> Result<Vec<u8>, DataError> {
 }
 
 /// The encoded form of a `_key` for a lookup; nothing for values that cannot be keys. A whole float equals the integer.
-pub(super) fn encode_found_key(key: &Value) -> Option<Vec<u8>> {
+pub(crate) fn encode_found_key(key: &Value) -> Option<Vec<u8>> {
     let whole = match key {
         Value::Float(float) => whole_int(*float).map(Value::Int),
         _ => None,

@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
-    LabelId, Labels, Map, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
+    LabelId, Labels, Map, NodeContent, NodeId, PropId, RelId, RelationshipContent, Value,
     record::{RecordRef, RecordSealer},
 };
 
@@ -12,16 +12,17 @@ use crate::{
     Catalog, ConvergentOwner, DataError, NodeLabels, RelRow, Transaction,
     batch::KeyBatch,
     catalog::Names,
+    graph::rows::row_of,
     keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
 };
 
 /// Ids at most this far apart are read as one range: skipping the rows between costs less than looking up each one.
 const DENSE: u64 = 4;
 /// Below this number of ids, looking up each one is as good.
-const FEW: usize = 8;
+pub(crate) const FEW: usize = 8;
 
 impl Transaction {
-    pub(super) fn exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
+    pub(crate) fn exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
         out.reserve(ids.len());
         let watched = self.footprint().active();
         self.each_node(ids, |id, record| {
@@ -35,7 +36,7 @@ impl Transaction {
         })
     }
 
-    pub(super) fn labels_of(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
+    pub(crate) fn labels_of(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
         let mut labels: Vec<LabelId> = Vec::new();
         self.each_node(ids, |id, record| {
             labels.clear();
@@ -48,7 +49,7 @@ impl Transaction {
         })
     }
 
-    pub(super) fn node_columns(
+    pub(crate) fn node_columns(
         &self,
         ids: &[NodeId],
         props: &[PropId],
@@ -155,7 +156,7 @@ impl Transaction {
         Ok(())
     }
 
-    pub(super) fn rows_of(
+    pub(crate) fn rows_of(
         &self,
         ids: &[RelId],
         out: &mut Vec<Option<RelRow>>,
@@ -166,7 +167,7 @@ impl Transaction {
         })
     }
 
-    pub(super) fn relationship_columns(
+    pub(crate) fn relationship_columns(
         &self,
         ids: &[RelId],
         props: &[PropId],
@@ -424,15 +425,15 @@ impl Transaction {
 
 /// The names of labels, for the nodes of one batch: nodes with the same labels share them. A large batch copies the
 /// strings, so that threads that read concurrently do not contend for the reference counts of shared ones.
-pub(super) struct LabelSets<'c> {
-    catalog: &'c Catalog,
-    own: bool,
-    known: Vec<(Vec<LabelId>, Labels)>,
+pub(crate) struct LabelSets<'c> {
+    pub(crate) catalog: &'c Catalog,
+    pub(crate) own: bool,
+    pub(crate) known: Vec<(Vec<LabelId>, Labels)>,
 }
 
 impl<'c> LabelSets<'c> {
     /// For a batch of `nodes` nodes.
-    pub(super) fn new(catalog: &'c Catalog, nodes: usize) -> Self {
+    pub(crate) fn new(catalog: &'c Catalog, nodes: usize) -> Self {
         Self {
             catalog,
             own: nodes >= FEW,
@@ -441,7 +442,7 @@ impl<'c> LabelSets<'c> {
     }
 
     /// The names of a node's labels, sorted.
-    pub(super) fn of(&mut self, id: NodeId, record: &RecordRef<'_>) -> Result<Labels, DataError> {
+    pub(crate) fn of(&mut self, id: NodeId, record: &RecordRef<'_>) -> Result<Labels, DataError> {
         let known = |(labels, _): &&(Vec<LabelId>, _)| record.labels().eq(labels.iter().copied());
         if let Some((_, names)) = self.known.iter().find(known) {
             return Ok(names.clone());
@@ -483,7 +484,7 @@ fn next_run(at: usize, count: usize, id_at: &impl Fn(usize) -> u64) -> usize {
     count
 }
 
-fn record_key(tag: u8, id: u64) -> Vec<u8> {
+pub(crate) fn record_key(tag: u8, id: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(10);
     key.push(tag);
     push_id(&mut key, id);
@@ -506,22 +507,8 @@ fn push_row(
     Ok(())
 }
 
-/// Type and ends of a relationship's record.
-pub fn row_of(id: RelId, record: &RecordRef<'_>) -> Result<RelRow, DataError> {
-    let (type_id, source, target): (TypeId, NodeId, NodeId) =
-        record.endpoints().ok_or_else(|| {
-            DataError::corrupt(format!("the record of relationship {id} is a node's"))
-        })?;
-    Ok(RelRow {
-        id,
-        type_id,
-        source,
-        target,
-    })
-}
-
 /// The id in a record's key.
-pub(super) fn id_of(key: &[u8]) -> Result<u64, DataError> {
+pub(crate) fn id_of(key: &[u8]) -> Result<u64, DataError> {
     let mut rest = key.get(1..).unwrap_or_default();
     take_id(&mut rest)
         .filter(|_| rest.is_empty())

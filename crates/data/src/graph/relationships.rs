@@ -1,5 +1,6 @@
 //! Writing relationships: stored once, with adjacency entries for both ends.
 
+use crate::ConvergentOwner;
 use std::ops::Range;
 
 use isomer_value::{
@@ -7,16 +8,14 @@ use isomer_value::{
     record::{RecordBuilder, RecordRef},
 };
 
-use super::{
-    nodes::{merge_top, without_nulls},
-    records::row_of,
-};
+use super::nodes::{merge_top, without_nulls};
 use crate::{
-    ConvergentOwner, DataError, RelRow, Transaction,
+    DataError, RelRow, Transaction,
+    graph::rows::row_of,
     keyspace::{self, Side},
     properties::set_path,
     store::PropNames,
-    stream::Change,
+    stream::change::Change,
 };
 
 impl Transaction {
@@ -138,7 +137,10 @@ impl Transaction {
             return Ok(());
         }
         self.update_relationship(id, |properties| set_path(properties, path, value))?;
-        self.resolve_conflict_notes(ConvergentOwner::Relationship(id), path.first().copied())
+        self.resolve_conflicts(
+            ConvergentOwner::Relationship(id),
+            &mut path.first().copied().into_iter(),
+        )
     }
 
     /// As [`Transaction::replace_node_properties`].
@@ -151,8 +153,8 @@ impl Transaction {
             *own = without_nulls(properties);
             Ok(())
         })?;
-        let names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflict_notes(ConvergentOwner::Relationship(id), names)
+        let mut names = properties.iter().map(|(name, _)| &**name);
+        self.resolve_conflicts(ConvergentOwner::Relationship(id), &mut names)
     }
 
     /// As [`Transaction::merge_node_properties`].
@@ -172,8 +174,8 @@ impl Transaction {
             merge_top(own, properties);
             Ok(())
         })?;
-        let names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflict_notes(ConvergentOwner::Relationship(id), names)
+        let mut names = properties.iter().map(|(name, _)| &**name);
+        self.resolve_conflicts(ConvergentOwner::Relationship(id), &mut names)
     }
 
     /// Deletes a relationship; returns whether it existed.
@@ -378,7 +380,7 @@ mod tests {
             let entries = engine.stream(version - 1, 10, usize::MAX, false).unwrap();
             let mut pairs = Vec::new();
             let all = engine.snapshot().unwrap();
-            crate::read::each_pair(&*all, &[], |key, value| {
+            crate::pairs::each_pair(&*all, &[], |key, value| {
                 // Each database has a random identity.
                 if key != crate::keyspace::IDENTITY {
                     pairs.push((key.to_vec(), value.to_vec()));

@@ -1,13 +1,15 @@
 //! Scans over all nodes and relationships, and their counts.
 
+use crate::DataError;
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
 
-use super::records::{id_of, row_of};
+use super::records::id_of;
 use crate::{
-    DataError, RelRow, Transaction,
+    RelRow, Transaction,
+    graph::rows::row_of,
     keyspace::{self, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id},
-    stream::Counted,
+    stream::change::Counted,
 };
 
 impl Transaction {
@@ -157,7 +159,8 @@ impl Transaction {
     }
 
     /// Calls `visit` with the first `limit` pairs from `start` up to `end`, page by page.
-    pub(crate) fn each_pair(
+    #[doc(hidden)]
+    pub fn each_pair(
         &self,
         start: &[u8],
         end: Option<&[u8]>,

@@ -3,10 +3,9 @@
 use isomer_value::{IndexId, NodeId, Value, key};
 
 use crate::{
-    Catalog, DataError, IndexDef, Transaction,
-    footprint::Space,
+    Catalog, DataError, IndexDef,
     graph::NodeState,
-    keyspace::{self, after_prefix, entry_node, id_len, push_id},
+    keyspace::{self, id_len, push_id},
     properties::{at_path, brief},
 };
 
@@ -18,12 +17,14 @@ const MAX_ENTRIES: usize = 10_000;
 /// One entry of a node in an index, without the node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexEntry {
-    pub(crate) index: IndexId,
+    /// The index.
+    pub index: IndexId,
     /// The encoded values.
-    pub(crate) values: Vec<u8>,
+    pub values: Vec<u8>,
     /// The ends of the first one, two, … values.
-    pub(crate) ends: Vec<usize>,
-    pub(crate) unique: bool,
+    pub ends: Vec<usize>,
+    /// Whether the index is unique.
+    pub unique: bool,
 }
 
 impl IndexEntry {
@@ -64,9 +65,11 @@ impl IndexEntry {
 
 /// Entries that are removed and added.
 #[derive(Debug, Default)]
-pub(crate) struct EntryChanges {
-    pub(crate) removed: Vec<IndexEntry>,
-    pub(crate) added: Vec<IndexEntry>,
+pub struct EntryChanges {
+    /// Entries that the node loses.
+    pub removed: Vec<IndexEntry>,
+    /// Entries that it gets.
+    pub added: Vec<IndexEntry>,
 }
 
 impl EntryChanges {
@@ -90,7 +93,7 @@ impl EntryChanges {
     }
 
     /// The difference between the entries of an index, both ascending.
-    pub(super) fn from_sorted(before: &[IndexEntry], after: Vec<IndexEntry>) -> Self {
+    pub(crate) fn from_sorted(before: &[IndexEntry], after: Vec<IndexEntry>) -> Self {
         let removed = before
             .iter()
             .filter(|entry| after.binary_search(entry).is_err())
@@ -103,7 +106,8 @@ impl EntryChanges {
         Self { removed, added }
     }
 
-    pub(super) fn extend(&mut self, other: Self) {
+    /// Adds the changes of `other`.
+    pub fn extend(&mut self, other: Self) {
         self.removed.extend(other.removed);
         self.added.extend(other.added);
     }
@@ -115,7 +119,7 @@ pub fn entries_of(index: &IndexDef, state: &NodeState) -> Result<Vec<IndexEntry>
 }
 
 /// As [`entries_of`], with another limit for the entries of a record.
-pub(super) fn entries_within(
+pub(crate) fn entries_within(
     index: &IndexDef,
     state: &NodeState,
     most: usize,
@@ -177,45 +181,8 @@ pub(super) fn entries_within(
     Ok(entries)
 }
 
-impl Transaction {
-    /// As [`Transaction::holder`], with the observation in the footprint.
-    pub(crate) fn observed_holder(
-        &self,
-        entry: &IndexEntry,
-        node: NodeId,
-    ) -> Result<Option<NodeId>, DataError> {
-        self.footprint()
-            .read_fields(Space::Index(entry.index.0), entry.ends.len(), &entry.values);
-        self.holder(entry, node)
-    }
-
-    /// A node other than `node` that has the entry's values.
-    pub(crate) fn holder(
-        &self,
-        entry: &IndexEntry,
-        node: NodeId,
-    ) -> Result<Option<NodeId>, DataError> {
-        let prefix = entry.prefix();
-        let mut holder = None;
-        // Two: one of them may be the node itself.
-        self.each_pair(
-            &prefix,
-            after_prefix(&prefix).as_deref(),
-            2,
-            |key, value| {
-                let found = entry_node(key, value)?;
-                if found != node {
-                    holder = Some(found);
-                }
-                Ok(())
-            },
-        )?;
-        Ok(holder)
-    }
-}
-
 /// Encoded values in a message.
-pub(crate) fn brief_values(values: &[u8]) -> String {
+pub fn brief_values(values: &[u8]) -> String {
     match key::decode_all(values) {
         Ok(values) => values.iter().map(brief).collect::<Vec<_>>().join(", "),
         Err(_) => "a value".into(),

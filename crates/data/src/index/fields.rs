@@ -52,7 +52,7 @@ pub(crate) enum RequiredEntries {
 }
 
 /// Index entries of a node before one of its convergent properties changes.
-pub(crate) struct FieldEntries {
+pub struct FieldEntries {
     node: NodeId,
     /// Its labels; its plain properties where an index has other fields.
     state: NodeState,
@@ -356,7 +356,8 @@ impl Transaction {
     }
 
     /// To be called before entries of a node's convergent property change; none if no index is affected.
-    pub(crate) fn fields_before(
+    #[doc(hidden)]
+    pub fn fields_before(
         &mut self,
         owner: ConvergentOwner,
         prop: PropId,
@@ -435,7 +436,8 @@ impl Transaction {
 
     /// Updates the entries after a change of the property. `touched` are the places of elements added to and removed
     /// from sets: their keys, at least up to the element.
-    pub(crate) fn fields_after(
+    #[doc(hidden)]
+    pub fn fields_after(
         &mut self,
         before: Option<FieldEntries>,
         touched: &[Vec<u8>],

@@ -5,9 +5,10 @@
 
 mod entries;
 mod fields;
+pub(crate) mod holders;
 mod seek;
 
-pub(crate) use entries::{EntryChanges, brief_values};
-pub use entries::{IndexEntry, entries_of};
+pub use entries::{EntryChanges, IndexEntry, brief_values, entries_of};
+
 pub(crate) use fields::RequiredEntries;
 pub(crate) use seek::value_range;

@@ -1,10 +1,9 @@
 //! A shared cache of bucket options: a transaction need not look up a bucket that is cached.
 
+use crate::kv::bucket::BucketOptions;
 use isomer_storage::{StorageError, Version};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
-
-use super::BucketOptions;
 
 /// The buckets that were looked up since a bucket was last created, dropped or changed.
 pub(crate) struct BucketCache(RwLock<CachedOptions>);

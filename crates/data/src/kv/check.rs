@@ -1,12 +1,17 @@
 //! Checks derived data of buckets against its source: reverse entries and expiry entries.
 
+use crate::DataError;
 use isomer_storage::Read;
 
-use super::{BucketKind, BucketOptions, entries::BucketEntry, reverse};
+use super::reverse;
 use crate::{
-    DataError, DataStore,
+    DataStore,
     keyspace::{self, TAG_BUCKET},
-    read::each_pair,
+    kv::{
+        bucket::{BucketKind, BucketOptions},
+        content::BucketEntry,
+    },
+    pairs::each_pair,
 };
 
 impl DataStore {

@@ -1,16 +1,17 @@
 //! Cursors: positions in a bucket that move in either direction.
 
+use crate::DataError;
 use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::Value;
 
-use super::{
-    Bucket, BucketKind,
-    entries::{BucketEntry, Content},
-    scan::KvCursor,
-};
+use super::scan::KvCursor;
 use crate::{
-    DataError, Order, Transaction,
+    Order, Transaction,
     keyspace::{after_prefix, push_terminated},
+    kv::{
+        bucket::{Bucket, BucketKind},
+        content::{BucketEntry, Content},
+    },
     transaction::Stamp,
 };
 

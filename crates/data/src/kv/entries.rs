@@ -5,94 +5,20 @@ use std::ops::ControlFlow;
 use isomer_storage::{KeyRange, Page};
 use isomer_value::Value;
 
-use super::{
-    Bucket, BucketKind, BucketOptions, Expiry, PAGE, check_key, check_value, reverse::has_reverse,
-    wrong_kind,
-};
+use super::reverse::has_reverse;
 use crate::{
     DataError, Order, Transaction,
     batch::KeyBatch,
     footprint::Space,
     keyspace::{self, after_prefix},
-    stream::Change,
+    kv::{
+        bucket::{
+            Bucket, BucketKind, BucketOptions, Expiry, PAGE, check_key, check_value, wrong_kind,
+        },
+        content::{BucketEntry, Content, ENTRY_HEAD},
+    },
+    stream::change::Change,
 };
-
-/// The most bytes that an entry has before its value.
-const ENTRY_HEAD: usize = 9;
-
-/// The type of an entry's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Bytes.
-    Bytes = 0,
-    /// UTF-8.
-    Text = 1,
-    /// Any other value, encoded.
-    Value = 2,
-}
-
-/// A stored entry, decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BucketEntry<'a> {
-    pub(super) content: Content,
-    /// When it expires, in ms.
-    pub(super) expires: Option<u64>,
-    pub(super) value: &'a [u8],
-}
-
-impl<'a> BucketEntry<'a> {
-    pub(super) fn decode(stored: &'a [u8]) -> Result<Self, DataError> {
-        Self::parse(stored).ok_or_else(|| DataError::corrupt("an entry of a bucket is malformed"))
-    }
-
-    fn parse(stored: &'a [u8]) -> Option<Self> {
-        let (&head, rest) = stored.split_first()?;
-        let content = match head >> 1 {
-            0 => Content::Bytes,
-            1 => Content::Text,
-            2 => Content::Value,
-            _ => return None,
-        };
-        let (expires, value) = match head & 1 {
-            0 => (None, rest),
-            _ => {
-                let (time, value) = rest.split_first_chunk::<8>()?;
-                (Some(u64::from_be_bytes(*time)), value)
-            }
-        };
-        Some(Self {
-            content,
-            expires,
-            value,
-        })
-    }
-
-    /// Appends its stored form.
-    pub(super) fn encode(self, stored: &mut Vec<u8>) {
-        stored.push((self.content as u8) << 1 | u8::from(self.expires.is_some()));
-        if let Some(time) = self.expires {
-            stored.extend_from_slice(&time.to_be_bytes());
-        }
-        stored.extend_from_slice(self.value);
-    }
-
-    /// Whether it exists at `now`.
-    pub(super) fn is_live(self, now: u64) -> bool {
-        self.expires.is_none_or(|time| time > now)
-    }
-}
-
-/// The bytes of an entry.
-pub(crate) fn encode_entry(content: Content, expires: Option<u64>, value: &[u8]) -> Vec<u8> {
-    let mut stored = Vec::with_capacity(ENTRY_HEAD + value.len());
-    BucketEntry {
-        content,
-        expires,
-        value,
-    }
-    .encode(&mut stored);
-    stored
-}
 
 impl Transaction {
     /// The value under `key`; nothing where there is none, or it has expired.
@@ -318,7 +244,7 @@ impl Transaction {
     }
 
     /// A bucket that must be a map.
-    pub(super) fn map_bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
+    pub(crate) fn map_bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
         match self.bucket(name)? {
             Some(bucket) if bucket.options.kind != BucketKind::Map => {
                 Err(wrong_kind(name, bucket.options.kind))
@@ -328,7 +254,7 @@ impl Transaction {
     }
 
     /// The stored form of a live entry.
-    pub(super) fn kv_stored(
+    pub(crate) fn kv_stored(
         &self,
         bucket: Bucket,
         key: &[u8],
@@ -341,7 +267,7 @@ impl Transaction {
         Ok(live.then_some(stored))
     }
 
-    pub(super) fn kv_put_entry(
+    pub(crate) fn kv_put_entry(
         &mut self,
         name: &str,
         key: &[u8],
@@ -442,7 +368,7 @@ impl Transaction {
         }
     }
 
-    pub(super) fn expires_at(&self, expiry: Expiry) -> Option<u64> {
+    pub(crate) fn expires_at(&self, expiry: Expiry) -> Option<u64> {
         match expiry {
             Expiry::Never => None,
             Expiry::At(time) => Some(time),
@@ -453,7 +379,7 @@ impl Transaction {
 
 impl Bucket {
     /// The space of its values, where it is reversible.
-    pub(super) fn reverse_space(self) -> Space {
+    pub(crate) fn reverse_space(self) -> Space {
         Space::Reverse(self.id)
     }
 }
@@ -463,6 +389,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::kv::encode_entry;
 
     proptest! {
         /// Entries come back as they were stored, and no bytes make decoding panic.

@@ -1,12 +1,13 @@
 //! Multi-value buckets: several values a key, each once, sorted.
 
+use crate::DataError;
 use isomer_storage::{KeyRange, Page, PageLimit};
 
-use super::{Bucket, BucketKind, PAGE, check_key, check_value, wrong_kind};
 use crate::{
-    DataError, Order, Transaction,
+    Order, Transaction,
     keyspace::{self, after_prefix, push_terminated},
-    stream::Change,
+    kv::bucket::{Bucket, BucketKind, PAGE, check_key, check_value, wrong_kind},
+    stream::change::Change,
 };
 
 impl Transaction {
@@ -169,7 +170,8 @@ impl Transaction {
     }
 
     /// Declares a change of a value's metadata.
-    pub(crate) fn touch_pair(&mut self, bucket: u32, key: &[u8], value: &[u8]) {
+    #[doc(hidden)]
+    pub fn touch_pair(&mut self, bucket: u32, key: &[u8], value: &[u8]) {
         let (relative, end) = pair(key, value);
         let ends = [end, relative.len()];
         self.footprint_mut().change_entry(

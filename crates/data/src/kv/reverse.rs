@@ -2,12 +2,16 @@
 //!
 //! A reverse entry's own value is empty, or the time at which the entry expires (`u64` ms, big endian).
 
+use crate::DataError;
 use isomer_storage::{KeyRange, Page, PageLimit};
 
-use super::{Bucket, BucketOptions, MAX_PAIR_PART_BYTES, PAGE, entries::BucketEntry};
 use crate::{
-    DataError, Order, Transaction,
+    Order, Transaction,
     keyspace::{self, after_prefix, push_terminated},
+    kv::{
+        bucket::{Bucket, BucketOptions, MAX_PAIR_PART_BYTES, PAGE},
+        content::BucketEntry,
+    },
 };
 
 impl Transaction {

@@ -1,17 +1,17 @@
 //! Scans of buckets, in both directions, page by page.
 
+use crate::DataError;
 use std::ops::ControlFlow;
 
 use isomer_storage::{KeyRange, Page, PageLimit, Visitor};
 
-use super::{
-    Bucket, BucketKind,
-    entries::{BucketEntry, Content},
-    observed,
-};
 use crate::{
-    DataError, Order, Transaction,
+    Order, Transaction,
     keyspace::{self, after_prefix, push_terminated, take_terminated},
+    kv::{
+        bucket::{Bucket, BucketKind, observed},
+        content::{BucketEntry, Content},
+    },
 };
 
 /// Where a scan of a bucket continues. It belongs to that bucket and direction.

@@ -5,46 +5,13 @@
 //! was reserved beforehand in a separate commit, so that transactions do not wait for each other; a number is never
 //! used twice, and those of transactions that did not commit are missing. Both draw from the same counter.
 
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
-
 use crate::{
-    Access, DataError, DataStore, ErrorKind, Transaction, footprint::Space, keyspace,
-    stream::Change,
+    Access, DataError, DataStore, ErrorKind, Transaction,
+    footprint::Space,
+    keyspace,
+    kv::sequences::{ATTEMPTS, Block, FIRST_BLOCK, LARGEST_BLOCK, Named},
+    stream::change::Change,
 };
-
-/// The first block; each further one is twice as large, up to the largest.
-const FIRST_BLOCK: u64 = 32;
-const LARGEST_BLOCK: u64 = 1 << 16;
-/// How often a reservation is retried after a conflict.
-const ATTEMPTS: usize = 100;
-
-/// Reserved blocks, by bucket and sequence.
-#[derive(Debug, Default)]
-pub(crate) struct Sequences {
-    blocks: Mutex<FxHashMap<Named, Block>>,
-}
-
-/// Bucket and sequence.
-type Named = (Box<str>, Box<str>);
-
-#[derive(Debug)]
-struct Block {
-    next: u64,
-    end: u64,
-    size: u64,
-}
-
-impl Sequences {
-    /// Forgets the blocks of buckets that were dropped.
-    pub(crate) fn forget(&self, buckets: &[String]) {
-        if !buckets.is_empty() {
-            self.blocks
-                .lock()
-                .retain(|(bucket, _), _| !buckets.iter().any(|dropped| **dropped == **bucket));
-        }
-    }
-}
 
 impl Transaction {
     /// The next number of a gapless sequence: one more than the last one committed, 1 at first.
@@ -69,7 +36,7 @@ impl Transaction {
         };
         let prefix = keyspace::bucket_sequence(bucket.id, "");
         let mut found = Vec::new();
-        crate::read::each_pair(self.read(), &prefix, |key, stored| {
+        crate::pairs::each_pair(self.read(), &prefix, |key, stored| {
             let name = std::str::from_utf8(&key[prefix.len()..])
                 .map_err(|_| DataError::corrupt("the name of a sequence is not UTF-8"))?;
             let last = stored

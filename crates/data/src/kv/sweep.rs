@@ -4,6 +4,7 @@
 //! reads the entries' keys, so that it conflicts with concurrent puts to these keys, and conflicts with no other
 //! transaction.
 
+use crate::Access;
 use std::{
     sync::Arc,
     thread::{self, JoinHandle},
@@ -13,11 +14,11 @@ use std::{
 use isomer_storage::{KeyRange, Page, PageLimit, StorageError};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Bucket, entries::BucketEntry};
 use crate::{
-    Access, DataError, DataStore, Durability, ErrorKind, Order, Transaction,
+    DataError, DataStore, Durability, ErrorKind, Order, Transaction,
     keyspace::{self, TAG_BUCKET_EXPIRY},
-    stream::Change,
+    kv::{bucket::Bucket, content::BucketEntry},
+    stream::change::Change,
 };
 
 /// Entries deleted in one transaction.
@@ -71,7 +72,9 @@ impl DataStore {
                 // Writers get a full disk or a poisoned engine reported, too; the next round tries again.
                 parking_lot::MutexGuard::unlocked(&mut stopping, || {
                     drop(store.sweep_expired(1 << 16));
-                    store.release_idle_reads();
+                    if let Some(hooks) = store.hooks() {
+                        hooks.release_idle_reads(&store);
+                    }
                 });
             }
         });

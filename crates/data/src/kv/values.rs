@@ -3,17 +3,22 @@
 //! A key is text (its UTF-8 bytes) or bytes. Text and bytes are stored verbatim, so that the byte interface reads them,
 //! too; every other value is stored encoded, and keeps its type.
 
+use crate::DataError;
 use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::{
     Value,
     record::{decode_value, encode_value},
 };
 
-use super::{
-    BucketKind, Expiry, KvCursor,
-    entries::{BucketEntry, Content},
+use super::KvCursor;
+use crate::{
+    Order, Transaction,
+    kv::{
+        bucket::{BucketKind, Expiry},
+        content::{BucketEntry, Content},
+    },
+    store::PropNames,
 };
-use crate::{DataError, Order, Transaction, store::PropNames};
 
 impl Transaction {
     /// The value under a key; null where there is none.
@@ -106,7 +111,8 @@ impl Transaction {
     }
 
     /// The value in the stored form of an entry.
-    pub(crate) fn stored_value(&self, stored: &[u8]) -> Result<Value, DataError> {
+    #[doc(hidden)]
+    pub fn stored_value(&self, stored: &[u8]) -> Result<Value, DataError> {
         self.typed(BucketEntry::decode(stored)?)
     }
 

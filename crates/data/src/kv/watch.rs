@@ -13,10 +13,12 @@ use std::{
 
 use isomer_storage::Version;
 use isomer_value::{Value, record::decode_value};
-use parking_lot::{Condvar, Mutex};
 
-use super::{Content, after_prefix, sweep::no_thread};
-use crate::{ChangeSet, DataError, DataStore, StreamHold, WeakDataStore, stream::Change};
+use super::{Content, sweep::no_thread};
+use crate::{
+    ChangeSet, DataError, DataStore, StreamHold, WeakDataStore, keyspace::after_prefix,
+    kv::signal::Signal, stream::change::Change,
+};
 
 /// Entries of the change stream that are read at a time.
 const ENTRIES: usize = 256;
@@ -34,7 +36,7 @@ pub enum Watched {
 }
 
 impl Watched {
-    fn holds(&self, key: &[u8]) -> bool {
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
         match self {
             Self::All => true,
             Self::Key(own) => own == key,
@@ -114,15 +116,15 @@ pub enum KvChangeKind {
 /// watch returns [`DataError::Forgotten`].
 #[derive(Debug)]
 pub struct Watch {
-    store: WeakDataStore,
-    signal: Arc<Signal>,
-    bucket: Arc<str>,
-    watched: Watched,
+    pub(crate) store: WeakDataStore,
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) bucket: Arc<str>,
+    pub(crate) watched: Watched,
     /// Everything up to this version was read.
-    read: Version,
-    found: VecDeque<KvChange>,
+    pub(crate) read: Version,
+    pub(crate) found: VecDeque<KvChange>,
     /// Keeps the stream above `read`.
-    hold: StreamHold,
+    pub(crate) hold: StreamHold,
 }
 
 impl DataStore {
@@ -221,7 +223,7 @@ impl Watch {
             .map_or(self.read, |next| next.version - 1)
     }
 
-    fn wait(
+    pub(crate) fn wait(
         &mut self,
         deadline: Option<Instant>,
         stop: &AtomicBool,
@@ -273,7 +275,7 @@ impl Watch {
         Ok(!entries.is_empty())
     }
 
-    fn kind(
+    pub(crate) fn kind(
         &self,
         id: u32,
         change: Change<'_>,
@@ -360,9 +362,9 @@ impl Iterator for Watch {
 /// A thread that follows changes: see [`DataStore::on_change`]. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watcher {
-    signal: Arc<Signal>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
@@ -386,51 +388,6 @@ impl Drop for Watcher {
     }
 }
 
-/// Wakes threads that wait for a commit.
-#[derive(Debug, Default)]
-pub(crate) struct Signal {
-    count: Mutex<u64>,
-    changed: Condvar,
-}
-
-impl Signal {
-    fn count(&self) -> u64 {
-        *self.count.lock()
-    }
-
-    /// Something was committed, or the state must be checked.
-    pub(crate) fn notify(&self) {
-        *self.count.lock() += 1;
-        self.changed.notify_all();
-    }
-
-    /// Waits until the count exceeds `seen`; false after the deadline.
-    fn wait(&self, seen: u64, deadline: Option<Instant>) -> bool {
-        let mut count = self.count.lock();
-        while *count == seen {
-            match deadline {
-                None => self.changed.wait(&mut count),
-                Some(deadline) => {
-                    if self.changed.wait_until(&mut count, deadline).timed_out() {
-                        return *count != seen;
-                    }
-                }
-            }
-        }
-        true
-    }
-}
-
-/// Held by the store: waiting threads wake up when the store closes.
-#[derive(Debug, Default)]
-pub(crate) struct Signals(pub(crate) Arc<Signal>);
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        self.0.notify();
-    }
-}
-
-fn closed() -> DataError {
+pub(crate) fn closed() -> DataError {
     DataError::Closed("the database was closed: nothing changes any more".into())
 }

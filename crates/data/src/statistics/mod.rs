@@ -17,6 +17,7 @@
 //! transaction's own changes. They are stored together with the counts from time to time and when the database is
 //! closed (see [`stored`]), so that opening it need not sample again; samples lost by a crash are taken again.
 
+pub(crate) mod answers;
 mod sample;
 mod stored;
 mod values;
@@ -26,17 +27,17 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use isomer_storage::{Durability, Read, Version};
+use isomer_storage::{Read, Version};
 use isomer_value::{IndexId, LabelId, TypeId, Value};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use crate::{DataError, DataStore, FieldPath, stream::Counted};
+use crate::{DataError, FieldPath};
 
 /// Below this number of records nothing is sampled: every plan is good enough.
-const FEWEST: u64 = 64;
+pub(crate) const FEWEST: u64 = 64;
 /// Most labels and types whose statistics are kept.
-const MOST_KEPT: usize = 4_096;
+pub(crate) const MOST_KEPT: usize = 4_096;
 
 /// The distribution of the nodes of a label.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +116,7 @@ pub struct TypeStatistics {
     /// How many of them were read.
     pub sampled: u64,
     /// Changes of nodes' labels up to then.
-    relabelled: u64,
+    pub(crate) relabelled: u64,
     /// Estimated number that start at a node of the label, by label.
     pub sources: Vec<(LabelId, u64)>,
     /// Estimated number that end at a node of the label, by label.
@@ -143,36 +144,36 @@ impl TypeStatistics {
 /// The cached statistics, and what was changed since.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
-    known: RwLock<KnownStatistics>,
+    pub(crate) known: RwLock<KnownStatistics>,
     /// Nodes changed (not created or deleted) in each label since opening.
-    changed: Mutex<FxHashMap<LabelId, u64>>,
+    pub(crate) changed: Mutex<FxHashMap<LabelId, u64>>,
     /// Labels added to and removed from nodes that existed, since opening.
-    relabelled: AtomicU64,
+    pub(crate) relabelled: AtomicU64,
     /// Held while sampling.
-    sampling: Mutex<()>,
+    pub(crate) sampling: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct KnownStatistics {
-    labels: FxHashMap<LabelId, CachedSample<LabelStatistics>>,
-    types: FxHashMap<TypeId, CachedSample<TypeStatistics>>,
+pub(crate) struct KnownStatistics {
+    pub(crate) labels: FxHashMap<LabelId, CachedSample<LabelStatistics>>,
+    pub(crate) types: FxHashMap<TypeId, CachedSample<TypeStatistics>>,
 }
 
 #[derive(Debug)]
-struct CachedSample<T> {
-    statistics: Arc<T>,
+pub(crate) struct CachedSample<T> {
+    pub(crate) statistics: Arc<T>,
     /// The value of [`Statistics::changed`] at sampling.
-    changed: u64,
+    pub(crate) changed: u64,
     /// Whether it is not stored yet.
-    fresh: bool,
+    pub(crate) fresh: bool,
 }
 
 /// Changes of a transaction that are relevant for statistics.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     /// Nodes of each label.
-    nodes: FxHashMap<LabelId, u64>,
-    relabelled: u64,
+    pub(crate) nodes: FxHashMap<LabelId, u64>,
+    pub(crate) relabelled: u64,
 }
 
 impl Changed {
@@ -217,154 +218,17 @@ impl Statistics {
             .fetch_add(changed.relabelled, Ordering::Relaxed);
     }
 
-    fn changed(&self, label: LabelId) -> u64 {
+    pub(crate) fn changed(&self, label: LabelId) -> u64 {
         self.changed.lock().get(&label).copied().unwrap_or_default()
     }
 }
 
 impl<T> CachedSample<T> {
-    fn stored(statistics: T) -> Self {
+    pub(crate) fn stored(statistics: T) -> Self {
         Self {
             statistics: Arc::new(statistics),
             changed: 0,
             fresh: false,
         }
-    }
-}
-
-/// Whether a number is near enough to its earlier value.
-fn near(then: u64, now: u64) -> bool {
-    then.abs_diff(now) <= then / 5 + FEWEST / 2
-}
-
-impl DataStore {
-    /// The distribution of the nodes of a label: cached, or sampled now. Nothing where there are too few to matter.
-    pub fn label_statistics(
-        &self,
-        label: LabelId,
-    ) -> Result<Option<Arc<LabelStatistics>>, DataError> {
-        let nodes = self.count_now(Counted::Label(label))?;
-        if nodes < FEWEST {
-            return Ok(None);
-        }
-        if let Some(known) = self.known_label(label, nodes) {
-            return Ok(Some(known));
-        }
-        let _sampling = self.shared().statistics.sampling.lock();
-        if let Some(known) = self.known_label(label, nodes) {
-            return Ok(Some(known));
-        }
-        let changed = self.shared().statistics.changed(label);
-        let statistics = Arc::new(sample::label(self, label, nodes)?);
-        let mut known = self.shared().statistics.known.write();
-        make_room(&mut known.labels);
-        known.labels.insert(
-            label,
-            CachedSample {
-                statistics: statistics.clone(),
-                changed,
-                fresh: true,
-            },
-        );
-        Ok(Some(statistics))
-    }
-
-    fn known_label(&self, label: LabelId, nodes: u64) -> Option<Arc<LabelStatistics>> {
-        let changed = self.shared().statistics.changed(label);
-        let known = self.shared().statistics.known.read();
-        let entry = known.labels.get(&label)?;
-        let statistics = &entry.statistics;
-        let indexed = || {
-            let catalog = self.catalog();
-            let mut indexes = catalog.usable_indexes(label);
-            indexes.all(|index| statistics.index(index.id).is_some())
-        };
-        let usable = near(statistics.nodes, nodes)
-            && near(nodes, nodes + changed - entry.changed.min(changed))
-            && indexed();
-        usable.then(|| statistics.clone())
-    }
-
-    /// The labels at the ends of the relationships of a type: cached, or sampled now. Nothing where there are too few
-    /// to matter.
-    pub fn type_statistics(
-        &self,
-        type_id: TypeId,
-    ) -> Result<Option<Arc<TypeStatistics>>, DataError> {
-        let relationships = self.count_now(Counted::Type(type_id))?;
-        if relationships < FEWEST {
-            return Ok(None);
-        }
-        if let Some(known) = self.known_type(type_id, relationships) {
-            return Ok(Some(known));
-        }
-        let _sampling = self.shared().statistics.sampling.lock();
-        if let Some(known) = self.known_type(type_id, relationships) {
-            return Ok(Some(known));
-        }
-        let relabelled = self.shared().statistics.relabelled.load(Ordering::Relaxed);
-        let mut statistics = sample::relationships(self, type_id, relationships)?;
-        statistics.relabelled = relabelled;
-        let statistics = Arc::new(statistics);
-        let mut known = self.shared().statistics.known.write();
-        make_room(&mut known.types);
-        known.types.insert(
-            type_id,
-            CachedSample {
-                statistics: statistics.clone(),
-                changed: 0,
-                fresh: true,
-            },
-        );
-        Ok(Some(statistics))
-    }
-
-    fn known_type(&self, type_id: TypeId, relationships: u64) -> Option<Arc<TypeStatistics>> {
-        let relabelled = self.shared().statistics.relabelled.load(Ordering::Relaxed);
-        let known = self.shared().statistics.known.read();
-        let statistics = &known.types.get(&type_id)?.statistics;
-        let moved = relabelled - statistics.relabelled.min(relabelled);
-        let usable = near(statistics.relationships, relationships)
-            && near(relationships, relationships + moved);
-        usable.then(|| statistics.clone())
-    }
-
-    /// Stores new samples. They are derived: losing them is harmless.
-    pub fn save_statistics(&self) -> Result<(), DataError> {
-        if self.options().read_only {
-            return Ok(());
-        }
-        let pairs = self.statistics_to_store();
-        if pairs.is_empty() {
-            return Ok(());
-        }
-        let mut tx = self.engine().begin()?;
-        for (key, value) in &pairs {
-            tx.put(key, value)?;
-        }
-        tx.commit(Durability::Synced)?;
-        Ok(())
-    }
-
-    /// New samples in their stored form; they count as stored from now on.
-    pub(crate) fn statistics_to_store(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut known = self.shared().statistics.known.write();
-        let mut pairs = Vec::new();
-        for (label, entry) in known.labels.iter_mut().filter(|(_, entry)| entry.fresh) {
-            entry.fresh = false;
-            pairs.extend(stored::label(*label, &entry.statistics));
-        }
-        for (type_id, entry) in known.types.iter_mut().filter(|(_, entry)| entry.fresh) {
-            entry.fresh = false;
-            pairs.extend(stored::relationships(*type_id, &entry.statistics));
-        }
-        pairs
-    }
-}
-
-/// Clears the cache where it is too large: what is used is sampled again.
-fn make_room<K, T>(known: &mut FxHashMap<K, CachedSample<T>>) {
-    if known.len() >= MOST_KEPT {
-        known.clear();
     }
 }

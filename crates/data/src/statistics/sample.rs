@@ -1,5 +1,6 @@
 //! Taking samples: runs of neighbouring records at random places.
 
+use crate::DataError;
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
 use isomer_value::{LabelId, NodeId, TypeId, key, record::RecordRef};
 use rustc_hash::FxHashMap;
@@ -9,11 +10,11 @@ use super::{
     values::{count_distinct, summarise},
 };
 use crate::{
-    DataError, DataStore, FieldPath,
+    DataStore, FieldPath,
     graph::NodeState,
     index::entries_of,
     keyspace::{self, after_prefix, push_id, sole_id},
-    read::each_pair,
+    pairs::each_pair,
 };
 
 /// Records sampled of a larger label or type.
@@ -59,11 +60,7 @@ impl Places {
     }
 }
 
-pub(super) fn label(
-    store: &DataStore,
-    label: LabelId,
-    nodes: u64,
-) -> Result<LabelStatistics, DataError> {
+pub fn label(store: &DataStore, label: LabelId, nodes: u64) -> Result<LabelStatistics, DataError> {
     let snapshot = store.engine().snapshot()?;
     let read: &dyn Read = &*snapshot;
     let members = members(store, read, label, nodes)?;

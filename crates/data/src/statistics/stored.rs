@@ -7,6 +7,7 @@
 //! values      [present, distinct, [[value, count]…], [bound…]]
 //! ```
 
+use crate::DataError;
 use std::sync::Arc;
 
 use isomer_storage::Read;
@@ -14,15 +15,15 @@ use isomer_value::{IndexId, LabelId, TypeId, Value, key};
 
 use super::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
 use crate::{
-    DataError, FieldPath,
+    FieldPath,
     keyspace::{self, TAG_STATISTICS},
-    read::each_pair,
+    pairs::each_pair,
 };
 
 const FORMAT: i64 = 1;
 
 /// A stored record.
-pub(super) enum Stored {
+pub enum Stored {
     Label(LabelId, LabelStatistics),
     Type(TypeId, TypeStatistics),
 }
@@ -85,7 +86,7 @@ fn values(values: &ValueStatistics) -> Value {
 }
 
 /// Key and value of a label's statistics; nothing where they cannot be encoded.
-pub(super) fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
+pub fn label(id: LabelId, one: &LabelStatistics) -> Option<(Vec<u8>, Vec<u8>)> {
     let properties = one.properties.iter().map(|(path, of)| {
         let path = path.0.iter().cloned().map(Value::String).collect();
         list(vec![list(path), values(of)])

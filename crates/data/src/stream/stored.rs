@@ -1,13 +1,17 @@
 //! What the operations of the change stream determine about the stored pairs.
 
+use crate::DataError;
 use isomer_value::{LabelId, PropId};
 
-use super::Change;
 use crate::{
-    DataError,
-    files::Stored,
+    files::record::Stored,
     keyspace::{self, FileKind, after_prefix},
-    kv::{BucketKind, BucketOptions, Content, encode_entry},
+    kv::{
+        Content,
+        bucket::{BucketKind, BucketOptions},
+        encode_entry,
+    },
+    stream::change::Change,
 };
 
 /// What one operation determines about a key or a range of keys.

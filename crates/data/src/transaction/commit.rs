@@ -80,7 +80,9 @@ impl Transaction {
             true => None,
             // In this order: the log entry may take the transaction's number, which the second call records.
             false => {
-                self.log_for_replicas()?;
+                if let Some(hooks) = self.logging_hooks() {
+                    hooks.log_for_replicas(&mut self)?;
+                }
                 self.finish_convergent()?
             }
         };
@@ -115,7 +117,7 @@ impl Transaction {
         footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
         let entry_bytes = operations.len();
         if entry_bytes > 0 {
-            let (mut entry, head) = (operations, stream::head(&deltas));
+            let (mut entry, head) = (operations, stream::change::head(&deltas));
             entry.reserve_exact(head.len());
             entry.splice(0..0, head);
             tx.append_stream_owned(entry);

@@ -769,7 +769,7 @@ fn of_replication(
             );
         }
     }
-    if let Ok(members) = store.replica_members() {
+    if let Ok(members) = isomer_replication::replica_members(store) {
         let others = members.iter().filter(|member| !member.is_evicted);
         let lacks = others.clone().map(|member| member.lacks).max();
         let away = others.clone().filter(|member| member.is_away);

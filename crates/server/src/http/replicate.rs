@@ -57,7 +57,7 @@ pub async fn accept_clock(mut call: Call, access: Access) -> Result<Reply> {
             return Err(ServerError::Invalid(NO_REPLICA.into()));
         }
         let until_ms = until_ms.max(0).unsigned_abs();
-        store.accept_clock(until_ms).lift()?;
+        isomer_replication::accept_clock(&store, until_ms).lift()?;
         reported(&access)
     };
     call.core.blocking(accept).await

@@ -1076,7 +1076,7 @@ fn a_large_transaction_reaches_a_server() {
         .open_in_memory()
         .expect("a database");
     let store = own.store().expect("a store");
-    store.begin_replication().expect("a replica");
+    isomer_replication::begin_replication(&store).expect("a replica");
     // Incompressible.
     let mut state = 1_u64;
     let value: Vec<u8> = (0..1 << 20)

@@ -167,7 +167,7 @@ fn the_contributions_of_replicas_to_a_field_are_listed() {
     let till = isomer_db::Database::open_in_memory().unwrap();
     let (here, there) = (server.people.store().unwrap(), till.store().unwrap());
     for store in [&here, &there] {
-        store.begin_replication().unwrap();
+        isomer_replication::begin_replication(store).unwrap();
     }
     let exchange = || {
         let mut peer = isomer_sync::Local::new("people", &server.people).unwrap();

@@ -17,7 +17,7 @@ fn replica() -> (Database, DataStore) {
         .open_in_memory()
         .expect("in memory");
     let store = database.store().expect("a store");
-    store.begin_replication().expect("a replica");
+    isomer_replication::begin_replication(&store).expect("a replica");
     (database, store)
 }
 
@@ -66,7 +66,7 @@ fn keys(store: &DataStore) -> usize {
 fn only_replicas_are_admitted() {
     let server = Server::new();
     let people = server.people.store().expect("a store");
-    people.begin_replication().expect("a replica");
+    isomer_replication::begin_replication(&people).expect("a replica");
     put(&people, b"\x01", 10);
     let (_own, store) = replica();
     put(&store, b"\x02", 10);
@@ -136,7 +136,7 @@ fn state_transfers_over_http() {
     }
     let (_own, store) = replica();
     put(&store, b"\xfe", 10);
-    people.begin_replication().expect("a replica");
+    isomer_replication::begin_replication(&people).expect("a replica");
     let done = plain(&server, &token, &store).expect("exchanged");
     assert!(done.joined && done.pages >= 3, "{done:?}");
     assert_eq!((keys(&people), keys(&store)), (13, 13));
@@ -149,7 +149,7 @@ fn state_transfers_over_http() {
     for key in 100..112_u8 {
         put(&full, &[key], 1 << 20);
     }
-    full.begin_replication().expect("a replica");
+    isomer_replication::begin_replication(&full).expect("a replica");
     plain(&server, &token, &full).expect("exchanged");
     assert_eq!((keys(&people), keys(&full)), (25, 25));
     assert!(!people.is_joining());
@@ -161,13 +161,15 @@ fn an_evicted_replica_is_refused() {
     let server = Server::new();
     let token = server.user("peer", "{\"people\": \"replica\"}");
     let people = server.people.store().expect("a store");
-    people.begin_replication().expect("a replica");
+    isomer_replication::begin_replication(&people).expect("a replica");
     let ((_one, gone), (_other, stays)) = (replica(), replica());
     for store in [&gone, &stays] {
         plain(&server, &token, store).expect("exchanged");
     }
-    let id = gone.begin_replication().expect("a replica").id;
-    assert!(people.evict_member(&id).expect("evicted"));
+    let id = isomer_replication::begin_replication(&gone)
+        .expect("a replica")
+        .id;
+    assert!(isomer_replication::evict_member(&people, &id).expect("evicted"));
     put(&gone, b"\x01", 10);
     put(&people, b"\x02", 10);
     let refused = plain(&server, &token, &gone).expect_err("refused");
@@ -179,15 +181,16 @@ fn an_evicted_replica_is_refused() {
     }
     assert_eq!((keys(&people), keys(&gone), keys(&stays)), (1, 1, 1));
     assert!(
-        people
-            .replica_members()
+        isomer_replication::replica_members(&people)
             .expect("members")
             .iter()
             .any(|one| one.is_evicted)
     );
     // The log is trimmed, as no replica needs it.
     assert_eq!(
-        people.replication_status().expect("a status").log_entries,
+        isomer_replication::replication_status(&people)
+            .expect("a status")
+            .log_entries,
         0
     );
 }
@@ -198,7 +201,7 @@ fn invalid_frames_are_refused() {
     let server = Server::new();
     let token = server.user("peer", "{\"people\": \"replica\"}");
     let people = server.people.store().expect("a store");
-    people.begin_replication().expect("a replica");
+    isomer_replication::begin_replication(&people).expect("a replica");
     let client = server.client(&token);
     let send = |bytes: &[u8]| {
         let head = [("Content-Type", "application/octet-stream")];
@@ -214,7 +217,11 @@ fn invalid_frames_are_refused() {
             "{said}"
         );
     }
-    assert!(people.replica_members().expect("members").is_empty());
+    assert!(
+        isomer_replication::replica_members(&people)
+            .expect("members")
+            .is_empty()
+    );
     assert_eq!(keys(&people), 0);
 }
 
@@ -281,7 +288,7 @@ fn invalid_data_does_not_create_a_replica() {
         "2126-12-01T00:00:00Z",
         "{report:?}"
     );
-    assert!(people.accepted_clock_ms() > 0);
+    assert!(isomer_replication::accepted_clock_ms(&people) > 0);
     let wrong = admin.json(
         "PUT",
         "/v1/databases/people/replication/clock",

@@ -32,7 +32,7 @@ impl Replica {
         let clock = Arc::new(Set::default());
         let mut options = DataStoreOptions::default();
         options.clock = clock.clone();
-        let store = DataStore::open(Arc::new(MemoryEngine::new()), options).unwrap();
+        let store = isomer_replication::open(Arc::new(MemoryEngine::new()), options).unwrap();
         Self { store, clock }
     }
 
@@ -71,8 +71,8 @@ impl Peer for &Replica {
 #[test]
 fn both_sides_report_what_is_held_back() {
     let (a, b) = (Replica::new(), Replica::new());
-    a.store.begin_replication().unwrap();
-    b.store.begin_replication().unwrap();
+    isomer_replication::begin_replication(&a.store).unwrap();
+    isomer_replication::begin_replication(&b.store).unwrap();
     b.is_ahead(DAY_MS);
     b.put("ahead", 1);
     b.is_ahead(0);
@@ -96,10 +96,10 @@ fn both_sides_report_what_is_held_back() {
     assert!(text.contains("ahead of the peer's clock"), "{text}");
     assert!(b.has("here") && b.has("more") && !a.has("ahead") && !a.has("after"));
     // Once accepted, they are applied; later exchanges hold nothing back.
-    let (done, latest_ms) = a
-        .store
-        .accept_clock_during(|| exchange(&a.store, &mut &b, &mut |_| ()))
-        .unwrap();
+    let (done, latest_ms) = isomer_replication::accept_clock_during(&a.store, || {
+        exchange(&a.store, &mut &b, &mut |_| ())
+    })
+    .unwrap();
     assert_eq!(
         (done.unwrap().held, latest_ms),
         (None, Some(NOW_MS + DAY_MS))
@@ -108,7 +108,11 @@ fn both_sides_report_what_is_held_back() {
     let again = exchange(&b.store, &mut &a, &mut |_| ()).unwrap();
     assert_eq!((again.held, again.held_there, again.sent), (None, None, 0));
     assert_eq!(
-        a.store.differing(&b.store.fingerprints().unwrap()).unwrap(),
+        isomer_replication::differing(
+            &a.store,
+            &isomer_replication::fingerprints(&b.store).unwrap()
+        )
+        .unwrap(),
         Some(Vec::new())
     );
 }
@@ -123,10 +127,10 @@ fn a_state_ahead_of_the_clock_waits_for_its_acceptance() {
         for key in 0..4 {
             b.put(&format!("b{key}"), 1 << 20);
         }
-        b.store.begin_replication().unwrap();
+        isomer_replication::begin_replication(&b.store).unwrap();
         b.is_ahead(0);
         a.put("own", 1);
-        a.store.begin_replication().unwrap();
+        isomer_replication::begin_replication(&a.store).unwrap();
         let run = || match pushes {
             true => exchange(&b.store, &mut &a, &mut |_| ()),
             false => exchange(&a.store, &mut &b, &mut |_| ()),
@@ -136,11 +140,15 @@ fn a_state_ahead_of_the_clock_waits_for_its_acceptance() {
         assert!(!refused.quarantines(), "{refused}");
         assert!(!a.store.is_joining());
         assert!(a.has("own"));
-        a.store.accept_clock(NOW_MS + DAY_MS).unwrap();
+        isomer_replication::accept_clock(&a.store, NOW_MS + DAY_MS).unwrap();
         run().unwrap();
         assert!(a.has("own") && a.has("b3") && b.has("own"));
         assert_eq!(
-            a.store.differing(&b.store.fingerprints().unwrap()).unwrap(),
+            isomer_replication::differing(
+                &a.store,
+                &isomer_replication::fingerprints(&b.store).unwrap()
+            )
+            .unwrap(),
             Some(Vec::new())
         );
     }

@@ -89,8 +89,8 @@ fn equal_replicas_exchange_only_the_handshake() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = two(folder.path());
         let (from, to) = (one.store().unwrap(), other.store().unwrap());
-        from.begin_replication().unwrap();
-        to.begin_replication().unwrap();
+        isomer_replication::begin_replication(&from).unwrap();
+        isomer_replication::begin_replication(&to).unwrap();
         fill(&one, count);
         let mut peer = Watched::new(&one);
         let first = exchange(&to, &mut peer, &mut |_| ()).unwrap();
@@ -101,7 +101,12 @@ fn equal_replicas_exchange_only_the_handshake() {
         let again = exchange(&to, &mut peer, &mut |_| ()).unwrap();
         assert_eq!((again.received, again.sent, again.pages), (0, 0, 0));
         assert_eq!(peer.asked, 2, "what it lacks, and what the peer has");
-        let page = from.entries_for(&to.greeting().unwrap(), 1 << 20).unwrap();
+        let page = isomer_replication::entries_for(
+            &from,
+            &isomer_replication::greeting(&to).unwrap(),
+            1 << 20,
+        )
+        .unwrap();
         // Its format, no names of four kinds, no replicas, and nothing after them.
         assert_eq!(page, [3, 0, 0, 0, 0, 0]);
         sizes.push(again.bytes);
@@ -118,8 +123,8 @@ fn pages_of_a_state_are_produced_while_others_are_joined() {
     let (one, other) = two(folder.path());
     fill(&one, 15_000);
     let (from, to) = (one.store().unwrap(), other.store().unwrap());
-    from.begin_replication().unwrap();
-    to.begin_replication().unwrap();
+    isomer_replication::begin_replication(&from).unwrap();
+    isomer_replication::begin_replication(&to).unwrap();
 
     let mut peer = Watched::new(&one);
     peer.gone_after = 3; // entries, and two pages
@@ -165,8 +170,8 @@ fn an_indexed_property_that_becomes_convergent_elsewhere_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = two(folder.path());
     let (from, to) = (one.store().unwrap(), other.store().unwrap());
-    from.begin_replication().unwrap();
-    to.begin_replication().unwrap();
+    isomer_replication::begin_replication(&from).unwrap();
+    isomer_replication::begin_replication(&to).unwrap();
     one.query("UNWIND range(1, 50) AS k CREATE (:Post {_key: k})")
         .unwrap();
     let mut peer = Watched::new(&one);
@@ -230,8 +235,8 @@ fn an_exchange_from_the_other_side_completes_a_join() {
     fill(&one, 15_000);
     other.query("CREATE (:Own {_key: 1})").unwrap();
     let (from, to) = (one.store().unwrap(), other.store().unwrap());
-    from.begin_replication().unwrap();
-    to.begin_replication().unwrap();
+    isomer_replication::begin_replication(&from).unwrap();
+    isomer_replication::begin_replication(&to).unwrap();
     let mut peer = Watched::new(&one);
     peer.gone_after = 3; // entries, and two pages
     exchange(&to, &mut peer, &mut |_| ()).unwrap_err();
@@ -261,7 +266,7 @@ fn after_an_exchange_neither_side_lists_the_other_as_behind() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = two(folder.path());
     let (from, to) = (one.store().unwrap(), other.store().unwrap());
-    from.begin_replication().unwrap();
+    isomer_replication::begin_replication(&from).unwrap();
     for database in [&one, &other] {
         database.query("CREATE (:P)").unwrap();
     }
@@ -269,7 +274,7 @@ fn after_an_exchange_neither_side_lists_the_other_as_behind() {
     for round in 0..2 {
         exchange(&from, &mut peer, &mut |_| ()).unwrap();
         for store in [&from, &to] {
-            let members = store.replica_members().unwrap();
+            let members = isomer_replication::replica_members(store).unwrap();
             assert_eq!(members.len(), 1);
             assert_eq!(members[0].lacks, 0, "round {round}");
         }

@@ -1,7 +1,8 @@
 //! Damaged, forged and foreign frames leave a database that is not a replica unchanged.
 
-use isomer_data::{Access, DataStore, ReplicatedSpace};
+use isomer_data::{Access, DataStore};
 use isomer_db::{Database, internals::DatabaseInternals as _};
+use isomer_replication::ReplicatedSpace;
 use isomer_sync::{Local, Peer, Result, answer, exchange, scrub};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -83,7 +84,7 @@ fn recorded() -> Vec<Vec<u8>> {
         (Database::open_in_memory().unwrap(), plain().0),
     ] {
         let (store, other) = (full.store().unwrap(), empty.store().unwrap());
-        store.begin_replication().unwrap();
+        isomer_replication::begin_replication(&store).unwrap();
         let mut peer = Recorder {
             peer: Local::new("peer", &empty).unwrap(),
             asked: Vec::new(),
@@ -191,7 +192,7 @@ fn only_a_greeting_makes_a_replica() {
         .query("MATCH (:P {_key: 1})-[:R]->(p:P) RETURN p._key AS k")
         .unwrap();
     assert_eq!(found.rows()[0].get::<i64>("k").unwrap(), 2);
-    assert_eq!(store.replica_members().unwrap(), []);
+    assert_eq!(isomer_replication::replica_members(&store).unwrap(), []);
 }
 
 /// A valid greeting of a replica of another part of a database, or under this database's own id, is refused before
@@ -201,15 +202,17 @@ fn invalid_greetings_make_no_replica() {
     let (_database, store) = plain();
     let spaced = Database::open_in_memory().unwrap();
     let spaced = spaced.store().unwrap();
-    spaced
-        .declare_space(&ReplicatedSpace {
+    isomer_replication::declare_space(
+        &spaced,
+        &ReplicatedSpace {
             name: "team".into(),
             labels: ["Task".to_owned()].into(),
             rel_types: Default::default(),
             buckets: Default::default(),
-        })
-        .unwrap();
-    spaced.begin_replication().unwrap();
+        },
+    )
+    .unwrap();
+    isomer_replication::begin_replication(&spaced).unwrap();
     let before = store.engine().version();
     let refuses = |greeting: &[u8], wanted: &str| {
         let (kind, said) = open_frame(&answer(&store, &seal(ENTRIES, greeting)));
@@ -218,7 +221,10 @@ fn invalid_greetings_make_no_replica() {
         assert!(said.contains(wanted), "{said}");
         assert!(!store.is_replicated());
     };
-    refuses(&spaced.greeting().unwrap(), "do not replicate the same");
+    refuses(
+        &isomer_replication::greeting(&spaced).unwrap(),
+        "do not replicate the same",
+    );
     assert_eq!(store.engine().version(), before);
     // It has an id since it wrote a convergent field.
     let mut tx = store.begin(Access::Write).unwrap();
@@ -233,8 +239,10 @@ fn invalid_greetings_make_no_replica() {
     let own = store.replica().unwrap().to_bytes();
     let other = Database::open_in_memory().unwrap();
     let other = other.store().unwrap();
-    let name = other.begin_replication().unwrap().to_bytes();
-    let greeting = other.greeting().unwrap();
+    let name = isomer_replication::begin_replication(&other)
+        .unwrap()
+        .to_bytes();
+    let greeting = isomer_replication::greeting(&other).unwrap();
     let at = greeting
         .windows(name.len())
         .position(|bytes| bytes == name)

@@ -166,11 +166,15 @@ fn put_int(int: i64, out: &mut String) {
 }
 
 fn put_float(float: f64, out: &mut String) {
+    use std::fmt::Write;
     match float {
         float if float.is_nan() => out.push_str("\"NaN\""),
         f64::INFINITY => out.push_str("\"Infinity\""),
         f64::NEG_INFINITY => out.push_str("\"-Infinity\""),
-        float => out.push_str(ryu::Buffer::new().format_finite(float)),
+        // `Debug` writes the shortest text that reads back as the same float, with a point or an exponent.
+        float => {
+            let _ = write!(out, "{float:?}"); // writing to a String cannot fail
+        }
     }
 }
 

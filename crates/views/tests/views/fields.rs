@@ -20,8 +20,9 @@ struct Replica {
 impl Replica {
     fn new(merge_after: usize) -> Self {
         let store =
-            DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
-        store.begin_replication().unwrap();
+            isomer_replication::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default())
+                .unwrap();
+        isomer_replication::begin_replication(&store).unwrap();
         let mut options = ViewOptions::default();
         options.demand = u64::MAX >> 20; // views are built explicitly
         options.merge_after = merge_after;
@@ -37,17 +38,20 @@ impl Replica {
 
 /// All entries that one replica has and the other lacks.
 fn send(from: &DataStore, to: &DataStore) {
-    let page = from
-        .entries_for(&to.greeting().unwrap(), usize::MAX)
-        .unwrap();
-    to.apply_entries(&page).unwrap();
+    let page = isomer_replication::entries_for(
+        from,
+        &isomer_replication::greeting(to).unwrap(),
+        usize::MAX,
+    )
+    .unwrap();
+    isomer_replication::apply_entries(to, &page).unwrap();
 }
 
 /// The whole state of one replica.
 fn join(from: &DataStore, to: &DataStore) {
-    let mut joining = to.begin_join().unwrap();
+    let mut joining = isomer_replication::begin_join(to).unwrap();
     loop {
-        let page = from.snapshot_page(joining.place(), 500).unwrap();
+        let page = isomer_replication::snapshot_page(from, joining.place(), 500).unwrap();
         if joining.join_page(to, &page).unwrap() {
             break;
         }
@@ -89,8 +93,8 @@ fn history(seed: u64, steps: usize) -> BTreeSet<&'static str> {
             14 => join(&other.store, store),
             15 => {
                 // Replicas with equal state need no repair.
-                let theirs = other.store.fingerprints().unwrap();
-                if let Some(ranges) = store.differing(&theirs).unwrap() {
+                let theirs = isomer_replication::fingerprints(&other.store).unwrap();
+                if let Some(ranges) = isomer_replication::differing(store, &theirs).unwrap() {
                     assert_eq!(ranges, []);
                 }
             }

@@ -143,8 +143,8 @@ fn peer_with(path: &Path, peer: &str) {
 fn forget_peers(path: &Path) {
     let database = Database::open(path).expect("opened");
     let store = database.store().expect("a store");
-    for (name, _) in store.replica_peers().expect("peers") {
-        store.remove_replica_peer(&name).expect("removed");
+    for (name, _) in isomer_replication::replica_peers(&store).expect("peers") {
+        isomer_replication::remove_replica_peer(&store, &name).expect("removed");
     }
     database.close().expect("closed");
 }
@@ -389,11 +389,9 @@ fn compare(full: &Path, other: &Path, pair: &Pair) -> Result<(), String> {
     }
     let stores = (full.store().map_err(said)?, other.store().map_err(said)?);
     let differ = || -> Result<_, String> {
-        let theirs = stores.1.fingerprints().map_err(|error| error.to_string())?;
-        stores
-            .0
-            .differing(&theirs)
-            .map_err(|error| error.to_string())
+        let theirs =
+            isomer_replication::fingerprints(&stores.1).map_err(|error| error.to_string())?;
+        isomer_replication::differing(&stores.0, &theirs).map_err(|error| error.to_string())
     };
     let mut found = differ()?;
     if found.is_none() {

@@ -152,7 +152,7 @@ fn every_kind_reads_as_a_plain_value() {
 fn keys(engine: &Arc<dyn Engine>) -> (Vec<Vec<u8>>, usize) {
     let snapshot = engine.snapshot().unwrap();
     let (mut keys, mut numbers) = (Vec::new(), 0);
-    crate::read::each_pair(&*snapshot, &[], |key, _| {
+    crate::pairs::each_pair(&*snapshot, &[], |key, _| {
         match key[0] {
             crate::keyspace::TAG_OWN_NUMBER => numbers += 1,
             _ => keys.push(key.to_vec()),

@@ -1,0 +1,337 @@
+//! What an open store does as a replica: it takes numbers for its transactions, enters the names of others, and begins epochs.
+
+use std::{collections::BTreeSet, sync::atomic::Ordering};
+
+use isomer_storage::{Durability, GuardMode, KeyRange, Read};
+use isomer_value::{IndexId, PropId};
+use rustc_hash::FxHashSet;
+
+use crate::{
+    DataError, DataStore,
+    convergent::{
+        clock::{ReplicaId, ReplicaNo, Vector},
+        replica::{
+            MOST_REPLICAS, Numbers, RESERVED, Ticket, decode_numbers, decode_seen, each_between,
+            encode_numbers, put_restored, put_seen, random_bits, sum_up, too_many,
+        },
+    },
+    footprint::Item,
+    keyspace::{self, NUMBERS, TAG_OWN_NUMBER, sole_id},
+};
+
+impl DataStore {
+    /// The name under which this database writes convergent operations; none before its first one.
+    pub fn replica(&self) -> Option<ReplicaId> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        numbers.own.map(|own| numbers.names[own.0 as usize])
+    }
+
+    /// The common part of the names of this database, also between an unclean shutdown and the first number of the next
+    /// epoch.
+    #[doc(hidden)]
+    pub fn replica_id(&self) -> Option<[u8; 16]> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        let own = numbers.own.or(numbers.before);
+        own.map(|own| numbers.names[own.0 as usize].id)
+    }
+
+    /// Begins a new epoch: operations are distinguished from all that were written before, in this copy of the database
+    /// or in another one. Call it after a backup was restored, before anything is written; no transaction may be under
+    /// way.
+    ///
+    /// # Errors
+    /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
+    pub fn begin_epoch(&self) -> Result<(), DataError> {
+        if let Some(hooks) = self.hooks() {
+            hooks.epoch_begun(self)?;
+        }
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        if !numbers.under_way.is_empty() {
+            return Err(DataError::Denied(
+                "a new epoch cannot begin while transactions with convergent operations are under way".into(),
+            ));
+        }
+        let Some(own) = numbers.own.or(numbers.before) else {
+            return Ok(()); // nothing was ever written
+        };
+        (numbers.own, numbers.before) = (None, Some(own));
+        numbers.restored = true;
+        self.reserve(&mut numbers)
+    }
+
+    /// Whether some record has this property as a convergent field, or had it: the values are not in records.
+    pub fn is_convergent(&self, prop: PropId) -> bool {
+        self.shared().own_replica.has_property(prop)
+    }
+
+    /// The number of properties that are convergent fields of some record, or were.
+    pub fn convergent_properties(&self) -> usize {
+        let own = &self.shared().own_replica;
+        match own.has_any() {
+            true => own.properties.read().len(),
+            false => 0,
+        }
+    }
+
+    /// Adds a property to the convergent ones, in a separate commit.
+    #[doc(hidden)]
+    pub fn enter_convergent(&self, prop: PropId) -> Result<(), DataError> {
+        let own = &self.shared().own_replica;
+        if own.has_property(prop) {
+            return Ok(());
+        }
+        let _numbers = own.numbers.lock();
+        if own.has_property(prop) {
+            return Ok(());
+        }
+        let mut tx = self.engine().begin()?;
+        tx.put(&keyspace::convergent_property(prop.0), &[])?;
+        tx.guard(Item::Convergent(prop.0).granule(), GuardMode::Add);
+        tx.guard(Item::AnyConvergent.granule(), GuardMode::Add);
+        tx.commit(Durability::Buffered)?; // transactions that use it commit later
+        own.enter(prop);
+        Ok(())
+    }
+
+    /// Whether an index was given up: another replica made fields that it cannot hold, and its entries are incomplete.
+    pub fn is_given_up(&self, index: IndexId) -> bool {
+        let own = &self.shared().own_replica;
+        own.has_any() && own.given_up.read().contains(&index)
+    }
+
+    /// How many indexes were given up.
+    pub fn indexes_given_up(&self) -> usize {
+        let own = &self.shared().own_replica;
+        match own.has_any() {
+            true => own.given_up.read().len(),
+            false => 0,
+        }
+    }
+
+    /// Records that an index is incomplete, in a separate commit, before the entries that it lacks are committed.
+    pub(crate) fn give_up_index(&self, index: IndexId) -> Result<(), DataError> {
+        if self.is_given_up(index) {
+            return Ok(());
+        }
+        let own = &self.shared().own_replica;
+        let mut tx = self.engine().begin()?;
+        tx.put(&keyspace::given_up(index), &[])?;
+        tx.commit(Durability::Buffered)?; // the entries that it lacks commit later
+        own.given_up.write().insert(index);
+        Ok(())
+    }
+
+    /// A number for a transaction.
+    #[doc(hidden)]
+    pub fn take_number(&self) -> Result<Ticket, DataError> {
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        if numbers.own.is_none() || numbers.next == numbers.end || !numbers.open {
+            self.reserve(&mut numbers)?;
+        }
+        let (Some(replica), number) = (numbers.own, numbers.next) else {
+            return Err(DataError::Internal("this replica has no name".into()));
+        };
+        numbers.next += 1;
+        numbers.under_way.insert(number);
+        Ok(Ticket {
+            numbers: self.shared().own_replica.numbers.clone(),
+            replica,
+            number,
+            done: false,
+        })
+    }
+
+    pub(crate) fn reserve(&self, numbers: &mut Numbers) -> Result<(), DataError> {
+        let mut tx = self.engine().begin()?;
+        let is_new = numbers.own.is_none();
+        let own = match numbers.own {
+            Some(own) => own,
+            None => {
+                let name = match numbers.before {
+                    Some(before) => {
+                        let id = numbers.names[before.0 as usize].id;
+                        // Random instead of the next number: if an older backup was restored, that one has been used.
+                        let mut epoch = 0;
+                        while epoch == 0 || numbers.names.contains(&ReplicaId { id, epoch }) {
+                            epoch = random_bits() as u32;
+                        }
+                        ReplicaId { id, epoch }
+                    }
+                    None => ReplicaId {
+                        id: random_bits().to_be_bytes(),
+                        epoch: 0,
+                    },
+                };
+                if let Some(stored) = tx.get(NUMBERS)?
+                    && let Some((before, next, open)) = decode_numbers(&stored)
+                {
+                    if open && numbers.restored {
+                        put_restored(&mut *tx, before)?;
+                    } else {
+                        // Numbers that the last epoch reserved and did not use are given up.
+                        put_seen(&mut *tx, before.0, next - 1)?;
+                    }
+                }
+                tx.delete_range(KeyRange {
+                    start: &[TAG_OWN_NUMBER],
+                    end: Some(&[TAG_OWN_NUMBER + 1]),
+                })?;
+                let own = ReplicaNo(numbers.names.len() as u32);
+                tx.put(&keyspace::replica(own.0), &name.to_bytes())?;
+                numbers.names.push(name);
+                numbers.own = Some(own);
+                (numbers.next, numbers.end, numbers.settled) = (1, 1, 0);
+                numbers.open = false;
+                own
+            }
+        };
+        sum_up(&mut *tx, own, numbers)?;
+        let end = numbers.end + RESERVED;
+        tx.put(NUMBERS, &encode_numbers(own, end, true))?;
+        // The first reservation of an opening is on disk before its first number is used: a crash must not lose it.
+        let durability = match numbers.open {
+            true => Durability::Buffered,
+            false => Durability::Synced,
+        };
+        let committed = tx.commit(durability);
+        if committed.is_err() && !numbers.open && is_new {
+            // The name may be stored or not: a missing one is rolled back, a stored one is an epoch without
+            // transactions.
+            if self
+                .engine()
+                .snapshot()?
+                .get(&keyspace::replica(own.0))?
+                .is_none()
+            {
+                numbers.names.pop();
+            }
+            numbers.own = None;
+        }
+        committed?;
+        numbers.restored = false;
+        (numbers.end, numbers.open) = (end, true);
+        Ok(())
+    }
+
+    /// Compacts the own transaction numbers: one number is left of all that were committed. It is done whenever numbers
+    /// are reserved, and when the database is closed; call it before space is measured.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn sum_up_numbers(&self) -> Result<(), DataError> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        let Some(own) = numbers.own.filter(|_| numbers.open) else {
+            return Ok(());
+        };
+        let mut tx = self.engine().begin()?;
+        sum_up(&mut *tx, own, &numbers)?;
+        tx.commit(Durability::Buffered)?;
+        Ok(())
+    }
+
+    /// Before a transaction that writes begins: the snapshot that it reads must contain the committed numbers of the
+    /// last epoch as seen. Otherwise its number, of another epoch, would treat the own transactions of that one as
+    /// unseen.
+    pub(crate) fn store_last_epoch(&self) -> Result<(), DataError> {
+        if !self.shared().own_replica.is_unclean.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.give_up_begun()?;
+        let own_replica = &self.shared().own_replica;
+        own_replica.is_unclean.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// After an unclean shutdown: gives up the numbers that the last epoch began and did not commit, so that replicas
+    /// which need later transactions do not wait for them. The next epoch begins with its first number and not earlier:
+    /// a process that is often killed and writes nothing uses no names.
+    #[doc(hidden)]
+    pub fn give_up_begun(&self) -> Result<(), DataError> {
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        let is_unclean = numbers.own.is_none() && !numbers.restored && !numbers.gave_up;
+        let Some(before) = numbers.before.filter(|_| is_unclean) else {
+            return Ok(());
+        };
+        if self.options().read_only {
+            return Ok(());
+        }
+        let mut tx = self.engine().begin()?;
+        if let Some(stored) = tx.get(NUMBERS)?
+            && let Some((_, next, true)) = decode_numbers(&stored)
+        {
+            put_seen(&mut *tx, before.0, next - 1)?;
+            tx.commit(Durability::Synced)?;
+        }
+        numbers.gave_up = true;
+        Ok(())
+    }
+
+    /// Refuses names of replicas beyond the limit.
+    #[doc(hidden)]
+    pub fn check_room(&self, names: &[ReplicaId]) -> Result<(), DataError> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        let known: FxHashSet<&ReplicaId> = numbers.names.iter().collect();
+        let new: FxHashSet<&ReplicaId> =
+            names.iter().filter(|name| !known.contains(name)).collect();
+        match known.len() + new.len() > MOST_REPLICAS {
+            true => Err(too_many(known.len() + new.len())),
+            false => Ok(()),
+        }
+    }
+
+    /// The number of a replica; a new name is stored immediately, in a separate commit.
+    #[doc(hidden)]
+    pub fn enter_replica(&self, name: ReplicaId) -> Result<ReplicaNo, DataError> {
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        if let Some(at) = numbers.names.iter().position(|known| *known == name) {
+            return Ok(ReplicaNo(at as u32));
+        }
+        if numbers.names.len() >= MOST_REPLICAS {
+            return Err(too_many(numbers.names.len() + 1));
+        }
+        let no = ReplicaNo(numbers.names.len() as u32);
+        let mut tx = self.engine().begin()?;
+        tx.put(&keyspace::replica(no.0), &name.to_bytes())?;
+        tx.commit(Durability::Buffered)?; // transactions that use it commit later
+        numbers.names.push(name);
+        Ok(no)
+    }
+
+    /// The vector of a state. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above.
+    #[doc(hidden)]
+    pub fn seen_in(&self, read: &dyn Read, before: Option<u64>) -> Result<Vector, DataError> {
+        let (own, settled, settled_at, names) = {
+            let numbers = self.shared().own_replica.numbers.lock();
+            let names = numbers.names.len() as u32;
+            // After an unclean shutdown the next name is created with the next number.
+            let own = numbers.own.or(numbers.before);
+            (own, numbers.settled, numbers.settled_at, names)
+        };
+        let mut seen = Vector::new();
+        // One by one: a scan would pass the numbers behind it, which are added and removed with every transaction.
+        let keys: Vec<Vec<u8>> = (0..names).map(keyspace::seen).collect();
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        for (replica, value) in (0..names).zip(read.get_many(&slices)?) {
+            if let Some(value) = value {
+                let (upto, except) = decode_seen(&value)?;
+                seen.set(ReplicaNo(replica), upto, except);
+            }
+        }
+        let Some(own) = own else { return Ok(seen) };
+        let base = match read.version() >= settled_at {
+            true => settled.max(seen.upto(own)),
+            false => seen.upto(own),
+        };
+        let mut numbers = Vec::new();
+        let end = before.map_or_else(|| vec![TAG_OWN_NUMBER + 1], keyspace::own_number);
+        each_between(read, &keyspace::own_number(base + 1), &end, |key, _| {
+            numbers.push(sole_id(&key[1..], "the number of a transaction")?);
+            Ok(())
+        })?;
+        let upto = numbers.last().copied().unwrap_or(base);
+        let here: BTreeSet<u64> = numbers.into_iter().collect();
+        let lacking = (base + 1..=upto).filter(|number| !here.contains(number));
+        seen.set(own, upto, lacking.collect());
+        Ok(seen)
+    }
+}

@@ -1,0 +1,75 @@
+//! What is known of a file or folder.
+
+use crate::{
+    DataError, Transaction,
+    files::record::{FileAbout, FileId, PathKind, ROOT, Stored, names, not_there},
+    footprint::Space,
+    keyspace::{self, FileKind},
+};
+
+impl Transaction {
+    /// The target of a path; nothing where it does not exist.
+    pub fn file_about(&self, path: &str) -> Result<Option<FileAbout>, DataError> {
+        match self.find_path(&names(path)?)? {
+            None => Ok(None),
+            Some((kind, number)) => Ok(Some(self.about(kind, number)?)),
+        }
+    }
+
+    /// The file under a path.
+    ///
+    /// # Errors
+    /// [`DataError::NotFound`] where the path does not exist, [`DataError::Invalid`] where it is a folder.
+    pub fn file(&self, path: &str) -> Result<FileId, DataError> {
+        match self.find_path(&names(path)?)? {
+            None => Err(not_there(path)),
+            Some((FileKind::File, number)) => Ok(FileId(number)),
+            Some((FileKind::Folder, _)) => Err(DataError::invalid(format!(
+                "`{path}` is a folder: give the path of a file"
+            ))),
+        }
+    }
+
+    pub(crate) fn about(&self, kind: FileKind, number: u64) -> Result<FileAbout, DataError> {
+        let record = if number == ROOT {
+            Stored {
+                bytes: 0,
+                created_ms: 0,
+                modified_ms: 0,
+            }
+        } else {
+            self.file_record(FileId(number))?
+        };
+        let merge_mark = match kind {
+            FileKind::File => match self.hooks() {
+                Some(hooks) => hooks.merge_mark(self, number)?,
+                None => 0,
+            },
+            FileKind::Folder => 0,
+        };
+        Ok(FileAbout {
+            kind: match kind {
+                FileKind::File => PathKind::File,
+                FileKind::Folder => PathKind::Folder,
+            },
+            file: (kind == FileKind::File).then_some(FileId(number)),
+            bytes: record.bytes,
+            created_ms: record.created_ms,
+            modified_ms: record.modified_ms,
+            merge_mark,
+        })
+    }
+
+    /// The record of a file or folder that must exist.
+    #[doc(hidden)]
+    pub fn file_record(&self, file: FileId) -> Result<Stored, DataError> {
+        self.footprint()
+            .read_key(Space::Files, &file.0.to_be_bytes());
+        match self.read().get(&keyspace::file(file.0))? {
+            Some(stored) => Stored::decode(&stored),
+            None => Err(DataError::NotFound(
+                "the file is gone: it was removed after it was opened".into(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Answers from statistics, refreshed where they are outdated.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use isomer_storage::Durability;
+use isomer_value::{LabelId, TypeId};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    DataError, DataStore,
+    statistics::{CachedSample, FEWEST, LabelStatistics, MOST_KEPT, TypeStatistics},
+    stream::change::Counted,
+};
+
+/// Whether a number is near enough to its earlier value.
+pub(crate) fn near(then: u64, now: u64) -> bool {
+    then.abs_diff(now) <= then / 5 + FEWEST / 2
+}
+
+impl DataStore {
+    /// The distribution of the nodes of a label: cached, or sampled now. Nothing where there are too few to matter.
+    pub fn label_statistics(
+        &self,
+        label: LabelId,
+    ) -> Result<Option<Arc<LabelStatistics>>, DataError> {
+        let nodes = self.count_now(Counted::Label(label))?;
+        if nodes < FEWEST {
+            return Ok(None);
+        }
+        if let Some(known) = self.known_label(label, nodes) {
+            return Ok(Some(known));
+        }
+        let _sampling = self.shared().statistics.sampling.lock();
+        if let Some(known) = self.known_label(label, nodes) {
+            return Ok(Some(known));
+        }
+        let changed = self.shared().statistics.changed(label);
+        let statistics = Arc::new(super::sample::label(self, label, nodes)?);
+        let mut known = self.shared().statistics.known.write();
+        make_room(&mut known.labels);
+        known.labels.insert(
+            label,
+            CachedSample {
+                statistics: statistics.clone(),
+                changed,
+                fresh: true,
+            },
+        );
+        Ok(Some(statistics))
+    }
+
+    fn known_label(&self, label: LabelId, nodes: u64) -> Option<Arc<LabelStatistics>> {
+        let changed = self.shared().statistics.changed(label);
+        let known = self.shared().statistics.known.read();
+        let entry = known.labels.get(&label)?;
+        let statistics = &entry.statistics;
+        let indexed = || {
+            let catalog = self.catalog();
+            let mut indexes = catalog.usable_indexes(label);
+            indexes.all(|index| statistics.index(index.id).is_some())
+        };
+        let usable = near(statistics.nodes, nodes)
+            && near(nodes, nodes + changed - entry.changed.min(changed))
+            && indexed();
+        usable.then(|| statistics.clone())
+    }
+
+    /// The labels at the ends of the relationships of a type: cached, or sampled now. Nothing where there are too few
+    /// to matter.
+    pub fn type_statistics(
+        &self,
+        type_id: TypeId,
+    ) -> Result<Option<Arc<TypeStatistics>>, DataError> {
+        let relationships = self.count_now(Counted::Type(type_id))?;
+        if relationships < FEWEST {
+            return Ok(None);
+        }
+        if let Some(known) = self.known_type(type_id, relationships) {
+            return Ok(Some(known));
+        }
+        let _sampling = self.shared().statistics.sampling.lock();
+        if let Some(known) = self.known_type(type_id, relationships) {
+            return Ok(Some(known));
+        }
+        let relabelled = self.shared().statistics.relabelled.load(Ordering::Relaxed);
+        let mut statistics = super::sample::relationships(self, type_id, relationships)?;
+        statistics.relabelled = relabelled;
+        let statistics = Arc::new(statistics);
+        let mut known = self.shared().statistics.known.write();
+        make_room(&mut known.types);
+        known.types.insert(
+            type_id,
+            CachedSample {
+                statistics: statistics.clone(),
+                changed: 0,
+                fresh: true,
+            },
+        );
+        Ok(Some(statistics))
+    }
+
+    fn known_type(&self, type_id: TypeId, relationships: u64) -> Option<Arc<TypeStatistics>> {
+        let relabelled = self.shared().statistics.relabelled.load(Ordering::Relaxed);
+        let known = self.shared().statistics.known.read();
+        let statistics = &known.types.get(&type_id)?.statistics;
+        let moved = relabelled - statistics.relabelled.min(relabelled);
+        let usable = near(statistics.relationships, relationships)
+            && near(relationships, relationships + moved);
+        usable.then(|| statistics.clone())
+    }
+
+    /// Stores new samples. They are derived: losing them is harmless.
+    pub fn save_statistics(&self) -> Result<(), DataError> {
+        if self.options().read_only {
+            return Ok(());
+        }
+        let pairs = self.statistics_to_store();
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.engine().begin()?;
+        for (key, value) in &pairs {
+            tx.put(key, value)?;
+        }
+        tx.commit(Durability::Synced)?;
+        Ok(())
+    }
+
+    /// New samples in their stored form; they count as stored from now on.
+    pub(crate) fn statistics_to_store(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut known = self.shared().statistics.known.write();
+        let mut pairs = Vec::new();
+        for (label, entry) in known.labels.iter_mut().filter(|(_, entry)| entry.fresh) {
+            entry.fresh = false;
+            pairs.extend(super::stored::label(*label, &entry.statistics));
+        }
+        for (type_id, entry) in known.types.iter_mut().filter(|(_, entry)| entry.fresh) {
+            entry.fresh = false;
+            pairs.extend(super::stored::relationships(*type_id, &entry.statistics));
+        }
+        pairs
+    }
+}
+
+/// Clears the cache where it is too large: what is used is sampled again.
+pub(crate) fn make_room<K, T>(known: &mut FxHashMap<K, CachedSample<T>>) {
+    if known.len() >= MOST_KEPT {
+        known.clear();
+    }
+}

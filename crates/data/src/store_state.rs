@@ -1,0 +1,21 @@
+//! Small parts of the state of an open store.
+
+use isomer_storage::Version;
+use parking_lot::Mutex;
+
+use crate::lineage::EraId;
+
+/// The number of copies being made.
+#[derive(Debug, Default)]
+pub(crate) struct Copies(pub(crate) Mutex<usize>);
+
+/// What an open store knows of its current era.
+#[derive(Debug, Default)]
+pub(crate) struct OwnEra {
+    /// The version that was opened.
+    pub(crate) opened: Version,
+    /// Added to the record.
+    pub(crate) id: Option<EraId>,
+    /// The record could not be changed when the store was opened: it does not describe the current history.
+    pub(crate) lost: bool,
+}

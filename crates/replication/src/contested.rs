@@ -1,0 +1,45 @@
+//! Conflicts in properties of one record: recorded with its metadata.
+
+use isomer_data::{
+    DataError, Transaction, after_prefix,
+    internals::keyspace::{self, IdSpace},
+};
+use isomer_value::PropId;
+
+use crate::{cells::differ, shadow::Properties};
+
+/// Properties with several values.
+pub(crate) fn contested(properties: &Properties) -> Vec<PropId> {
+    let several = properties.iter().filter(|(_, own)| differ(own));
+    several.map(|(prop, _)| *prop).collect()
+}
+
+/// Records properties with several values, and forgets those of `before` that have one value now.
+pub(crate) fn note_contested(
+    tx: &mut Transaction,
+    key: &dyn Fn(PropId) -> Vec<u8>,
+    before: &[PropId],
+    after: &Properties,
+) -> Result<(), DataError> {
+    let now = contested(after);
+    for prop in now.iter().filter(|prop| !before.contains(prop)) {
+        tx.put_replica_row(&key(*prop), &[])?;
+    }
+    for prop in before.iter().filter(|prop| !now.contains(prop)) {
+        tx.delete_replica_row(&key(*prop))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn forget_conflicts(
+    tx: &mut Transaction,
+    space: IdSpace,
+    id: u64,
+) -> Result<(), DataError> {
+    let prefix = keyspace::conflicts_of(space, id);
+    let end = after_prefix(&prefix);
+    for key in tx.keys_between(&prefix, end.as_deref())? {
+        tx.delete_replica_row(&key)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,539 @@
+//! One transaction, as replicas exchange it.
+//!
+//! In the log of a database it has that database's numbers of names and replicas; `wire` replaces these by names.
+//!
+//! ```text
+//! entry      u8 format (1), id replica, id number, id hybrid time, vector (what it had seen), operations to the end
+//! operation  u8 tag:
+//!   01 node made       identity, labels, properties          02 node changed  identity, labels added, labels removed,
+//!   03 node gone       identity                                                  properties set, properties removed
+//!   04 relationship made  identity, id type, identity source, identity target, dots source, dots target, u8 keeps ends, properties
+//!   05 relationship changed  identity, properties set, removed   06 relationship gone  identity
+//!   07 field           u8 owner (0 node, 1 relationship), identity, id number in the transaction, bytes place, bytes action
+//!   08 bucket made     id bucket, u8 options                  09 bucket gone   id bucket
+//!   0a put             id bucket, u8 0, bytes key, bytes entry                 0b taken out  id bucket, bytes key
+//!   0c range taken out id bucket, bytes start, u8 bounded, bytes end
+//!   0d value added     id bucket, bytes key, bytes value      0e value removed id bucket, bytes key, bytes value
+//!   0f sequence        id bucket, bytes name, id last
+//!   10 bucket of a kind gone  id bucket, u8 0 one value a key, 1 several
+//!   11 node kept       identity, dots replaced, labels, id number of properties, and as many: id property, id number, and as many:
+//!                      id time, bytes value (see `keep`)
+//!   12 file made       identity, id ms                        13 file gone    identity
+//!   14 file called     identity, bytes path                   15 file sized   identity, id bytes, id modified ms
+//!   16 chunk put       identity, id chunk, bytes content      17 chunks gone  identity, id first
+//!   18 folder made     bytes path, id ms                      19 folder gone  bytes path
+//! ```
+//! Operations are in the order of the transaction. Each removes what its transaction had seen where it writes,
+//! including its own earlier operations, and puts its item with the transaction's dot.
+
+use isomer_data::{
+    BucketKind, DataError, Dot, ReplicaNo, Vector,
+    internals::{
+        Identity,
+        codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_text, take_u32},
+        keyspace::{IdSpace, push_id, take_id},
+    },
+};
+use isomer_value::{LabelId, PropId, TypeId};
+
+use crate::{
+    mapping::{self, Mapper},
+    versions::{Carried, Set, Stamp},
+};
+
+/// A node or a relationship.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    Node(Identity),
+    Relationship(Identity),
+}
+
+impl Owner {
+    pub(crate) fn space(&self) -> IdSpace {
+        match self {
+            Self::Node(_) => IdSpace::Nodes,
+            Self::Relationship(_) => IdSpace::Relationships,
+        }
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        match self {
+            Self::Node(identity) | Self::Relationship(identity) => identity,
+        }
+    }
+}
+
+const FORMAT: u8 = 1;
+/// Most bytes of an entry: it is sent in one piece, and is one value of the engine.
+pub(crate) const MOST_BYTES: usize = 64 << 20;
+
+/// One transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogEntry {
+    pub(crate) origin: ReplicaNo,
+    pub(crate) number: u64,
+    pub(crate) time: u64,
+    pub(crate) seen: Vector,
+    pub(crate) ops: Vec<Op>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are what the table above says
+pub(crate) enum Op {
+    NodeMade {
+        node: Identity,
+        labels: Vec<LabelId>,
+        set: Set,
+    },
+    NodeChanged {
+        node: Identity,
+        added: Vec<LabelId>,
+        removed: Vec<LabelId>,
+        set: Set,
+        unset: Vec<PropId>,
+    },
+    NodeGone {
+        node: Identity,
+    },
+    NodeKept {
+        node: Identity,
+        replaced: Vec<Dot>,
+        labels: Vec<LabelId>,
+        carried: Carried,
+    },
+    RelMade {
+        rel: Identity,
+        type_id: TypeId,
+        source: Identity,
+        target: Identity,
+        source_lives: Vec<Dot>,
+        target_lives: Vec<Dot>,
+        keeps_ends: bool,
+        set: Set,
+    },
+    RelChanged {
+        rel: Identity,
+        set: Set,
+        unset: Vec<PropId>,
+    },
+    RelGone {
+        rel: Identity,
+    },
+    Field {
+        owner: Owner,
+        op: u32,
+        place: Vec<u8>,
+        action: Vec<u8>,
+    },
+    BucketMade {
+        bucket: u32,
+        options: u8,
+    },
+    /// Drops the values of both kinds.
+    BucketGone {
+        bucket: u32,
+    },
+    KindGone {
+        bucket: u32,
+        kind: BucketKind,
+    },
+    Put {
+        bucket: u32,
+        reserved: Reserved,
+        key: Vec<u8>,
+        entry: Vec<u8>,
+    },
+    Taken {
+        bucket: u32,
+        key: Vec<u8>,
+    },
+    RangeTaken {
+        bucket: u32,
+        start: Vec<u8>,
+        end: Option<Vec<u8>>,
+    },
+    ValueAdded {
+        bucket: u32,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    ValueRemoved {
+        bucket: u32,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    Sequence {
+        bucket: u32,
+        name: Vec<u8>,
+        last: u64,
+    },
+    FileMade {
+        file: Identity,
+        created_ms: u64,
+    },
+    FileGone {
+        file: Identity,
+    },
+    FileCalled {
+        file: Identity,
+        path: String,
+    },
+    FileSized {
+        file: Identity,
+        bytes: u64,
+        modified_ms: u64,
+    },
+    ChunkPut {
+        file: Identity,
+        chunk: u64,
+        bytes: Vec<u8>,
+    },
+    ChunksGone {
+        file: Identity,
+        from: u64,
+    },
+    FolderMade {
+        path: String,
+        created_ms: u64,
+    },
+    FolderGone {
+        path: String,
+    },
+}
+
+impl LogEntry {
+    /// The stamp of everything that it puts.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp {
+            dot: Dot {
+                replica: self.origin,
+                number: self.number,
+                op: 0,
+            },
+            time: self.time,
+        }
+    }
+
+    /// Whether its operations, in order, have seen a dot; of its own dots those of earlier operations.
+    pub(crate) fn saw(&self, dot: Dot) -> bool {
+        self.seen.covers(dot) || dot.replica == self.origin && dot.number == self.number
+    }
+
+    /// What it had seen of other replicas.
+    pub(crate) fn seen_elsewhere(&self) -> Vector {
+        let mut seen = self.seen.clone();
+        seen.set(self.origin, 0, Vec::new());
+        seen
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        push_id(&mut out, self.origin.0.into());
+        push_id(&mut out, self.number);
+        push_id(&mut out, self.time);
+        self.seen.push_local(&mut out);
+        self.ops.iter().for_each(|op| op.push(&mut out));
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DataError> {
+        Self::parse(bytes).ok_or_else(|| malformed("an entry of the log"))
+    }
+
+    /// The entry in the numbers of another database, or of a page.
+    pub(crate) fn mapped(&self, map: &mut impl Mapper) -> Result<Self, DataError> {
+        Ok(Self {
+            origin: map.replica(self.origin)?,
+            number: self.number,
+            time: self.time,
+            seen: mapping::vector(map, &self.seen)?,
+            ops: self
+                .ops
+                .iter()
+                .map(|op| op.mapped(map))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn parse(mut bytes: &[u8]) -> Option<Self> {
+        let rest = &mut bytes;
+        if take_byte(rest)? != FORMAT {
+            return None;
+        }
+        let mut entry = Self {
+            origin: ReplicaNo(take_u32(rest)?),
+            number: take_id(rest)?,
+            time: take_id(rest)?,
+            seen: Vector::take_local(rest)?,
+            ops: Vec::new(),
+        };
+        while !rest.is_empty() {
+            entry.ops.push(Op::take(rest)?);
+        }
+        Some(entry)
+    }
+}
+
+/// A byte that is written as 0, and not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved;
+
+impl Part for Reserved {
+    fn push(&self, out: &mut Vec<u8>) {
+        out.push(0);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        take_byte(rest).map(|_| Self)
+    }
+}
+
+impl Part for BucketKind {
+    fn push(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self == Self::Multi));
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        Some(match bool::take(rest)? {
+            false => Self::Map,
+            true => Self::Multi,
+        })
+    }
+}
+
+/// A part of an operation, as it is written and read.
+trait Part: Sized {
+    fn push(&self, out: &mut Vec<u8>);
+    fn take(rest: &mut &[u8]) -> Option<Self>;
+}
+
+/// Parts that are written as an `id`: their numbers, and how they are made of one.
+macro_rules! number_parts {
+    ($($part:ty: $number:ty, $get:expr, $make:expr;)*) => {$(
+        impl Part for $part {
+            fn push(&self, out: &mut Vec<u8>) {
+                let get: fn(&Self) -> $number = $get;
+                push_id(out, get(self).into());
+            }
+
+            fn take(rest: &mut &[u8]) -> Option<Self> {
+                <$number>::try_from(take_id(rest)?).ok().map($make)
+            }
+        }
+    )*};
+}
+
+number_parts! {
+    u32: u32, |own| *own, |number| number;
+    u64: u64, |own| *own, |number| number;
+    LabelId: u32, |own| own.0, LabelId;
+    TypeId: u32, |own| own.0, TypeId;
+    PropId: u32, |own| own.0, PropId;
+}
+
+/// Options of a bucket.
+impl Part for u8 {
+    fn push(&self, out: &mut Vec<u8>) {
+        out.push(*self);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        take_byte(rest)
+    }
+}
+
+impl Part for bool {
+    fn push(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        match take_byte(rest)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Part for Vec<u8> {
+    fn push(&self, out: &mut Vec<u8>) {
+        push_bytes(out, self);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        Some(take_bytes(rest)?.to_vec())
+    }
+}
+
+impl Part for String {
+    fn push(&self, out: &mut Vec<u8>) {
+        push_bytes(out, self.as_bytes());
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        take_text(rest)
+    }
+}
+
+/// The end of a range: whether there is one, and its bytes, which are empty otherwise.
+impl Part for Option<Vec<u8>> {
+    fn push(&self, out: &mut Vec<u8>) {
+        Part::push(&self.is_some(), out);
+        push_bytes(out, self.as_deref().unwrap_or_default());
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        let bounded = bool::take(rest)?;
+        let end = take_bytes(rest)?.to_vec();
+        Some(bounded.then_some(end))
+    }
+}
+
+impl<A: Part, B: Part> Part for (A, B) {
+    fn push(&self, out: &mut Vec<u8>) {
+        self.0.push(out);
+        self.1.push(out);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        Some((A::take(rest)?, B::take(rest)?))
+    }
+}
+
+/// Lists: their length, and their items.
+macro_rules! list_parts {
+    ($($item:ty),*) => {$(
+        impl Part for Vec<$item> {
+            fn push(&self, out: &mut Vec<u8>) {
+                push_id(out, self.len() as u64);
+                self.iter().for_each(|one| Part::push(one, out));
+            }
+
+            fn take(rest: &mut &[u8]) -> Option<Self> {
+                (0..take_count(rest)?).map(|_| <$item>::take(rest)).collect()
+            }
+        }
+    )*};
+}
+
+list_parts! { LabelId, PropId, Dot, (PropId, Vec<u8>), (u64, Vec<u8>), (PropId, Vec<(u64, Vec<u8>)>) }
+
+impl Part for Dot {
+    fn push(&self, out: &mut Vec<u8>) {
+        Dot::push(*self, out);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        Dot::take(rest)
+    }
+}
+
+impl Part for Identity {
+    fn push(&self, out: &mut Vec<u8>) {
+        Identity::push(self, out);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        Identity::take(rest)
+    }
+}
+
+impl Part for Owner {
+    fn push(&self, out: &mut Vec<u8>) {
+        out.push(self.space() as u8);
+        self.identity().push(out);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        Some(match take_byte(rest)? {
+            0 => Self::Node(Identity::take(rest)?),
+            1 => Self::Relationship(Identity::take(rest)?),
+            _ => return None,
+        })
+    }
+}
+
+/// The numbers of parts in another database, by the name that the list of operations gives them.
+mod numbers {
+    use crate::mapping::Mapper;
+    pub(super) use crate::mapping::{
+        action, bucket, bucket_entry_of as entry, carried, dots, identity, labels, place, props,
+        same, set, type_of as type_id,
+    };
+    use isomer_data::DataError;
+
+    use super::Owner;
+
+    pub(super) fn owner(map: &mut impl Mapper, owner: &Owner) -> Result<Owner, DataError> {
+        Ok(match owner {
+            Owner::Node(node) => Owner::Node(identity(map, node)?),
+            Owner::Relationship(rel) => Owner::Relationship(identity(map, rel)?),
+        })
+    }
+}
+
+/// Generates from one list how operations are written, read, and given the numbers of another database: a tag, a
+/// variant, and its fields in their order, each with its function in [`numbers`].
+macro_rules! operations {
+    ($($tag:literal $name:ident { $($field:ident: $number:ident),* };)*) => {
+        impl Op {
+            pub(crate) fn push(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$name { $($field),* } => {
+                        out.push($tag);
+                        $(Part::push($field, out);)*
+                    })*
+                }
+            }
+
+            pub(crate) fn take(rest: &mut &[u8]) -> Option<Self> {
+                Some(match take_byte(rest)? {
+                    $($tag => Self::$name { $($field: Part::take(rest)?),* },)*
+                    _ => return None,
+                })
+            }
+
+            /// The operation in the numbers of another database.
+            fn mapped(&self, map: &mut impl Mapper) -> Result<Self, DataError> {
+                Ok(match self {
+                    $(Self::$name { $($field),* } => Self::$name {
+                        $($field: numbers::$number(map, $field)?),*
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+operations! {
+    1 NodeMade { node: identity, labels: labels, set: set };
+    2 NodeChanged { node: identity, added: labels, removed: labels, set: set, unset: props };
+    3 NodeGone { node: identity };
+    4 RelMade {
+        rel: identity, type_id: type_id, source: identity, target: identity, source_lives: dots,
+        target_lives: dots, keeps_ends: same, set: set
+    };
+    5 RelChanged { rel: identity, set: set, unset: props };
+    6 RelGone { rel: identity };
+    7 Field { owner: owner, op: same, place: place, action: action };
+    8 BucketMade { bucket: bucket, options: same };
+    9 BucketGone { bucket: bucket };
+    10 Put { bucket: bucket, reserved: same, key: same, entry: entry };
+    11 Taken { bucket: bucket, key: same };
+    12 RangeTaken { bucket: bucket, start: same, end: same };
+    13 ValueAdded { bucket: bucket, key: same, value: same };
+    14 ValueRemoved { bucket: bucket, key: same, value: same };
+    15 Sequence { bucket: bucket, name: same, last: same };
+    16 KindGone { bucket: bucket, kind: same };
+    17 NodeKept { node: identity, replaced: dots, labels: labels, carried: carried };
+    18 FileMade { file: identity, created_ms: same };
+    19 FileGone { file: identity };
+    20 FileCalled { file: identity, path: same };
+    21 FileSized { file: identity, bytes: same, modified_ms: same };
+    22 ChunkPut { file: identity, chunk: same, bytes: same };
+    23 ChunksGone { file: identity, from: same };
+    24 FolderMade { path: same, created_ms: same };
+    25 FolderGone { path: same };
+}

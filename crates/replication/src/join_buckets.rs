@@ -1,0 +1,113 @@
+//! Joining buckets, their entries and sequences of two states.
+
+use isomer_data::{
+    DataError, Transaction,
+    internals::{
+        catalog::NameKind,
+        codec::{take_bytes, take_u32},
+        keyspace,
+    },
+};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{
+    apply,
+    buckets::{self, sequence_key},
+    cells,
+    joining::Sides,
+    mapping::{self, Mapper, entry_versions},
+    scope,
+    versions::{Version, join, take_versions},
+    wire::Incoming,
+};
+
+/// Joins an entry of a bucket; returns its key.
+pub(crate) fn join_entry(
+    tx: &mut Transaction,
+    map: &mut Incoming<'_>,
+    tag: u8,
+    content: &[u8],
+    sides: &Sides<'_>,
+) -> Result<u128, DataError> {
+    let mut rest = content;
+    let bucket = take_u32(&mut rest).ok_or_else(mapping::bad_item)?;
+    let bucket = map.name(NameKind::Bucket, bucket)?;
+    scope::check_bucket(tx.store(), bucket)?;
+    let key = take_bytes(&mut rest).ok_or_else(mapping::bad_item)?;
+    let value = match tag {
+        14 => &[],
+        _ => take_bytes(&mut rest).ok_or_else(mapping::bad_item)?,
+    };
+    let theirs = take_versions(&mut rest, &[]).ok_or_else(mapping::bad_item)?;
+    let theirs = entry_versions(map, &theirs)?;
+    let stored = match tag {
+        14 => keyspace::bucket_entry(bucket, key),
+        _ => keyspace::bucket_pair(bucket, key, value),
+    };
+    let ours = cells::cell_versions(tx, &stored)?;
+    let joined = join(&ours, sides.here, &theirs, sides.theirs);
+    match tag {
+        14 => apply::materialize_entry(tx, bucket, key, &ours, joined)?,
+        _ => apply::materialize_pair(tx, bucket, key, value, &ours, joined)?,
+    }
+    Ok(xxh3_128(&stored))
+}
+
+/// Joins the definition of a bucket, or a sequence; returns its key.
+pub(crate) fn join_bucket(
+    tx: &mut Transaction,
+    map: &mut Incoming<'_>,
+    tag: u8,
+    content: &[u8],
+    sides: &Sides<'_>,
+) -> Result<u128, DataError> {
+    let mut rest = content;
+    let bucket = take_u32(&mut rest).ok_or_else(mapping::bad_item)?;
+    let bucket = map.name(NameKind::Bucket, bucket)?;
+    scope::check_bucket(tx.store(), bucket)?;
+    let name = match tag {
+        16 => Some(take_bytes(&mut rest).ok_or_else(mapping::bad_item)?),
+        _ => None,
+    };
+    let theirs = take_versions(&mut rest, &[]).ok_or_else(mapping::bad_item)?;
+    let theirs = mapping::versions(map, &theirs, |_, value| Ok(value.to_vec()))?;
+    let is_bad = |version: &Version| match name {
+        Some(_) => version.value.len() != 8,
+        None => isomer_data::BucketOptions::decode(&version.value).is_err(),
+    };
+    if theirs.iter().any(is_bad) {
+        return Err(mapping::bad_item());
+    }
+    let stored = match name {
+        Some(name) => sequence_key(bucket, name)?,
+        None => keyspace::bucket(bucket),
+    };
+    join_lives(tx, bucket, name, &theirs, sides)?;
+    Ok(xxh3_128(&stored))
+}
+
+pub(crate) fn join_lives(
+    tx: &mut Transaction,
+    bucket: u32,
+    sequence: Option<&[u8]>,
+    theirs: &[Version],
+    sides: &Sides<'_>,
+) -> Result<(), DataError> {
+    let stored = match sequence {
+        Some(name) => sequence_key(bucket, name)?,
+        None => keyspace::bucket(bucket),
+    };
+    let ours = buckets::lives(tx, &stored)?;
+    let joined = join(&ours, sides.here, theirs, sides.theirs);
+    if joined == ours {
+        return Ok(());
+    }
+    match sequence {
+        Some(name) => buckets::materialize_sequence(tx, bucket, name, joined),
+        None => {
+            buckets::touch_bucket(tx, bucket)?;
+            buckets::put_lives(tx, &stored, joined)?;
+            buckets::materialize_bucket(tx, bucket, None)
+        }
+    }
+}

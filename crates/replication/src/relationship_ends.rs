@@ -1,0 +1,17 @@
+//! The ends of relationships.
+
+use isomer_data::{DataError, Transaction, internals::keyspace};
+use isomer_value::{RelId, record::RecordRef};
+
+/// Type and ends of a relationship.
+pub(crate) fn ends_of(
+    tx: &Transaction,
+    id: RelId,
+) -> Result<Option<isomer_data::RelRow>, DataError> {
+    match tx.read().get(&keyspace::relationship(id))? {
+        Some(record) => {
+            isomer_data::internals::graph::row_of(id, &RecordRef::new(&record)?).map(Some)
+        }
+        None => Ok(None),
+    }
+}

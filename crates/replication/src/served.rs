@@ -1,0 +1,106 @@
+//! Reads that are held for replicas that join this database's state in pages: all pages of one join read one version.
+//!
+//! The cursor in a page begins with the number of its read. At most [`MOST`] reads are held, each until no page was
+//! requested for [`PATIENCE_MS`] of elapsed time (setting the clock has no effect), and in total no longer than
+//! [`ALL_MS`]. A new join replaces one whose last page was made, or that was idle for [`IDLE_MS`]; otherwise it is
+//! refused and retries later: it has nothing to lose, in contrast to joins in progress. One whose last page was made
+//! stays for a while, as that page may have been lost on its way. A held read only retains the versions that it reads.
+//! A request for a page of a read that is not held any more is answered with an error, and the join starts again.
+
+use isomer_data::{DataError, DataStore, internals::keyspace::JOINING};
+use isomer_storage::StorageError;
+
+use crate::{
+    log,
+    rules::{self, Mutant},
+    state::{Served, replication_of},
+};
+
+/// Joins that are served concurrently.
+pub(super) const MOST: usize = 8;
+
+/// The read of a join: a new one, or the one of that number.
+pub(crate) fn serve(store: &DataStore, number: Option<u128>) -> Result<Served, DataError> {
+    let now_ms = store.options().clock.passed_ms();
+    release_idle(store, now_ms);
+    let Some(number) = number else {
+        let snapshot = store.engine().snapshot()?;
+        // Of the state that is being sent: a join may have begun a moment ago.
+        if snapshot.get(JOINING)?.is_some() {
+            return Err(isomer_data::internals::joining_error());
+        }
+        return Ok(Served {
+            number: uuid::Uuid::new_v4().as_u128(),
+            seen: log::shippable(store, &*snapshot)?,
+            snapshot,
+            begun_ms: now_ms,
+            asked_ms: now_ms,
+            is_done: false,
+        });
+    };
+    let mut held = replication_of(store).served.lock();
+    let found = held.iter_mut().find(|one| one.number == number);
+    let found = found.ok_or_else(|| {
+        StorageError::Unavailable(
+            "the state of these pages is no longer held, as no page was requested for ten minutes, it took six hours, or the database was reopened: join it from its first page on".into(),
+        )
+    })?;
+    found.asked_ms = now_ms;
+    let mut found = found.clone();
+    if rules::broken(Mutant::PagesOfAnyState) {
+        found.snapshot = store.engine().snapshot()?;
+    }
+    Ok(found)
+}
+
+/// Holds the read of a page, the last one or not.
+///
+/// # Errors
+/// [`DataError::Storage`] (unavailable) for a new one while the limit is reached.
+pub(crate) fn hold_served(
+    store: &DataStore,
+    mut served: Served,
+    is_done: bool,
+) -> Result<(), DataError> {
+    let now_ms = store.options().clock.passed_ms();
+    let mut held = replication_of(store).served.lock();
+    if let Some(own) = held.iter_mut().find(|one| one.number == served.number) {
+        (own.asked_ms, own.is_done) = (now_ms, own.is_done || is_done);
+        return Ok(());
+    }
+    if is_done {
+        return Ok(()); // a single page was enough, or the read was released
+    }
+    if held.len() >= MOST {
+        let free = |one: &&Served| one.is_done || one.is_idle(now_ms);
+        let longest = held.iter().filter(free).min_by_key(|one| one.asked_ms);
+        let number = longest.map(|one| one.number).ok_or_else(|| {
+            StorageError::Unavailable(format!(
+                "{MOST} replicas are joining this one's state: retry when one of them is done"
+            ))
+        })?;
+        held.retain(|one| one.number != number);
+    }
+    served.asked_ms = now_ms;
+    held.push(served);
+    Ok(())
+}
+
+/// How many replicas are joining this one's state in pages, and the age of the oldest join in ms.
+pub fn joins_served(store: &DataStore) -> (u64, u64) {
+    let now_ms = store.options().clock.passed_ms();
+    release_idle(store, now_ms);
+    let held = replication_of(store).served.lock();
+    let longest = held.iter().map(|one| now_ms.saturating_sub(one.begun_ms));
+    (held.len() as u64, longest.max().unwrap_or(0))
+}
+
+/// Releases reads that are no longer requested. A sweeper does so periodically.
+pub(crate) fn release_idle_reads(store: &DataStore) {
+    release_idle(store, store.options().clock.passed_ms());
+}
+
+fn release_idle(store: &DataStore, now_ms: u64) {
+    let mut held = replication_of(store).served.lock();
+    held.retain(|one| !one.is_over(now_ms));
+}

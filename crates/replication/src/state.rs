@@ -1,0 +1,163 @@
+//! The state of replication that an open store keeps, in memory.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use isomer_data::{
+    DataError, DataStore, Dot, Vector,
+    internals::{codec::malformed, keyspace, replica_state, replication_state},
+};
+use isomer_storage::{Read, Snapshot, Version};
+use isomer_value::NodeId;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    joining::Pushing,
+    member::{self, Members},
+    space::{self, Space},
+    versions::Stamp,
+};
+
+/// Which stamps ahead of the clock are accepted.
+#[derive(Debug, Default)]
+pub(crate) struct Accepted {
+    /// Stamps up to this time, in ms.
+    pub(crate) until_ms: AtomicU64,
+    /// Whether all stamps are accepted temporarily.
+    pub(crate) is_any: AtomicBool,
+    /// The latest stamp that was accepted during that time, in ms.
+    pub(crate) latest_ms: AtomicU64,
+}
+
+impl Accepted {
+    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+        let accepted = Self::default();
+        if let Some(value) = read.get(keyspace::CLOCK_ACCEPTED)? {
+            let until_ms = keyspace::sole_id(&value, "up to when stamps are accepted")?;
+            accepted.until_ms.store(until_ms, Ordering::Relaxed);
+        }
+        Ok(accepted)
+    }
+}
+
+/// Number of nodes of which the cache remembers the relationships.
+pub(crate) const MOST_RESTED: usize = 10_000;
+
+/// A cache for nodes at which many relationships are created that keep their ends: all relationships of the node, in a
+/// state, depend on one of these lives. This holds while only local ones are created, as these depend on all existing
+/// lives.
+#[derive(Default)]
+pub(crate) struct LifeCache {
+    pub(crate) nodes: FxHashMap<NodeId, (Version, Vec<Dot>)>,
+    /// Merges under way, and the version of the last one.
+    pub(crate) merging: u32,
+    pub(crate) merged: Version,
+    /// Relationships read, for tests.
+    pub(crate) looked_at: u64,
+}
+
+/// How long a read is held after a page was made: a page that takes longer to arrive is not requested again.
+pub(crate) const PATIENCE_MS: u64 = 10 * 60 * 1000;
+
+/// Idle time after which a new join may replace it, and after which a completed one is released.
+pub(crate) const IDLE_MS: u64 = 2 * 60 * 1000;
+
+/// The total time for which it is held.
+pub(crate) const ALL_MS: u64 = 6 * 60 * 60 * 1000;
+
+/// A version that is sent in pages.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) number: u128,
+    pub(crate) snapshot: Arc<dyn Snapshot>,
+    /// What it has seen, as sent.
+    pub(crate) seen: Vector,
+    pub(crate) begun_ms: u64,
+    pub(crate) asked_ms: u64,
+    /// Whether its last page was made.
+    pub(crate) is_done: bool,
+}
+
+impl Served {
+    pub(crate) fn is_idle(&self, now_ms: u64) -> bool {
+        now_ms >= self.asked_ms.saturating_add(IDLE_MS)
+    }
+
+    pub(crate) fn is_over(&self, now_ms: u64) -> bool {
+        now_ms >= self.asked_ms.saturating_add(PATIENCE_MS)
+            || now_ms >= self.begun_ms.saturating_add(ALL_MS)
+            || self.is_done && self.is_idle(now_ms)
+    }
+}
+
+/// The state of replication in an open store.
+#[derive(Default)]
+pub(crate) struct Replication {
+    /// The stamp of everything that is older than replication.
+    pub(crate) base: RwLock<Option<Stamp>>,
+    /// The replicated space; everything where none is declared.
+    pub(crate) space: RwLock<Option<Arc<Space>>>,
+    /// Stamps ahead of the clock that are accepted nevertheless.
+    pub(crate) accepted: Accepted,
+    /// Whether a state is being joined right now: nothing else is applied concurrently.
+    pub(crate) joins: Arc<AtomicBool>,
+    /// The state that a peer is pushing.
+    pub(crate) session: Mutex<Pushing>,
+    /// Reads of replicas that join this database's state.
+    pub(crate) served: Mutex<Vec<Served>>,
+    pub(crate) members: Mutex<Members>,
+    /// The retention time of transactions for a member that does not acknowledge them, in ms; 0 for ever.
+    pub(crate) kept_ms: AtomicU64,
+    /// Cached knowledge on the relationships of nodes that are kept by them.
+    pub(crate) rested: Mutex<LifeCache>,
+    /// Held while received entries are applied.
+    pub(crate) applying: Mutex<()>,
+}
+
+impl Replication {
+    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+        let replication = Self {
+            accepted: Accepted::load(read)?,
+            ..Self::default()
+        };
+        if let Some(stored) = read.get(keyspace::REPLICATION)? {
+            let mut rest = stored.as_slice();
+            let base = Stamp::take(&mut rest).filter(|_| rest.is_empty());
+            let base = base.ok_or_else(|| malformed("the beginning"))?;
+            *replication.base.write() = Some(base);
+            *replication.members.lock() = member::load(read)?;
+        }
+        *replication.space.write() = space::load(read)?;
+        let kept_ms = match read.get(keyspace::LOG_KEPT)? {
+            Some(value) => keyspace::sole_id(&value, "how long the log is kept")?,
+            None => member::KEPT_MS,
+        };
+        replication.kept_ms.store(kept_ms, Ordering::Relaxed);
+        Ok(replication)
+    }
+
+    pub(crate) fn switch(&self, store: &DataStore, base: Option<Stamp>) {
+        *self.base.write() = base;
+        replica_state(store).switch(base.is_some());
+    }
+
+    /// The stamp of everything without a shadow.
+    pub(crate) fn base(&self) -> Result<Stamp, DataError> {
+        let base = *self.base.read();
+        base.ok_or_else(|| DataError::Internal("this database is not a replica".into()))
+    }
+}
+
+/// The state of replication in a store.
+///
+/// # Panics
+/// Where the store was opened without the hooks of replication: what needs this state is reached in replicas alone, and
+/// a replica is not opened without them.
+pub(crate) fn replication_of(store: &DataStore) -> &Replication {
+    replication_state(store)
+        .and_then(|state| state.downcast_ref())
+        .expect("a store that replicates is opened by `isomer_replication::open`")
+}

@@ -1,0 +1,80 @@
+//! The status of a replica.
+
+use std::fmt::Write;
+
+use isomer_data::{
+    DataError, DataStore,
+    internals::{keyspace, own_replica, read::each_pair},
+};
+
+use crate::{
+    ahead, begin,
+    exchange::no_replica,
+    join::{self, JoiningStatus},
+    scope, served,
+    space::ReplicatedSpace,
+};
+
+/// The status of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicationStatus {
+    /// The replicated space; everything where none is declared.
+    pub space: Option<ReplicatedSpace>,
+    /// The progress of its join, if any.
+    pub joining: Option<JoiningStatus>,
+    /// Up to which time stamps ahead of its clock are accepted, in ms since 1970; 0 where none are.
+    pub accepted_clock_ms: u64,
+    /// Its name: 32 hexadecimal digits and its epoch.
+    pub name: String,
+    /// Transactions in its log: own ones and those of others.
+    pub log_entries: u64,
+    /// Recorded conflicts, some of which may have been resolved.
+    pub conflicts: u64,
+    /// Names of known replicas, each epoch separately; they are never forgotten.
+    pub names: u64,
+    /// The limit of these.
+    pub most_names: u64,
+    /// Replicas that are joining this one's state in pages right now, for which an old version is kept.
+    pub joins_served: u64,
+    /// The age of the oldest of these joins, in ms.
+    pub served_ms: u64,
+}
+
+/// The status of this replica.
+///
+/// # Errors
+/// [`DataError::Denied`] in a database that is not a replica; those of the engine.
+pub fn replication_status(store: &DataStore) -> Result<ReplicationStatus, DataError> {
+    if !store.is_replicated() {
+        return Err(no_replica());
+    }
+    let own = begin::begin_replication(store)?;
+    let snapshot = store.engine().snapshot()?;
+    let mut name = String::new();
+    for byte in own.id {
+        let _ = write!(name, "{byte:02x}"); // a string takes everything
+    }
+    let _ = write!(name, " epoch {}", own.epoch);
+    let count = |prefix: &[u8]| -> Result<u64, DataError> {
+        let mut count = 0;
+        each_pair(&*snapshot, prefix, |_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
+    };
+    let (joins_served, served_ms) = served::joins_served(store);
+    let (names, most_names) = own_replica(store).names();
+    Ok(ReplicationStatus {
+        names,
+        most_names,
+        joins_served,
+        served_ms,
+        space: scope::replicated_space(store),
+        joining: join::joining_status(store)?,
+        accepted_clock_ms: ahead::accepted_clock_ms(store),
+        name,
+        log_entries: count(keyspace::LOG)?,
+        conflicts: count(keyspace::CONFLICTS)?,
+    })
+}
