@@ -40,7 +40,7 @@ impl Transaction {
                 key
             }
         };
-        self.create_node(&[label], &document)?;
+        self.insert_node(&[label], document)?;
         Ok(key)
     }
 

@@ -8,7 +8,7 @@ use serde_core::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Documents, Field, KeyBounds, ReadField, ReadTransaction, Result, WriteTransaction, from_value,
-    to_map,
+    ser::to_shared_map,
 };
 
 /// The documents of one label in a transaction that reads: see [`ReadTransaction::collection`]. A document is a node of
@@ -125,7 +125,7 @@ impl<'t> Collection<'t> {
 
     /// Inserts a document and returns its key: that under `_key`, or a new UUIDv7. `Exists` if the key is taken.
     pub fn insert<T: Serialize + ?Sized>(&self, document: &T) -> Result<Value> {
-        let document = to_map(document)?;
+        let document = to_shared_map(document)?;
         self.write(|data, label| data.insert_document(label, &document))
     }
 
@@ -135,14 +135,14 @@ impl<'t> Collection<'t> {
         key: impl Into<Value>,
         document: &T,
     ) -> Result<()> {
-        let (key, document) = (key.into(), to_map(document)?);
+        let (key, document) = (key.into(), to_shared_map(document)?);
         self.write(|data, label| data.replace_document(label, &key, &document))
     }
 
     /// Merges `patch` into the document under `key`, nested maps too; a null removes a property. `NotFound` if there is
     /// none.
     pub fn patch<T: Serialize + ?Sized>(&self, key: impl Into<Value>, patch: &T) -> Result<()> {
-        let (key, patch) = (key.into(), to_map(patch)?);
+        let (key, patch) = (key.into(), to_shared_map(patch)?);
         self.write(|data, label| data.patch_document(label, &key, &patch))
     }
 

@@ -41,8 +41,13 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
 /// # Ok::<(), isomerdb::Error>(())
 /// ```
 pub fn to_map<T: Serialize + ?Sized>(value: &T) -> Result<Map, Error> {
+    to_shared_map(value).map(Arc::unwrap_or_clone)
+}
+
+/// As [`to_map`]; a map that is a value already is not copied.
+pub(crate) fn to_shared_map<T: Serialize + ?Sized>(value: &T) -> Result<Arc<Map>, Error> {
     match to_value(value)? {
-        Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
+        Value::Map(map) => Ok(map),
         other => Err(Error::new(
             ErrorKind::Invalid,
             format!("a structure or a map is needed, not {}", other.type_name()),

@@ -29,6 +29,16 @@ impl Transaction {
         labels: &[LabelId],
         properties: &Map,
     ) -> Result<NodeId, DataError> {
+        self.insert_node(labels, without_nulls(properties))
+    }
+
+    /// Creates a node with `properties`, which contain no nulls.
+    pub(crate) fn insert_node(
+        &mut self,
+        labels: &[LabelId],
+        properties: Map,
+    ) -> Result<NodeId, DataError> {
+        debug_assert!(properties.values().all(|value| !value.is_null()));
         self.check_writable()?;
         let owner = labels.first().map_or(NONE, |label| label.0);
         let mut sorted = labels.to_vec();
@@ -36,7 +46,7 @@ impl Transaction {
         sorted.dedup();
         let new = NodeState {
             labels: sorted,
-            properties: without_nulls(properties),
+            properties,
         };
         let id = NodeId(
             self.store()

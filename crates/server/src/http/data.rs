@@ -48,6 +48,18 @@ pub(super) async fn write(
         .await
 }
 
+/// The text of a request's content by which [`write`] tells it from others with the same `Idempotency-Key`; empty
+/// without one.
+pub(super) fn identifying<E: Into<ServerError>>(
+    call: &Call,
+    text: impl FnOnce() -> std::result::Result<String, E>,
+) -> Result<String> {
+    match call.header(once::KEY)? {
+        Some(_) => text().map_err(Into::into),
+        None => Ok(String::new()),
+    }
+}
+
 /// Runs a read on a blocking thread.
 pub(super) async fn read(
     call: &Call,
@@ -630,16 +642,18 @@ fn key_text(key: &Value) -> String {
 /// `POST …/collections/{label}`
 pub async fn insert_documents(mut call: Call, access: Access) -> Result<Reply> {
     let body = typed_value(call.json().await?);
-    let text = json::to_string(&body)?;
+    let text = identifying(&call, || json::to_string(&body))?;
     let label = call.path_param("label").to_owned();
     let one = body.as_map().is_some();
-    let documents: Vec<Map> = match &body {
-        Value::Map(map) => vec![(**map).clone()],
+    // Values share their content: inserting one copies it once.
+    let documents: Vec<Value> = match &body {
+        Value::Map(_) => vec![body],
         Value::List(items) => {
-            let maps: Option<Vec<Map>> = items.iter().map(|item| item.as_map().cloned()).collect();
-            maps.ok_or_else(|| {
-                ServerError::Invalid("a list of documents must contain only objects".into())
-            })?
+            if items.iter().any(|item| item.as_map().is_none()) {
+                let what = "a list of documents must contain only objects";
+                return Err(ServerError::Invalid(what.into()));
+            }
+            items.to_vec()
         }
         other => {
             return Err(ServerError::Invalid(format!(
@@ -708,7 +722,7 @@ pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
         .into_iter()
         .map(|(name, value)| (name, typed_value(value)))
         .collect();
-    let text = json::to_string(&body.clone().into())?;
+    let text = identifying(&call, || json::to_string(&body.clone().into()))?;
     let (label, key) = (
         call.path_param("label").to_owned(),
         document_key(&call, call.path_param("key"))?,
@@ -753,7 +767,7 @@ pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
         .into_iter()
         .map(|(name, value)| (name, typed_value(value)))
         .collect();
-    let text = json::to_string(&patch.clone().into())?;
+    let text = identifying(&call, || json::to_string(&patch.clone().into()))?;
     let (label, key) = (
         call.path_param("label").to_owned(),
         document_key(&call, call.path_param("key"))?,

@@ -22,7 +22,7 @@ use isomer_db::{Context, ConvergentKind, ConvergentOrigin, Map, Update, Value, j
 use super::{
     base64,
     call::Call,
-    data::{document_key, write},
+    data::{document_key, identifying, write},
     once::Answer,
     query::typed_value,
     reply::Reply,
@@ -176,7 +176,7 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
     let change = fields
         .map("update")?
         .ok_or_else(|| ServerError::Invalid("the field `update` is missing".into()))?;
-    let text = json::to_string(&change.clone().into())?;
+    let text = identifying(&call, || json::to_string(&change.clone().into()))?;
     let update = update_of(change, 0)?;
     let context = match fields.text("context")? {
         None => None,

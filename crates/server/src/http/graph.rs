@@ -13,7 +13,7 @@ use isomer_value::{NodeId, RelId};
 
 use super::{
     call::{Call, StopOnDrop},
-    data::{conditions, read, write},
+    data::{conditions, identifying, read, write},
     once::Answer,
     page::Page,
     query::typed_value,
@@ -103,10 +103,9 @@ pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
     let mut fields = call.fields(&["labels", "properties"]).await?;
     let labels = fields.texts("labels")?;
     let properties = typed(fields.map("properties")?.unwrap_or_default());
-    let body = format!(
-        "{labels:?} {}",
-        json::to_string(&properties.clone().into())?
-    );
+    let body = identifying(&call, || {
+        json::to_string(&properties.clone().into()).map(|text| format!("{labels:?} {text}"))
+    })?;
     let path = call.target.clone();
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         let ids: Result<Vec<_>, DataError> = labels
@@ -134,10 +133,8 @@ pub async fn get_node(call: Call, access: Access) -> Result<Reply> {
 /// `PATCH …/nodes/{id}`
 pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
     let properties = typed(call.object().await?);
-    let (id, body) = (
-        call.path_number("id")?,
-        json::to_string(&properties.clone().into())?,
-    );
+    let id = call.path_number("id")?;
+    let body = identifying(&call, || json::to_string(&properties.clone().into()))?;
     let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
@@ -242,7 +239,7 @@ pub async fn get_property(call: Call, access: Access) -> Result<Reply> {
 /// `PUT …/properties/{name}`
 pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
     let value = typed_value(call.json().await?);
-    let body = json::to_string(&value)?;
+    let body = identifying(&call, || json::to_string(&value))?;
     let (entity, name) = (Entity::of(&call)?, call.path_param("name").to_owned());
     let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
@@ -381,10 +378,10 @@ pub async fn create_relationship(mut call: Call, access: Access) -> Result<Reply
     };
     let (source, target) = (end("source")?, end("target")?);
     let properties = typed(fields.map("properties")?.unwrap_or_default());
-    let body = format!(
-        "{rel_type:?} {source} {target} {}",
-        json::to_string(&properties.clone().into())?
-    );
+    let body = identifying(&call, || {
+        json::to_string(&properties.clone().into())
+            .map(|text| format!("{rel_type:?} {source} {target} {text}"))
+    })?;
     let path = call.target.clone();
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         node(tx, source)?;
@@ -414,10 +411,8 @@ pub async fn get_relationship(call: Call, access: Access) -> Result<Reply> {
 /// `PATCH …/relationships/{id}`
 pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply> {
     let properties = typed(call.object().await?);
-    let (id, body) = (
-        call.path_number("id")?,
-        json::to_string(&properties.clone().into())?,
-    );
+    let id = call.path_number("id")?;
+    let body = identifying(&call, || json::to_string(&properties.clone().into()))?;
     let (conditions, types) = (conditions(&call)?, call.types()?);
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         let now = relationship_value(relationship(tx, id)?);

@@ -11,7 +11,7 @@ use isomer_db::{Context, ConvergentKind, Map, Update, Value, json, params};
 use super::{
     base64,
     call::Call,
-    data::write,
+    data::{identifying, write},
     once::Answer,
     query::typed_value,
     reply::{JSON, Reply},
@@ -153,7 +153,7 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
     let kind = Type::of_buckets(call.path_param("datatype"))?;
     let returned = call.switch("returnbody")?;
     let body = call.json().await?;
-    let text = json::to_string(&body)?;
+    let text = identifying(&call, || json::to_string(&body))?;
     let context = match body.as_map().and_then(|map| map.get("context")) {
         None | Some(Value::Null) => None,
         Some(context) => {
