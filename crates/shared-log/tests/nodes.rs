@@ -1,6 +1,6 @@
 //! Suites of shared logs and of the nodes on them.
 
-#[path = "shared/conformance.rs"]
+#[path = "nodes/conformance.rs"]
 mod conformance;
-#[path = "shared/simulation.rs"]
+#[path = "nodes/simulation.rs"]
 mod simulation;

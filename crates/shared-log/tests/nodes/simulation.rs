@@ -10,9 +10,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use isomer_shared::{
+use isomer_shared_log::{
     Blobs, Created, Faults, LogError, MemoryBlobs, MemoryLog, Node, NodeError, Options, Position,
-    Record, RecordHash, Replaced, StateMachine,
+    Record, RecordHash, Replaced, StateMachine, Validated,
 };
 use isomer_vfs::{SimTime, Time};
 
@@ -109,7 +109,7 @@ impl StateMachine for Numbers {
     type Transaction = Transaction;
     type Refused = ();
 
-    fn validate(&mut self, group: &[Transaction]) -> (Vec<Result<(), ()>>, Option<Vec<u8>>) {
+    fn validate(&mut self, group: &[Transaction]) -> Validated<()> {
         let mut written = Vec::new();
         let mut content = Vec::new();
         let mut outcomes = Vec::new();
@@ -124,7 +124,10 @@ impl StateMachine for Numbers {
             }
             outcomes.push(is_valid.then_some(()).ok_or(()));
         }
-        (outcomes, (!content.is_empty()).then_some(content))
+        Validated {
+            outcomes,
+            content: (!content.is_empty()).then_some(content),
+        }
     }
 
     fn apply(&mut self, at: Position, content: &[u8]) -> Result<(), String> {
@@ -458,9 +461,9 @@ fn no_history_of_nodes_has_an_anomaly() {
         "{acknowledged} acknowledged, {refused} refused, {unknown} unknown, {fenced} fenced"
     );
     eprintln!("{seen}");
-    assert!(acknowledged > 100 * refused.min(HISTORIES) / 100, "{seen}");
     assert!(
-        refused > HISTORIES && unknown > HISTORIES / 10 && fenced > HISTORIES / 100,
+        acknowledged > 10 * HISTORIES && refused > HISTORIES,
         "{seen}"
     );
+    assert!(unknown > HISTORIES && fenced > HISTORIES / 10, "{seen}");
 }

@@ -12,7 +12,7 @@ use crate::{Append, LogError, Position, SharedLog};
 
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// Faults of one node's connection, each in so many of a thousand calls.
+/// Faults of one node's connection, each as a number of calls in a thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// An append does nothing, and the node gets no answer.
@@ -27,7 +27,7 @@ pub struct Faults {
     pub unavailable: u32,
 }
 
-/// A log in memory; clones share it. A handle from [`MemoryLog::with_faults`] has faults of its own.
+/// A log in memory; clones share it. [`MemoryLog::with_faults`] gives a handle whose calls fail.
 #[derive(Clone, Debug)]
 pub struct MemoryLog {
     shared: Arc<Shared>,
@@ -96,7 +96,7 @@ impl State {
             .partition::<Vec<_>, _>(|(when, ..)| *when <= calls);
         self.delayed = rest;
         for (_, at, record) in due {
-            // Nobody gets the answer.
+            // No caller waits for the answer.
             let _ = self.append(at, &record, forgets);
         }
     }

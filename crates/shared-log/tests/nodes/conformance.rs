@@ -1,6 +1,6 @@
 //! The implementations pass the scripts of their contracts.
 
-use isomer_shared::{MemoryBlobs, MemoryLog, conformance};
+use isomer_shared_log::{MemoryBlobs, MemoryLog, conformance};
 
 #[test]
 fn the_log_in_memory_conforms() {

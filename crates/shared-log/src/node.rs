@@ -21,18 +21,23 @@ pub trait StateMachine {
     type Refused;
 
     /// Validates the transactions of a group in order, each against everything that was applied and against the valid
-    /// ones before it. Returns an outcome for each, and the content of the record with the valid ones; `None` if there
-    /// are none.
-    fn validate(
-        &mut self,
-        group: &[Self::Transaction],
-    ) -> (Vec<Result<(), Self::Refused>>, Option<Vec<u8>>);
+    /// ones before it.
+    fn validate(&mut self, group: &[Self::Transaction]) -> Validated<Self::Refused>;
 
     /// Applies the content of the record at `at`: one of this node or of another one.
     ///
     /// # Errors
     /// A sentence, if the content cannot be applied. The node is unusable then.
     fn apply(&mut self, at: Position, content: &[u8]) -> Result<(), String>;
+}
+
+/// A validated group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validated<R> {
+    /// An outcome for each transaction.
+    pub outcomes: Vec<Result<(), R>>,
+    /// Content of the record with the valid ones; `None` if there are none.
+    pub content: Option<Vec<u8>>,
 }
 
 /// Why a node could not do what it was asked for.
@@ -163,7 +168,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         group: &[S::Transaction],
     ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
         loop {
-            let (outcomes, content) = self.machine.validate(group);
+            let Validated { outcomes, content } = self.machine.validate(group);
             assert_eq!(
                 outcomes.len(),
                 group.len(),

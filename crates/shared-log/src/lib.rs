@@ -36,5 +36,5 @@ mod record;
 pub use blobs::{BlobError, Blobs, Created, MemoryBlobs, Replaced, Tag};
 pub use log::{Append, LogError, Position, SharedLog};
 pub use memory::{Faults, MemoryLog};
-pub use node::{Node, NodeError, Options, StateMachine};
+pub use node::{Node, NodeError, Options, StateMachine, Validated};
 pub use record::{Nonce, Record, RecordError, RecordHash};
