@@ -263,7 +263,7 @@ impl World {
             nonces: Box::new(move || u128::from(nonces.next()) << 64 | u128::from(nonces.next())),
             time: Arc::new(self.time.clone()),
             grace: GRACE,
-            attempts: 4,
+            attempts: 1 + self.random.below(4) as u32,
         };
         let log = self.log.with_faults(faults, self.random.next());
         Node::new(log, machine, next, last, options)
