@@ -11,7 +11,7 @@ use std::{
 use isomer_db::StatementClass;
 use parking_lot::Mutex;
 
-use crate::{Result, ServerError, access::now_ms, config::AuditLevel};
+use crate::{Result, ServerError, clock::now_ms, config::AuditLevel};
 
 /// An audit event.
 #[derive(Clone, Debug)]

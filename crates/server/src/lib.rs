@@ -11,6 +11,7 @@ pub mod access;
 mod arrow;
 mod audit;
 pub mod bolt;
+mod clock;
 pub mod config;
 mod connections;
 mod core;

@@ -9,10 +9,7 @@ use std::{
 
 use isomer_db::{Memory, ProcessMemory};
 
-use crate::{
-    access::{Metric, now_ms},
-    connections::Connections,
-};
+use crate::{access::Metric, clock::now_ms, connections::Connections};
 
 /// Upper bounds of the histogram buckets, in microseconds.
 const BOUNDS_US: [u64; 16] = [

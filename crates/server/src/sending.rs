@@ -15,7 +15,7 @@ use isomer_db::{
     },
 };
 
-use crate::{Result, access::Databases, core::Core};
+use crate::{Result, access::Databases};
 
 /// Smaller answers are not reserved.
 pub(crate) const RESERVED_FROM: usize = 128 << 10;
@@ -35,9 +35,9 @@ pub(crate) struct Reserved {
 
 impl Reserved {
     /// In the budget of the databases that are served.
-    pub(crate) fn new(core: &Core) -> Self {
+    pub(crate) fn new(databases: &Arc<Databases>) -> Self {
         Self {
-            databases: Some(core.databases.clone()),
+            databases: Some(databases.clone()),
             ..Self::default()
         }
     }
@@ -52,10 +52,10 @@ impl Reserved {
     }
 
     /// For the answer to something that is done already: it is not refused any more.
-    pub(crate) fn owed(core: &Core) -> Self {
+    pub(crate) fn owed(databases: &Arc<Databases>) -> Self {
         Self {
             is_owed: true,
-            ..Self::new(core)
+            ..Self::new(databases)
         }
     }
 

@@ -268,7 +268,8 @@ impl Databases {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Restored> {
         let path = self.free_path(name)?;
-        let target = path.with_file_name(format!("{}{name}-{}", UNNAMED[0], super::now_ms()));
+        let target =
+            path.with_file_name(format!("{}{name}-{}", UNNAMED[0], crate::clock::now_ms()));
         let outcome = Database::restore_with(source, &target, options, progress)
             .map_err(ServerError::from)
             .and_then(|restored| {
@@ -378,10 +379,11 @@ impl Databases {
             },
         }
         // The name is free at once; the new name of the remains is not a valid database name.
-        let gone =
-            location
-                .path
-                .with_file_name(format!("{}{name}-{}", UNNAMED[1], super::now_ms()));
+        let gone = location.path.with_file_name(format!(
+            "{}{name}-{}",
+            UNNAMED[1],
+            crate::clock::now_ms()
+        ));
         let renamed = std::fs::rename(&location.path, &gone).map_err(|error| {
             ServerError::Unavailable(format!(
                 "{} cannot be removed: {error}",
@@ -761,7 +763,7 @@ fn of_replication(
             quarantined.count() as f64,
         );
         if let Some(ms) = exchanged.filter(|ms| *ms > 0) {
-            let since = super::now_ms().saturating_sub(ms);
+            let since = crate::clock::now_ms().saturating_sub(ms);
             add(
                 "replication_oldest_exchange_seconds",
                 "Longest time since the last exchange with any peer; updated once a minute",

@@ -22,12 +22,3 @@ pub(crate) use session::Outlines;
 pub use session::{Access, Principal, ServerAccess, Session};
 pub(crate) use system::is_user_name;
 pub use system::{Credential, Login, NewToken, System, TokenInfo, UserInfo};
-
-/// Milliseconds since 1970 UTC.
-pub(crate) fn now_ms() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        })
-}

@@ -18,7 +18,8 @@ use isomer_db::{Database, Map, MasterKey, Value, params};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use super::{Principal, Rights, now_ms, password};
+use super::{Principal, Rights, password};
+use crate::clock::now_ms;
 use crate::{Result, ServerError};
 
 /// Prefix of tokens, by which secret scanners recognise leaked ones.

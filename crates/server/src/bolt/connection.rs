@@ -74,7 +74,7 @@ where
         ))),
         signal: CancelOnDrop(signal),
         inbox: Inbox::new(limits.head_bytes),
-        out: Outbox::new(Reserved::new(core)),
+        out: Outbox::new(Reserved::new(&core.databases)),
         reading,
         writing,
         buffer: vec![0; READ_BYTES],

@@ -175,7 +175,7 @@ impl Statement {
             began: Instant::now(),
             took: Duration::ZERO,
             ahead: VecDeque::new(),
-            reserved: Reserved::new(core),
+            reserved: Reserved::new(&core.databases),
             ended: false,
             rows: 0,
             error: None,

@@ -17,8 +17,7 @@ use super::{
 use crate::{
     Result, ServerError,
     access::{
-        Access, NewToken, Rights, Role, ServerAccess, TokenInfo, UserInfo, check_name,
-        is_user_name, now_ms,
+        Access, NewToken, Rights, Role, ServerAccess, TokenInfo, UserInfo, check_name, is_user_name,
     },
 };
 
@@ -420,7 +419,7 @@ pub async fn create_token(mut call: Call, access: ServerAccess) -> Result<Reply>
     };
     let expires = fields
         .number("expires_in_ms")?
-        .map(|ms| now_ms().saturating_add(ms));
+        .map(|ms| crate::clock::now_ms().saturating_add(ms));
     let name = fields.text("name")?.unwrap_or_default();
     let core = call.core.clone();
     let new = core

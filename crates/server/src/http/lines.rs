@@ -246,7 +246,7 @@ impl<S: Source> Pieces<S> {
     fn piece(mut self) -> Result<(Bytes, Option<Self>)> {
         self.credentials.check(&self.core)?;
         let began = Instant::now();
-        let mut reserved = Reserved::new(&self.core);
+        let mut reserved = Reserved::new(&self.core.databases);
         let (piece, more) = self.source.piece(&mut reserved)?;
         self.source.worked(began.elapsed());
         reserved.resize(piece.capacity())?;

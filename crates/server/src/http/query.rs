@@ -204,7 +204,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
             .await?;
         let core = call.core.clone();
         let reply = if as_columns {
-            let batches = Batches::new(source, said, Reserved::new(&core))?;
+            let batches = Batches::new(source, said, Reserved::new(&core.databases))?;
             Reply::stream(
                 ARROW,
                 lines::begun(&core, credentials, batches, gzip).await?,
@@ -248,7 +248,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                     )?;
                     span.class(result.class().name());
                     details.lock().class = Some(result.class());
-                    let mut reserved = Reserved::owed(&core);
+                    let mut reserved = Reserved::owed(&core.databases);
                     let text = result_json(&result, most, &mut reserved)?;
                     Ok(Answer::of(StatusCode::OK).with_json(text))
                 }),
@@ -258,8 +258,8 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                         span.class(result.class().name());
                         details.lock().class = Some(result.class());
                         let mut reserved = match result.class() {
-                            StatementClass::Read => Reserved::new(&core),
-                            _ => Reserved::owed(&core),
+                            StatementClass::Read => Reserved::new(&core.databases),
+                            _ => Reserved::owed(&core.databases),
                         };
                         let text = result_json(&result, most, &mut reserved)?;
                         let reply = Reply::whole(StatusCode::OK, JSON, text);

@@ -114,8 +114,8 @@ impl Reply {
             && bytes.len() >= RESERVED_FROM
         {
             let mut reserved = match owed {
-                true => Reserved::owed(core),
-                false => Reserved::new(core),
+                true => Reserved::owed(&core.databases),
+                false => Reserved::new(&core.databases),
             };
             reserved.resize(bytes.capacity())?;
             self.held = reserved.into_reservation();

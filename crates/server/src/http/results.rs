@@ -235,7 +235,12 @@ impl Following {
             let result = tx.query(Query::new(text).params(parameters).options(&options))?;
             span.class(result.class().name());
             let mut text = String::new();
-            query::write_rows(&result, most, &mut text, &mut Reserved::new(&self.core))?;
+            query::write_rows(
+                &result,
+                most,
+                &mut text,
+                &mut Reserved::new(&self.core.databases),
+            )?;
             Ok((tx.version(), reads, text))
         });
         let (version, reads, result) = ran.inspect_err(|error| span.failed(error.kind()))?;
@@ -262,7 +267,7 @@ impl Following {
             self.tag
         );
         drop(data);
-        let mut reserved = Reserved::new(&self.core);
+        let mut reserved = Reserved::new(&self.core.databases);
         reserved.resize(event.capacity())?;
         self.ready = Some(bytes_with(event.into_bytes(), reserved.into_reservation()));
         Ok(())
