@@ -2,7 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{NO_NODE, Pace, Random, Rows, Stop, Work};
+use crate::{
+    graph::{NO_NODE, Rows},
+    random::Random,
+    work::{Pace, Stop, Work},
+};
 
 /// Source nodes of the betweenness computation.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,11 @@
 //! Communities: label propagation (Raghavan, Albert, Kumara 2007) and Louvain (Blondel and others 2008).
 
-use super::{Random, Rows, Stop, Work, renumber};
+use crate::{
+    graph::Rows,
+    group::renumber,
+    random::Random,
+    work::{Stop, Work},
+};
 
 /// Sums of weights per group, for one node at a time.
 struct Tally {

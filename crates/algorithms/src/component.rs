@@ -1,6 +1,10 @@
 //! Connected components: weak by disjoint sets, strong by Tarjan's algorithm without recursion.
 
-use super::{NO_NODE, Rows, Stop, Work, renumber};
+use crate::{
+    graph::{NO_NODE, Rows},
+    group::renumber,
+    work::{Stop, Work},
+};
 
 /// Per node the number of its weakly connected component, numbered in the order of their first nodes. Time: about nodes
 /// + edges; memory: 8 bytes a node.

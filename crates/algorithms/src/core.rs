@@ -1,6 +1,9 @@
 //! Core numbers by removing nodes in the order of their degrees (Batagelj and Zaversnik 2003).
 
-use super::{Rows, Stop, Work};
+use crate::{
+    graph::Rows,
+    work::{Stop, Work},
+};
 
 /// Per node the largest `k` such that it belongs to a subgraph in which every node has at least `k` neighbours. `rows`
 /// are undirected and simple. Time: nodes + edges; memory: 16 bytes a node.

@@ -1,6 +1,9 @@
 //! The graph that an algorithm works on: rows of dense numbers, built once.
 
-use super::{PACE, Pace, Stop};
+use crate::work::{PACE, Pace, Stop};
+
+/// No node.
+pub const NO_NODE: u32 = u32::MAX;
 
 /// Compressed sparse rows: the neighbours of each node, by dense number.
 ///

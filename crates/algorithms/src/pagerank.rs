@@ -1,6 +1,9 @@
 //! PageRank by power iteration (Brin and Page 1998), pulled over incoming edges.
 
-use super::{Rows, Stop, Work};
+use crate::{
+    graph::Rows,
+    work::{Stop, Work},
+};
 
 /// Settings of PageRank.
 #[derive(Clone, Debug)]

@@ -2,7 +2,10 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-use super::{NO_NODE, Rows, Stop, Work};
+use crate::{
+    graph::{NO_NODE, Rows},
+    work::{PACE, Stop, Work},
+};
 
 /// A node that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +108,7 @@ fn dijkstra<S: Stop>(
         node: source,
     });
     let mut reached = Vec::new();
-    let mut left = super::PACE;
+    let mut left = PACE;
     while let Some(nearest) = queue.pop() {
         let (distance, previous, done) = &mut best[nearest.node as usize];
         if std::mem::replace(done, true) {
@@ -134,8 +137,8 @@ fn dijkstra<S: Stop>(
         }
         left = left.saturating_sub(1 + rows.degree(nearest.node));
         if left == 0 {
-            left = super::PACE;
-            work.stop.check()?;
+            left = PACE;
+            work.check()?;
         }
     }
     Ok(reached)

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::*;
+use crate::random::Random;
 
 /// Why an algorithm ended early.
 #[derive(Debug, PartialEq)]

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NO_NODE, Rows, Stop, Work};
+use crate::{
+    graph::{NO_NODE, Rows},
+    work::{Stop, Work},
+};
 
 /// Triangle counts of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,7 +16,10 @@ use isomer_value::{LabelId, NodeId, Value, key, record::RecordBuilder};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::{
-    BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadMemory, LoadPairs, Precondition,
+    load::{
+        BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadMemory, LoadPairs, Precondition,
+        own_seed, write_pairs,
+    },
     pipeline::read_rows,
     sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
     uniques::{Claim, Refused, Uniques},
@@ -114,7 +117,7 @@ pub fn load_nodes(
         occupied: tx.exact_node_count(Some(label))? > 0,
         tx,
         uniques: Uniques::new(share, &room.spill),
-        seed: crate::own_seed(),
+        seed: own_seed(),
         records: Spool::new(share, &room.spill),
         keys: Sorter::new(share, &room.spill),
         entries: Sorter::new(share, &room.spill),
@@ -320,7 +323,7 @@ impl Reading<'_> {
             loading,
             pairs_at_least: count * 2,
         };
-        crate::write_pairs(ingest, &load, &mut pairs, watch)
+        write_pairs(ingest, &load, &mut pairs, watch)
     }
 }
 

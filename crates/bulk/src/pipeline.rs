@@ -6,7 +6,7 @@ use isomer_storage::StorageError;
 
 use isomer_data::{DataError, Verdict};
 
-use crate::{BulkPhase, BulkWatch, REPORT_EVERY};
+use crate::load::{BulkPhase, BulkWatch, REPORT_EVERY};
 
 /// Rows or pairs that are handed over at a time.
 const BATCH: usize = 512;

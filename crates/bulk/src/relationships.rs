@@ -13,9 +13,11 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::{
-    BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadMemory, LoadPairs,
-    Precondition,
     links::{Link, Links, SortedLinks},
+    load::{
+        BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadMemory,
+        LoadPairs, Precondition, own_seed, write_pairs,
+    },
     pipeline::read_rows,
     sorter::{Spool, Spooled},
 };
@@ -62,7 +64,7 @@ impl Keys {
         let label = tx.catalog().label_id(name).ok_or_else(|| {
             DataError::NotFound(format!("there is no label `{name}`: load its nodes first"))
         })?;
-        let (mut table, seed) = (None, crate::own_seed());
+        let (mut table, seed) = (None, own_seed());
         let mut ids = (u64::MAX, 0);
         let count = usize::try_from(tx.exact_node_count(Some(label))?).unwrap_or(usize::MAX);
         if table_bytes(count) <= budget {
@@ -235,7 +237,7 @@ fn write(
         loading,
         pairs_at_least: count * 3,
     };
-    crate::write_pairs(ingest, &load, &mut pairs, watch)
+    write_pairs(ingest, &load, &mut pairs, watch)
 }
 
 /// The result of the first phase.

@@ -11,7 +11,6 @@ pub use isomer_cypher::ast::ValueType;
 use isomer_value::Value;
 
 use crate::function::{Aggregation, Function};
-use crate::physical::OpId;
 
 macro_rules! reference {
     ($(#[$doc:meta])* $name:ident) => {
@@ -163,6 +162,17 @@ pub enum SubqueryKind {
     Count,
     /// The list of the values of this slot (nulls kept), in order of the rows.
     Collect(SlotId),
+}
+
+/// The position of an operator in `Plan::operators`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// As a position in a vector.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// A sub-plan in an expression: `EXISTS { … }`, a pattern predicate, a pattern comprehension.

@@ -33,6 +33,8 @@
 use std::sync::Arc;
 
 pub use isomer_value::Direction;
+
+pub use crate::expr::OpId;
 use isomer_value::{IndexId, Value};
 
 use crate::catalog::ProcedureSignature;
@@ -42,17 +44,6 @@ use crate::expr::{
 use crate::function::Convergence;
 use crate::schema::SchemaCommand;
 use crate::walk::{Selector, Walk};
-
-/// The position of an operator in `Plan::operators`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpId(pub u32);
-
-impl OpId {
-    /// As a position in a vector.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A prepared statement. Immutable; any number of executions may share it.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@
 //! element the entity itself.
 
 use crate::expr::{Expr, LocalId, SlotId, TypeRef};
-use crate::physical::Direction;
+use isomer_value::Direction;
 
 /// The pattern of a walk search.
 #[derive(Clone, Debug)]

@@ -11,7 +11,11 @@ use std::{
 
 use thiserror::Error;
 
-use crate::{ValueVisitor, Visitor};
+/// Called with each pair of a scan; returns whether to continue.
+pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// Called with each value of a batch, `None` for a missing key; returns whether to continue.
+pub type ValueVisitor<'a> = dyn FnMut(Option<&[u8]>) -> ControlFlow<()> + 'a;
 
 /// Number of a commit: 1 for the first, increasing by at least 1. Version 0 is the empty database.
 pub type Version = u64;

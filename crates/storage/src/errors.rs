@@ -31,6 +31,28 @@ pub fn io_error(doing: &str, path: &Path, error: &io::Error) -> StorageError {
     })
 }
 
+/// The error for an ingested key that already exists.
+pub fn key_exists(key: &[u8]) -> StorageError {
+    StorageError::Invalid(format!(
+        "the key {} is in the database already: ingest only new keys, or use transactions",
+        hex(key)
+    ))
+}
+
+/// The first bytes of a key in hexadecimal, for messages.
+pub fn hex(key: &[u8]) -> String {
+    let shown: String = key
+        .iter()
+        .take(24)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    if key.len() > 24 {
+        format!("{shown}… ({} bytes)", key.len())
+    } else {
+        shown
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

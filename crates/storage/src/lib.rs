@@ -26,20 +26,24 @@ mod optimistic_model;
 mod process_memory;
 pub mod sync;
 mod tree;
+mod view;
 mod write_set;
 
-pub use backend::{Backend, Commit, Pairs, ValueVisitor, View, Visitor};
+pub use backend::{Backend, Commit, Pairs};
 pub use budget::{
     Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
 };
-pub use contract::*;
-pub use errors::{damaged, io_error};
-pub use guards::{GuardSet, GuardTable};
-pub use memory::{
-    MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine, hex, key_exists,
+pub use contract::{
+    Capabilities, CommitHook, Durability, Engine, EngineCommit, EngineSavepoint, EngineTransaction,
+    Granule, GuardMode, KeyRange, Order, Page, PageLimit, Parked, Read, Snapshot, Statistics,
+    StorageError, StreamEntry, ValueVisitor, Version, Visitor, version_not_kept,
 };
+pub use errors::{damaged, hex, io_error, key_exists};
+pub use guards::{GuardSet, GuardTable};
+pub use memory::{MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine};
 pub use optimistic::Optimistic;
 pub use process_memory::{MemoryPart, ProcessMemory, count_allocations};
+pub use view::View;
 pub use write_set::WriteSet;
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use crate::sync::{Mutex, RwLock};
 
 use crate::{
     Backend, Capabilities, Commit, Durability, KeyRange, Optimistic, Order, Pairs, Statistics,
-    StorageError, StreamEntry, ValueVisitor, Version, View, Visitor, optimistic::delegate_engine,
+    StorageError, StreamEntry, ValueVisitor, Version, View, Visitor,
+    errors::{hex, key_exists},
+    optimistic::delegate_engine,
     tree::Tree,
 };
 
@@ -289,27 +291,5 @@ impl Backend for MemoryBackend {
         );
         progress(done, total);
         Ok(damage)
-    }
-}
-
-/// The error for an ingested key that already exists.
-pub fn key_exists(key: &[u8]) -> StorageError {
-    StorageError::Invalid(format!(
-        "the key {} is in the database already: ingest only new keys, or use transactions",
-        hex(key)
-    ))
-}
-
-/// The first bytes of a key in hexadecimal, for messages.
-pub fn hex(key: &[u8]) -> String {
-    let shown: String = key
-        .iter()
-        .take(24)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    if key.len() > 24 {
-        format!("{shown}… ({} bytes)", key.len())
-    } else {
-        shown
     }
 }

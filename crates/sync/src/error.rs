@@ -3,7 +3,7 @@
 use isomer_data::DataError;
 use thiserror::Error;
 
-use crate::report::Cause;
+use crate::cause::Cause;
 
 pub use isomer_data::ErrorKind;
 

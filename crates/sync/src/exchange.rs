@@ -13,7 +13,7 @@ use crate::{
     Result, SyncError,
     answer::{PAGE_BYTES, SNAPSHOT_BYTES, decode_applied, decode_session, encode_pushed},
     frame::{self, FrameError, Kind},
-    report::held_text,
+    text::held_text,
 };
 
 /// How often one exchange restarts a state transfer whose snapshot is no longer held.

@@ -7,6 +7,7 @@
 //! an interruption the next one continues with what is missing, and every request is idempotent.
 
 mod answer;
+mod cause;
 mod certificates;
 mod error;
 mod exchange;
@@ -15,8 +16,10 @@ mod http;
 mod local;
 mod peers;
 mod report;
+mod text;
 
 pub use answer::{MAX_FRAME_BYTES, answer};
+pub use cause::Cause;
 pub use error::{ErrorKind, Result, SyncError};
 pub use exchange::{Exchanged, Peer, Progress, exchange, scrub};
 pub use http::{Remote, RemoteOptions};
@@ -24,6 +27,4 @@ pub use local::Local;
 pub use peers::{
     Address, PeerInfo, PeerState, accept_clock, add_peer, connect, peers, remove_peer, sync_once,
 };
-pub use report::{
-    Cause, NO_REPLICA, Report, Trouble, accepted_text, kept_text, report, space_text,
-};
+pub use report::{NO_REPLICA, Report, Trouble, accepted_text, kept_text, report, space_text};

@@ -3,95 +3,20 @@
 use std::fmt::Write;
 
 use isomer_data::DataStore;
-use isomer_db::{Map, Value, jiff::Timestamp};
-use isomer_replication::{HeldBack, MemberInfo, ReplicatedSpace, ReplicationStatus};
+use isomer_db::{Map, Value};
+use isomer_replication::{MemberInfo, ReplicatedSpace, ReplicationStatus};
 
-use crate::{PeerInfo, Result, peers};
+use crate::{
+    PeerInfo, Result,
+    cause::Cause,
+    peers,
+    text::{hex, time_text},
+};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The status of a database that is not a replica.
 pub const NO_REPLICA: &str = "this database is not a replica: `isomer replica add` makes it one";
-
-/// Why exchanges do not advance, by how that is resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A state transfer is in progress or incomplete.
-    Joining,
-    /// Transactions have timestamps ahead of a clock.
-    Clock,
-    /// The two programs have incompatible versions.
-    Version,
-    /// The peer refuses this database.
-    Denied,
-    /// The peer's database, or a file of the peer's entry, cannot be opened.
-    Opening,
-    /// The peer cannot be reached.
-    Unreachable,
-    /// The peer sent something invalid, or something that cannot be applied here.
-    Quarantined,
-    /// Any other error.
-    Other,
-}
-
-impl Cause {
-    const ALL: [Self; 8] = [
-        Self::Joining,
-        Self::Clock,
-        Self::Version,
-        Self::Denied,
-        Self::Opening,
-        Self::Unreachable,
-        Self::Quarantined,
-        Self::Other,
-    ];
-
-    /// Its name in the database and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Joining => "joining",
-            Self::Clock => "clock",
-            Self::Version => "version",
-            Self::Denied => "denied",
-            Self::Opening => "not opened",
-            Self::Unreachable => "unreachable",
-            Self::Quarantined => "quarantined",
-            Self::Other => "failed",
-        }
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cause| cause.name() == name)
-    }
-
-    /// How it is resolved.
-    fn advice(self) -> &'static str {
-        match self {
-            Self::Joining => {
-                "run `isomer sync once`, here or at the peer: the join resumes or restarts by itself"
-            }
-            Self::Clock => {
-                "correct the wrong clock, and exchange again; transactions with a later timestamp are held back until that time, or until the database that holds them back accepts them: `isomer replica accept-clock`"
-            }
-            Self::Version => {
-                "upgrade both to the same version; exchanges then resume by themselves"
-            }
-            Self::Denied => {
-                "see the peer's message: a token needs the role `replica` on its database (set another one by `isomer replica add` with `--token-file`)"
-            }
-            Self::Opening => {
-                "try to open the peer's database (`isomer check`), with the same `--key-file` if it is encrypted; if a server has it open, use its URL"
-            }
-            Self::Unreachable => {
-                "nothing, if it is known to be offline: it is retried. Otherwise check that its server runs and its address is right"
-            }
-            Self::Quarantined => {
-                "fix the reported problem, then add the peer again with `isomer replica add`: nothing is exchanged before"
-            }
-            Self::Other => "fix the reported problem; it is retried",
-        }
-    }
-}
 
 /// Why a peer does not advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,24 +212,6 @@ impl Report {
     }
 }
 
-/// Describes what was held back, where, and the consequence.
-pub(crate) fn held_text(held: &HeldBack, is_here: bool) -> String {
-    let (whose, holder) = match is_here {
-        true => ("this database's", "held back here"),
-        false => ("the peer's", "held back by the peer"),
-    };
-    let following = match held.transactions - 1 {
-        0 => "it is".to_owned(),
-        more => format!("it and {more} that follow it are"),
-    };
-    format!(
-        "transaction {} of replica {} has the timestamp {}, ahead of {whose} clock: {following} {holder}, all else is exchanged",
-        held.number,
-        hex(&held.replica.id),
-        time_text(held.time_ms)
-    )
-}
-
 /// Describes which part of a database is replicated.
 pub fn space_text(space: Option<&ReplicatedSpace>) -> String {
     let Some(space) = space else {
@@ -376,19 +283,6 @@ fn member_text(member: &MemberInfo) -> String {
                 "has not confirmed {lacking} of the current transactions; had the others {when}"
             )
         }
-    }
-}
-
-pub(crate) fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A time in ms since 1970, or that number if it is out of the calendar's range.
-fn time_text(ms: u64) -> String {
-    let time = i64::try_from(ms).ok();
-    match time.and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
-        Some(time) => format!("{time:.0}"),
-        None => format!("{ms} ms after 1970"),
     }
 }
 

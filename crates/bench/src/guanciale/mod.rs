@@ -82,7 +82,7 @@ fn recommend(shape: Shape, time: Duration, checked: usize, report: &mut dyn Repo
         .iter()
         .map(|&person| graph.recommend(person))
         .collect::<Result<Vec<_>>>()?;
-    crate::pokec::compare(&format!("recommend {shape}"), &right, &found)?;
+    crate::pokec::questions::compare(&format!("recommend {shape}"), &right, &found)?;
     let (operations, taken) = repeat(time, &asked, |person| graph.recommend_only(person))?;
     let (bare, bare_taken) = repeat(time / 10, &asked, |person| {
         std::hint::black_box(loops.recommend_only(person));

@@ -2,9 +2,11 @@
 
 use crate::{
     measure::{Timed, micros, millis},
-    pokec::NAME,
     report::Case,
 };
+
+/// The name of the benchmark.
+pub const NAME: &str = "pokec";
 
 /// Something to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ pub mod worker;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use isomer_db::EngineKind;
 
 use crate::{
@@ -30,11 +30,8 @@ use crate::{
 };
 use arrays::Arrays;
 use graph::{Graph, Source};
-use job::{Job, Measured};
+use job::{Job, Measured, NAME};
 use questions::{Answers, EdgeFile, Questions};
-
-/// The name of the benchmark.
-pub const NAME: &str = "pokec";
 
 /// Runs every job on a new database in `folder`.
 pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Report) -> Result<()> {
@@ -83,19 +80,4 @@ fn report_job(job: Job, measured: &Measured, report: &mut dyn Report) {
     for case in job.cases(measured) {
         report.case(case);
     }
-}
-
-/// Fails at the first line in which `found` differs from `wanted`.
-pub(crate) fn compare(what: &str, wanted: &[String], found: &[String]) -> Result<()> {
-    if let Some((wanted, found)) = wanted
-        .iter()
-        .zip(found)
-        .find(|(wanted, found)| wanted != found)
-    {
-        bail!("{what}: the result is `{found}`, expected `{wanted}`");
-    }
-    if wanted.len() != found.len() {
-        bail!("{what}: {} results, expected {}", found.len(), wanted.len());
-    }
-    Ok(())
 }

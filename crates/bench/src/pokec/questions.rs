@@ -13,7 +13,6 @@ use crate::{
     files::{PAIR_QUERIES, PathQuery, path_queries},
     pokec::{
         arrays::Arrays,
-        compare,
         job::{Job, Measured},
     },
     profile::Field,
@@ -323,6 +322,21 @@ fn read_edge(file: &mut impl Read) -> std::io::Result<(u32, u32)> {
     let number =
         |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     Ok((number(0), number(4)))
+}
+
+/// Fails at the first line in which `found` differs from `wanted`.
+pub(crate) fn compare(what: &str, wanted: &[String], found: &[String]) -> Result<()> {
+    if let Some((wanted, found)) = wanted
+        .iter()
+        .zip(found)
+        .find(|(wanted, found)| wanted != found)
+    {
+        bail!("{what}: the result is `{found}`, expected `{wanted}`");
+    }
+    if wanted.len() != found.len() {
+        bail!("{what}: {} results, expected {}", found.len(), wanted.len());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

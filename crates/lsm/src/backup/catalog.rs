@@ -20,11 +20,11 @@
 
 use std::{io, path::Path};
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, Open};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{CATALOG, NEW, damaged, io_error, is_inside};
+use super::files::{CATALOG, NEW, damaged, is_inside};
 
 const MAGIC: &[u8; 8] = b"ISOMBKUP";
 const FORMAT: u32 = 1;

@@ -11,7 +11,11 @@ use isomer_vfs::{
     keys::{self, KEYS_FILE, KeyError, MasterKey},
 };
 
-use super::{Point, Progress, Source, Taken, end, list, remove_folder, restore, select, take};
+use super::{
+    files::{Progress, remove_folder},
+    restore::{Point, end, list, restore, select},
+    take::{Source, Taken, take},
+};
 use crate::{
     LsmEngine, LsmOptions,
     log::{self, Cut, cut},

@@ -6,11 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, Open, sync_above};
 
 use super::{
-    Backup, Progress, StoredFile, catalog::Catalog, copy, damaged, io_error, stored_path, too_old,
+    catalog::{Backup, Catalog, StoredFile},
+    files::{Progress, copy, damaged, stored_path},
 };
 
 /// A file that exists in a folder while a database is restored or copied into it: the database does not open
@@ -199,4 +200,21 @@ pub fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
         ))),
         Err(error) => Err(io_error("making", target, &error)),
     }
+}
+
+/// The versions and times of all backups in `target`, for messages.
+fn describe(backups: &[Backup]) -> String {
+    let versions: Vec<String> = backups
+        .iter()
+        .map(|backup| backup.version.to_string())
+        .collect();
+    versions.join(", ")
+}
+
+/// The error for a version that is older than all backups.
+fn too_old(wanted: Version, backups: &[Backup]) -> StorageError {
+    StorageError::Invalid(format!(
+        "no backup reaches back to version {wanted}: there are versions {}",
+        describe(backups)
+    ))
 }

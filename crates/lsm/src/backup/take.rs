@@ -7,12 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, DiskFile, Lock, LockError, LockMode, Open, sync_above};
 
 use super::{
-    Backup, FILES, LOCK, NEW, Progress, StoredFile, catalog::Catalog, copy, files_below, io_error,
-    read_through, stored_path,
+    catalog::{Backup, Catalog, StoredFile},
+    files::{CATALOG, FILES, LOCK, NEW, Progress, copy, files_below, read_through, stored_path},
 };
 
 /// The source of a backup: a folder of immutable files.
@@ -158,12 +158,12 @@ fn prepare(disk: &dyn Disk, target: &Path) -> Result<Lock, StorageError> {
     let files = target.join(FILES);
     let made = (|| {
         disk.make_folder(target)?;
-        if !disk.exists(&target.join(super::CATALOG))? {
+        if !disk.exists(&target.join(CATALOG))? {
             // The first one: the folder may be new, also if another backup into it was interrupted.
             sync_above(disk, target)?;
         }
         for name in disk.list(target)? {
-            let known = [super::CATALOG, "BACKUP.new", LOCK, FILES];
+            let known = [CATALOG, "BACKUP.new", LOCK, FILES];
             if !known.iter().any(|known| name == Path::new(known)) {
                 return Ok(Some(name));
             }

@@ -5,7 +5,10 @@ use std::path::Path;
 use isomer_storage::StorageError;
 use isomer_vfs::{Disk, Loss, Open, SimDisk};
 
-use super::*;
+use super::{
+    files::{FILES, files_below},
+    *,
+};
 
 const DB: &str = "/db";
 const TARGET: &str = "/backups";

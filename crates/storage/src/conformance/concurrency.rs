@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use super::{ALL, Make, SubjectOptions, get, put, scan};
+use super::subject::{ALL, Make, SubjectOptions, get, put, scan};
 use crate::sync::Mutex;
 use crate::{
     Durability, Engine, EngineCommit, EngineTransaction, Granule, GuardMode, Order, Read,

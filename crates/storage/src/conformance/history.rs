@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug};
 
-use super::{Random, Subject, scan};
+use super::subject::{Random, Subject, scan};
 use crate::{
     Durability, EngineSavepoint, EngineTransaction, Granule, GuardMode, KeyRange, Order, Snapshot,
     StorageError, Version,

@@ -1,6 +1,6 @@
 //! Change stream, durability, checkpoints, bulk ingestion, verification.
 
-use super::{ALL, Make, Subject, SubjectOptions, get, put, scan};
+use super::subject::{ALL, Make, Subject, SubjectOptions, get, put, scan};
 use crate::{Durability, Engine, Granule, GuardMode, Order, StorageError, StreamEntry};
 
 /// An input item of an ingestion.

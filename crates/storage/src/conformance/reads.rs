@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{ALL, Make, SubjectOptions, between, get, pairs, put, scan};
+use super::subject::{ALL, Make, SubjectOptions, between, get, pairs, put, scan};
 use crate::{Durability, KeyRange, Order, Page, PageLimit};
 
 /// A commit is visible to snapshots taken after it, not to those taken before.

@@ -1,6 +1,6 @@
 //! Writing in a transaction: own writes, range deletions, savepoints, limits.
 
-use super::{ALL, Make, SubjectOptions, between, get, pairs, put, scan};
+use super::subject::{ALL, Make, SubjectOptions, between, get, pairs, put, scan};
 use crate::{Durability, EngineSavepoint, EngineTransaction, KeyRange, Order, StorageError};
 
 /// A transaction reads its own writes; others do not before its commit.

@@ -1,0 +1,40 @@
+//! Shared databases: several processes, or machines, that commit to one log.
+//!
+//! ```text
+//!        node A                       node B
+//!   state at position P          state at position P+1
+//!         │ validate, append at P+1      │ apply P+1, validate again, append at P+2
+//!         ▼                              ▼
+//!   ────────── shared log: compare-and-append at a position ([`SharedLog`]) ──────────
+//!   ────────── shared objects: created once, or replaced by compare-and-swap ([`Blobs`]) ─
+//! ```
+//!
+//! The positions of the log are the serialization order. A [`Node`] holds the whole state at its *applied position* and
+//! commits a group of transactions as one [`Record`]: it validates them against everything that it has applied, appends
+//! the record at the next position, and acknowledges when the record is there. If another node was faster, it applies
+//! that node's record, validates again and tries the next position. A record in the log is committed: nodes that read
+//! the log only apply it, so that nodes need not agree on how to validate.
+//!
+//! An answer of the log may be lost. The node then sends the *same* record to the *same* position again and reads what
+//! is there: a record with its own nonce is committed, another one took the position.
+//!
+//! Records that every node has in a checkpoint are *trimmed*. A log made of objects forgets a trimmed position, and a
+//! node that was stopped for long could fill it again: before it acknowledges, a node whose knowledge of the trimmed
+//! part is older than half the *grace period* reads it anew, and nothing younger than the grace period is trimmed
+//! (known from OSWALD, and from SlateDB, issue 1622).
+//!
+//! [`MemoryLog`] and [`MemoryBlobs`] are for tests, with injected faults ([`Faults`]); [`conformance`] has the scripts
+//! that every implementation must pass.
+
+mod blobs;
+pub mod conformance;
+mod log;
+mod memory;
+mod node;
+mod record;
+
+pub use blobs::{BlobError, Blobs, Created, MemoryBlobs, Replaced, Tag};
+pub use log::{Append, LogError, Position, SharedLog};
+pub use memory::{Faults, MemoryLog};
+pub use node::{Node, NodeError, Options, StateMachine, Validated};
+pub use record::{Nonce, Record, RecordError, RecordHash};

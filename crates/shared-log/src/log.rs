@@ -1,0 +1,96 @@
+//! The contract of a shared log.
+
+use std::{fmt, time::Duration};
+
+/// Place of a record in a log. The first one is 1; 0 is before all records.
+pub type Position = u64;
+
+/// Outcome of an attempt to append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Append {
+    /// The record is at the position.
+    Appended,
+    /// Another record, or an earlier attempt with this one, is at the position.
+    Taken,
+    /// The record may be at the position, get there later, or never; with the reason.
+    Unknown(String),
+}
+
+/// Why a call of a log failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// The log cannot be reached now; nothing was done.
+    #[error("the shared log cannot be reached: {0}: try again")]
+    Unavailable(String),
+    /// Records below `first` are trimmed.
+    #[error("the shared log begins at {first}: restore the newest checkpoint and read from there")]
+    Trimmed {
+        /// The first position that is left.
+        first: Position,
+    },
+    /// An append would leave a gap.
+    #[error(
+        "the record {at} is after the end of the shared log, {end}: read the log up to its end first"
+    )]
+    Gap {
+        /// The position that was asked for.
+        at: Position,
+        /// The position after the last record.
+        end: Position,
+    },
+    /// A record is larger than the log takes.
+    #[error(
+        "a record of {bytes} bytes exceeds the {max} bytes of the shared log: commit in smaller parts"
+    )]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The content of the log is not what was appended.
+    #[error("the shared log is damaged: {0}: restore it from a backup")]
+    Damaged(String),
+}
+
+/// A sequence of records without gaps, to which several nodes append.
+///
+/// At each position there is at most one record, for ever; which one, all nodes agree on. Calls may come from several
+/// threads.
+pub trait SharedLog: Send + Sync + fmt::Debug {
+    /// Appends `record` at `at` if there is no record yet. `at` is at most the position after the last record.
+    ///
+    /// # Errors
+    /// `Gap` beyond the end, `TooLarge`, `Unavailable` if the record certainly was not and will not be appended. A log
+    /// may take, or refuse with `Trimmed`, a record below its first position: see [`SharedLog::first`].
+    fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError>;
+
+    /// Records from `from` on in order, until their bytes exceed `max_bytes`; at least one, if there is one. Empty at
+    /// the end of the log.
+    ///
+    /// # Errors
+    /// `Trimmed` if the record at `from` is gone, `Unavailable`.
+    fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError>;
+
+    /// The position after the last record: at least that of every record whose append has returned [`Append::Appended`]
+    /// on any node before this call.
+    fn end(&self) -> Result<Position, LogError>;
+
+    /// Returns when the records below `upto` survive a loss of power of all machines. A log whose appends are durable
+    /// returns at once.
+    fn sync(&self, upto: Position) -> Result<(), LogError>;
+
+    /// The first position that is not trimmed.
+    fn first(&self) -> Result<Position, LogError>;
+
+    /// Removes the records below `below`, which some checkpoint contains. Raises [`SharedLog::first`] before it removes
+    /// anything.
+    fn trim(&self, below: Position) -> Result<(), LogError>;
+
+    /// Waits until the end of the log is above `seen`, at most for `time`; returns the end. Costs nothing while nothing
+    /// is appended.
+    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError>;
+
+    /// Largest record in bytes.
+    fn max_record_bytes(&self) -> usize;
+}
