@@ -118,9 +118,9 @@ fn exchange_both(one: &DataStore, other: &DataStore) -> bool {
     for (from, to) in [(one, other), (other, one)] {
         if send(from, to).behind {
             joined = true;
-            let mut joining = join::begin_join(&to).unwrap();
+            let mut joining = join::begin_join(to).unwrap();
             loop {
-                let page = snapshot::snapshot_page(&from, joining.place(), 200).unwrap();
+                let page = snapshot::snapshot_page(from, joining.place(), 200).unwrap();
                 if joining.join_page(to, &page).unwrap() {
                     break;
                 }
@@ -197,7 +197,7 @@ fn a_member_that_was_away_comes_back_by_a_snapshot() {
     assert!(lines.iter().any(|line| line.contains("cyd")), "{lines:?}");
     for (one, other) in [(&world.a, &world.c), (&world.a, &world.b)] {
         assert_eq!(
-            scrub::differing(&one, &scrub::fingerprints(&other).unwrap()).unwrap(),
+            scrub::differing(one, &scrub::fingerprints(other).unwrap()).unwrap(),
             Some(vec![])
         );
     }

@@ -45,7 +45,7 @@ impl<'s> Push<'s> {
 
     /// Pushes the next page; returns whether it was the last.
     fn page(&mut self, to: &DataStore) -> Result<bool, DataError> {
-        let page = snapshot::snapshot_page(&self.from, &self.place, 100).unwrap();
+        let page = snapshot::snapshot_page(self.from, &self.place, 100).unwrap();
         let (session, is_last) = pushed::join_pushed(
             to,
             &PushedPage {
@@ -533,9 +533,9 @@ fn numbers_lost_in_a_restore_are_requested_from_all_members() {
         // A replica that lacks it, too, comes first.
         let exchange = |other: &DataStore| {
             for (from, to) in [(other, &a), (&a, other)] {
-                let page = exchange::entries_for(&from, &exchange::greeting(&to).unwrap(), 1 << 20)
-                    .unwrap();
-                exchange::apply_entries(&to, &page).unwrap();
+                let page =
+                    exchange::entries_for(from, &exchange::greeting(to).unwrap(), 1 << 20).unwrap();
+                exchange::apply_entries(to, &page).unwrap();
             }
             exchange::give_up_unknown(&a).unwrap();
         };

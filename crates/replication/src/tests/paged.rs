@@ -352,7 +352,7 @@ fn more_joins_than_can_be_served_all_complete() {
             .collect::<Vec<_>>()
         {
             let own: &mut crate::Joining =
-                joining[at].get_or_insert_with(|| join::begin_join(&other).unwrap());
+                joining[at].get_or_insert_with(|| join::begin_join(other).unwrap());
             match snapshot::snapshot_page(&a, own.place(), 50) {
                 Ok(page) => done[at] = own.join_page(other, &page).unwrap(),
                 Err(error) => {

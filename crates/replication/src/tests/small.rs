@@ -792,7 +792,7 @@ fn what_was_never_committed_is_given_up_beyond_the_backup() {
     a.begin_epoch().unwrap();
     // Heard one after the other: nothing is given up before all were.
     for other in [&b, &c] {
-        exchange::greeted(&a, &exchange::greeting(&other).unwrap()).unwrap();
+        exchange::greeted(&a, &exchange::greeting(other).unwrap()).unwrap();
         exchange::give_up_unknown(&a).unwrap();
     }
     for (from, to) in [(&a, &b), (&b, &a), (&a, &c)] {

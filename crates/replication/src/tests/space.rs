@@ -172,9 +172,9 @@ fn states_are_joined_within_the_space() {
         fill(&b, "there");
         let join = |from: &DataStore, to: &DataStore| {
             let before = outside(to);
-            let mut joining = join::begin_join(&to).unwrap();
+            let mut joining = join::begin_join(to).unwrap();
             loop {
-                let page = snapshot::snapshot_page(&from, joining.place(), bytes).unwrap();
+                let page = snapshot::snapshot_page(from, joining.place(), bytes).unwrap();
                 if joining.join_page(to, &page).unwrap() {
                     break;
                 }
@@ -307,7 +307,7 @@ fn peers_replicate_the_same() {
     begin::begin_replication(&whole).unwrap();
     fill(&whole, "m");
     for (one, other) in [(&a, &whole), (&whole, &a)] {
-        let error = exchange::greeted(&one, &exchange::greeting(&other).unwrap()).unwrap_err();
+        let error = exchange::greeted(one, &exchange::greeting(other).unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(
             error.to_string().contains("do not replicate the same"),

@@ -4,6 +4,7 @@ use std::{io::Read, net::IpAddr, sync::Arc};
 
 use axum::{
     body::Body,
+    extract::RawPathParams,
     http::{HeaderMap, header},
 };
 use http_body_util::BodyExt;
@@ -23,8 +24,8 @@ pub struct Call {
     pub(super) core: Arc<Core>,
     pub(super) span: Span,
     pub(super) route: &'static Route,
-    /// Path parameters of the route, decoded.
-    pub(super) path_params: Vec<(String, String)>,
+    /// Path parameters of the route, decoded; `None` before they are checked.
+    pub(super) path_params: Option<RawPathParams>,
     /// Query parameters, decoded; unknown names were refused.
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: Arc<HeaderMap>,
@@ -81,14 +82,22 @@ impl Types {
 impl Call {
     /// A path parameter.
     pub fn path_param(&self, name: &str) -> &str {
-        let found = self.path_params.iter().find(|(param, _)| param == name);
-        found.map(|(_, value)| value.as_str()).unwrap_or_default()
+        self.find_path_param(name).unwrap_or_default()
+    }
+
+    fn find_path_param(&self, name: &str) -> Option<&str> {
+        let mut all = self.path_params.iter().flatten();
+        all.find_map(|(param, value)| (param == name).then_some(value))
     }
 
     /// A path parameter for the audit log; `None` if the route does not have it.
     pub(super) fn path_text(&self, name: &str) -> Option<String> {
-        let (_, value) = self.path_params.iter().find(|(param, _)| param == name)?;
-        Some(value.chars().take(64).collect())
+        let value = self.find_path_param(name)?;
+        let end = value
+            .char_indices()
+            .nth(64)
+            .map_or(value.len(), |(at, _)| at);
+        Some(value[..end].to_owned())
     }
 
     /// A numeric path parameter.

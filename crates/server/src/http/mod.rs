@@ -139,7 +139,7 @@ async fn answer(
         core: core.clone(),
         span: Span::none(),
         route,
-        path_params: Vec::new(),
+        path_params: None,
         query: Vec::new(),
         target: parts
             .uri
@@ -278,7 +278,7 @@ async fn admit(
         call.span = traces.request(route.method, route.path, &call.headers);
         identity.span = Some(call.span.clone());
     }
-    call.path_params = texts_of(path_params)?;
+    call.path_params = Some(checked(path_params)?);
     if let Some(name) = call.path_text("db") {
         identity.database = Some(name);
     }
@@ -348,16 +348,12 @@ fn check_key(call: &Call, in_transaction: bool) -> Result<()> {
 }
 
 /// Decoded path parameters.
-fn texts_of(path_params: PathParams) -> Result<Vec<(String, String)>> {
-    let path_params = path_params.map_err(|error| {
+fn checked(path_params: PathParams) -> Result<RawPathParams> {
+    path_params.map_err(|error| {
         ServerError::Invalid(format!(
             "{error}: write UTF-8 with percent signs, or a bucket's key with `key_encoding=base64`"
         ))
-    })?;
-    let texts = path_params.iter();
-    Ok(texts
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect())
+    })
 }
 
 /// The bearer token of a request.

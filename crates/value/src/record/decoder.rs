@@ -110,7 +110,10 @@ impl Shapes {
         let mut order = Vec::with_capacity(record.len());
         for (at, prop) in ids().enumerate() {
             let name = names.name(prop);
-            order.push((name.ok_or(corrupt(0, "a property has no name"))?, at as u32));
+            order.push((
+                name.ok_or_else(|| corrupt(0, "a property has no name"))?,
+                at as u32,
+            ));
         }
         order.sort_by(|(a, _), (b, _)| a.cmp(b));
         if order.windows(2).any(|pair| pair[0].0 == pair[1].0) {

@@ -215,15 +215,15 @@ impl<'a> RecordRef<'a> {
     /// # Errors
     /// `Corrupt` if the bytes are damaged or a property has no name.
     pub fn properties(&self, names: &dyn Names) -> Result<Map, ValueError> {
-        self.iter(names)
-            .map(|field| {
-                let (prop, value) = field?;
-                let name = names
-                    .name(prop)
-                    .ok_or(corrupt(0, "a property has no name"))?;
-                Ok((name, value))
-            })
-            .collect()
+        let mut entries = Vec::with_capacity(self.len());
+        for field in self.iter(names) {
+            let (prop, value) = field?;
+            let name = names
+                .name(prop)
+                .ok_or_else(|| corrupt(0, "a property has no name"))?;
+            entries.push((name, value));
+        }
+        Ok(entries.into_iter().collect())
     }
 
     /// Validates everything: labels, ids and ends ascend, every value decodes, no bytes are left over.
@@ -286,7 +286,7 @@ impl<'a> RecordRef<'a> {
         let start = index.checked_sub(1).map_or(0, |before| self.end_at(before));
         self.values
             .get(start..self.end_at(index))
-            .ok_or(corrupt(1, "its directory points past the end"))
+            .ok_or_else(|| corrupt(1, "its directory points past the end"))
     }
 }
 
