@@ -92,8 +92,8 @@ pub(super) struct Exchange {
     scan: OpId,
     /// The chain itself, used when one thread is enough.
     alone: Child,
-    /// Whether there is an outer row, which other threads do not have.
-    rooted: bool,
+    /// Whether there is no outer row: other threads do not have it.
+    is_outermost: bool,
     strategy: Strategy,
 }
 
@@ -207,7 +207,7 @@ impl Exchange {
             op_ref,
             scan,
             alone,
-            rooted: is_root(argument),
+            is_outermost: is_root(argument),
             strategy: Strategy::Undecided,
         }
     }
@@ -220,7 +220,7 @@ impl Exchange {
     /// Starts the threads, if threads are allowed and there is enough work for them.
     fn start_team(&self, cx: &Cx<'_>) -> Option<Team> {
         let enough = self.op_ref.plan.operator(self.scan).rows >= cx.run.parallel_rows;
-        if !self.rooted || !enough || cx.run.workers < 2 {
+        if !self.is_outermost || !enough || cx.run.workers < 2 {
             return None;
         }
         // The chunk that each thread is working on is not part of the bytes in flight.
@@ -388,7 +388,7 @@ impl Operate for Exchange {
 
     fn open(&mut self, argument: &Argument) {
         self.alone.open(argument);
-        self.rooted = is_root(argument);
+        self.is_outermost = is_root(argument);
         self.strategy = Strategy::Undecided;
     }
 
