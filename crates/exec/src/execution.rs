@@ -21,6 +21,7 @@ use crate::{
     limits::{CancelHandle, Limits, Watch},
     operator::{Argument, Child, Pieces},
     procedure::Registry,
+    profiler::Profiler,
     result::{Counters, OperatorProfile, Rows, RunningQueries},
 };
 
@@ -180,7 +181,7 @@ impl Execution {
             run.views = views.at(transaction);
             run.all_views = Some(views.clone());
         }
-        run.profile = profiled.then(|| vec![OperatorProfile::default(); operator_count]);
+        run.profiler = profiled.then(|| Profiler::new(operator_count));
         Ok(Self {
             run,
             body,
@@ -257,19 +258,19 @@ impl Execution {
 
     /// Profiles per operator, by [`OpId`], if the plan says `PROFILE`.
     pub fn profile(&self) -> Option<&[OperatorProfile]> {
-        self.run.profile.as_deref()
+        Some(self.run.profiler.as_ref()?.operators())
     }
 
     /// The profile of one operator, if the plan says `PROFILE`.
     pub fn operator_profile(&self, id: OpId) -> Option<&OperatorProfile> {
-        self.run.profile.as_ref()?.get(id.index())
+        self.profile()?.get(id.index())
     }
 
     /// The plan as text, with each operator's profile if the plan says `PROFILE`.
     pub fn explain(&self) -> String {
         let plan = &self.run.plan;
         let expected = comparable(plan);
-        match &self.run.profile {
+        match self.profile() {
             None => isomer_plan::explain::text(plan),
             Some(profile) => isomer_plan::explain::annotated_text(plan, &|id| {
                 let figures = profile.get(id.index())?;
@@ -350,6 +351,8 @@ impl Execution {
                     }
                 }
                 check_statement_end(&mut cx, writes)?;
+                // Below a limit, threads may still be running: they stop, and report what they have measured.
+                root.close(&mut cx);
                 Ok(false)
             }
         }
