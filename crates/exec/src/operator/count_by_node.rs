@@ -499,6 +499,7 @@ impl Operate for CountByNeighbour {
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
         self.fallback.open(argument);
+        // Decided again: since the last outer row, the transaction may have written, which the views do not show.
         self.strategy = Strategy::Undecided;
         self.result.forget();
     }
