@@ -11,6 +11,7 @@ static AT_START: OnceLock<usize> = OnceLock::new();
 
 /// Memory of the process. Resident bytes, unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProcessMemory {
     /// All of it: the resident set.
     pub resident_bytes: usize,

@@ -7,10 +7,11 @@ use super::message::NotificationFilter;
 /// The statement type that drivers expect.
 pub fn kind(class: StatementClass, has_columns: bool) -> &'static str {
     match class {
-        StatementClass::Read | StatementClass::Admin => "r",
         StatementClass::Write if has_columns => "rw",
         StatementClass::Write => "w",
         StatementClass::Schema => "s",
+        // `Read` and `Admin`.
+        _ => "r",
     }
 }
 
@@ -40,7 +41,6 @@ pub fn stats(counters: &Counters) -> Option<Value> {
     Some(stats.into())
 }
 
-/// Nesting limit of plans.
 /// What the JSON form of a plan says of an operator, and its name in `args`.
 const ARGUMENTS: [(&str, &str); 11] = [
     ("details", "Details"),
@@ -56,6 +56,7 @@ const ARGUMENTS: [(&str, &str); 11] = [
     ("threads", "Threads"),
 ];
 
+/// Nesting limit of plans.
 const MOST_PLAN_DEPTH: usize = 60;
 
 /// The plan of `EXPLAIN` or `PROFILE` as drivers expect it: `{operatorType, identifiers, args, children}`, with
@@ -273,14 +274,13 @@ mod tests {
     use super::*;
 
     fn notices() -> Vec<Notice> {
-        let notice = |code, span| Notice {
-            code,
-            message: format!("message of {code}"),
-            span,
-        };
+        let notice = |code, span| Notice::new(code, format!("message of {code}"), span);
         vec![
             notice("CartesianProduct", None),
             notice("UnknownLabel", Some((12, 15))),
+        ]
+    }
+
     /// Everything that the JSON form says of an operator reaches drivers.
     #[test]
     fn a_plan_has_the_entries_of_its_json_form() {
@@ -320,9 +320,6 @@ mod tests {
             open.extend(inputs.into_iter().zip(children));
         }
         assert!(operators > 3 && exchanges > 0, "{operators} {exchanges}");
-    }
-
-        ]
     }
 
     #[test]
