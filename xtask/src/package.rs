@@ -1,4 +1,4 @@
-//! What is published: every crate packs, and the public ones have documentation without warnings.
+//! What is published: every crate packs with its licence, and the public ones have documentation without warnings.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -18,6 +18,9 @@ pub const NO_RELEASE: &str = "no version was released";
 /// The crates whose documentation users read.
 const PUBLIC: [&str; 2] = ["isomer-db", "isomerdb"];
 
+/// What each published crate contains.
+const PACKED: [&str; 2] = ["LICENSE", "README.md"];
+
 /// Most crates below `isomerdb` without features, those of this project included.
 const MAX_DEPENDENCIES: usize = 45;
 
@@ -31,8 +34,10 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
         "--offline",
         "--quiet",
     ]);
-    pack.args(selected(&published(&workspace::metadata(false)?)?));
+    let names = published(&workspace::metadata(false)?)?;
+    pack.args(selected(&names));
     let packed = context.check(&mut pack, 10, "cargo package")?;
+    let packed = packed.and(files(context, &names)?);
     let mut bare = workspace::cargo();
     bare.args(["check", "--locked", "--no-default-features"]);
     bare.args(selected(&["isomerdb"]));
@@ -43,6 +48,26 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
     doc.args(selected(&PUBLIC))
         .env("RUSTDOCFLAGS", "-Dwarnings");
     Ok(packed.and(context.check(&mut doc, 20, "cargo doc")?))
+}
+
+/// Lists what is packed: each crate contains the licence and a README.
+fn files(context: &mut Context<'_>, names: &[String]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for name in names {
+        let mut list = workspace::cargo();
+        list.args(["package", "--list", "--allow-dirty", "--offline"]);
+        list.args(selected(&[name]));
+        let output = list.output().context("cargo package --list")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let packed: BTreeSet<&str> = text.lines().collect();
+        let missing = PACKED.into_iter().find(|file| !packed.contains(file));
+        if let Some(file) = missing {
+            context.log.line(&format!("{name}: {file} is not packed"));
+        }
+        let test = format!("{name} contains {}", PACKED.join(" and "));
+        tally = tally.and(Tally::single(&test, missing.is_none()));
+    }
+    Ok(tally)
 }
 
 /// Counts the crates that a program gets with `isomerdb` without features.
