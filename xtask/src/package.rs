@@ -1,4 +1,5 @@
-//! What is published: every crate packs with its licence, and the public ones have documentation without warnings.
+//! What is published: every crate packs with its licence, and the public ones have documentation without warnings and
+//! build with each of their features.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -34,14 +35,12 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
         "--offline",
         "--quiet",
     ]);
-    let names = published(&workspace::metadata(false)?)?;
+    let metadata = workspace::metadata(false)?;
+    let names = published(&metadata)?;
     pack.args(selected(&names));
     let packed = context.check(&mut pack, 10, "cargo package")?;
     let packed = packed.and(files(context, &names)?);
-    let mut bare = workspace::cargo();
-    bare.args(["check", "--locked", "--no-default-features"]);
-    bare.args(selected(&["isomerdb"]));
-    let packed = packed.and(context.check(&mut bare, 20, "without features")?);
+    let packed = packed.and(features(context, &metadata)?);
     let packed = packed.and(dependencies(context)?);
     let mut doc = workspace::cargo();
     doc.args(["doc", "--no-deps", "--locked", "--all-features"]);
@@ -66,6 +65,31 @@ fn files(context: &mut Context<'_>, names: &[String]) -> Result<Tally> {
         }
         let test = format!("{name} contains {}", PACKED.join(" and "));
         tally = tally.and(Tally::single(&test, missing.is_none()));
+    }
+    Ok(tally)
+}
+
+/// Checks the public crates without features, and with each one alone.
+fn features(context: &mut Context<'_>, metadata: &Value) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let packages = metadata["packages"].as_array().context("packages")?;
+    for name in PUBLIC {
+        let package = packages.iter().find(|package| package["name"] == name);
+        let features = package.and_then(|package| package["features"].as_object());
+        let features = features.with_context(|| format!("the features of {name}"))?;
+        let each = features.keys().filter(|feature| *feature != "default");
+        for feature in each.map(Some).chain([None]) {
+            let mut check = workspace::cargo();
+            check.args(["check", "--locked", "--no-default-features"]);
+            check.args(selected(&[name]));
+            if let Some(feature) = feature {
+                check.args(["--features", feature.as_str()]);
+            }
+            let with = feature.map_or("without features".to_owned(), |feature| {
+                format!("with `{feature}` alone")
+            });
+            tally = tally.and(context.check(&mut check, 20, &format!("{name} {with}"))?);
+        }
     }
     Ok(tally)
 }
