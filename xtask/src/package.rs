@@ -1,4 +1,5 @@
-//! What is published: every crate packs, and the public ones have documentation without warnings.
+//! What is published: every crate packs with its licence, and the public ones have documentation without warnings and
+//! build with each of their features.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -18,6 +19,9 @@ pub const NO_RELEASE: &str = "no version was released";
 /// The crates whose documentation users read.
 const PUBLIC: [&str; 2] = ["isomer-db", "isomerdb"];
 
+/// What each published crate contains.
+const PACKED: [&str; 2] = ["LICENSE", "README.md"];
+
 /// Most crates below `isomerdb` without features, those of this project included.
 const MAX_DEPENDENCIES: usize = 45;
 
@@ -31,18 +35,63 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
         "--offline",
         "--quiet",
     ]);
-    pack.args(selected(&published(&workspace::metadata(false)?)?));
+    let metadata = workspace::metadata(false)?;
+    let names = published(&metadata)?;
+    pack.args(selected(&names));
     let packed = context.check(&mut pack, 10, "cargo package")?;
-    let mut bare = workspace::cargo();
-    bare.args(["check", "--locked", "--no-default-features"]);
-    bare.args(selected(&["isomerdb"]));
-    let packed = packed.and(context.check(&mut bare, 20, "without features")?);
+    let packed = packed.and(files(context, &names)?);
+    let packed = packed.and(features(context, &metadata)?);
     let packed = packed.and(dependencies(context)?);
     let mut doc = workspace::cargo();
     doc.args(["doc", "--no-deps", "--locked", "--all-features"]);
     doc.args(selected(&PUBLIC))
         .env("RUSTDOCFLAGS", "-Dwarnings");
     Ok(packed.and(context.check(&mut doc, 20, "cargo doc")?))
+}
+
+/// Lists what is packed: each crate contains the licence and a README.
+fn files(context: &mut Context<'_>, names: &[String]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for name in names {
+        let mut list = workspace::cargo();
+        list.args(["package", "--list", "--allow-dirty", "--offline"]);
+        list.args(selected(&[name]));
+        let output = list.output().context("cargo package --list")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let packed: BTreeSet<&str> = text.lines().collect();
+        let missing = PACKED.into_iter().find(|file| !packed.contains(file));
+        if let Some(file) = missing {
+            context.log.line(&format!("{name}: {file} is not packed"));
+        }
+        let test = format!("{name} contains {}", PACKED.join(" and "));
+        tally = tally.and(Tally::single(&test, missing.is_none()));
+    }
+    Ok(tally)
+}
+
+/// Checks the public crates without features, and with each one alone.
+fn features(context: &mut Context<'_>, metadata: &Value) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let packages = metadata["packages"].as_array().context("packages")?;
+    for name in PUBLIC {
+        let package = packages.iter().find(|package| package["name"] == name);
+        let features = package.and_then(|package| package["features"].as_object());
+        let features = features.with_context(|| format!("the features of {name}"))?;
+        let each = features.keys().filter(|feature| *feature != "default");
+        for feature in each.map(Some).chain([None]) {
+            let mut check = workspace::cargo();
+            check.args(["check", "--locked", "--no-default-features"]);
+            check.args(selected(&[name]));
+            if let Some(feature) = feature {
+                check.args(["--features", feature.as_str()]);
+            }
+            let with = feature.map_or("without features".to_owned(), |feature| {
+                format!("with `{feature}` alone")
+            });
+            tally = tally.and(context.check(&mut check, 20, &format!("{name} {with}"))?);
+        }
+    }
+    Ok(tally)
 }
 
 /// Counts the crates that a program gets with `isomerdb` without features.

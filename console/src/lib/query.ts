@@ -16,6 +16,8 @@ export interface PlanNode {
   rows?: number;
   actual_rows?: number;
   time_ms?: number;
+  /** Time without that of its inputs, and of the fallback that ran in its place. */
+  own_time_ms?: number;
   memory_bytes?: number;
   spilled_bytes?: number;
   from_view?: boolean;

@@ -123,7 +123,7 @@ fn memory(db: &Database) -> Result<Vec<(String, String)>> {
             "process".to_owned(),
             format!("{} resident", size(process.resident_bytes)),
         ));
-        let parts = process.parts(&memory);
+        let parts = process.parts(|kind| memory.usage(kind).used_bytes);
         let lines_of_parts = parts.into_iter().filter(|part| part.bytes > 0);
         lines.extend(lines_of_parts.map(|part| (format!("  {}", part.name), size(part.bytes))));
     }

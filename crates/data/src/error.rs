@@ -59,6 +59,7 @@ impl ErrorKind {
 
 /// What prevents a new index or constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SchemaClash {
     /// The same index or constraint, under the same name.
     Equivalent,

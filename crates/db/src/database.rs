@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{
-    Access, DataStore, DataStoreOptions, Durability, Memory, Reservation, Sweeper, Version,
-};
+use isomer_data::{Access, DataStore, DataStoreOptions, Durability, Reservation, Sweeper, Version};
 use isomer_exec::Registry;
 use isomer_lsm::LsmEngine;
 use isomer_storage::Engine;
@@ -17,7 +15,7 @@ use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    At, Builder, Error, ErrorKind, Prepared, Query, QueryResult, ReadTransaction, Result,
+    At, Builder, Error, ErrorKind, Memory, Prepared, Query, QueryResult, ReadTransaction, Result,
     RowStream, WriteTransaction, cache::PlanCache, engine::Opened, layers::LayerResult as _,
     running::Running, statement::Statement,
 };
@@ -113,7 +111,7 @@ impl Database {
         let mut options = options;
         let memory = options
             .memory
-            .get_or_insert_with(Memory::of_this_machine)
+            .get_or_insert_with(isomer_data::Memory::of_this_machine)
             .clone();
         if memory.total_bytes() < LEAST_MEMORY_BYTES {
             return Err(Error::invalid(format!(
@@ -197,7 +195,7 @@ impl Database {
 
     /// The memory budget, and its use by kind.
     pub fn memory(&self) -> Result<Memory> {
-        Ok(self.store()?.memory().clone())
+        Ok(Memory::of(self.store()?.memory().clone()))
     }
 
     /// The engine, if it is an open store.

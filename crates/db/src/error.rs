@@ -44,6 +44,7 @@ struct SourcePosition {
 
 /// When a query failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Phase {
     /// Before it ran: nothing was read.
     Prepare,

@@ -45,6 +45,7 @@ mod files;
 #[doc(hidden)]
 pub mod internals;
 mod layers;
+mod memory;
 mod options;
 mod pairs;
 mod parameters;
@@ -74,6 +75,7 @@ pub use files::{
     Copied, Directory, DirectoryLock, File, FileReader, FileWriter, Files, FolderError, ReadAt,
     ReadFile, ReadFiles, ReadSeek, WriteFile,
 };
+pub use memory::Memory;
 pub use options::{At, Builder, EngineKind, QueryOptions};
 pub use pairs::{Documents, Pairs, TypedPairs};
 pub use parameters::IntoParameters;
@@ -89,8 +91,8 @@ pub use watch::Watch;
 pub use isomer_cypher::redact;
 pub use isomer_data::{
     BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOrigin, ConvergentOwner,
-    Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse,
-    Order, ProcessMemory, ReplicaId, Verdict, Version, Watched, Watcher, count_allocations,
+    Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, MemoryKind, MemoryUse, Order,
+    ProcessMemory, ReplicaId, Verdict, Version, Watched, Watcher, count_allocations,
 };
 #[cfg(feature = "files")]
 pub use isomer_data::{FileAbout, FileId, PathKind};
@@ -99,7 +101,7 @@ pub use isomer_plan::{
     physical::{Notice, StatementClass},
     reads::{Named, Reads},
 };
-pub use isomer_storage::Statistics;
+pub use isomer_storage::{MemoryPart, Statistics};
 pub use isomer_value::{
     Crs, Map, Node, NodeId, Path, Point, RelId, Relationship, Value, ValueError, jiff, json,
     temporal,

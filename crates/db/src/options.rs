@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isomer_data::{Durability, Memory};
+use isomer_data::Durability;
 use isomer_exec::Registry;
 use isomer_vfs::keys::MasterKey;
 use isomer_views::ViewOptions;
 
 use isomer_plan::physical::StatementClass;
 
-use crate::{CancelHandle, Database, Error, ErrorKind, Limits, Result};
+use crate::{CancelHandle, Database, Error, ErrorKind, Limits, Memory, Result};
 
 /// The storage engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Builder {
     pub(crate) engine: Option<EngineKind>,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<isomer_data::Memory>,
     pub(crate) cache_bytes: Option<usize>,
     pub(crate) temporary_folder: Option<PathBuf>,
     pub(crate) max_transaction_bytes: usize,
@@ -159,7 +159,7 @@ impl Builder {
 
     /// Shares one budget between several databases.
     pub fn shared_memory(mut self, memory: &Memory) -> Self {
-        self.memory = Some(memory.clone());
+        self.memory = Some(memory.budget().clone());
         self
     }
 

@@ -29,7 +29,8 @@ use crate::{
     limits::Watch,
     operator::{Child, Morsels},
     procedure::Registry,
-    result::{Counters, OperatorProfile},
+    profiler::Profiler,
+    result::Counters,
     value_size::own_bytes,
 };
 
@@ -45,8 +46,8 @@ pub(crate) struct Run {
     pub(crate) subplans: FxHashMap<OpId, Child>,
     /// The read views at the transaction's version.
     pub(crate) views: ViewsAt,
-    /// Profile per operator, if the execution is profiled.
-    pub(crate) profile: Option<Vec<OperatorProfile>>,
+    /// Measures the operators, if the execution is profiled.
+    pub(crate) profiler: Option<Profiler>,
     /// For `IN` over the same list in many rows.
     pub(crate) last_list: LastList,
     /// The list of element ids that was converted last, its kind, and the result.
@@ -129,7 +130,7 @@ impl Run {
             registry,
             subplans: FxHashMap::default(),
             views: ViewsAt::none(),
-            profile: None,
+            profiler: None,
             last_list: LastList::default(),
             last_ids: RefCell::default(),
             remembered: Remembered::default(),
@@ -297,37 +298,32 @@ impl Run {
             run.views = views.at(transaction);
             run.all_views = Some(views.clone());
         }
-        run.profile = self
-            .profile
+        run.profiler = self
+            .profiler
             .as_ref()
-            .map(|profile| vec![OperatorProfile::default(); profile.len()]);
+            .map(|profiler| Profiler::new(profiler.operators().len()));
         run
     }
 
     /// Records for `PROFILE` that a read view answered an operator.
     pub(crate) fn note_view(&mut self, operator: OpId) {
-        if let Some(profile) = &mut self.profile
-            && let Some(figures) = profile.get_mut(operator.index())
-        {
-            figures.from_view = true;
+        if let Some(profiler) = &mut self.profiler {
+            profiler.operator(operator).from_view = true;
         }
     }
 
     /// Records for `PROFILE` that an operator's fallback runs in its place.
     pub(crate) fn note_fallback(&mut self, operator: OpId) {
-        if let Some(profile) = &mut self.profile
-            && let Some(figures) = profile.get_mut(operator.index())
-        {
-            figures.fell_back = true;
+        if let Some(profiler) = &mut self.profiler {
+            profiler.operator(operator).fell_back = true;
         }
     }
 
     /// Records for `PROFILE` how many threads ran the chain below an exchange.
     pub(crate) fn note_threads(&mut self, exchange: OpId, threads: usize) {
-        if let Some(profile) = &mut self.profile
-            && let Some(figures) = profile.get_mut(exchange.index())
-        {
-            figures.threads = figures.threads.max(threads as u64);
+        if let Some(profiler) = &mut self.profiler {
+            let profile = profiler.operator(exchange);
+            profile.threads = profile.threads.max(threads as u64);
         }
     }
 

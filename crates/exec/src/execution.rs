@@ -21,6 +21,7 @@ use crate::{
     limits::{CancelHandle, Limits, Watch},
     operator::{Argument, Child, Pieces},
     procedure::Registry,
+    profiler::Profiler,
     result::{Counters, OperatorProfile, Rows, RunningQueries},
 };
 
@@ -75,6 +76,8 @@ impl Default for Options {
 /// call returns an error, everything that the statement wrote is rolled back, and the transaction remains usable.
 pub struct Execution {
     run: Run,
+    /// How deep a pull may recurse.
+    depth: usize,
     body: State,
     /// The rows that come out of a pipeline.
     pieces: Pieces,
@@ -112,13 +115,15 @@ impl Execution {
         options: &Options,
         transaction: &mut Transaction,
     ) -> Result<Self> {
-        on_deep_stack(plan.operators.len(), || {
-            Self::start_here(plan.clone(), parameters, options, transaction)
+        let depth = depth(&plan);
+        on_deep_stack(depth, || {
+            Self::start_here(plan.clone(), depth, parameters, options, transaction)
         })
     }
 
     fn start_here(
         plan: Arc<Plan>,
+        depth: usize,
         parameters: &Map,
         options: &Options,
         transaction: &mut Transaction,
@@ -180,9 +185,10 @@ impl Execution {
             run.views = views.at(transaction);
             run.all_views = Some(views.clone());
         }
-        run.profile = profiled.then(|| vec![OperatorProfile::default(); operator_count]);
+        run.profiler = profiled.then(|| Profiler::new(operator_count));
         Ok(Self {
             run,
+            depth,
             body,
             pieces: Pieces::default(),
             mark: None,
@@ -202,8 +208,7 @@ impl Execution {
         if self.run.plan.class == StatementClass::Write {
             self.mark_writes(transaction);
         }
-        let depth = self.run.plan.operators.len();
-        let outcome = on_deep_stack(depth, || self.advance(transaction, rows));
+        let outcome = on_deep_stack(self.depth, || self.advance(transaction, rows));
         match outcome {
             Ok(more) => {
                 if let Steps::Alone { write_count } = &mut self.steps {
@@ -257,19 +262,19 @@ impl Execution {
 
     /// Profiles per operator, by [`OpId`], if the plan says `PROFILE`.
     pub fn profile(&self) -> Option<&[OperatorProfile]> {
-        self.run.profile.as_deref()
+        Some(self.run.profiler.as_ref()?.operators())
     }
 
     /// The profile of one operator, if the plan says `PROFILE`.
     pub fn operator_profile(&self, id: OpId) -> Option<&OperatorProfile> {
-        self.run.profile.as_ref()?.get(id.index())
+        self.profile()?.get(id.index())
     }
 
     /// The plan as text, with each operator's profile if the plan says `PROFILE`.
     pub fn explain(&self) -> String {
         let plan = &self.run.plan;
         let expected = comparable(plan);
-        match &self.run.profile {
+        match self.profile() {
             None => isomer_plan::explain::text(plan),
             Some(profile) => isomer_plan::explain::annotated_text(plan, &|id| {
                 let figures = profile.get(id.index())?;
@@ -350,6 +355,8 @@ impl Execution {
                     }
                 }
                 check_statement_end(&mut cx, writes)?;
+                // Below a limit, threads may still be running: they stop, and report what they have measured.
+                root.close(&mut cx);
                 Ok(false)
             }
         }
@@ -395,12 +402,11 @@ fn check_statement_end(cx: &mut Cx<'_>, writes: bool) -> Result<()> {
 /// A tree of operators is as deep as its statement is long: dropping it recurses as deep as running it.
 impl Drop for Execution {
     fn drop(&mut self) {
-        let depth = self.run.plan.operators.len();
-        if depth > SHALLOW {
+        if self.depth > SHALLOW {
             let body = std::mem::replace(&mut self.body, State::Done);
             let subplans = std::mem::take(&mut self.run.subplans);
             // If no thread can be started, the closure is dropped here, on the caller's stack: there is no alternative.
-            let _ = on_deep_stack(depth, move || {
+            let _ = on_deep_stack(self.depth, move || {
                 drop(body);
                 drop(subplans);
                 Ok(())
@@ -409,13 +415,22 @@ impl Drop for Execution {
     }
 }
 
-/// Maximum depth of operators for the caller's own stack.
+/// Maximum depth of operators for the caller's own stack: 32 KiB for each, of the 2 MiB that a thread has by default.
 const SHALLOW: usize = 64;
-/// Stack size for deeper plans: 64 KiB per operator at the planner's maximum. Only touched pages take memory.
+/// Stack size for deeper plans: 22 KiB for each of 12,000 operators, three times the planner's maximum, because a step
+/// may have two fallbacks. A test measures what an operator takes. Only touched pages take memory.
 const DEEP_STACK_BYTES: usize = 256 << 20;
 
 /// Runs `work` on the caller's stack or, if `depth` operators may recurse too deep for it, on a thread with a larger
 /// one.
+/// How deep running a plan may recurse, at most: exactly if it has more than [`SHALLOW`] operators.
+fn depth(plan: &Plan) -> usize {
+    match plan.operators.len() {
+        few if few <= SHALLOW => few,
+        _ => plan.depth(),
+    }
+}
+
 fn on_deep_stack<T: Send>(depth: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if depth <= SHALLOW {
         return work();

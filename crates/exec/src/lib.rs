@@ -30,6 +30,7 @@ mod operator;
 mod pattern;
 mod point;
 mod procedure;
+mod profiler;
 mod result;
 mod schema;
 mod spill;

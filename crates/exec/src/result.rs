@@ -162,6 +162,8 @@ pub struct OperatorProfile {
     pub calls: u64,
     /// Time in the operator and its inputs.
     pub time: Duration,
+    /// Time in the operator without its inputs, and without the fallback that ran in its place.
+    pub own_time: Duration,
     /// Peak of the operator's own bytes when it returned, without its inputs.
     pub memory_bytes: u64,
     /// Whether a read view answered it.
@@ -172,9 +174,8 @@ pub struct OperatorProfile {
     pub threads: u64,
     /// Bytes spilled to disk.
     pub spilled_bytes: u64,
-    /// Bytes held and spilled by the operator and all below it.
-    pub(crate) tree_held_bytes: i64,
-    pub(crate) tree_spilled_bytes: u64,
+    /// Bytes that the operator holds now. Negative if it released what its input had reserved.
+    pub(crate) held_bytes: i64,
 }
 
 impl OperatorProfile {
@@ -183,15 +184,17 @@ impl OperatorProfile {
         self.calls > 0
     }
 
-    /// As a map: `ran`, `actual_rows`, `calls`, `time_ms`, `memory_bytes`, `spilled_bytes`, `from_view`, `fell_back`;
-    /// of an exchange also `threads`.
+    /// As a map: `ran`, `actual_rows`, `calls`, `time_ms`, `own_time_ms`, `memory_bytes`, `spilled_bytes`, `from_view`,
+    /// `fell_back`; of an exchange also `threads`.
     pub(crate) fn to_map(self) -> Map {
         let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        let ms = |time: Duration| Value::Float(time.as_secs_f64() * 1e3);
         let mut map: Map = [
             ("ran", Value::Bool(self.ran())),
             ("actual_rows", number(self.rows)),
             ("calls", number(self.calls)),
-            ("time_ms", Value::Float(self.time.as_secs_f64() * 1e3)),
+            ("time_ms", ms(self.time)),
+            ("own_time_ms", ms(self.own_time)),
             ("memory_bytes", number(self.memory_bytes)),
             ("spilled_bytes", number(self.spilled_bytes)),
             ("from_view", Value::Bool(self.from_view)),

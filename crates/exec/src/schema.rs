@@ -90,109 +90,136 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
             paths,
             if_not_exists,
         } => {
-            let constraint = |name: Option<String>, kind, unique_fields| -> Result<SchemaChange> {
-                Ok(SchemaChange::CreateConstraint {
-                    spec: ConstraintSpec {
-                        name,
-                        label: label(target)?,
-                        kind,
-                        unique_fields,
-                    },
-                    if_not_exists: *if_not_exists,
-                })
+            let constraint = NewConstraint {
+                name: name.as_ref().map(|name| name.to_string()),
+                target,
+                if_not_exists: *if_not_exists,
             };
-            let name = name.as_ref().map(|name| name.to_string());
-            // A constraint over several properties becomes one constraint per property: only the first has the given
-            // name.
-            let numbered = |at: usize| {
-                name.as_ref().map(|name| {
-                    if at == 0 {
-                        name.clone()
-                    } else {
-                        format!("{name}_{}", at + 1)
-                    }
-                })
-            };
-            let indexed = |kind| constraint(name.clone(), kind, whole_fields(paths));
-            // The index's number is not assigned yet.
-            let index = IndexId(0);
-            match requirement {
-                Requirement::Unique => vec![indexed(ConstraintKind::Unique { index })?],
-                Requirement::Key => vec![indexed(ConstraintKind::Key { index })?],
-                Requirement::NotNull => paths
-                    .iter()
-                    .enumerate()
-                    .map(|(at, path)| {
-                        let path = field_path(path);
-                        constraint(numbered(at), ConstraintKind::Required { path }, Vec::new())
-                    })
-                    .collect::<Result<Vec<_>>>()?,
-                Requirement::Check {
-                    rules: Some(rules), ..
-                } => {
-                    let checks = rules.iter().map(|FieldRule { path, rule }| FieldCheck {
-                        path: field_path(path),
-                        check: check(rule),
-                    });
-                    let kind = ConstraintKind::Check {
-                        checks: checks.collect(),
-                    };
-                    vec![constraint(name.clone(), kind, Vec::new())?]
-                }
-                Requirement::Check { text, .. } => {
-                    return Err(ExecError::Unsupported(format!(
-                        "a constraint cannot check `{text}` in this version: compare properties, or their size(), with constants \
-                         (`n.age >= 0 AND n.age < 150`, `n.sex IN ['f', 'm']`, `size(n.name) <= 100`)"
-                    )));
-                }
-                Requirement::Convergent(words) => {
-                    let kind = ConvergentKind::by_name(words).ok_or_else(|| {
-                        let known = ConvergentKind::ALL.map(ConvergentKind::name).join(", ");
-                        ExecError::Unsupported(format!(
-                            "there is no convergent field of the kind `{words}`: the kinds are {known}"
-                        ))
-                    })?;
-                    let convergent = |path| {
-                        let path = field_path(path);
-                        constraint(
-                            name.clone(),
-                            ConstraintKind::Convergent { path, kind },
-                            Vec::new(),
-                        )
-                    };
-                    paths.iter().map(convergent).collect::<Result<Vec<_>>>()?
-                }
-                Requirement::KeepEndpoints => match target {
-                    SchemaTarget::Type(rel_type) => vec![SchemaChange::KeepEndpoints {
-                        name: name.clone(),
-                        rel_type: rel_type.to_string(),
-                        if_not_exists: *if_not_exists,
-                    }],
-                    SchemaTarget::Label(label) => {
-                        return Err(ExecError::Unsupported(format!(
-                            "only relationships keep their ends, and {label} is a label: CREATE CONSTRAINT FOR ()-[r:TYPE]-() REQUIRE KEEP ENDPOINTS"
-                        )));
-                    }
-                },
-                Requirement::Type(word) => {
-                    let types = value_types(word)?;
-                    paths
-                        .iter()
-                        .enumerate()
-                        .map(|(at, path)| {
-                            constraint(
-                                numbered(at),
-                                ConstraintKind::Type {
-                                    path: field_path(path),
-                                    types: types.clone(),
-                                },
-                                Vec::new(),
-                            )
-                        })
-                        .collect::<Result<Vec<_>>>()?
-                }
-            }
+            constraint.changes(requirement, paths)?
         }
+    })
+}
+
+/// A `CREATE CONSTRAINT` without its requirement.
+struct NewConstraint<'c> {
+    name: Option<String>,
+    target: &'c SchemaTarget,
+    if_not_exists: bool,
+}
+
+impl NewConstraint<'_> {
+    fn changes(
+        &self,
+        requirement: &Requirement,
+        paths: &[PropertyPath],
+    ) -> Result<Vec<SchemaChange>> {
+        // The index's number is not assigned yet.
+        let index = IndexId(0);
+        Ok(match requirement {
+            Requirement::Unique => vec![self.indexed(ConstraintKind::Unique { index }, paths)?],
+            Requirement::Key => vec![self.indexed(ConstraintKind::Key { index }, paths)?],
+            Requirement::NotNull => {
+                self.numbered(paths, |path| ConstraintKind::Required { path })?
+            }
+            Requirement::Check {
+                rules: Some(rules), ..
+            } => {
+                let checks = rules.iter().map(|FieldRule { path, rule }| FieldCheck {
+                    path: field_path(path),
+                    check: check(rule),
+                });
+                let kind = ConstraintKind::Check {
+                    checks: checks.collect(),
+                };
+                vec![self.change(self.name.clone(), kind, Vec::new())?]
+            }
+            Requirement::Check { text, .. } => {
+                return Err(ExecError::Unsupported(format!(
+                    "a constraint cannot check `{text}` in this version: compare properties, or their size(), with constants \
+                     (`n.age >= 0 AND n.age < 150`, `n.sex IN ['f', 'm']`, `size(n.name) <= 100`)"
+                )));
+            }
+            Requirement::Convergent(words) => {
+                let kind = convergent_kind(words)?;
+                let convergent = |path| {
+                    let path = field_path(path);
+                    let kind = ConstraintKind::Convergent { path, kind };
+                    self.change(self.name.clone(), kind, Vec::new())
+                };
+                paths.iter().map(convergent).collect::<Result<_>>()?
+            }
+            Requirement::KeepEndpoints => vec![self.keep_endpoints()?],
+            Requirement::Type(word) => {
+                let types = value_types(word)?;
+                self.numbered(paths, |path| ConstraintKind::Type {
+                    path,
+                    types: types.clone(),
+                })?
+            }
+        })
+    }
+
+    fn change(
+        &self,
+        name: Option<String>,
+        kind: ConstraintKind,
+        unique_fields: Vec<IndexField>,
+    ) -> Result<SchemaChange> {
+        Ok(SchemaChange::CreateConstraint {
+            spec: ConstraintSpec {
+                name,
+                label: label(self.target)?,
+                kind,
+                unique_fields,
+            },
+            if_not_exists: self.if_not_exists,
+        })
+    }
+
+    /// A constraint over all properties together, which an index enforces.
+    fn indexed(&self, kind: ConstraintKind, paths: &[PropertyPath]) -> Result<SchemaChange> {
+        self.change(self.name.clone(), kind, whole_fields(paths))
+    }
+
+    /// One constraint per property. The first one has the given name, the others the name with a number.
+    fn numbered(
+        &self,
+        paths: &[PropertyPath],
+        kind: impl Fn(FieldPath) -> ConstraintKind,
+    ) -> Result<Vec<SchemaChange>> {
+        let name = |at: usize| {
+            let name = self.name.as_ref()?;
+            Some(match at {
+                0 => name.clone(),
+                at => format!("{name}_{}", at + 1),
+            })
+        };
+        let paths = paths.iter().enumerate();
+        paths
+            .map(|(at, path)| self.change(name(at), kind(field_path(path)), Vec::new()))
+            .collect()
+    }
+
+    fn keep_endpoints(&self) -> Result<SchemaChange> {
+        match self.target {
+            SchemaTarget::Type(rel_type) => Ok(SchemaChange::KeepEndpoints {
+                name: self.name.clone(),
+                rel_type: rel_type.to_string(),
+                if_not_exists: self.if_not_exists,
+            }),
+            SchemaTarget::Label(label) => Err(ExecError::Unsupported(format!(
+                "only relationships keep their ends, and {label} is a label: CREATE CONSTRAINT FOR ()-[r:TYPE]-() REQUIRE KEEP ENDPOINTS"
+            ))),
+        }
+    }
+}
+
+fn convergent_kind(words: &str) -> Result<ConvergentKind> {
+    ConvergentKind::by_name(words).ok_or_else(|| {
+        let known = ConvergentKind::ALL.map(ConvergentKind::name).join(", ");
+        ExecError::Unsupported(format!(
+            "there is no convergent field of the kind `{words}`: the kinds are {known}"
+        ))
     })
 }
 

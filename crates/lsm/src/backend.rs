@@ -860,14 +860,13 @@ impl Backend for LsmBackend {
             );
             details.push((format!("level_{number}"), text));
         }
-        Ok(Statistics {
-            key_count,
-            stored_bytes: log.stored_bytes + table_bytes + value_bytes,
-            syncs: log.syncs,
-            stream_entries: log.stream_entries,
-            details,
-            ..Statistics::default()
-        })
+        let mut statistics = Statistics::default();
+        statistics.key_count = key_count;
+        statistics.stored_bytes = log.stored_bytes + table_bytes + value_bytes;
+        statistics.syncs = log.syncs;
+        statistics.stream_entries = log.stream_entries;
+        statistics.details = details;
+        Ok(statistics)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {

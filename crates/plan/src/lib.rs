@@ -6,6 +6,7 @@
 mod arena;
 mod bind;
 pub mod catalog;
+mod depth;
 pub mod error;
 pub mod explain;
 pub mod expr;

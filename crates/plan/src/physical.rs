@@ -134,6 +134,7 @@ pub struct PointRead {
 
 /// Class of a statement, for access modes and authorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum StatementClass {
     /// Reads only.
     Read,
@@ -170,6 +171,7 @@ pub enum Mode {
 
 /// A notice to the user that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Notice {
     /// A stable short name: `UnknownLabel`, `UnknownType`, `CartesianProduct`, `SurplusFields`.
     pub code: &'static str,
@@ -177,6 +179,21 @@ pub struct Notice {
     pub message: String,
     /// Position in the text: (start, end) in bytes.
     pub span: Option<(usize, usize)>,
+}
+
+impl Notice {
+    /// A notice with a stable short name, for a part of the text.
+    pub fn new(
+        code: &'static str,
+        message: impl Into<String>,
+        span: Option<(usize, usize)>,
+    ) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            span,
+        }
+    }
 }
 
 /// Names that a plan refers to by number.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Memory, ProcessMemory};
+use isomer_db::{ProcessMemory, internals::data::Memory};
 
 use crate::{access::Metric, clock::now_ms, connections::Connections};
 
@@ -292,7 +292,7 @@ pub fn of_memory(text: &mut String, process: &ProcessMemory, memory: &Memory) {
     let name = "isomer_memory_bytes";
     let help = "Bytes of memory by purpose: parts of the budget as reserved, the rest as measured";
     header(text, name, "gauge", help);
-    for part in process.parts(memory) {
+    for part in process.parts(|kind| memory.usage(kind).used_bytes) {
         let _ = writeln!(text, "{name}{{part=\"{}\"}} {}", part.name, part.bytes);
     }
 }

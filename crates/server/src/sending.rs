@@ -44,7 +44,7 @@ impl Reserved {
 
     /// In this budget.
     #[cfg(test)]
-    pub(crate) fn of(memory: &isomer_db::Memory) -> Self {
+    pub(crate) fn of(memory: &isomer_db::internals::data::Memory) -> Self {
         Self {
             held: Some(memory.reservation(MemoryKind::Queries)),
             ..Self::default()
@@ -226,7 +226,7 @@ fn most_relationship_bytes(one: &Relationship, level: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use isomer_db::Memory;
+    use isomer_db::internals::data::Memory;
 
     use super::*;
 

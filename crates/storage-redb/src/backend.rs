@@ -672,20 +672,19 @@ impl Backend for RedbBackend {
         let (file_bytes, stored_bytes) =
             known.map_err(|error| io_error("reading", &self.directory, &error))?;
         let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
-        Ok(Statistics {
-            key_count,
-            stored_bytes,
-            syncs: blocks.syncs() + self.past_syncs.load(Ordering::Relaxed),
-            stream_entries,
-            details: vec![
-                detail("file_bytes", file_bytes),
-                detail("cache_bytes", self.options.cache_bytes as u64),
-                detail("checksum_bytes", blocks.sum_bytes()),
-                detail("read_bytes", blocks.bytes_read()),
-                detail("buffered_commits", self.buffered.lock().commits),
-            ],
-            ..Statistics::default()
-        })
+        let mut statistics = Statistics::default();
+        statistics.key_count = key_count;
+        statistics.stored_bytes = stored_bytes;
+        statistics.syncs = blocks.syncs() + self.past_syncs.load(Ordering::Relaxed);
+        statistics.stream_entries = stream_entries;
+        statistics.details = vec![
+            detail("file_bytes", file_bytes),
+            detail("cache_bytes", self.options.cache_bytes as u64),
+            detail("checksum_bytes", blocks.sum_bytes()),
+            detail("read_bytes", blocks.bytes_read()),
+            detail("buffered_commits", self.buffered.lock().commits),
+        ];
+        Ok(statistics)
     }
 
     /// Opens the file a second time with an in-memory overlay and lets redb verify every page in use; commits

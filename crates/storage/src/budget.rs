@@ -29,6 +29,7 @@ const KINDS: usize = 6;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MemoryKind {
     /// Pages cached by an engine.
     EngineCache,
@@ -121,6 +122,7 @@ struct Kind {
 
 /// What one kind of holder has reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// The kind.
     pub kind: MemoryKind,

@@ -447,6 +447,7 @@ pub enum GuardMode {
 
 /// How durable a commit is when it returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Durability {
     /// On disk (fsync; many transactions share one).
     #[default]
@@ -490,6 +491,7 @@ pub struct Capabilities {
 
 /// Sizes and counts of an engine.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Stored pairs; an estimate if there are too many to count.
     pub key_count: u64,

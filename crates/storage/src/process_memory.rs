@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::{Memory, MemoryKind};
+use crate::MemoryKind;
 
 /// Returns the number of bytes allocated now.
 static ALLOCATED: OnceLock<fn() -> usize> = OnceLock::new();
@@ -11,6 +11,7 @@ static AT_START: OnceLock<usize> = OnceLock::new();
 
 /// Memory of the process. Resident bytes, unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProcessMemory {
     /// All of it: the resident set.
     pub resident_bytes: usize,
@@ -61,6 +62,7 @@ impl ProcessMemory {
 
 /// A part of the memory of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryPart {
     /// Its name, for display.
     pub name: &'static str,
@@ -70,11 +72,11 @@ pub struct MemoryPart {
 
 impl ProcessMemory {
     /// The memory of the process by parts: measured for code, start and allocator, reserved for the holders of
-    /// the budget, and last what is allocated beyond all of these, if allocations are counted.
-    pub fn parts(&self, memory: &Memory) -> Vec<MemoryPart> {
+    /// the budget (`reserved_bytes`), and last what is allocated beyond all of these, if allocations are counted.
+    pub fn parts(&self, reserved_bytes: impl Fn(MemoryKind) -> usize) -> Vec<MemoryPart> {
         let part = |name, bytes| MemoryPart { name, bytes };
         let mut parts = vec![part("program and mapped files", self.file_bytes)];
-        let held = MemoryKind::ALL.map(|kind| part(kind.name(), memory.usage(kind).used_bytes));
+        let held = MemoryKind::ALL.map(|kind| part(kind.name(), reserved_bytes(kind)));
         parts.extend(held);
         if let (Some(allocated), Some(kept)) = (self.allocated_bytes, self.kept_bytes()) {
             let reserved: usize = held.iter().map(|part| part.bytes).sum();

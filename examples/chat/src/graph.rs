@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use isomer_db::{
+use isomerdb::{
     BucketOptions, Database, Durability as Commit, Error, ErrorKind, KvChangeKind, Map, Prepared,
     QueryResult, Value, Watched, Watcher, WriteTransaction, params,
 };
@@ -37,7 +37,7 @@ macro_rules! queries {
         struct Queries { $($name: Prepared,)* }
 
         impl Queries {
-            fn prepare(db: &Database) -> isomer_db::Result<Self> {
+            fn prepare(db: &Database) -> isomerdb::Result<Self> {
                 Ok(Self { $($name: db.prepare($text)?,)* })
             }
         }
@@ -79,7 +79,7 @@ impl Queries {
         sender: Id,
         text: &str,
         timestamp: u64,
-    ) -> isomer_db::Result<Option<Id>> {
+    ) -> isomerdb::Result<Option<Id>> {
         let message = params! { "chat" => number(chat), "sender" => number(sender), "text" => text, "at" => number(timestamp) };
         let Some((id,)) = one::<(Id,)>(&tx.query_prepared(&self.say, message)?)? else {
             return Ok(None);
@@ -127,7 +127,7 @@ impl GraphStore {
         admin: Id,
         members: &[Id],
         timestamp: u64,
-    ) -> isomer_db::Result<Id> {
+    ) -> isomerdb::Result<Id> {
         let id = tx.bucket(NUMBERS).next_number("chats")?;
         let members: Vec<Value> = members.iter().copied().chain([admin]).map(number).collect();
         let new = params! { "id" => number(id), "name" => name, "admin" => number(admin), "at" => number(timestamp), "members" => members };
@@ -142,7 +142,7 @@ fn any(query: &Prepared, parameters: Map) -> Result<bool> {
 }
 
 /// The only row, if any.
-fn one<T: DeserializeOwned>(rows: &QueryResult) -> isomer_db::Result<Option<T>> {
+fn one<T: DeserializeOwned>(rows: &QueryResult) -> isomerdb::Result<Option<T>> {
     rows.iter().next().map(|row| row.deserialize()).transpose()
 }
 
@@ -345,7 +345,7 @@ impl ChatStore for GraphStore {
     }
 
     fn listen(&self, listener: Listener) -> Result<bool> {
-        let heard = move |change: isomer_db::Result<isomer_db::KvChange>| {
+        let heard = move |change: isomerdb::Result<isomerdb::KvChange>| {
             if let Ok(change) = change
                 && let KvChangeKind::Put { key, value, .. } = change.kind
                 && let (Ok(chat), Some(message)) = (<[u8; 8]>::try_from(&key[..]), value.as_int())

@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, path::Path, sync::Mutex};
 
 use anyhow::{Result, bail};
-use isomer_db::{
+use isomerdb::{
     Bucket, Database, Durability as Commit, Error, KvChangeKind, Order, ReadBucket,
     ReadTransaction, Watched, Watcher, WriteTransaction,
 };

@@ -4,7 +4,7 @@ use std::{pin::Pin, thread};
 
 use anyhow::{Context as _, Result};
 use futures_channel::oneshot;
-use isomer_db::{Database, Error, ErrorKind, WriteTransaction};
+use isomerdb::{Database, Error, ErrorKind, WriteTransaction};
 
 /// A future value.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -126,7 +126,8 @@ fn operations(fields: &Map) -> Result<Vec<ConvergentOp>> {
         ConvergentKind::Register => vec![ConvergentOp::Assign(value)],
         ConvergentKind::MultiRegister => vec![ConvergentOp::AssignMulti(value)],
         ConvergentKind::Flag => vec![ConvergentOp::Enable],
-        ConvergentKind::Map | ConvergentKind::Sketch => bail!("a {} has no value", kind.name()),
+        // A map and a sketch, among others.
+        _ => bail!("a {} has no value", kind.name()),
     })
 }
 

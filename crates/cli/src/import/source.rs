@@ -62,7 +62,7 @@ impl Source {
         bytes_total: Option<u64>,
     ) -> Result<Self> {
         let bytes_read = Arc::new(AtomicU64::new(0));
-        let counted = Counted {
+        let counted = CountingReader {
             inner: raw,
             count: bytes_read.clone(),
         };
@@ -100,12 +100,13 @@ impl Source {
     }
 }
 
-struct Counted {
+/// Counts the bytes read, for the progress bar.
+struct CountingReader {
     inner: Box<dyn Read>,
     count: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.count.fetch_add(count as u64, Ordering::Relaxed);

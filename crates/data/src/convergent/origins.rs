@@ -8,6 +8,7 @@ use crate::{DataError, Transaction};
 
 /// The contribution of one replica to the current value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConvergentOrigin {
     /// The replica; nothing for this database before it was one.
     pub replica: Option<ReplicaId>,

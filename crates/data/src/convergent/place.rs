@@ -21,6 +21,7 @@ use crate::{
 /// The kind of a convergent field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum ConvergentKind {
     /// Counts up and down.
     Counter = 1,

@@ -35,6 +35,7 @@ pub struct FileId(#[doc(hidden)] pub u64);
 
 /// The metadata of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileAbout {
     /// Its kind.
     pub kind: PathKind,

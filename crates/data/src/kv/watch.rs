@@ -62,6 +62,7 @@ impl Watched {
 
 /// One committed change of a bucket.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct KvChange {
     /// The commit. All changes of one commit come one after another, in the order in which they were made.
     pub version: Version,
@@ -71,6 +72,7 @@ pub struct KvChange {
 
 /// The kinds of changes.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum KvChangeKind {
     /// A value was put under a key.
     Put {

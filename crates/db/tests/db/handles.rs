@@ -3,10 +3,24 @@
 use std::thread;
 
 use isomer_db::{
-    Builder, CancelHandle, Database, Error, ErrorKind, Limits, Order, Prepared, Query,
+    Builder, CancelHandle, Database, EngineKind, Error, ErrorKind, Limits, Order, Prepared, Query,
     QueryOptions, QueryResult, ReadTransaction, Result, Row, RowStream, Value, WriteTransaction,
     params,
 };
+
+/// Runs a test on a database of each engine: in memory, and on disk.
+fn on_each_engine(test: impl Fn(&Database)) {
+    for engine in [EngineKind::Memory, EngineKind::Lsm, EngineKind::Redb] {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = Database::builder().engine(engine);
+        let db = match engine {
+            EngineKind::Memory => builder.open_in_memory().unwrap(),
+            _ => builder.open(folder.path().join("db")).unwrap(),
+        };
+        test(&db);
+        db.close().unwrap();
+    }
+}
 
 fn count(db: &Database, label: &str) -> u64 {
     let text = format!("MATCH (n:{label}) RETURN count(n) AS n");
@@ -132,7 +146,10 @@ fn a_read_only_database_refuses_writes() {
 /// Handles and streams borrow the transaction, and several are open at once.
 #[test]
 fn handles_are_used_alternately() {
-    let db = Database::open_in_memory().unwrap();
+    on_each_engine(use_handles_alternately);
+}
+
+fn use_handles_alternately(db: &Database) {
     let tx = db.begin().unwrap();
     let (a, b, users) = (tx.bucket("a"), tx.bucket("b"), tx.collection("User"));
     a.put("k", 1).unwrap();
@@ -171,7 +188,10 @@ fn few_rows() -> QueryOptions {
 /// A query that writes rolls back its own changes if it fails, and never those of other handles.
 #[test]
 fn a_failed_stream_takes_no_other_writes_along() {
-    let db = Database::open_in_memory().unwrap();
+    on_each_engine(fail_streams);
+}
+
+fn fail_streams(db: &Database) {
     let options = few_rows();
     let tx = db.begin().unwrap();
     let stream = tx.stream(failing(&options, "A")).unwrap();
@@ -179,7 +199,7 @@ fn a_failed_stream_takes_no_other_writes_along() {
     tx.bucket("b").put("k", 1).unwrap();
     assert!(stream.last().unwrap().is_err());
     tx.commit().unwrap();
-    assert_eq!(count(&db, "A"), 0);
+    assert_eq!(count(db, "A"), 0);
     assert!(db.read(|tx| tx.bucket("b").get("k")).unwrap().is_some());
 
     // After that, neither can be undone without the other: the transaction does not commit.
@@ -190,14 +210,17 @@ fn a_failed_stream_takes_no_other_writes_along() {
     assert!(stream.last().unwrap().is_err());
     let error = tx.commit().unwrap_err();
     assert!(error.message().contains("run it again"), "{error}");
-    assert_eq!(count(&db, "A"), 0);
+    assert_eq!(count(db, "A"), 0);
     assert!(db.read(|tx| tx.bucket("b").get("l")).unwrap().is_none());
 }
 
 /// Streams that write have savepoints of their own, in whatever order they end.
 #[test]
 fn streams_that_write_end_in_any_order() {
-    let db = Database::open_in_memory().unwrap();
+    on_each_engine(end_streams_in_any_order);
+}
+
+fn end_streams_in_any_order(db: &Database) {
     let options = few_rows();
     let works = "UNWIND range(1, 20000) AS n CREATE (:A) RETURN n";
     let tx = db.begin().unwrap();
@@ -209,7 +232,7 @@ fn streams_that_write_end_in_any_order() {
     let error = second.last().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     tx.commit().unwrap();
-    assert_eq!((count(&db, "A"), count(&db, "B")), (20_000, 0));
+    assert_eq!((count(db, "A"), count(db, "B")), (20_000, 0));
 
     let tx = db.begin().unwrap();
     let mut first = tx.stream(failing(&options, "A")).unwrap();
@@ -219,13 +242,16 @@ fn streams_that_write_end_in_any_order() {
     // The changes of the second would go with those of the first.
     assert!(first.last().unwrap().is_err() && second.last().unwrap().is_err());
     assert!(tx.commit().is_err());
-    assert_eq!((count(&db, "A"), count(&db, "B")), (20_000, 0));
+    assert_eq!((count(db, "A"), count(db, "B")), (20_000, 0));
 }
 
 /// A callback of a zero-copy read may read; writes and queries in it are errors and do no harm.
 #[test]
 fn a_callback_may_read_and_nothing_else() {
-    let db = Database::open_in_memory().unwrap();
+    on_each_engine(write_in_a_callback);
+}
+
+fn write_in_a_callback(db: &Database) {
     let tx = db.begin().unwrap();
     let bucket = tx.bucket("b");
     bucket.put("k", "v").unwrap();
@@ -248,7 +274,7 @@ fn a_callback_may_read_and_nothing_else() {
     }
     bucket.put("after", 1).unwrap();
     tx.commit().unwrap();
-    assert_eq!(count(&db, "A"), 0);
+    assert_eq!(count(db, "A"), 0);
     let kept = db.read(|tx| Ok(tx.bucket("b").range(..).count())).unwrap();
     assert_eq!((outcomes.len(), kept), (3, 2));
 }
@@ -256,7 +282,10 @@ fn a_callback_may_read_and_nothing_else() {
 /// Ranges are iterated page by page, from both ends, with the pairs of a page boundary exactly once.
 #[test]
 fn ranges_are_iterated_from_both_ends() {
-    let db = Database::open_in_memory().unwrap();
+    on_each_engine(iterate_ranges);
+}
+
+fn iterate_ranges(db: &Database) {
     let total = 3_000_u32;
     db.transact(|tx| {
         let bucket = tx.bucket("b");
@@ -325,7 +354,10 @@ fn ranges_are_iterated_from_both_ends() {
 /// Documents are iterated page by page, strings before integers.
 #[test]
 fn documents_are_iterated_in_key_order() {
-    let db = Database::open_in_memory().unwrap();
+    on_each_engine(iterate_documents);
+}
+
+fn iterate_documents(db: &Database) {
     for (text, ints) in [(0, 40), (40, 0), (16, 16), (17, 80), (80, 17), (100, 100)] {
         let label = format!("D{text}x{ints}");
         let create = format!("UNWIND $keys AS key CREATE (:{label} {{_key: key}})");

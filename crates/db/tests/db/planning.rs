@@ -80,7 +80,13 @@ fn a_profile_tells_rows_time_and_memory_as_text_and_as_json() {
     let mut operators = vec![&json["plan"]];
     let mut held = 0;
     while let Some(operator) = operators.pop() {
-        for figure in ["rows", "actual_rows", "time_ms", "memory_bytes"] {
+        for figure in [
+            "rows",
+            "actual_rows",
+            "time_ms",
+            "own_time_ms",
+            "memory_bytes",
+        ] {
             assert!(operator[figure].is_number(), "{figure} in {operator}");
         }
         if operator["operator"] == "Sort" {

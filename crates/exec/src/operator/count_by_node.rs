@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct CountByNode {
     op_ref: OperatorRef,
     input: Child,
-    result: Counted,
+    result: NodeCounts,
 }
 
 /// `count(*)` by the ends of an expand that does not run: its ends are counted in the adjacency.
@@ -37,7 +37,7 @@ pub(super) struct CountByNeighbour {
     input: LazyChild,
     fallback: LazyChild,
     strategy: Strategy,
-    result: Counted,
+    result: NodeCounts,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ enum Strategy {
 
 /// The groups, once all rows were read.
 #[derive(Default)]
-struct Counted {
+struct NodeCounts {
     groups: Option<Groups>,
     /// The groups, if they exceeded the memory.
     merged: Option<MergedRows>,
@@ -216,7 +216,7 @@ fn multiplicities_of_rows(plan: &physical::Aggregate, chunk: &Chunk) -> Result<O
     Ok(product)
 }
 
-impl Counted {
+impl NodeCounts {
     /// Starts again, and releases its memory.
     fn restart(&mut self, cx: &mut Cx<'_>) {
         self.forget();
@@ -417,7 +417,7 @@ impl CountByNode {
         Self {
             op_ref,
             input,
-            result: Counted::default(),
+            result: NodeCounts::default(),
         }
     }
 }
@@ -460,7 +460,7 @@ impl CountByNeighbour {
             fallback: LazyChild::new(&op_ref, plan.fallback, argument),
             op_ref,
             strategy: Strategy::Undecided,
-            result: Counted::default(),
+            result: NodeCounts::default(),
         }
     }
 
@@ -499,6 +499,7 @@ impl Operate for CountByNeighbour {
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
         self.fallback.open(argument);
+        // Decided again: since the last outer row, the transaction may have written, which the views do not show.
         self.strategy = Strategy::Undecided;
         self.result.forget();
     }

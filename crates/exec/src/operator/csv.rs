@@ -225,14 +225,11 @@ impl OpenFile {
             1 => format!("line {first_line} has"),
             rows => format!("{rows} rows, the first in line {first_line}, have"),
         };
-        Some(Notice {
-            code: "SurplusFields",
-            message: format!(
-                "{}: {subject} more fields than the first line names, and they were ignored: quote fields that contain the separator",
-                self.name
-            ),
-            span: None,
-        })
+        let message = format!(
+            "{}: {subject} more fields than the first line names, and they were ignored: quote fields that contain the separator",
+            self.name
+        );
+        Some(Notice::new("SurplusFields", message, None))
     }
 
     fn wrong(&self, what: String) -> ExecError {

@@ -129,12 +129,8 @@ impl Operate for DistinctEnds {
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
         self.fallback.open(argument);
-        let is_batched = self.is_batched();
-        match &mut self.strategy {
-            Strategy::One(one) if !is_batched => one.seen.clear(),
-            Strategy::Two(two) if !is_batched => two.restart(),
-            strategy => *strategy = Strategy::Undecided,
-        }
+        // Decided again: since the last outer row, the transaction may have written, which the views do not show.
+        self.strategy = Strategy::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
@@ -265,15 +261,6 @@ struct Two {
 }
 
 impl Two {
-    /// Starts with other rows.
-    fn restart(&mut self) {
-        self.chunk = None;
-        self.started.clear();
-        self.middles.clear();
-        self.seen.clear();
-        self.at = 0;
-    }
-
     fn next(
         &mut self,
         plan: &physical::DistinctEnds,

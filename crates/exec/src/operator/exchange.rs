@@ -33,7 +33,7 @@ use crate::{
     context::{Cx, Run},
     error::{ExecError, Result},
     limits::{InFlightBytes, Room},
-    result::OperatorProfile,
+    profiler::Profiler,
 };
 
 /// Ids per share.
@@ -92,8 +92,8 @@ pub(super) struct Exchange {
     scan: OpId,
     /// The chain itself, used when one thread is enough.
     alone: Child,
-    /// Whether there is an outer row, which other threads do not have.
-    rooted: bool,
+    /// Whether there is no outer row: other threads do not have it.
+    is_outermost: bool,
     strategy: Strategy,
 }
 
@@ -182,8 +182,11 @@ enum Strategy {
 }
 
 struct Team {
+    /// The exchange that it runs for.
+    exchange: OpId,
     rows: Receiver<Message>,
-    threads: Vec<JoinHandle<()>>,
+    /// Each returns what it measured for `PROFILE`.
+    threads: Vec<JoinHandle<Option<Profiler>>>,
     stop: Arc<AtomicBool>,
     room: Arc<Room>,
     morsels: Arc<Morsels>,
@@ -193,7 +196,7 @@ struct Team {
 enum Message {
     /// Rows, and the memory reserved for them while they wait.
     Rows(Chunk, InFlightBytes),
-    Done(Option<Vec<OperatorProfile>>),
+    Done,
     Failed(ExecError),
 }
 
@@ -207,7 +210,7 @@ impl Exchange {
             op_ref,
             scan,
             alone,
-            rooted: is_root(argument),
+            is_outermost: is_root(argument),
             strategy: Strategy::Undecided,
         }
     }
@@ -220,7 +223,7 @@ impl Exchange {
     /// Starts the threads, if threads are allowed and there is enough work for them.
     fn start_team(&self, cx: &Cx<'_>) -> Option<Team> {
         let enough = self.op_ref.plan.operator(self.scan).rows >= cx.run.parallel_rows;
-        if !self.rooted || !enough || cx.run.workers < 2 {
+        if !self.is_outermost || !enough || cx.run.workers < 2 {
             return None;
         }
         // The chunk that each thread is working on is not part of the bytes in flight.
@@ -232,6 +235,7 @@ impl Exchange {
         let morsels = Arc::new(Morsels::new(self.scan));
         let (sender, rows) = sync_channel(2 * cx.run.workers);
         let mut team = Team {
+            exchange: self.op_ref.id,
             rows,
             threads: Vec::new(),
             stop: Arc::default(),
@@ -266,12 +270,12 @@ fn work(
     rows: &SyncSender<Message>,
     room: &Arc<Room>,
     stop: &AtomicBool,
-) {
+) -> Option<Profiler> {
     let mut chain = match build_thread(op_ref) {
         Ok(chain) => chain,
         Err(error) => {
             let _ = rows.send(Message::Failed(error)); // the consumer may be gone
-            return;
+            return None;
         }
     };
     let mut cx = Cx {
@@ -285,7 +289,7 @@ fn work(
                 Some(held) => Message::Rows(chunk, held),
                 None => break,
             },
-            Ok(None) => Message::Done(cx.run.profile.take()),
+            Ok(None) => Message::Done,
             Err(error) => Message::Failed(error),
         };
         let last = !matches!(message, Message::Rows(..));
@@ -294,10 +298,11 @@ fn work(
         }
     }
     chain.close(&mut cx);
+    run.profiler
 }
 
 impl Team {
-    fn next(&mut self, own: OpId, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         while self.at_work > 0 {
             match self.rows.recv_timeout(POLL_INTERVAL) {
                 Ok(Message::Rows(chunk, held)) => {
@@ -305,24 +310,21 @@ impl Team {
                     drop(held);
                     return Ok(Some(chunk));
                 }
-                Ok(Message::Done(figures)) => {
-                    self.at_work -= 1;
-                    add_figures(cx.run.profile.as_mut(), figures, own);
-                }
+                Ok(Message::Done) => self.at_work -= 1,
                 Ok(Message::Failed(error)) => return Err(error),
                 Err(RecvTimeoutError::Timeout) => cx.run.watch.check_now()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.end();
+                    self.end(None);
                     return Err(ExecError::Internal("a thread of the query is gone".into()));
                 }
             }
         }
-        self.end();
+        self.end(cx.run.profiler.as_mut());
         Ok(None)
     }
 
-    /// Waits for the threads.
-    fn end(&mut self) {
+    /// Stops the threads, waits for them, and adds what they measured.
+    fn end(&mut self, mut profiler: Option<&mut Profiler>) {
         self.stop.store(true, Ordering::Relaxed);
         // An operator that reads all its input before it returns a row also stops soon.
         self.morsels.finish();
@@ -333,10 +335,10 @@ impl Team {
         let (_, disconnected) = sync_channel(1);
         drop(std::mem::replace(&mut self.rows, disconnected));
         for thread in self.threads.drain(..) {
-            if let Err(panic) = thread.join()
-                && !std::thread::panicking()
-            {
-                std::panic::resume_unwind(panic);
+            match (thread.join(), &mut profiler) {
+                (Ok(Some(measured)), Some(all)) => all.add_thread(self.exchange, &measured),
+                (Err(panic), _) if !std::thread::panicking() => std::panic::resume_unwind(panic),
+                _ => {}
             }
         }
     }
@@ -344,27 +346,7 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// Adds the figures of a thread's operators; the rows of the exchange are counted where they arrive.
-fn add_figures(
-    all: Option<&mut Vec<OperatorProfile>>,
-    more: Option<Vec<OperatorProfile>>,
-    exchange: OpId,
-) {
-    let (Some(all), Some(more)) = (all, more) else {
-        return;
-    };
-    for (at, (figures, more)) in all.iter_mut().zip(more).enumerate() {
-        figures.from_view |= more.from_view;
-        figures.fell_back |= more.fell_back;
-        if at != exchange.index() {
-            figures.rows += more.rows;
-            figures.calls += more.calls;
-            figures.time += more.time;
-        }
+        self.end(None);
     }
 }
 
@@ -381,19 +363,22 @@ impl Operate for Exchange {
             cx.run.note_threads(self.op_ref.id, threads);
         }
         match &mut self.strategy {
-            Strategy::Together(team) => team.next(self.op_ref.id, cx),
+            Strategy::Together(team) => team.next(cx),
             _ => self.alone.pull(cx),
         }
     }
 
     fn open(&mut self, argument: &Argument) {
         self.alone.open(argument);
-        self.rooted = is_root(argument);
+        self.is_outermost = is_root(argument);
         self.strategy = Strategy::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.alone.close(cx);
+        if let Strategy::Together(team) = &mut self.strategy {
+            team.end(cx.run.profiler.as_mut());
+        }
         self.strategy = Strategy::Alone;
     }
 }

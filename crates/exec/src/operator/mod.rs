@@ -36,7 +36,7 @@ mod varlength;
 mod walk;
 mod write;
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use isomer_plan::{
     Plan,
@@ -49,7 +49,7 @@ pub(crate) use exchange::Morsels;
 pub(crate) use pieces::Pieces;
 pub(crate) use scan::node_by_key;
 
-use crate::{chunk::Chunk, context::Cx, error::Result};
+use crate::{chunk::Chunk, context::Cx, error::Result, profiler::Call};
 
 /// Rows in the first chunk of a source: small, so that LIMIT and point queries stay cheap.
 const FIRST_BATCH: usize = 64;
@@ -109,7 +109,7 @@ pub(crate) trait Operate: Send {
 pub(crate) struct Child {
     op_ref: OperatorRef,
     state: Box<dyn Operate>,
-    /// Whether its rows were counted for `PROFILE` before.
+    /// Whether its rows were counted for `PROFILE` before, and its calls are part of the reader's.
     is_counted: bool,
 }
 
@@ -323,41 +323,28 @@ impl Child {
 
     /// The next rows; none at the end. A chunk may be empty. Checks the query's limits.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        if cx.run.profile.is_none() || self.is_counted {
-            let chunk = self.state.next(cx)?;
-            cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
-            return Ok(chunk);
-        }
-        let before = (cx.run.watch.held_bytes(), cx.run.watch.spilled_bytes());
-        let started = Instant::now();
-        let chunk = self.state.next(cx)?;
-        let time = started.elapsed();
-        cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
-        let after = (cx.run.watch.held_bytes(), cx.run.watch.spilled_bytes());
-        if let Some(profile) = &mut cx.run.profile {
-            let children = self.op_ref.op().children();
-            let below = children
-                .iter()
-                .filter_map(|child| profile.get(child.index()));
-            let (held, spilled) = below.fold((0, 0), |(held, spilled), child| {
-                (
-                    held + child.tree_held_bytes,
-                    spilled + child.tree_spilled_bytes,
-                )
-            });
-            if let Some(figures) = profile.get_mut(self.op_ref.id.index()) {
-                figures.calls += 1;
-                figures.time += time;
-                figures.rows += chunk.as_ref().map_or(0, |chunk| chunk.row_count() as u64);
-                figures.tree_held_bytes += after.0 as i64 - before.0 as i64;
-                figures.tree_spilled_bytes += after.1 - before.1;
-                // An operator's own memory is the difference between what its subtree and what its inputs took.
-                let own = u64::try_from(figures.tree_held_bytes - held).unwrap_or(0);
-                figures.memory_bytes = figures.memory_bytes.max(own);
-                figures.spilled_bytes = figures.tree_spilled_bytes.saturating_sub(spilled);
+        let call = self.begin_call(cx);
+        let outcome = self.state.next(cx);
+        if let (Some(call), Some(profiler)) = (call, &mut cx.run.profiler) {
+            profiler.end(self.op_ref.id, call, &cx.run.watch);
+            let profile = profiler.operator(self.op_ref.id);
+            profile.calls += 1;
+            if let Ok(Some(chunk)) = &outcome {
+                profile.rows += chunk.row_count() as u64;
             }
         }
+        let chunk = outcome?;
+        cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
         Ok(chunk)
+    }
+
+    /// Begins to measure a call for `PROFILE`.
+    fn begin_call(&self, cx: &mut Cx<'_>) -> Option<Call> {
+        if self.is_counted {
+            return None;
+        }
+        let profiler = cx.run.profiler.as_mut()?;
+        Some(profiler.begin(&cx.run.watch))
     }
 
     /// Like [`Child::pull`], with rows multiplied out and at least one row.
@@ -378,6 +365,10 @@ impl Child {
 
     /// Releases the memory of the tree.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
+        let call = self.begin_call(cx);
         self.state.close(cx);
+        if let (Some(call), Some(profiler)) = (call, &mut cx.run.profiler) {
+            profiler.end(self.op_ref.id, call, &cx.run.watch);
+        }
     }
 }

@@ -275,13 +275,13 @@ impl Walker {
         if let Some(ends) = self.search_views(plan, cx)? {
             return Ok(ends);
         }
-        let mut ends = Vec::new();
-        let mut cycle = plan.min == 0;
+        let mut reached = Reached {
+            closes_cycle: plan.min == 0,
+            ..Reached::default()
+        };
         if plan.min == 0 {
-            ends.push(self.start);
+            reached.ends.push(self.start);
         }
-        // Distance, and the first relationship of the walk.
-        let mut visited: FxHashMap<NodeId, (u64, RelId)> = FxHashMap::default();
         let mut frontier = vec![self.start];
         let mut depth = 0;
         let mut found = Neighbours::new();
@@ -292,54 +292,31 @@ impl Walker {
         }
         while !frontier.is_empty() && depth < self.max {
             depth += 1;
-            let mut next = Vec::new();
             for piece in frontier.chunks(256) {
                 found.clear();
                 cx.reader()
                     .expand(piece, plan.direction, types.unwrap_or_default(), &mut found)?;
                 cx.tick(found.rows().len() + piece.len())?;
                 for (at, node) in piece.iter().enumerate() {
-                    let from = visited.get(node).copied();
+                    let branch = reached.visited.get(node).map(|(_, branch)| *branch);
                     for rel in found.of(at) {
-                        if self.barred.contains(&rel.id)
-                            || !step_holds(&plan.step_predicate, *rel, row, cx)?
+                        if !self.barred.contains(&rel.id)
+                            && step_holds(&plan.step_predicate, *rel, row, cx)?
                         {
-                            continue;
-                        }
-                        let to = end_of(rel, *node, plan.direction);
-                        let branch = from.map_or(rel.id, |(_, branch)| branch);
-                        if to == self.start {
-                            cycle |= plan.direction != Direction::Both
-                                || from.is_none()
-                                || branch != rel.id;
-                            continue;
-                        }
-                        match visited.get(&to) {
-                            None => {
-                                visited.insert(to, (depth, branch));
-                                next.push(to);
-                                ends.push(to);
-                            }
-                            // Two branches that meet close a cycle through the start.
-                            Some((other_depth, other_branch))
-                                if plan.direction == Direction::Both
-                                    && *other_branch != branch
-                                    && depth + other_depth <= self.max =>
-                            {
-                                cycle = true;
-                            }
-                            Some(_) => {}
+                            let to = end_of(rel, *node, plan.direction);
+                            self.reach(to, rel.id, branch, (depth, plan.direction), &mut reached);
                         }
                     }
                 }
-                cx.run.watch.allow(visited.len() * 48)?;
+                cx.run.watch.allow(reached.visited.len() * 48)?;
             }
-            frontier = next;
+            frontier = std::mem::take(&mut reached.next);
         }
         if self.limited && !frontier.is_empty() {
             return Err(too_long(self.max));
         }
-        if cycle && plan.min == 1 {
+        let mut ends = reached.ends;
+        if reached.closes_cycle && plan.min == 1 {
             ends.push(self.start);
         }
         if let Some(into) = self.into {
@@ -347,6 +324,48 @@ impl Walker {
         }
         Ok(ends)
     }
+
+    /// Reaches `to` over `rel`, at the end of a walk whose first relationship is `branch`, if that is not `rel` itself.
+    fn reach(
+        &self,
+        to: NodeId,
+        rel: RelId,
+        branch: Option<RelId>,
+        (depth, direction): (u64, Direction),
+        reached: &mut Reached,
+    ) {
+        let is_first_step = branch.is_none();
+        let branch = branch.unwrap_or(rel);
+        if to == self.start {
+            reached.closes_cycle |= direction != Direction::Both || is_first_step || branch != rel;
+            return;
+        }
+        match reached.visited.get(&to) {
+            None => {
+                reached.visited.insert(to, (depth, branch));
+                reached.next.push(to);
+                reached.ends.push(to);
+            }
+            // Two branches that meet close a cycle through the start.
+            Some((other_depth, other_branch)) => {
+                reached.closes_cycle |= direction == Direction::Both
+                    && *other_branch != branch
+                    && depth + other_depth <= self.max;
+            }
+        }
+    }
+}
+
+/// What a search has reached so far.
+#[derive(Default)]
+struct Reached {
+    /// The distance of each node, and the first relationship of the walk to it.
+    visited: FxHashMap<NodeId, (u64, RelId)>,
+    /// The nodes at the present distance.
+    next: Vec<NodeId>,
+    ends: Vec<NodeId>,
+    /// Whether a walk leads back to the start.
+    closes_cycle: bool,
 }
 
 impl Walker {

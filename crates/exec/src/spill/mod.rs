@@ -49,12 +49,7 @@ fn most_open(cx: &Cx<'_>) -> usize {
 /// Records the bytes that an operator wrote to disk, for `PROFILE`.
 fn note(cx: &mut Cx<'_>, op: OpId, bytes: u64) {
     cx.run.watch.count_spilled(bytes);
-    if let Some(figures) = cx
-        .run
-        .profile
-        .as_mut()
-        .and_then(|profile| profile.get_mut(op.index()))
-    {
-        figures.spilled_bytes += bytes;
+    if let Some(profiler) = &mut cx.run.profiler {
+        profiler.operator(op).spilled_bytes += bytes;
     }
 }

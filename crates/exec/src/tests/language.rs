@@ -1,11 +1,13 @@
 //! From text to rows: parser, planner, operators and the data layer together.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use isomer_data::GraphRead;
 use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
 use isomer_value::{LabelId, PropId, TypeId};
 
 use super::*;
-use crate::{Counters, ErrorClass, ExecError, Registry};
+use crate::{Counters, ErrorClass, ExecError, Registry, ScalarFunction};
 
 /// The planner's catalog, from a transaction.
 struct View<'t>(&'t Transaction, Registry);
@@ -60,8 +62,9 @@ impl Catalog for View<'_> {
             .map(|procedure| procedure.signature().clone())
     }
 
-    fn function(&self, _: &str) -> Option<Arc<FunctionSignature>> {
-        None
+    fn function(&self, name: &str) -> Option<Arc<FunctionSignature>> {
+        let function = self.1.function(name)?;
+        Some(function.signature().clone())
     }
 }
 
@@ -564,6 +567,65 @@ fn deep_expressions_and_long_statements_do_not_overflow_the_stack() {
         let answer = query(&store, &text, &[]);
         assert!(answer.is_ok(), "{}: {:?}", &text[..60], answer.err());
     }
+}
+
+/// The function `probe()` returns 0, and records the addresses of the stack at which it runs.
+struct StackProbe {
+    signature: Arc<FunctionSignature>,
+    lowest: AtomicUsize,
+    highest: AtomicUsize,
+}
+
+impl ScalarFunction for StackProbe {
+    fn signature(&self) -> &Arc<FunctionSignature> {
+        &self.signature
+    }
+
+    fn call(&self, _: &[Value]) -> Result<Value> {
+        let here = 0_u8;
+        let address = std::ptr::from_ref(std::hint::black_box(&here)).addr();
+        self.lowest.fetch_min(address, Ordering::Relaxed);
+        self.highest.fetch_max(address, Ordering::Relaxed);
+        Ok(Value::Int(0))
+    }
+}
+
+/// 12,000 nested operators fit into the stack of deep plans (256 MiB), and 64 into the default stack of a thread (2 MiB).
+#[test]
+fn an_operator_takes_less_than_22_kib_of_stack() {
+    const OPERATORS: usize = 1_000;
+    let probe = Arc::new(StackProbe {
+        signature: Arc::new(FunctionSignature {
+            name: "probe".into(),
+            parameters: Vec::new(),
+            result: Kind::Integer,
+            deterministic: false,
+        }),
+        lowest: AtomicUsize::new(usize::MAX),
+        highest: AtomicUsize::new(0),
+    });
+    let mut registry = Registry::new();
+    registry.add_function(probe.clone());
+    let options = Options {
+        registry: Arc::new(registry.clone()),
+        ..Options::default()
+    };
+    let store = open();
+    let mut tx = store.begin(Access::Read).unwrap();
+    let steps = "WITH x + probe() AS x ".repeat(OPERATORS);
+    let text = format!("WITH 0 AS x {steps}RETURN x");
+    let plan = isomer_plan::prepare(
+        &text,
+        &View(&tx, registry),
+        &isomer_plan::Options::default(),
+    )
+    .unwrap();
+    let mut execution = Execution::start(plan, &Map::new(), &options, &mut tx).unwrap();
+    execution.finish(&mut tx).unwrap();
+    let highest = probe.highest.load(Ordering::Relaxed);
+    let bytes = highest - probe.lowest.load(Ordering::Relaxed);
+    let each = bytes / (OPERATORS - 1);
+    assert!((16..22 << 10).contains(&each), "{each} bytes per operator");
 }
 
 /// Ids are replaced by whole nodes: in any order, with repetitions, and with several threads reading.

@@ -2,6 +2,7 @@
 //! value.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use isomer_data::{Access, DataStore, DataStoreOptions, Transaction};
 use isomer_exec::{Execution, Options, Rows};
@@ -259,6 +260,85 @@ fn an_exchange_says_how_many_threads_ran() {
         }
         assert_eq!(results[0], results[1], "{query}");
         assert_eq!(results[0], results[2], "{query}");
+    }
+}
+
+/// A limit ends the query while threads are still at work. What they ran is shown.
+#[test]
+fn a_limit_does_not_hide_what_threads_ran() {
+    let (store, _) = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    for query in [
+        "MATCH (n:N) RETURN DISTINCT n.i LIMIT 5",
+        "MATCH (n:N) WHERE n.i >= 0 WITH DISTINCT n.i AS i LIMIT 5 RETURN i",
+    ] {
+        let options = Options {
+            workers: 3,
+            parallel_rows: NODES,
+            ..Options::default()
+        };
+        let (rows, execution) = profiled(query, &mut transaction, &options);
+        assert_eq!(rows.len(), 5, "{query}");
+        let text = execution.explain();
+        assert!(text.contains(", 3 threads"), "{query}\n{text}");
+        for entries in operators(&execution.explain_value()) {
+            let name = entries.get("operator").and_then(Value::as_str);
+            let rows = entries.get("actual_rows").and_then(Value::as_int);
+            // A scan that several threads share reads no outer row.
+            let runs = name != Some("Argument");
+            assert_eq!(rows >= Some(5), runs, "{query}\n{text}");
+            assert_eq!(entries.get("ran"), Some(&runs.into()), "{query}\n{text}");
+        }
+    }
+}
+
+/// The right side of an apply runs once per outer row, and releases its memory in between: its peak does not depend on
+/// the number of outer rows.
+#[test]
+fn memory_of_earlier_runs_is_not_added_up() {
+    let (store, _) = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    let mut peak_of = |runs: u64| {
+        let query = format!(
+            "UNWIND range(1, {runs}) AS run \
+             RETURN COLLECT {{ MATCH (n:N) WITH DISTINCT n.i + run AS i RETURN count(i) }} AS counts"
+        );
+        let (rows, execution) = profiled(&query, &mut transaction, &Options::default());
+        assert_eq!(rows.len() as u64, runs);
+        let tree = operators(&execution.explain_value());
+        let peak = tree.iter().find_map(|entries| {
+            let is_distinct = entries.get("operator").and_then(Value::as_str) == Some("Distinct");
+            let bytes = entries.get("memory_bytes").and_then(Value::as_int);
+            bytes.filter(|_| is_distinct)
+        });
+        peak.unwrap_or_else(|| panic!("no DISTINCT\n{}", execution.explain()))
+    };
+    let once = peak_of(1);
+    assert!(once > 0);
+    assert_eq!(peak_of(20), once);
+}
+
+/// Each moment belongs to one operator, also if a fallback runs and reads the input of the operator that it replaces.
+#[test]
+fn own_times_add_up_to_the_time_of_the_query() {
+    let (store, views) = store();
+    make_views(&store, &views);
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    for (query, ..) in CHOICES {
+        for views in [None, Some(views.clone())] {
+            let options = Options {
+                views,
+                workers: 1,
+                ..Options::default()
+            };
+            let (_, execution) = profiled(query, &mut transaction, &options);
+            let profile = execution.profile().expect("profiles");
+            let own: Duration = profile.iter().map(|operator| operator.own_time).sum();
+            let whole = profile.iter().map(|operator| operator.time).max();
+            let text = execution.explain();
+            assert!(own <= whole.unwrap_or_default(), "{query}\n{text}");
+            assert!(own * 10 >= whole.unwrap_or_default() * 9, "{query}\n{text}");
+        }
     }
 }
 

@@ -28,6 +28,7 @@ const CHECKPOINT: &str = "backup.tmp";
 
 /// Result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Restored {
     /// Number of the base backup.
     pub backup: u64,

@@ -12,21 +12,21 @@ use crate::physical::{
     InThread, Op, OpId, Operator, RelationshipScan, SortKey, StatementClass, Step,
 };
 
-use super::rooted::Rooted;
+use super::reachable::ReachableOperators;
 
 /// The property that holds a node's key.
 const KEY: &str = "_key";
 
 /// Chooses the operators of a plan of this class. Needs the live slots. Operators that it adds follow all others.
 pub(crate) fn choose_operators(arena: &mut Arena, root: Option<OpId>, class: StatementClass) {
-    let rooted = Rooted::of(arena, root);
+    let reachable = ReachableOperators::of(arena, root);
     let chooser = Chooser {
         parallel: class == StatementClass::Read,
-        rooted: &rooted,
+        reachable: &reachable,
         arena,
     };
     let choices: Vec<Choice> = (0..arena.operators.len())
-        .filter(|at| rooted.is_used(*at))
+        .filter(|at| reachable.contains(*at))
         .filter_map(|at| chooser.choice(OpId(at as u32)))
         .collect();
     for choice in choices {
@@ -102,7 +102,7 @@ fn apply(arena: &mut Arena, choice: Choice) {
 /// Chooses for one operator after the other; none is replaced before all are chosen.
 struct Chooser<'p> {
     arena: &'p Arena,
-    rooted: &'p Rooted,
+    reachable: &'p ReachableOperators,
     /// Whether several threads may run the statement.
     parallel: bool,
 }
@@ -165,7 +165,7 @@ impl Chooser<'_> {
     /// An exchange between the operator `id` and the chain `top`, if that can run in several threads.
     fn exchange(&self, id: OpId, top: OpId, in_thread: InThread) -> Option<Exchange> {
         // Other threads have no outer row.
-        if !self.parallel || self.rooted.has_outer_rows(id.index()) {
+        if !self.parallel || self.reachable.has_outer_rows(id.index()) {
             return None;
         }
         Some(Exchange {
@@ -332,7 +332,7 @@ impl Chooser<'_> {
     /// Which groups are wanted, if the operator above takes the first ones in the order of their counts.
     fn first_groups(&self, id: OpId, aggregate: &Aggregate) -> Option<FirstGroups> {
         let operators = self.arena.operators.iter().enumerate();
-        let mut above = operators.filter(|(at, _)| self.rooted.is_used(*at));
+        let mut above = operators.filter(|(at, _)| self.reachable.contains(*at));
         above.find_map(|(_, operator)| {
             let Op::Top { input, keys, limit } = &operator.op else {
                 return None;

@@ -10,12 +10,12 @@ use crate::function::{Aggregation, Purity};
 use crate::physical::{Aggregate, DistinctEnds, Expand, Op, OpId, Operator, Step};
 
 use super::live_slots::for_each_expr;
-use super::rooted::Rooted;
+use super::reachable::ReachableOperators;
 
 /// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) and replaces single steps, and two
 /// steps together, by [`DistinctEnds`] if duplicates make no difference. Needs the live slots.
 pub(crate) fn search_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
-    let rooted = Rooted::of(arena, root);
+    let reachable = ReachableOperators::of(arena, root);
     let count = arena.operators.len();
     // Whether duplicates in the rows of an operator make no difference.
     let mut duplicates_ignored = vec![false; count];
@@ -63,7 +63,7 @@ pub(crate) fn search_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
         }
         // On the right side of an apply, rows of several outer rows may come together, distinguished by a column of
         // the executor that a search would drop.
-        if duplicates_ignored[at] && !rooted.is_right_side(at) {
+        if duplicates_ignored[at] && !reachable.is_right_side(at) {
             search_steps(arena, at, may_stop_early[at]);
         }
     }

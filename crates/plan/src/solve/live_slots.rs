@@ -34,36 +34,7 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
         let need = std::mem::take(&mut needs[at]);
         prune(&mut arena.operators[at].op, &need);
         let op = &arena.operators[at].op;
-        let mut below: Slots = need
-            .iter()
-            .copied()
-            .filter(|slot| !writes(op).contains(slot))
-            .collect();
-        for_each_read(op, &mut |slot| {
-            below.insert(slot);
-        });
-        if let Op::PathSearch(search) = op {
-            // Its conditions read what it binds itself.
-            search.inner_slots().iter().for_each(|slot| {
-                below.remove(slot);
-            });
-        }
-        if let Op::Create { pattern, .. } = op {
-            // A property may read a node created before it.
-            super::created_slots(pattern).for_each(|slot| {
-                below.remove(&slot);
-            });
-        }
-        if let Op::Aggregate(_) = op {
-            let own = writes(op);
-            if let Some(lost) = need.iter().find(|slot| !own.contains(slot)) {
-                return Err(lost_slot(arena, *lost));
-            }
-            below.clear();
-            for_each_read(op, &mut |slot| {
-                below.insert(slot);
-            });
-        }
+        let below = needs_below(arena, op, &need)?;
         if matches!(op, Op::Argument)
             && let Some(outer) = arena.outer_of.get(&OpId(at as u32))
         {
@@ -100,6 +71,33 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
         arena.operators[at].live = live;
     }
     Ok(())
+}
+
+/// The slots that an operator needs of its inputs, if the operators above need the slots `need` of it.
+fn needs_below(arena: &Arena, op: &Op, need: &Slots) -> Result<Slots, PlanError> {
+    let own = writes(op);
+    let passed_on = need.iter().copied().filter(|slot| !own.contains(slot));
+    let mut below: Slots = passed_on.collect();
+    if matches!(op, Op::Aggregate(_))
+        && let Some(lost) = below.iter().next()
+    {
+        return Err(lost_slot(arena, *lost));
+    }
+    for_each_read(op, &mut |slot| {
+        below.insert(slot);
+    });
+    match op {
+        // Its conditions read what it binds itself.
+        Op::PathSearch(search) => search.inner_slots().iter().for_each(|slot| {
+            below.remove(slot);
+        }),
+        // A property may read a node created before it.
+        Op::Create { pattern, .. } => super::created_slots(pattern).for_each(|slot| {
+            below.remove(&slot);
+        }),
+        _ => {}
+    }
+    Ok(below)
 }
 
 /// The variables of `FOREACH`es, with the operator whose rows their bodies return: the body reads the element from the

@@ -17,7 +17,7 @@ mod footprint;
 mod index_order;
 mod live_slots;
 mod pattern;
-mod rooted;
+mod reachable;
 mod rules;
 mod seek;
 mod selectivity;

@@ -791,6 +791,7 @@ fn field_operation(
             2 => (&["map", "count"], ConvergentOp::Count(1)),
             _ => (&["map", "map", "last"], ConvergentOp::Assign(value)),
         },
+        other => unreachable!("no operation on a {}", other.name()),
     };
     match is_clear {
         true => (&path[..1], ConvergentOp::Clear),

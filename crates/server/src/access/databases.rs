@@ -12,8 +12,8 @@ use std::{
 };
 
 use isomer_db::{
-    Builder, Database, EngineKind, Memory, MemoryKind, RestoreOptions, Restored,
-    internals::DatabaseInternals as _,
+    Builder, Database, EngineKind, MemoryKind, RestoreOptions, Restored,
+    internals::{DatabaseInternals as _, data::Memory},
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -487,7 +487,9 @@ impl Databases {
 
     /// The memory budget that all databases share; `None` while no database is open.
     pub fn memory(&self) -> Option<Memory> {
-        self.open().iter().find_map(|one| one.db.memory().ok())
+        let served = self.open();
+        let store = served.iter().find_map(|one| one.db.store().ok())?;
+        Some(store.memory().clone())
     }
 
     /// Metrics of each database for `/metrics`.

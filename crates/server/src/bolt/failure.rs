@@ -180,13 +180,14 @@ fn code_of_schema(error: SchemaError) -> &'static str {
     match error {
         SchemaError::Unmet => "Neo.ClientError.Schema.ConstraintCreationFailed",
         SchemaError::Exists(clash) => match clash {
-            SchemaClash::Equivalent => "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists",
             SchemaClash::Index => "Neo.ClientError.Schema.IndexAlreadyExists",
             SchemaClash::Constraint | SchemaClash::Overlap => {
                 "Neo.ClientError.Schema.ConstraintAlreadyExists"
             }
             SchemaClash::IndexName => "Neo.ClientError.Schema.IndexWithNameAlreadyExists",
             SchemaClash::ConstraintName => "Neo.ClientError.Schema.ConstraintWithNameAlreadyExists",
+            // `Equivalent`.
+            _ => "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists",
         },
         // `Violated`.
         _ => "Neo.ClientError.Schema.ConstraintValidationFailed",

@@ -7,10 +7,11 @@ use super::message::NotificationFilter;
 /// The statement type that drivers expect.
 pub fn kind(class: StatementClass, has_columns: bool) -> &'static str {
     match class {
-        StatementClass::Read | StatementClass::Admin => "r",
         StatementClass::Write if has_columns => "rw",
         StatementClass::Write => "w",
         StatementClass::Schema => "s",
+        // `Read` and `Admin`.
+        _ => "r",
     }
 }
 
@@ -40,12 +41,27 @@ pub fn stats(counters: &Counters) -> Option<Value> {
     Some(stats.into())
 }
 
+/// What the JSON form of a plan says of an operator, and its name in `args`.
+const ARGUMENTS: [(&str, &str); 11] = [
+    ("details", "Details"),
+    ("role", "Role"),
+    ("rows", "EstimatedRows"),
+    ("memory_bytes", "Memory"),
+    ("spilled_bytes", "SpilledBytes"),
+    ("from_view", "FromView"),
+    ("calls", "Calls"),
+    ("own_time_ms", "OwnTimeMs"),
+    ("ran", "Ran"),
+    ("fell_back", "FellBack"),
+    ("threads", "Threads"),
+];
+
 /// Nesting limit of plans.
 const MOST_PLAN_DEPTH: usize = 60;
 
 /// The plan of `EXPLAIN` or `PROFILE` as drivers expect it: `{operatorType, identifiers, args, children}`, with
-/// `rows`, `time` (in nanoseconds) and `dbHits` (not counted, 0) after `PROFILE`. `None` for a plan nested too
-/// deeply.
+/// `rows`, `time` (in nanoseconds) and `dbHits` (not counted, 0) after `PROFILE`. All else that the JSON form of a plan
+/// says of an operator is in `args`. `None` for a plan nested too deeply.
 pub fn plan(value: &Value, profiled: bool) -> Option<Value> {
     let root = value.as_map()?.get("plan")?;
     let mut plan = operator(root, profiled, 0)?;
@@ -62,14 +78,7 @@ fn operator(value: &Value, profiled: bool, depth: usize) -> Option<Map> {
     let entries = value.as_map()?;
     let get = |name: &str| entries.get(name).cloned().unwrap_or_default();
     let mut args = Map::new();
-    for (name, under) in [
-        ("details", "Details"),
-        ("rows", "EstimatedRows"),
-        ("memory_bytes", "Memory"),
-        ("spilled_bytes", "SpilledBytes"),
-        ("from_view", "FromView"),
-        ("calls", "Calls"),
-    ] {
+    for (name, under) in ARGUMENTS {
         if let Some(value) = entries.get(name) {
             args.insert(under, value.clone());
         }
@@ -265,15 +274,52 @@ mod tests {
     use super::*;
 
     fn notices() -> Vec<Notice> {
-        let notice = |code, span| Notice {
-            code,
-            message: format!("message of {code}"),
-            span,
-        };
+        let notice = |code, span| Notice::new(code, format!("message of {code}"), span);
         vec![
             notice("CartesianProduct", None),
             notice("UnknownLabel", Some((12, 15))),
         ]
+    }
+
+    /// Everything that the JSON form says of an operator reaches drivers.
+    #[test]
+    fn a_plan_has_the_entries_of_its_json_form() {
+        let db = isomer_db::Database::open_in_memory().unwrap();
+        db.query("UNWIND range(1, 10) AS i CREATE (:N {i: i % 3})")
+            .unwrap();
+        let result = db
+            .query("PROFILE MATCH (n:N) RETURN DISTINCT n.i ORDER BY n.i")
+            .unwrap();
+        let tree = isomer_db::json::parse(result.plan_json().unwrap()).unwrap();
+        let shown = plan(&tree, true).unwrap();
+        let of_bolt = |name: &str| match name {
+            "operator" => Some("operatorType"),
+            "inputs" => Some("children"),
+            "actual_rows" => Some("rows"),
+            "time_ms" => Some("time"),
+            _ => None,
+        };
+        let root = tree.as_map().unwrap().get("plan").unwrap().clone();
+        let (mut open, mut operators, mut exchanges) = (vec![(root, shown)], 0, 0);
+        while let Some((wanted, shown)) = open.pop() {
+            let (wanted, shown) = (wanted.as_map().unwrap(), shown.as_map().unwrap());
+            let arguments = shown.get("args").unwrap().as_map().unwrap();
+            for (name, value) in wanted.iter() {
+                let argument = ARGUMENTS.iter().find(|(from, _)| *from == &**name);
+                match (of_bolt(name), argument) {
+                    (Some(entry), _) => assert!(shown.get(entry).is_some(), "{name}"),
+                    (None, Some((_, to))) => assert_eq!(arguments.get(to), Some(value), "{name}"),
+                    (None, None) => panic!("drivers do not receive `{name}`"),
+                }
+            }
+            operators += 1;
+            exchanges += usize::from(arguments.get("Threads").is_some());
+            let inputs = wanted.get("inputs").unwrap().as_list().unwrap().to_vec();
+            let children = shown.get("children").unwrap().as_list().unwrap().to_vec();
+            assert_eq!(inputs.len(), children.len());
+            open.extend(inputs.into_iter().zip(children));
+        }
+        assert!(operators > 3 && exchanges > 0, "{operators} {exchanges}");
     }
 
     #[test]

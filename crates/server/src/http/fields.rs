@@ -57,6 +57,7 @@ fn kind_name(kind: ConvergentKind) -> &'static str {
         ConvergentKind::Flag => "flag",
         ConvergentKind::Sketch => "hll",
         ConvergentKind::Map => "map",
+        other => other.name(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which operators are part of the plan, and whose rows they run for.
+//! The operators that a plan reaches from its roots, and whether they run for outer rows.
 
 use crate::arena::Arena;
 use crate::expr::Expr;
@@ -7,18 +7,18 @@ use crate::physical::{Op, OpId};
 use super::live_slots::for_each_expr;
 
 /// The operators of a plan and of its sub-plans, each with the outer rows that its leaves return.
-pub(super) struct Rooted {
-    used: Vec<bool>,
+pub(super) struct ReachableOperators {
+    reached: Vec<bool>,
     right_sides: Vec<bool>,
     outer_rows: Vec<bool>,
 }
 
-impl Rooted {
+impl ReachableOperators {
     /// Of the operators under `root` and of all sub-plans.
     pub(super) fn of(arena: &Arena, root: Option<OpId>) -> Self {
         let count = arena.operators.len();
-        let mut rooted = Self {
-            used: vec![false; count],
+        let mut reachable = Self {
+            reached: vec![false; count],
             right_sides: vec![false; count],
             outer_rows: vec![false; count],
         };
@@ -28,13 +28,13 @@ impl Rooted {
         let mut open: Vec<(OpId, bool, bool)> = roots.map(|root| (root, false, false)).collect();
         while let Some((id, right, outer)) = open.pop() {
             let at = id.index();
-            let is_known = rooted.right_sides[at] >= right && rooted.outer_rows[at] >= outer;
-            if std::mem::replace(&mut rooted.used[at], true) && is_known {
+            let is_known = reachable.right_sides[at] >= right && reachable.outer_rows[at] >= outer;
+            if std::mem::replace(&mut reachable.reached[at], true) && is_known {
                 continue;
             }
-            rooted.right_sides[at] |= right;
-            rooted.outer_rows[at] |= outer;
-            let (right, outer) = (rooted.right_sides[at], rooted.outer_rows[at]);
+            reachable.right_sides[at] |= right;
+            reachable.outer_rows[at] |= outer;
+            let (right, outer) = (reachable.right_sides[at], reachable.outer_rows[at]);
             let op = &arena.operators[at].op;
             for_each_expr(op, &mut |expr| open_subplans(expr, &mut open));
             let is_apply = matches!(
@@ -49,12 +49,12 @@ impl Rooted {
                 open.push((child, right || is_right, outer || is_right));
             }
         }
-        rooted
+        reachable
     }
 
     /// Whether it is part of the plan: a rewrite may have disconnected it.
-    pub(super) fn is_used(&self, at: usize) -> bool {
-        self.used[at]
+    pub(super) fn contains(&self, at: usize) -> bool {
+        self.reached[at]
     }
 
     /// Whether it is on the right side of an apply.
