@@ -85,6 +85,7 @@ fn point(engine: &str, db: &Database) -> Result<()> {
     let store = db.store()?;
     let label = store
         .begin(isomer_db::internals::data::Access::Read)?
+        .name_ids()
         .find_label("Person");
     let label = label.expect("people were loaded");
     timed(&format!("{engine}: data: begin, key, record"), n, |at| {

@@ -33,7 +33,8 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
     let label = "Owner";
     let node = tx
         .data()
-        .document_node(label, &"owner".into())?
+        .documents()
+        .node(label, &"owner".into())?
         .context("the owner was just made")?;
     tx.rollback();
     let mut bench = Bench {
@@ -45,7 +46,9 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
     // The names, counters and totals that remain of a database with such a set; they belong to no element.
     bench.add(1, Durability::Synced)?;
     bench.commit(Durability::Synced, |tx| {
-        Ok(tx.converge(bench.owner, &SET[..1], &ConvergentOp::Clear, None)?)
+        Ok(tx
+            .fields_mut()
+            .converge(bench.owner, &SET[..1], &ConvergentOp::Clear, None)?)
     })?;
     bench.size = 0;
     let empty = bench.stored()?;
@@ -89,7 +92,12 @@ impl Bench<'_> {
         let (first, owner) = (self.size + 1, self.owner);
         self.commit(durability, |tx| {
             for number in first..first + count {
-                tx.converge(owner, &SET, &ConvergentOp::Insert(element(number)), None)?;
+                tx.fields_mut().converge(
+                    owner,
+                    &SET,
+                    &ConvergentOp::Insert(element(number)),
+                    None,
+                )?;
             }
             Ok(())
         })?;
@@ -163,7 +171,7 @@ impl Bench<'_> {
             let owner = self.owner;
             self.commit(Durability::Buffered, |tx| {
                 let remove = ConvergentOp::Remove(element(number));
-                Ok(tx.converge(owner, &SET, &remove, None)?)
+                Ok(tx.fields_mut().converge(owner, &SET, &remove, None)?)
             })?;
         }
         record(
@@ -176,7 +184,7 @@ impl Bench<'_> {
         self.commit(Durability::Synced, |tx| {
             for number in size + SINGLE + 1..=size + added {
                 let remove = ConvergentOp::Remove(element(number));
-                tx.converge(owner, &SET, &remove, None)?;
+                tx.fields_mut().converge(owner, &SET, &remove, None)?;
             }
             Ok(())
         })?;
@@ -195,7 +203,7 @@ impl Bench<'_> {
         let watch = Stopwatch::start();
         let mut found = 0;
         for value in &wanted {
-            found += u64::from(data.convergent_contains(owner, &SET, value)? == Some(true));
+            found += u64::from(data.fields().contains(owner, &SET, value)? == Some(true));
         }
         record(
             "contains_us",
@@ -211,7 +219,9 @@ impl Bench<'_> {
         const PAGES: u64 = 50;
         let watch = Stopwatch::start();
         for value in &wanted[..PAGES as usize] {
-            let page = data.convergent_page(owner, &SET, Bound::Included(value), 100)?;
+            let page = data
+                .fields()
+                .page(owner, &SET, Bound::Included(value), 100)?;
             ensure!(page.is_some(), "the set is gone");
         }
         record(
@@ -225,7 +235,7 @@ impl Bench<'_> {
         let mut times = Vec::new();
         for _ in 0..rounds {
             let watch = Stopwatch::start();
-            let value = data.convergent_value(owner, &SET)?;
+            let value = data.fields().value(owner, &SET)?;
             times.push(watch.read().1);
             let count = value
                 .as_ref()
@@ -236,7 +246,7 @@ impl Bench<'_> {
         times.sort_unstable();
         record("read_all_ms", millis(times[times.len() / 2]), "ms", rounds);
         let watch = Stopwatch::start();
-        let counted = data.convergent_size(owner, &SET)?;
+        let counted = data.fields().size(owner, &SET)?;
         record("size_ms", millis(watch.read().1), "ms", 1);
         ensure!(counted == Some(size), "{counted:?} elements were counted");
         Ok(())
@@ -253,7 +263,9 @@ impl Bench<'_> {
         let owner = self.owner;
         let watch = Stopwatch::start();
         self.commit(Durability::Synced, |tx| {
-            Ok(tx.converge(owner, &SET[..1], &ConvergentOp::Clear, None)?)
+            Ok(tx
+                .fields_mut()
+                .converge(owner, &SET[..1], &ConvergentOp::Clear, None)?)
         })?;
         record("remove_all_ms", millis(watch.read().0), "ms", self.size);
         let left = self.stored()?.saturating_sub(empty) as f64 / self.size as f64;
@@ -279,7 +291,9 @@ impl Bench<'_> {
         let watch = Stopwatch::start();
         for _ in 0..COUNTS {
             self.commit(Durability::Buffered, |tx| {
-                Ok(tx.converge(owner, &["count"], &ConvergentOp::Count(1), None)?)
+                Ok(tx
+                    .fields_mut()
+                    .converge(owner, &["count"], &ConvergentOp::Count(1), None)?)
             })?;
         }
         let each = micros(watch.read().1) / COUNTS as f64;
@@ -294,7 +308,7 @@ impl Bench<'_> {
         let watch = Stopwatch::start();
         const READS: u64 = 500;
         for _ in 0..READS {
-            let value = tx.data_ref().convergent_value(owner, &["count"])?;
+            let value = tx.data_ref().fields().value(owner, &["count"])?;
             ensure!(
                 value == Some(Value::Int(COUNTS as i64)),
                 "{value:?} was counted"
@@ -357,12 +371,13 @@ fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Repo
     let watch = Stopwatch::start();
     for db in &databases {
         let tx = db.begin()?;
-        let node = tx.data().document_node("Owner", &"owner".into())?;
+        let node = tx.data().documents().node("Owner", &"owner".into())?;
         let owner = ConvergentOwner::Node(node.context("the owner came to all")?);
         tx.rollback();
         for _ in 0..each {
             let tx = db.begin()?;
             tx.data()
+                .fields_mut()
                 .converge(owner, &["count"], &ConvergentOp::Count(1), None)?;
             tx.commit_with(Durability::Buffered)?;
         }
@@ -433,7 +448,8 @@ fn replicas(
         let tx = one.begin_read()?;
         let node = tx
             .data_ref()
-            .document_node("Owner", &"owner".into())?
+            .documents()
+            .node("Owner", &"owner".into())?
             .context("the owner was just made")?;
         drop(tx);
         let mut bench = Bench {

@@ -134,7 +134,7 @@ fn loads_what_transactions_would_make(store: &DataStore) {
         30_000
     );
     assert_eq!(
-        tx.get_document("User", &text("1234")).unwrap().unwrap(),
+        tx.documents().get("User", &text("1234")).unwrap().unwrap(),
         user(1234)
     );
     let index = tx.catalog().index_named("age").unwrap().id;
@@ -188,12 +188,17 @@ fn loads_what_transactions_would_make(store: &DataStore) {
     // The loaded database is usable: new ids, the keys are taken.
     let mut tx = store.begin(Access::Write).unwrap();
     assert_eq!(
-        tx.insert_document("User", &user(5)).unwrap_err().kind(),
+        tx.documents_mut()
+            .insert("User", &user(5))
+            .unwrap_err()
+            .kind(),
         ErrorKind::Exists
     );
-    tx.insert_document("User", &map(&[("_key", text("new"))]))
+    tx.documents_mut()
+        .insert("User", &map(&[("_key", text("new"))]))
         .unwrap();
-    tx.delete_node(node_of(&tx, "1234"), true).unwrap();
+    let node = node_of(&tx, "1234");
+    tx.graph_mut().delete_node(node, true).unwrap();
     tx.commit().unwrap();
 }
 
@@ -405,9 +410,12 @@ fn a_load_detects_concurrent_changes() {
         load_relationships(&store, FRIEND, &BulkOptions::default(), &mut rows, &mut ())
             .map(|outcome| outcome.loaded)
     };
-    let deleted = disturb(&|tx| drop(tx.delete_node(node_of(tx, "77"), true).unwrap()));
+    let deleted = disturb(&|tx| {
+        let node = node_of(tx, "77");
+        drop(tx.graph_mut().delete_node(node, true).unwrap());
+    });
     assert_eq!(deleted.unwrap_err().kind(), ErrorKind::Retry);
-    let added = disturb(&|tx| drop(tx.insert_document("User", &user(500)).unwrap()));
+    let added = disturb(&|tx| drop(tx.documents_mut().insert("User", &user(500)).unwrap()));
     assert_eq!(added.unwrap(), 10);
 
     let mut rows = users(3).map(|row| {
@@ -415,7 +423,8 @@ fn a_load_detects_concurrent_changes() {
         row.properties.insert("_key", int(row.row as i64));
         if row.row == 2 {
             let mut tx = store.begin(Access::Write).unwrap();
-            tx.insert_document("User", &map(&[("_key", int(1))]))
+            tx.documents_mut()
+                .insert("User", &map(&[("_key", int(1))]))
                 .unwrap();
             tx.commit().unwrap();
         }
@@ -428,7 +437,8 @@ fn a_load_detects_concurrent_changes() {
     let mut tx = store.begin(Access::Write).unwrap();
     let label = tx.catalog().label_id("User").unwrap();
     let count = tx.exact_node_count(Some(label)).unwrap();
-    tx.insert_document("Report", &map(&[("users", int(count as i64))]))
+    tx.documents_mut()
+        .insert("Report", &map(&[("users", int(count as i64))]))
         .unwrap();
     load_nodes(
         &store,
@@ -468,12 +478,12 @@ fn an_observer_gets_each_commit_before_it_is_visible() {
     *log.store.lock() = Some(store.clone());
     store.observe(log.clone());
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("A").unwrap();
-    tx.create_node(&[label], &Map::new()).unwrap();
-    tx.create_node(&[label], &Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("A").unwrap();
+    tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
+    tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     let first = tx.commit().unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.delete_node(NodeId(0), false).unwrap();
+    tx.graph_mut().delete_node(NodeId(0), false).unwrap();
     let second = tx.commit().unwrap();
     let mut rows = (0..3).map(|row| {
         Ok(BulkNode {

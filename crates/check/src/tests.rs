@@ -43,12 +43,14 @@ fn sound() -> DataStore {
         .into_iter()
         .collect()
     };
-    tx.insert_document("P", &person("ada", 36)).unwrap();
-    tx.insert_document("P", &person("bob", 40)).unwrap();
-    let knows = tx.intern_type("KNOWS").unwrap();
-    tx.create_relationship(knows, NodeId(0), NodeId(1), &Map::new())
+    tx.documents_mut().insert("P", &person("ada", 36)).unwrap();
+    tx.documents_mut().insert("P", &person("bob", 40)).unwrap();
+    let knows = tx.name_ids().intern_type("KNOWS").unwrap();
+    tx.graph_mut()
+        .create_relationship(knows, NodeId(0), NodeId(1), &Map::new())
         .unwrap();
-    tx.create_relationship(knows, NodeId(1), NodeId(1), &Map::new())
+    tx.graph_mut()
+        .create_relationship(knows, NodeId(1), NodeId(1), &Map::new())
         .unwrap();
     tx.commit().unwrap();
     store
@@ -218,9 +220,9 @@ fn bad_records_and_ids_are_found() {
 fn a_check_can_be_stopped() {
     let store = sound();
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Q").unwrap();
+    let label = tx.name_ids().intern_label("Q").unwrap();
     for _ in 0..9000 {
-        tx.create_node(&[label], &Map::new()).unwrap();
+        tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     }
     tx.commit().unwrap();
     assert!(matches!(
@@ -244,33 +246,35 @@ fn eventful() -> (DataStore, NodeId) {
         reversible: false,
     };
     commit(&|tx| {
-        tx.create_bucket("multi", multi).unwrap();
+        tx.kv_mut().create_bucket("multi", multi).unwrap();
         for number in 0..60_u8 {
-            tx.kv_put("map", &[number], &[number; 9]).unwrap();
-            tx.kv_add("multi", b"key", &[number]).unwrap();
+            tx.kv_mut().put("map", &[number], &[number; 9]).unwrap();
+            tx.kv_mut().add("multi", b"key", &[number]).unwrap();
         }
-        tx.sequence_next("map", "numbers").unwrap();
-        tx.kv_put("dropped", b"key", b"value").unwrap();
+        tx.kv_mut().sequence_next("map", "numbers").unwrap();
+        tx.kv_mut().put("dropped", b"key", b"value").unwrap();
     });
     commit(&|tx| {
         let range = |start, end| KeyRange { start, end };
-        tx.kv_delete_range("map", range(b"\x05", Some(b"\x14")))
+        tx.kv_mut()
+            .delete_range("map", range(b"\x05", Some(b"\x14")))
             .unwrap();
-        tx.kv_delete_range("map", range(b"\x10", Some(b"\x18")))
+        tx.kv_mut()
+            .delete_range("map", range(b"\x10", Some(b"\x18")))
             .unwrap();
-        tx.kv_put("map", b"\x07", b"again").unwrap();
-        tx.kv_delete("map", b"\x30").unwrap();
-        tx.kv_remove("multi", b"key", b"\x01").unwrap();
-        tx.drop_bucket("dropped").unwrap();
+        tx.kv_mut().put("map", b"\x07", b"again").unwrap();
+        tx.kv_mut().delete("map", b"\x30").unwrap();
+        tx.kv_mut().remove("multi", b"key", b"\x01").unwrap();
+        tx.kv_mut().drop_bucket("dropped").unwrap();
     });
     let first = std::cell::Cell::new(None);
     commit(&|tx| {
-        let spare = tx.intern_label("Spare").unwrap();
+        let spare = tx.name_ids().intern_label("Spare").unwrap();
         for number in 0..SPARES as i64 {
             let properties: Map = [("n", Value::Int(number)), ("m", Value::Int(1))]
                 .into_iter()
                 .collect();
-            let id = tx.create_node(&[spare], &properties).unwrap();
+            let id = tx.graph_mut().create_node(&[spare], &properties).unwrap();
             first.set(first.get().or(Some(id)));
         }
     });
@@ -281,9 +285,13 @@ fn eventful() -> (DataStore, NodeId) {
             let properties: Map = [("n", Value::Int(7)), ("m", Value::Null)]
                 .into_iter()
                 .collect();
-            tx.merge_node_properties(id, &properties).unwrap();
+            tx.graph_mut()
+                .merge_node_properties(id, &properties)
+                .unwrap();
         }
-        tx.delete_node(NodeId(first.0 + 3), false).unwrap();
+        tx.graph_mut()
+            .delete_node(NodeId(first.0 + 3), false)
+            .unwrap();
     });
     (store, first)
 }
@@ -465,7 +473,9 @@ fn busy(commits: u32, keys: u32) -> DataStore {
 fn put_ten(store: &DataStore, from: u32) {
     let mut tx = store.begin(Access::Write).unwrap();
     for number in from..from + 10 {
-        tx.kv_put("b", &number.to_be_bytes(), b"value").unwrap();
+        tx.kv_mut()
+            .put("b", &number.to_be_bytes(), b"value")
+            .unwrap();
     }
     tx.commit_with(Durability::Buffered).unwrap();
 }

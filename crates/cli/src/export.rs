@@ -322,7 +322,7 @@ fn refuse_convergent(
     owner: ConvergentOwner,
     properties: &Map,
 ) -> Result<()> {
-    if let Some((name, kind)) = transaction.convergent_field_among(owner, properties)? {
+    if let Some((name, kind)) = transaction.fields().field_among(owner, properties)? {
         bail!(
             "`{name}` is a convergent field ({}), which neither CSV nor JSON holds: export the whole database (`isomer export DB \
              all`), or only its value with --plain",

@@ -298,7 +298,7 @@ mod tests {
     fn create(store: &DataStore, count: u64) {
         for _ in 0..count {
             let mut tx = store.begin(Access::Write).unwrap();
-            tx.create_node(&[], &Map::new()).unwrap();
+            tx.graph_mut().create_node(&[], &Map::new()).unwrap();
             tx.commit_with(Durability::Buffered).unwrap();
         }
     }
@@ -387,11 +387,12 @@ mod tests {
         let store = DataStore::open(engine.clone(), options.clone()).unwrap();
         for number in 0..COMMITS_BETWEEN_SAVES + 50 {
             let mut tx = store.begin(Access::Write).unwrap();
-            tx.insert_document(
-                "P",
-                &[("n", Value::Int(number as i64))].into_iter().collect(),
-            )
-            .unwrap();
+            tx.documents_mut()
+                .insert(
+                    "P",
+                    &[("n", Value::Int(number as i64))].into_iter().collect(),
+                )
+                .unwrap();
             tx.commit().unwrap();
         }
         assert!(engine.statistics().unwrap().stream_entries < 200);

@@ -19,18 +19,37 @@ pub fn new_key() -> Value {
     Value::String(Uuid::now_v7().hyphenated().to_string().into())
 }
 
+/// Documents as one transaction sees them, by collection and `_key`. A lookup reads the key and the record.
+#[derive(Clone, Copy)]
+pub struct Documents<'t> {
+    pub(crate) tx: &'t Transaction,
+}
+
+/// Inserts, changes and removes documents. Each is the change of one node; see [`crate::GraphMut`].
+pub struct DocumentsMut<'t> {
+    pub(crate) tx: &'t mut Transaction,
+}
+
 impl Transaction {
+    /// Reads of documents.
+    pub fn documents(&self) -> Documents<'_> {
+        Documents { tx: self }
+    }
+
+    /// Changes of documents.
+    pub fn documents_mut(&mut self) -> DocumentsMut<'_> {
+        DocumentsMut { tx: self }
+    }
+}
+
+impl DocumentsMut<'_> {
     /// Inserts a document: a node of the label `collection` with a `_key`, generated (UUIDv7) where `document` does not
     /// contain one. Returns its key.
     ///
     /// # Errors
     /// [`DataError::KeyExists`] where the key is taken.
-    pub fn insert_document(
-        &mut self,
-        collection: &str,
-        document: &Map,
-    ) -> Result<Value, DataError> {
-        let label = self.intern_label(collection)?;
+    pub fn insert(&mut self, collection: &str, document: &Map) -> Result<Value, DataError> {
+        let label = self.tx.name_ids().intern_label(collection)?;
         let mut document = without_nulls(document);
         let key = match document.get(KEY) {
             Some(key) => key.clone(),
@@ -40,55 +59,24 @@ impl Transaction {
                 key
             }
         };
-        self.insert_node(&[label], document)?;
+        self.tx.graph_mut().insert_node(&[label], document)?;
         Ok(key)
-    }
-
-    /// The document under `key`.
-    pub fn get_document(&self, collection: &str, key: &Value) -> Result<Option<Map>, DataError> {
-        match self.document_node(collection, key)? {
-            Some(id) => {
-                let Some(mut state) = self.load_node(id)? else {
-                    return Ok(None);
-                };
-                self.overlay_map(ConvergentOwner::Node(id), &mut state.properties)?;
-                Ok(Some(state.properties))
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// Whether there is a document under `key`.
-    pub fn document_exists(&self, collection: &str, key: &Value) -> Result<bool, DataError> {
-        Ok(self.document_node(collection, key)?.is_some())
-    }
-
-    /// The node that is the document under `key`.
-    pub fn document_node(
-        &self,
-        collection: &str,
-        key: &Value,
-    ) -> Result<Option<NodeId>, DataError> {
-        match self.collection(collection)? {
-            Some(label) => self.find_key(label, key),
-            None => Ok(None),
-        }
     }
 
     /// Replaces the document under `key`, which must exist; the key stays.
     ///
     /// # Errors
     /// [`DataError::NotFound`] where there is none, [`DataError::Invalid`] where `document` has another `_key`.
-    pub fn replace_document(
+    pub fn replace(
         &mut self,
         collection: &str,
         key: &Value,
         document: &Map,
     ) -> Result<(), DataError> {
-        let id = self.existing(collection, key)?;
+        let id = self.tx.documents().existing(collection, key)?;
         let mut document = without_nulls(document);
         keep_key(&document, key)?;
-        self.update_node(id, |state| {
+        self.tx.graph_mut().update_node(id, |state| {
             if let Some(own) = state.properties.get(KEY) {
                 document.insert(KEY, own.clone());
             }
@@ -100,40 +88,72 @@ impl Transaction {
     /// Merges `patch` into the document under `key`, nested maps too; nulls remove.
     ///
     /// # Errors
-    /// As [`Transaction::replace_document`].
-    pub fn patch_document(
-        &mut self,
-        collection: &str,
-        key: &Value,
-        patch: &Map,
-    ) -> Result<(), DataError> {
-        let id = self.existing(collection, key)?;
+    /// As [`DocumentsMut::replace`].
+    pub fn patch(&mut self, collection: &str, key: &Value, patch: &Map) -> Result<(), DataError> {
+        let id = self.tx.documents().existing(collection, key)?;
         keep_key(patch, key)?;
         for (name, _) in patch.iter().filter(|(_, value)| value.is_null()) {
-            self.route_to_convergent_field(ConvergentOwner::Node(id), &[name], &Value::Null)?;
+            self.tx.fields_mut().route_to_convergent_field(
+                ConvergentOwner::Node(id),
+                &[name],
+                &Value::Null,
+            )?;
         }
-        self.update_node(id, |state| merge_deep(&mut state.properties, patch))
+        self.tx
+            .graph_mut()
+            .update_node(id, |state| merge_deep(&mut state.properties, patch))
     }
 
     /// Removes the document under `key`; returns whether it existed. Refused while it has relationships, unless
     /// `detach`.
-    pub fn remove_document(
+    pub fn remove(
         &mut self,
         collection: &str,
         key: &Value,
         detach: bool,
     ) -> Result<bool, DataError> {
-        self.check_writable()?;
-        match self.document_node(collection, key)? {
-            Some(id) => self.delete_node(id, detach).map(|_| true),
+        self.tx.check_writable()?;
+        match self.tx.documents().node(collection, key)? {
+            Some(id) => self.tx.graph_mut().delete_node(id, detach).map(|_| true),
             None => Ok(false),
+        }
+    }
+}
+
+impl Documents<'_> {
+    /// The document under `key`.
+    pub fn get(self, collection: &str, key: &Value) -> Result<Option<Map>, DataError> {
+        match self.node(collection, key)? {
+            Some(id) => {
+                let Some(mut state) = self.tx.graph().load_node(id)? else {
+                    return Ok(None);
+                };
+                self.tx
+                    .fields()
+                    .overlay_map(ConvergentOwner::Node(id), &mut state.properties)?;
+                Ok(Some(state.properties))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is a document under `key`.
+    pub fn exists(self, collection: &str, key: &Value) -> Result<bool, DataError> {
+        Ok(self.node(collection, key)?.is_some())
+    }
+
+    /// The node that is the document under `key`.
+    pub fn node(self, collection: &str, key: &Value) -> Result<Option<NodeId>, DataError> {
+        match self.collection(collection)? {
+            Some(label) => self.tx.graph().find_key(label, key),
+            None => Ok(None),
         }
     }
 
     /// Documents in the order of their keys (integers after strings), from the bounds given, at most `limit`. A bound
     /// of one kind reaches the end of that kind only.
-    pub fn scan_documents(
-        &self,
+    pub fn scan(
+        self,
         collection: &str,
         range: (Bound<&Value>, Bound<&Value>),
         limit: usize,
@@ -149,14 +169,15 @@ impl Transaction {
                 None => return Ok(Vec::new()),
             },
         };
-        self.footprint()
+        self.tx
+            .footprint()
             .read_range(Space::Keys(label.0), &start, end.as_deref());
         let stored_end = match &end {
             Some(end) => Some([&base[..], end].concat()),
             None => after_prefix(&base),
         };
         let mut found = Vec::new();
-        self.each_pair(
+        self.tx.raw().each_pair(
             &[&base[..], &start].concat(),
             stored_end.as_deref(),
             limit,
@@ -171,16 +192,16 @@ impl Transaction {
 
     /// The collection's label. A transaction that writes adds a new name: if it only observed that the name is absent,
     /// its own insert would conflict with that observation.
-    fn collection(&self, name: &str) -> Result<Option<LabelId>, DataError> {
-        match self.access() {
-            Access::Read => Ok(self.find_label(name)),
-            Access::Write => self.intern_label(name).map(Some),
+    fn collection(self, name: &str) -> Result<Option<LabelId>, DataError> {
+        match self.tx.access() {
+            Access::Read => Ok(self.tx.name_ids().find_label(name)),
+            Access::Write => self.tx.name_ids().intern_label(name).map(Some),
         }
     }
 
-    fn existing(&self, collection: &str, key: &Value) -> Result<NodeId, DataError> {
-        self.check_writable()?;
-        self.document_node(collection, key)?.ok_or_else(|| {
+    fn existing(self, collection: &str, key: &Value) -> Result<NodeId, DataError> {
+        self.tx.check_writable()?;
+        self.node(collection, key)?.ok_or_else(|| {
             DataError::NotFound(format!(
                 "{collection} has no document with _key {}",
                 brief(key)

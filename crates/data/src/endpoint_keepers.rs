@@ -5,7 +5,7 @@ use isomer_storage::Durability;
 use isomer_value::TypeId;
 
 use crate::{
-    DataError, DataStore, Transaction,
+    Constraints, DataError, DataStore,
     catalog::{
         NameKind,
         keepers::{EndpointKeeper, default_keeper},
@@ -83,9 +83,14 @@ impl DataStore {
     }
 }
 
-impl Transaction {
+impl Constraints<'_> {
     /// Whether new relationships of a type keep their ends.
-    pub fn keeps_ends(&self, type_id: TypeId) -> bool {
-        self.store().shared().keepers.read().contains_key(&type_id)
+    pub fn keeps_ends(self, type_id: TypeId) -> bool {
+        self.tx
+            .store()
+            .shared()
+            .keepers
+            .read()
+            .contains_key(&type_id)
     }
 }

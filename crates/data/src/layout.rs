@@ -106,13 +106,13 @@ impl StoredPairs<'_> {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        self.tx.each_pair(start, end, limit, visit)
+        self.tx.raw().each_pair(start, end, limit, visit)
     }
 
     /// A node that has the values of an index entry.
     pub fn holder(&self, entry: &IndexEntry) -> Result<Option<NodeId>, DataError> {
         // No node has the largest id: none is excluded.
-        self.tx.holder(entry, NodeId(u64::MAX))
+        self.tx.indexes().holder(entry, NodeId(u64::MAX))
     }
 
     /// The entries that a node should have in an index, its convergent fields included: ascending.
@@ -125,7 +125,7 @@ impl StoredPairs<'_> {
         id: NodeId,
         state: &NodeState,
     ) -> Result<Vec<IndexEntry>, DataError> {
-        match self.tx.wanted_entries(index, id, state)? {
+        match self.tx.indexes().wanted_entries(index, id, state)? {
             RequiredEntries::Entries(entries) => Ok(entries),
             RequiredEntries::NotIndexable(kind) => Err(DataError::corrupt(format!(
                 "it holds a convergent {}, and the index is not given up",

@@ -17,14 +17,13 @@ extern crate self as isomer_data;
 mod batch;
 mod catalog;
 mod clock;
+mod constraints;
 mod convergent;
 mod copies;
 mod count_keeping;
 mod counts;
 mod deferred;
-mod deferred_checks;
 mod dirty;
-mod dirty_reads;
 mod document;
 mod endpoint_keepers;
 mod eras;
@@ -56,6 +55,7 @@ mod store_state;
 mod stream;
 mod transaction;
 mod verdict;
+mod view_reads;
 
 pub use isomer_storage::{
     Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
@@ -80,30 +80,36 @@ pub use catalog::{
     IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 pub use clock::{Clock, SystemClock};
+pub use constraints::{Constraints, ConstraintsMut};
 pub use convergent::{
-    ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, Dot, ReplicaId, ReplicaNo,
-    SKETCH_PRECISION, SKETCH_PRECISIONS, ScalarField, SketchRanks, Vector,
+    ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, Dot, Fields, FieldsMut,
+    ReplicaId, ReplicaNo, SKETCH_PRECISION, SKETCH_PRECISIONS, ScalarField, SketchRanks, Vector,
 };
 pub use dirty::Dirty;
-pub use document::new_key;
+pub use document::{Documents, DocumentsMut, new_key};
 pub use error::{DataError, ErrorKind, SchemaClash};
-pub use graph::NodeRecord;
+pub use files::{FileTree, FileTreeMut};
+pub use graph::{Graph, GraphMut, NodeRecord};
 pub use id_set::IdSet;
+pub use index::{Indexes, IndexesMut};
 pub use ingest::{BlockedCommits, Ingest};
 pub use keyspace::after_prefix;
 pub use kv::{
-    BucketCursor, BucketKey, BytePair, Content, FromBucketKey, KvChange, KvChangeKind, KvCursor,
-    Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
+    BucketCursor, BucketKey, BytePair, Content, FromBucketKey, Kv, KvChange, KvChangeKind,
+    KvCursor, KvMut, Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
 };
 pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
-pub use replicated::{Conflict, ConflictKind};
+pub use replicated::{Conflict, ConflictKind, Replication, ReplicationMut};
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };
 pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
 pub use store::{Access, DataStore, WeakDataStore};
 pub use stream::{Changes, StreamHold};
-pub use transaction::{Savepoint, Transaction, commit::DataCommit};
+pub use transaction::{
+    Savepoint, Transaction, commit::DataCommit, name_ids::NameIds, raw_read::RawRead,
+};
 pub use verdict::Verdict;
+pub use view_reads::ViewReads;

@@ -140,7 +140,9 @@ mod tests {
 
     fn commit(store: &DataStore) -> Version {
         let mut tx = store.begin(Access::Write).unwrap();
-        tx.create_node(&[], &isomer_value::Map::new()).unwrap();
+        tx.graph_mut()
+            .create_node(&[], &isomer_value::Map::new())
+            .unwrap();
         tx.commit().unwrap()
     }
 

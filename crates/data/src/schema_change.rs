@@ -13,8 +13,8 @@ use isomer_value::{IndexId, LabelId, NodeId};
 
 use crate::{
     Access, Constraint, ConstraintKind, ConstraintSpec, ConvergentOwner, DataError, DataStore,
-    ErrorKind, FieldPath, GraphRead, IndexDef, IndexField, IndexSpec, IndexState, SchemaChange,
-    SchemaClash, SchemaOutcome, Transaction,
+    ErrorKind, FieldPath, Graph, GraphRead, IndexDef, IndexField, IndexSpec, IndexState,
+    IndexesMut, SchemaChange, SchemaClash, SchemaOutcome,
     catalog::{NameKind, Schema, keepers::default_keeper, stored},
     footprint::{Item, Space},
     index::{EntryChanges, IndexEntry},
@@ -381,12 +381,13 @@ impl DataStore {
             check(go_on)?;
             let mut tx = self.begin(Access::Write)?;
             let mut ids = Vec::new();
-            tx.members_after(index.label, after, size, &mut ids)?;
+            tx.graph()
+                .members_after(index.label, after, size, &mut ids)?;
             let Some(&last) = ids.last() else {
                 return Ok(nodes_read);
             };
             for &id in &ids {
-                tx.enter(index, key, id)?;
+                tx.indexes_mut().enter(index, key, id)?;
             }
             match tx.commit_with(Durability::Buffered) {
                 Ok(_) => {
@@ -444,18 +445,20 @@ impl DataStore {
         loop {
             check(go_on)?;
             ids.clear();
-            tx.members_after(constraint.label, after, BATCH, &mut ids)?;
+            tx.graph()
+                .members_after(constraint.label, after, BATCH, &mut ids)?;
             let Some(&last) = ids.last() else {
                 return Ok(nodes_read);
             };
             for &id in &ids {
-                if let Some(node) = tx.load_node(id)? {
-                    tx.check_fields(id, |field, found| match &constraint.kind {
-                        ConstraintKind::Convergent { path, kind } => {
-                            *found == *kind || path.0.len() != 1 || *path.0[0] != *field
-                        }
-                        rule => !rule.rules_plain(field),
-                    })?;
+                if let Some(node) = tx.graph().load_node(id)? {
+                    tx.fields()
+                        .check_fields(id, |field, found| match &constraint.kind {
+                            ConstraintKind::Convergent { path, kind } => {
+                                *found == *kind || path.0.len() != 1 || *path.0[0] != *field
+                            }
+                            rule => !rule.rules_plain(field),
+                        })?;
                     constraint.check(&tx.catalog(), Some(id), &node)?;
                 }
             }
@@ -718,11 +721,11 @@ impl Edit {
     }
 }
 
-impl Transaction {
+impl Graph<'_> {
     /// Members of a label, without an observation: a transaction that adds the label concurrently maintains the index
     /// being built itself.
     fn members_after(
-        &self,
+        self,
         label: LabelId,
         after: Option<NodeId>,
         limit: usize,
@@ -733,15 +736,19 @@ impl Transaction {
             Some(after) => keyspace::member(label, NodeId(after.0.saturating_add(1))),
             None => prefix.clone(),
         };
-        self.each_pair(&start, after_prefix(&prefix).as_deref(), limit, |key, _| {
-            out.push(NodeId(keyspace::sole_id(
-                &key[prefix.len()..],
-                "an entry of a label",
-            )?));
-            Ok(())
-        })
+        self.tx
+            .raw()
+            .each_pair(&start, after_prefix(&prefix).as_deref(), limit, |key, _| {
+                out.push(NodeId(keyspace::sole_id(
+                    &key[prefix.len()..],
+                    "an entry of a label",
+                )?));
+                Ok(())
+            })
     }
+}
 
+impl IndexesMut<'_> {
     /// Adds one node to an index that is being built, with its key.
     pub(crate) fn enter(
         &mut self,
@@ -749,36 +756,39 @@ impl Transaction {
         key: Option<&Constraint>,
         id: NodeId,
     ) -> Result<(), DataError> {
-        let Some(node) = self.load_node(id)? else {
+        let Some(node) = self.tx.graph().load_node(id)? else {
             return Ok(());
         };
         if let Some(key) = key {
-            key.check(self.catalog_ref(), Some(id), &node)?;
+            key.check(self.tx.names(), Some(id), &node)?;
         }
         if index.unique {
-            self.check_fields(id, |field, _| {
+            self.tx.fields().check_fields(id, |field, _| {
                 !index.fields.iter().any(|one| *one.path.0[0] == *field)
             })?;
         }
         let prefix = ConvergentOwner::Node(id).prefix();
-        if self.store().shared().own_replica.has_any() {
-            self.footprint().read_field(&prefix);
+        if self.tx.store().shared().own_replica.has_any() {
+            self.tx.footprint().read_field(&prefix);
         } else {
-            self.footprint().read_convergent();
+            self.tx.footprint().read_convergent();
         }
         let changes = EntryChanges {
             removed: Vec::new(),
-            added: self.entries_or_refuse(index, id, &node)?,
+            added: self.tx.indexes().entries_or_refuse(index, id, &node)?,
         };
         for entry in changes.added.iter().filter(|entry| entry.unique) {
-            if let Some(holder) = self.observed_holder(entry, id)? {
-                return Err(self.not_unique(index, entry, id, holder));
+            if let Some(holder) = self.tx.indexes().observed_holder(entry, id)? {
+                return Err(self.tx.constraints().not_unique(index, entry, id, holder));
             }
         }
         for entry in &changes.added {
-            self.footprint_mut()
-                .change_entry(Space::Index(index.id.0), &entry.values, &entry.ends);
-            self.put(&entry.key(id), &IndexEntry::value(id))?;
+            self.tx.footprint_mut().change_entry(
+                Space::Index(index.id.0),
+                &entry.values,
+                &entry.ends,
+            );
+            self.tx.put(&entry.key(id), &IndexEntry::value(id))?;
         }
         Ok(())
     }
@@ -894,9 +904,9 @@ mod tests {
 
     fn add(store: &DataStore) {
         let mut tx = store.begin(Access::Write).unwrap();
-        let label = tx.intern_label("P").unwrap();
+        let label = tx.name_ids().intern_label("P").unwrap();
         let properties: Map = [("age", isomer_value::Value::Int(7))].into_iter().collect();
-        tx.create_node(&[label], &properties).unwrap();
+        tx.graph_mut().create_node(&[label], &properties).unwrap();
         tx.commit().unwrap();
     }
 
@@ -921,16 +931,17 @@ mod tests {
         let entries = |store: &DataStore| {
             let tx = store.begin(Access::Read).unwrap();
             let (start, mut count) = (keyspace::entries_of(index.id), 0);
-            tx.each_pair(
-                &start,
-                after_prefix(&start).as_deref(),
-                usize::MAX,
-                |_, _| {
-                    count += 1;
-                    Ok(())
-                },
-            )
-            .unwrap();
+            tx.raw()
+                .each_pair(
+                    &start,
+                    after_prefix(&start).as_deref(),
+                    usize::MAX,
+                    |_, _| {
+                        count += 1;
+                        Ok(())
+                    },
+                )
+                .unwrap();
             count
         };
         let reader = open(&path, true);
@@ -997,8 +1008,11 @@ mod tests {
         }
         let store = open(&path, false);
         let mut tx = store.begin(Access::Write).unwrap();
-        let label = tx.intern_label("B").unwrap();
-        let refused = tx.create_node(&[label], &Map::new()).unwrap_err();
+        let label = tx.name_ids().intern_label("B").unwrap();
+        let refused = tx
+            .graph_mut()
+            .create_node(&[label], &Map::new())
+            .unwrap_err();
         assert!(refused.to_string().contains("(c9)"), "{refused}");
         drop(tx);
         let change = SchemaChange::DropConstraint {

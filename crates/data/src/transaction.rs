@@ -2,6 +2,10 @@
 
 pub(crate) mod commit;
 mod covered;
+mod graph_changes;
+pub(crate) mod name_ids;
+pub(crate) mod raw_read;
+mod scratch;
 
 use std::{
     cell::{OnceCell, RefCell, RefMut},
@@ -11,29 +15,21 @@ use std::{
     },
 };
 
-use isomer_storage::{
-    EngineSavepoint, KeyRange, Order, Page, PageLimit, Read, Snapshot, StorageError, Version,
+use self::{
+    covered::{Covered, covers_small},
+    graph_changes::GraphChanges,
+    scratch::ScratchBuffers,
 };
-use isomer_value::{LabelId, PropId, TypeId};
-
-use self::covered::{Covered, covers_small};
 use crate::{
-    Access, Catalog, Conflict, ConvergentOwner, DataError, DataStore, Dirty, IdSet, SchemaChange,
-    SchemaOutcome,
-    catalog::NameKind,
+    Access, Catalog, DataError, DataStore, SchemaChange, SchemaOutcome,
     convergent::Ongoing,
-    deferred::Deferred,
     footprint::Footprint,
-    keyspace,
-    kv::{BucketCache, bucket::KnownBuckets},
-    replicated::{FileNote, ReplicationHooks, ReplicationNotes},
-    statistics::Changed,
+    kv::bucket::BucketState,
+    replicated::ReplicationNotes,
     store::Shared,
     stream::change::{Change, Deltas},
 };
-
-/// Keys, in their order.
-type Keys = Vec<Vec<u8>>;
+use isomer_storage::{EngineSavepoint, Read, Snapshot, StorageError, Version};
 
 /// A savepoint inside a transaction, to roll a failed statement back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +43,10 @@ pub struct Savepoint {
 /// A transaction: one version of the database and, on top, its own changes. Owned and `Send`; dropping it without a
 /// commit leaves no trace.
 ///
+/// It alone writes keys. What it reads and writes is in handles that borrow it, one for each area: [`crate::Graph`] and
+/// [`crate::GraphMut`], [`crate::Kv`] and [`crate::KvMut`], [`crate::Documents`], [`crate::FileTree`], [`crate::Fields`],
+/// [`crate::Indexes`], [`crate::Constraints`], [`crate::Replication`]. A handle costs nothing: it is a reference.
+///
 /// Reads (see [`crate::GraphRead`]) work on `&self`; writes need `&mut self` and [`Access::Write`]. A write that is
 /// refused changes nothing. A write that the *engine* fails half-way (full disk, write set over its limit) breaks the
 /// transaction: it can be rolled back, to a mark or whole, but not committed.
@@ -57,9 +57,8 @@ pub struct Transaction {
     footprint: RefCell<Footprint>,
     /// The change stream's operations so far.
     operations: Vec<u8>,
-    deltas: Deltas,
-    /// Approximate input of the statistics: rolled-back changes stay in it.
-    changed: Changed,
+    /// What it changed in the graph, apart from keys.
+    pub(crate) changes: GraphChanges,
     marks: Vec<SavepointState>,
     /// Number of savepoints that were set.
     mark_count: u64,
@@ -75,25 +74,15 @@ pub struct Transaction {
     refused: bool,
     /// Transaction timestamp (ms), fixed at first use.
     now: OnceCell<u64>,
-    /// Buckets that were looked up, by number; nothing for one that does not exist.
-    buckets: RefCell<KnownBuckets>,
-    dropped_buckets: Vec<String>,
-    /// Whether it created, dropped or changed a bucket.
-    changed_buckets: bool,
-    dirty: Dirty,
-    /// Checks that are due at the end of the current statement.
-    deferred: Deferred,
-    /// Nodes that were found to exist, as ends of relationships; cleared where one may be deleted.
-    ends: IdSet,
+    /// The buckets that it knows.
+    pub(crate) buckets: BucketState,
     /// Buffers for keys and records.
-    scratch: Vec<Vec<u8>>,
+    pub(crate) scratch: ScratchBuffers,
     stamp: Stamp,
     /// Its number and its vector, after its first convergent operation.
     pub(crate) converging: Option<Box<Ongoing>>,
     /// Recorded for the commit, where it is sent to other replicas.
     pub(crate) noted: ReplicationNotes,
-    /// Buckets whose names begin with this are read-only.
-    reserved: Option<&'static str>,
 }
 
 /// A state of a transaction: unique among all states of all transactions.
@@ -178,25 +167,18 @@ impl Transaction {
             state,
             footprint: RefCell::new(footprint),
             operations: Vec::new(),
-            deltas: Deltas::default(),
-            changed: Changed::default(),
+            changes: GraphChanges::default(),
             marks: Vec::new(),
             wrote: false,
             mark_count: 0,
             broken: false,
             refused: false,
             now: OnceCell::new(),
-            buckets: RefCell::default(),
-            dropped_buckets: Vec::new(),
-            changed_buckets: false,
-            dirty: Dirty::default(),
-            deferred: Deferred::default(),
-            ends: IdSet::default(),
-            scratch: Vec::new(),
+            buckets: BucketState::default(),
+            scratch: ScratchBuffers::default(),
             stamp: Stamp::new(),
             converging: None,
             noted: ReplicationNotes::default(),
-            reserved: None,
         }
     }
 
@@ -210,7 +192,7 @@ impl Transaction {
         let state = State::Reading(snapshot.clone());
         Some(Self {
             now: self.now.clone(),
-            reserved: self.reserved,
+            buckets: self.buckets.fork(),
             ..Self::made(self.store.clone(), self.catalog.clone(), state, footprint)
         })
     }
@@ -238,64 +220,6 @@ impl Transaction {
         &self.catalog
     }
 
-    /// The label's number; a new name is entered into the catalog at once.
-    pub fn intern_label(&self, name: &str) -> Result<LabelId, DataError> {
-        self.intern(NameKind::Label, name).map(LabelId)
-    }
-
-    /// The relationship type's number; a new name is entered into the catalog at once.
-    pub fn intern_type(&self, name: &str) -> Result<TypeId, DataError> {
-        self.intern(NameKind::Type, name).map(TypeId)
-    }
-
-    /// The property name's number; a new name is entered into the catalog at once.
-    pub fn intern_prop(&self, name: &str) -> Result<PropId, DataError> {
-        self.intern(NameKind::Prop, name).map(PropId)
-    }
-
-    /// The label's number where it has one. A missing number is an observation: no node can have the label, and a
-    /// transaction that writes conflicts if another one has used the label concurrently.
-    pub fn find_label(&self, name: &str) -> Option<LabelId> {
-        self.find(NameKind::Label, name).map(LabelId)
-    }
-
-    /// As [`Transaction::find_label`], for a relationship type.
-    pub fn find_type(&self, name: &str) -> Option<TypeId> {
-        self.find(NameKind::Type, name).map(TypeId)
-    }
-
-    /// As [`Transaction::find_label`], for a property name.
-    pub fn find_prop(&self, name: &str) -> Option<PropId> {
-        self.find(NameKind::Prop, name).map(PropId)
-    }
-
-    #[doc(hidden)]
-    pub fn find(&self, kind: NameKind, name: &str) -> Option<u32> {
-        if let Some(id) = self.catalog.names.find(kind, name) {
-            return Some(id);
-        }
-        // Observed before the second lookup: a name added in between is then found, one added later conflicts.
-        let news = self.footprint().read_absent_name(kind, name);
-        news.then(|| self.store.find_after_interning(kind, name))
-            .flatten()
-    }
-
-    #[doc(hidden)]
-    pub fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
-        if let Some(id) = self.catalog.names.find(kind, name) {
-            return Ok(id);
-        }
-        if self.access() == Access::Read {
-            return Err(reads_only());
-        }
-        self.store.intern(kind, name)
-    }
-
-    /// Refuses writes to buckets whose names begin with `prefix`, from now on; to none where there is none.
-    pub fn reserve_buckets(&mut self, prefix: Option<&'static str>) {
-        self.reserved = prefix;
-    }
-
     /// Whether this transaction has written.
     pub fn has_writes(&self) -> bool {
         !self.operations.is_empty()
@@ -306,7 +230,7 @@ impl Transaction {
         match &self.state {
             State::Reading(_) => 0,
             State::Writing(tx) => {
-                tx.write_bytes() + self.operations.capacity() + self.deferred.bytes()
+                tx.write_bytes() + self.operations.capacity() + self.changes.deferred.bytes()
             }
         }
     }
@@ -343,9 +267,9 @@ impl Transaction {
             ));
         }
         let outcome = self.store.change_schema_while(change, go_on)?;
-        let reserved = self.reserved;
+        let buckets = self.buckets.fork();
         *self = Self::begin(self.store.clone(), Access::Write)?;
-        self.reserved = reserved;
+        self.buckets = buckets;
         Ok(outcome)
     }
 
@@ -362,7 +286,7 @@ impl Transaction {
             savepoint,
             operations: self.operations.len(),
             files: self.noted.files.len(),
-            deltas: self.deltas.clone(),
+            deltas: self.changes.deltas.clone(),
         });
         Savepoint {
             at: self.marks.len() - 1,
@@ -390,13 +314,11 @@ impl Transaction {
         self.covered
             .shrink(tx.write_bytes() + self.operations.capacity());
         self.noted.files.truncate(marked.files);
-        self.deltas = marked.deltas.clone();
+        self.changes.roll_back(marked.deltas.clone());
         self.marks.truncate(mark.at + 1);
         self.broken = false;
-        *self.buckets.get_mut() = KnownBuckets::default();
-        self.forget_checked();
-        self.deferred = Deferred::default();
-        self.ends.clear();
+        self.buckets.roll_back();
+        self.fields_mut().forget_checked();
         Ok(())
     }
 
@@ -425,15 +347,6 @@ impl Transaction {
     /// Drops all writes.
     pub fn rollback(self) {}
 
-    /// The current conflicts between replicas, at most ten thousand; none in a database that is not a replica.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn conflicts(&self) -> Result<Vec<Conflict>, DataError> {
-        self.hooks()
-            .map_or(Ok(Vec::new()), |hooks| hooks.conflicts(self))
-    }
-
     // ---- for the modules that read and write
 
     #[doc(hidden)]
@@ -444,134 +357,6 @@ impl Transaction {
     /// What is shared by all transactions of the store.
     pub(crate) fn shared(&self) -> &Shared {
         self.store.shared()
-    }
-
-    /// Whether the writes of this transaction are sent to other replicas.
-    #[doc(hidden)]
-    pub fn is_replicated(&self) -> bool {
-        self.store.is_replicated() && !self.noted.is_merging
-    }
-
-    /// Whether it applies changes of another replica.
-    #[doc(hidden)]
-    pub fn is_merging(&self) -> bool {
-        self.noted.is_merging
-    }
-
-    /// What replication does in this transaction, where the database is a replica.
-    pub(crate) fn hooks(&self) -> Option<&'static dyn ReplicationHooks> {
-        self.store.hooks().filter(|_| self.store.is_replicated())
-    }
-
-    /// The same, where its writes are sent to other replicas.
-    pub(crate) fn logging_hooks(&self) -> Option<&'static dyn ReplicationHooks> {
-        self.hooks().filter(|_| !self.noted.is_merging)
-    }
-
-    /// Properties were set, perhaps to their values: this resolves recorded conflicts between replicas.
-    pub(crate) fn resolve_conflicts(
-        &mut self,
-        owner: ConvergentOwner,
-        names: &mut dyn Iterator<Item = &str>,
-    ) -> Result<(), DataError> {
-        match self.logging_hooks() {
-            Some(hooks) => hooks.resolve_conflict_notes(self, owner, names),
-            None => Ok(()),
-        }
-    }
-
-    /// Records what this transaction does to a file.
-    pub(crate) fn note_file(&mut self, note: impl FnOnce() -> FileNote) {
-        if self.replicates_files() {
-            self.noted.files.push(note());
-        }
-    }
-
-    /// Whether changes of files are sent to other replicas.
-    pub(crate) fn replicates_files(&self) -> bool {
-        let hooks = self.logging_hooks();
-        hooks.is_some_and(|hooks| hooks.replicates_files(&self.store))
-    }
-
-    /// Keys from `start` up to `end`, collected, so that the caller can change them.
-    #[doc(hidden)]
-    pub fn keys_between(
-        &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-    ) -> Result<Vec<Vec<u8>>, DataError> {
-        let mut keys = Vec::new();
-        self.each_between(start, end, &mut |key, _| keys.push(key.to_vec()))?;
-        Ok(keys)
-    }
-
-    /// As [`Transaction::keys_between`], at most `most`; returns where to continue.
-    #[doc(hidden)]
-    pub fn some_keys(
-        &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        most: usize,
-    ) -> Result<(Keys, Option<Vec<u8>>), DataError> {
-        let mut page = Page::new();
-        let limit = PageLimit {
-            keys: most,
-            bytes: 4 << 20,
-        };
-        let range = KeyRange { start, end };
-        self.read()
-            .scan(range, Order::Ascending, limit, &mut page)?;
-        let keys = page.iter().map(|(key, _)| key.to_vec()).collect();
-        Ok((keys, page.next().map(|next| next.start.to_vec())))
-    }
-
-    /// Calls back with the pairs from `start` on up to `end`.
-    #[doc(hidden)]
-    pub fn each_between(
-        &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), DataError> {
-        let mut page = Page::new();
-        let mut rest = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
-        while let Some((start, end)) = rest.take() {
-            let range = KeyRange {
-                start: &start,
-                end: end.as_deref(),
-            };
-            let limit = PageLimit {
-                keys: 4096,
-                bytes: 1 << 20,
-            };
-            self.read()
-                .scan(range, Order::Ascending, limit, &mut page)?;
-            page.iter().for_each(|(key, value)| visit(key, value));
-            rest = page
-                .next()
-                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
-        }
-        Ok(())
-    }
-
-    /// The first key from `start` on.
-    #[doc(hidden)]
-    pub fn first_key(
-        &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-    ) -> Result<Option<Vec<u8>>, DataError> {
-        let mut page = Page::new();
-        let limit = PageLimit { keys: 1, bytes: 1 };
-        let range = KeyRange { start, end };
-        self.read()
-            .scan(range, Order::Ascending, limit, &mut page)?;
-        Ok(page.iter().next().map(|(key, _)| key.to_vec()))
-    }
-
-    #[doc(hidden)]
-    pub fn catalog_ref(&self) -> &Arc<Catalog> {
-        &self.catalog
     }
 
     /// Its current state.
@@ -589,73 +374,10 @@ impl Transaction {
         self.footprint.get_mut()
     }
 
-    pub(crate) fn deferred_ref(&self) -> &Deferred {
-        &self.deferred
-    }
-
-    pub(crate) fn deferred_mut(&mut self) -> &mut Deferred {
-        &mut self.deferred
-    }
-
-    pub(crate) fn dirty_ref(&self) -> &Dirty {
-        &self.dirty
-    }
-
-    pub(crate) fn dirty_mut(&mut self) -> &mut Dirty {
-        &mut self.dirty
-    }
-
-    /// Nodes that are known to exist, as ends of relationships of this transaction.
-    pub(crate) fn ends_mut(&mut self) -> &mut IdSet {
-        &mut self.ends
-    }
-
-    /// An empty buffer for a key or a record, to be returned by [`Transaction::keep_scratch`].
-    pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
-        self.scratch.pop().unwrap_or_default()
-    }
-
-    pub(crate) fn keep_scratch(&mut self, mut room: Vec<u8>) {
-        const MOST_KEPT: usize = 4;
-        if self.scratch.len() < MOST_KEPT {
-            room.clear();
-            self.scratch.push(room);
-        }
-    }
-
-    pub(crate) fn deltas(&self) -> &Deltas {
-        &self.deltas
-    }
-
-    pub(crate) fn deltas_mut(&mut self) -> &mut Deltas {
-        &mut self.deltas
-    }
-
-    pub(crate) fn changed_mut(&mut self) -> &mut Changed {
-        &mut self.changed
-    }
-
     /// The timestamp of the whole transaction, in ms.
     #[doc(hidden)]
     pub fn now_ms(&self) -> u64 {
         *self.now.get_or_init(|| self.store.options().clock.now_ms())
-    }
-
-    pub(crate) fn known_buckets(&self) -> RefMut<'_, KnownBuckets> {
-        self.buckets.borrow_mut()
-    }
-
-    pub(crate) fn note_changed_bucket(&mut self) {
-        self.changed_buckets = true;
-    }
-
-    /// The known buckets, where this transaction has not changed one itself.
-    pub(crate) fn bucket_cache(&self) -> Option<&BucketCache> {
-        (!self.changed_buckets).then(|| &self.store.shared().bucket_cache)
-    }
-
-    pub(crate) fn note_dropped_bucket(&mut self, name: &str) {
-        self.dropped_buckets.push(name.to_owned());
     }
 
     /// Appends an operation for the change stream.
@@ -686,53 +408,12 @@ impl Transaction {
         }
     }
 
-    /// As [`Transaction::check_writable`], for the bucket of that name.
-    pub(crate) fn check_bucket_writable(&self, name: &str) -> Result<(), DataError> {
-        self.check_writable()?;
-        match self.reserved.filter(|prefix| name.starts_with(prefix)) {
-            None => Ok(()),
-            Some(prefix) => Err(DataError::Denied(format!(
-                "the bucket `{name}` is reserved, as are all names that begin with `{prefix}`: choose another name"
-            ))),
-        }
-    }
-
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), DataError> {
         self.write(key.len() + value.len(), |tx| tx.put(key, value))
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<(), DataError> {
         self.write(key.len(), |tx| tx.delete(key))
-    }
-
-    /// Writes a row that replication merges: its metadata, or a value under it.
-    #[doc(hidden)]
-    pub fn put_replica_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), DataError> {
-        assert!(
-            keyspace::is_replica_row(key),
-            "only this crate writes records and what is derived from them"
-        );
-        self.put(key, value)
-    }
-
-    /// Deletes a row that replication merges.
-    #[doc(hidden)]
-    pub fn delete_replica_row(&mut self, key: &[u8]) -> Result<(), DataError> {
-        assert!(
-            keyspace::is_replica_row(key),
-            "only this crate deletes records and what is derived from them"
-        );
-        self.delete(key)
-    }
-
-    /// Deletes a range of rows that replication merges.
-    #[doc(hidden)]
-    pub fn delete_replica_rows(&mut self, range: KeyRange<'_>) -> Result<(), DataError> {
-        assert!(
-            keyspace::is_replica_row(range.start),
-            "only this crate deletes records and what is derived from them"
-        );
-        self.write(0, |tx| tx.delete_range(range))
     }
 
     /// Announces a write of about this many bytes.
@@ -754,10 +435,10 @@ impl Transaction {
         };
         let written = prepared.and_then(|()| write(&mut **tx)).and_then(|()| {
             // The engine counts its write set; it receives the operations at the commit.
-            let deferred = self.deferred.bytes();
+            let deferred = self.changes.deferred.bytes();
             let size = tx.write_bytes() + operations.capacity() + deferred;
             if size > covered.bytes() {
-                covered.grow(memory, size + self.dirty.bytes())?;
+                covered.grow(memory, size + self.changes.dirty.bytes())?;
             }
             let (size, max) = (
                 tx.write_bytes() + operations.len() + deferred,

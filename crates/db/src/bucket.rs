@@ -61,19 +61,19 @@ impl<'t> ReadBucket<'t> {
 
     /// Its options; none if there is no such bucket.
     pub fn options(&self) -> Result<Option<BucketOptions>> {
-        self.read(|data, name| data.bucket_options(name))
+        self.read(|data, name| data.kv().bucket_options(name))
     }
 
     /// The value under `key`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = Value::Bytes(key.as_ref().into());
-        let value = self.read(|data, name| data.kv_get_value(name, &key))?;
+        let value = self.read(|data, name| data.kv().get_value(name, &key))?;
         Ok(Some(value).filter(|value| !value.is_null()))
     }
 
     /// The bytes under `key`, of any type: those of [`Bucket::put_bytes`], or of a text.
     pub fn get_bytes(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.read(|data, name| data.kv_get(name, key.as_ref()))
+        self.read(|data, name| data.kv().get(name, key.as_ref()))
     }
 
     /// The values under `keys`, in their order, in one batch.
@@ -91,7 +91,7 @@ impl<'t> ReadBucket<'t> {
     /// ```
     pub fn get_many(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        let values = self.read(|data, name| data.kv_get_many_values(name, &keys))?;
+        let values = self.read(|data, name| data.kv().get_many_values(name, &keys))?;
         Ok(values
             .into_iter()
             .map(|value| Some(value).filter(|value| !value.is_null()))
@@ -113,7 +113,7 @@ impl<'t> ReadBucket<'t> {
     /// ```
     pub fn get_many_bytes(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.read(|data, name| data.kv_get_many(name, &keys))
+        self.read(|data, name| data.kv().get_many(name, &keys))
     }
 
     /// Like [`ReadBucket::get_many_bytes`], but calls `visit` with the index of each key that has a value, and with the
@@ -136,7 +136,7 @@ impl<'t> ReadBucket<'t> {
         mut visit: impl FnMut(usize, &[u8]),
     ) -> Result<()> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.read(|data, name| data.kv_visit_many(name, &keys, &mut visit))
+        self.read(|data, name| data.kv().visit_many(name, &keys, &mut visit))
     }
 
     /// A cursor over all pairs, before the first of them.
@@ -216,7 +216,7 @@ impl<'t> ReadBucket<'t> {
         let bounds = range.into_bounds();
         let keys = ByteRange::new(&bounds);
         self.read(|data, name| {
-            data.kv_each(name, keys.keys(), order, &mut |key, value| {
+            data.kv().each(name, keys.keys(), order, &mut |key, value| {
                 if visit(key, value) {
                     ControlFlow::Continue(())
                 } else {
@@ -228,27 +228,27 @@ impl<'t> ReadBucket<'t> {
 
     /// The keys with the value `value`, ascending, at most `limit`. `Invalid` if the bucket is not reversible.
     pub fn keys_of(&self, value: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
-        self.read(|data, name| data.kv_keys_of(name, value.as_ref(), None, limit))
+        self.read(|data, name| data.kv().keys_of(name, value.as_ref(), None, limit))
     }
 
     /// Whether `value` is one of the values of `key`, in a bucket with several values per key.
     pub fn has(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.read(|data, name| data.kv_has(name, key.as_ref(), value.as_ref()))
+        self.read(|data, name| data.kv().has(name, key.as_ref(), value.as_ref()))
     }
 
     /// The number of values of `key`, in a bucket with several values per key.
     pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u64> {
-        self.read(|data, name| data.kv_count(name, key.as_ref()))
+        self.read(|data, name| data.kv().count(name, key.as_ref()))
     }
 
     /// The values of `key` in a bucket with several values per key, ascending, at most `limit`.
     pub fn values(&self, key: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
-        self.read(|data, name| data.kv_values(name, key.as_ref(), None, limit))
+        self.read(|data, name| data.kv().values(name, key.as_ref(), None, limit))
     }
 
     /// The last number issued by a gapless sequence; 0 if there was none.
     pub fn last_number(&self, sequence: &str) -> Result<u64> {
-        self.read(|data, name| data.sequence_last(name, sequence))
+        self.read(|data, name| data.kv().sequence_last(name, sequence))
     }
 
     fn read<T>(
@@ -266,9 +266,9 @@ impl<'t> ReadBucket<'t> {
     ) -> Result<T> {
         let reserved = self.transaction.db.reserved();
         self.transaction.writing(|data| {
-            data.reserve_buckets(reserved.filter(|_| !is_open));
+            data.kv_mut().reserve_buckets(reserved.filter(|_| !is_open));
             let result = write(data, &self.name);
-            data.reserve_buckets(reserved);
+            data.kv_mut().reserve_buckets(reserved);
             result
         })
     }
@@ -306,12 +306,12 @@ impl<'t> Bucket<'t> {
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn create(&self, options: BucketOptions) -> Result<()> {
-        self.write(|data, name| data.create_bucket(name, options))
+        self.write(|data, name| data.kv_mut().create_bucket(name, options))
     }
 
     /// Drops the bucket with its content; false if there is none.
     pub fn drop_bucket(&self) -> Result<bool> {
-        self.write(|data, name| data.drop_bucket(name))
+        self.write(|data, name| data.kv_mut().drop_bucket(name))
     }
 
     /// Writes `value` under `key`; null deletes the key.
@@ -327,30 +327,30 @@ impl<'t> Bucket<'t> {
         expiry: Expiry,
     ) -> Result<()> {
         let (key, value) = (Value::Bytes(key.as_ref().into()), value.into());
-        self.write(|data, name| data.kv_put_value(name, &key, &value, expiry))
+        self.write(|data, name| data.kv_mut().put_value(name, &key, &value, expiry))
     }
 
     /// Writes bytes under `key`: like [`Bucket::put`], without creating a value.
     pub fn put_bytes(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write(|data, name| data.kv_put(name, key.as_ref(), value.as_ref()))
+        self.write(|data, name| data.kv_mut().put(name, key.as_ref(), value.as_ref()))
     }
 
     /// Deletes `key`; not an error if it does not exist.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write(|data, name| data.kv_delete(name, key.as_ref()))
+        self.write(|data, name| data.kv_mut().delete(name, key.as_ref()))
     }
 
     /// Deletes the pairs with keys in `range`.
     pub fn delete_range<R: KeyBounds<Key: AsRef<[u8]>>>(&self, range: R) -> Result<()> {
         let bounds = range.into_bounds();
         let keys = ByteRange::new(&bounds);
-        self.write(|data, name| data.kv_delete_range(name, keys.keys()))
+        self.write(|data, name| data.kv_mut().delete_range(name, keys.keys()))
     }
 
     /// Deletes all pairs whose keys begin with `prefix`.
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
         let keys = ByteRange::prefix(prefix.as_ref());
-        self.write(|data, name| data.kv_delete_range(name, keys.keys()))
+        self.write(|data, name| data.kv_mut().delete_range(name, keys.keys()))
     }
 
     /// Compare-and-set: writes `new` (`None` deletes) if the bytes under `key` are `expected` (`None`: the key does not
@@ -361,12 +361,15 @@ impl<'t> Bucket<'t> {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.write(|data, name| data.kv_compare_and_set(name, key.as_ref(), expected, new))
+        self.write(|data, name| {
+            data.kv_mut()
+                .compare_and_set(name, key.as_ref(), expected, new)
+        })
     }
 
     /// Changes when `key` expires; false if it does not exist.
     pub fn expire(&self, key: impl AsRef<[u8]>, expiry: Expiry) -> Result<bool> {
-        self.write(|data, name| data.kv_expire(name, key.as_ref(), expiry))
+        self.write(|data, name| data.kv_mut().expire(name, key.as_ref(), expiry))
     }
 
     /// Adds `value` to the values of `key`, in a bucket with several values per key.
@@ -388,17 +391,17 @@ impl<'t> Bucket<'t> {
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn add(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write(|data, name| data.kv_add(name, key.as_ref(), value.as_ref()))
+        self.write(|data, name| data.kv_mut().add(name, key.as_ref(), value.as_ref()))
     }
 
     /// Removes `value` from the values of `key`; not an error if it is missing.
     pub fn remove(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write(|data, name| data.kv_remove(name, key.as_ref(), value.as_ref()))
+        self.write(|data, name| data.kv_mut().remove(name, key.as_ref(), value.as_ref()))
     }
 
     /// Removes all values of `key`; returns how many there were.
     pub fn remove_all(&self, key: impl AsRef<[u8]>) -> Result<u64> {
-        self.write(|data, name| data.kv_remove_all(name, key.as_ref()))
+        self.write(|data, name| data.kv_mut().remove_all(name, key.as_ref()))
     }
 
     /// The next number of a gapless sequence of this bucket: one more than the last committed one, starting at 1.
@@ -410,7 +413,7 @@ impl<'t> Bucket<'t> {
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn next_number(&self, sequence: &str) -> Result<u64> {
-        self.write(|data, name| data.sequence_next(name, sequence))
+        self.write(|data, name| data.kv_mut().sequence_next(name, sequence))
     }
 
     fn write<T>(

@@ -66,7 +66,7 @@ impl<'t> ReadCollection<'t> {
     pub fn get(&self, key: impl Into<Value>) -> Result<Option<Map>> {
         let (label, key) = (&self.label, key.into());
         self.transaction
-            .reading(|data| data.get_document(label, &key))
+            .reading(|data| data.documents().get(label, &key))
     }
 
     /// The document under `key` as a Rust type.
@@ -86,7 +86,7 @@ impl<'t> ReadCollection<'t> {
     fn node(&self, key: &Value) -> Result<NodeId> {
         let label = &self.label;
         self.transaction.reading(|data| {
-            data.document_node(label, key)?.ok_or_else(|| {
+            data.documents().node(label, key)?.ok_or_else(|| {
                 DataError::NotFound(format!(
                     "{label} has no document with this _key: insert it first"
                 ))
@@ -126,7 +126,7 @@ impl<'t> Collection<'t> {
     /// Inserts a document and returns its key: that under `_key`, or a new UUIDv7. `Exists` if the key is taken.
     pub fn insert<T: Serialize + ?Sized>(&self, document: &T) -> Result<Value> {
         let document = to_shared_map(document)?;
-        self.write(|data, label| data.insert_document(label, &document))
+        self.write(|data, label| data.documents_mut().insert(label, &document))
     }
 
     /// Replaces the document under `key`. `NotFound` if there is none.
@@ -136,27 +136,27 @@ impl<'t> Collection<'t> {
         document: &T,
     ) -> Result<()> {
         let (key, document) = (key.into(), to_shared_map(document)?);
-        self.write(|data, label| data.replace_document(label, &key, &document))
+        self.write(|data, label| data.documents_mut().replace(label, &key, &document))
     }
 
     /// Merges `patch` into the document under `key`, nested maps too; a null removes a property. `NotFound` if there is
     /// none.
     pub fn patch<T: Serialize + ?Sized>(&self, key: impl Into<Value>, patch: &T) -> Result<()> {
         let (key, patch) = (key.into(), to_shared_map(patch)?);
-        self.write(|data, label| data.patch_document(label, &key, &patch))
+        self.write(|data, label| data.documents_mut().patch(label, &key, &patch))
     }
 
     /// Removes the document under `key`; false if there is none. `Invalid` if it has relationships: see
     /// [`Collection::remove_detached`].
     pub fn remove(&self, key: impl Into<Value>) -> Result<bool> {
         let key = key.into();
-        self.write(|data, label| data.remove_document(label, &key, false))
+        self.write(|data, label| data.documents_mut().remove(label, &key, false))
     }
 
     /// Removes the document under `key` and its relationships; false if there is none.
     pub fn remove_detached(&self, key: impl Into<Value>) -> Result<bool> {
         let key = key.into();
-        self.write(|data, label| data.remove_document(label, &key, true))
+        self.write(|data, label| data.documents_mut().remove(label, &key, true))
     }
 
     /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` if

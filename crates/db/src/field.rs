@@ -141,39 +141,39 @@ impl WriteTransaction {
 impl ReadField<'_> {
     /// Its value; none if there is no such field.
     pub fn value(&self) -> Result<Option<Value>> {
-        self.look(|data, owner, path| data.convergent_value(owner, path))
+        self.look(|data, owner, path| data.fields().value(owner, path))
     }
 
     /// Kind, value and context.
     pub fn fetch(&self) -> Result<Fetched> {
         self.look(|data, owner, path| {
             Ok(Fetched {
-                kind: data.convergent_kind(owner, path)?,
-                value: data.convergent_value(owner, path)?,
-                context: Context(data.convergent_context()?),
+                kind: data.fields().kind(owner, path)?,
+                value: data.fields().value(owner, path)?,
+                context: Context(data.fields().context()?),
             })
         })
     }
 
     /// Whether the set contains an element; none if there is no set. A single lookup for any size.
     pub fn contains(&self, value: &Value) -> Result<Option<bool>> {
-        self.look(|data, owner, path| data.convergent_contains(owner, path, value))
+        self.look(|data, owner, path| data.fields().contains(owner, path, value))
     }
 
     /// Number of elements of the set, or of fields of the map; none if there is neither. Counted from the keys.
     pub fn size(&self) -> Result<Option<u64>> {
-        self.look(|data, owner, path| data.convergent_size(owner, path))
+        self.look(|data, owner, path| data.fields().size(owner, path))
     }
 
     /// At most `limit` elements of the set in order, from a bound; none if there is no set. No other elements are read.
     pub fn page(&self, from: Bound<&Value>, limit: usize) -> Result<Option<Vec<Value>>> {
-        self.look(|data, owner, path| data.convergent_page(owner, path, from, limit))
+        self.look(|data, owner, path| data.fields().page(owner, path, from, limit))
     }
 
     /// The replicas that its value comes from, and whether the list is complete: at most `most` entries are read. None
     /// if there is no field.
     pub fn origins(&self, most: usize) -> Result<Option<(Vec<ConvergentOrigin>, bool)>> {
-        self.look(|data, owner, path| data.convergent_origins(owner, path, most))
+        self.look(|data, owner, path| data.fields().origins(owner, path, most))
     }
 
     fn look<T>(
@@ -232,15 +232,21 @@ fn apply(
     update: &Update,
     context: Option<&[u8]>,
 ) -> std::result::Result<(), DataError> {
-    let mut add = |op: ConvergentOp| data.converge(owner, path, &op, None);
+    let mut add = |op: ConvergentOp| data.fields_mut().converge(owner, path, &op, None);
     match update {
         Update::Counter(by) => add(ConvergentOp::Count(*by)),
         Update::Set { add, remove } => {
             for value in remove {
-                data.converge(owner, path, &ConvergentOp::Remove(value.clone()), context)?;
+                data.fields_mut().converge(
+                    owner,
+                    path,
+                    &ConvergentOp::Remove(value.clone()),
+                    context,
+                )?;
             }
             add.iter().try_for_each(|value| {
-                data.converge(owner, path, &ConvergentOp::Insert(value.clone()), None)
+                data.fields_mut()
+                    .converge(owner, path, &ConvergentOp::Insert(value.clone()), None)
             })
         }
         Update::GrowSet(values) => values
@@ -249,7 +255,10 @@ fn apply(
         Update::Register(value) => add(ConvergentOp::Assign(value.clone())),
         Update::MultiRegister(value) => add(ConvergentOp::AssignMulti(value.clone())),
         Update::Flag(true) => add(ConvergentOp::Enable),
-        Update::Flag(false) => data.converge(owner, path, &ConvergentOp::Disable, context),
+        Update::Flag(false) => {
+            data.fields_mut()
+                .converge(owner, path, &ConvergentOp::Disable, context)
+        }
         Update::Hll {
             add: values,
             precision,
@@ -260,7 +269,8 @@ fn apply(
             let mut inner = path.to_vec();
             for name in remove {
                 inner.push(name);
-                data.converge(owner, &inner, &ConvergentOp::Clear, context)?;
+                data.fields_mut()
+                    .converge(owner, &inner, &ConvergentOp::Clear, context)?;
                 inner.pop();
             }
             for (name, update) in update {
@@ -270,6 +280,8 @@ fn apply(
             }
             Ok(())
         }
-        Update::Remove => data.converge(owner, path, &ConvergentOp::Clear, context),
+        Update::Remove => data
+            .fields_mut()
+            .converge(owner, path, &ConvergentOp::Clear, context),
     }
 }

@@ -130,7 +130,7 @@ impl<'t> Pairs<'t> {
             Order::Descending => &mut self.back,
         };
         let rest = self.transaction.reading(|data| {
-            data.kv_scan_values(
+            data.kv().scan_values(
                 &self.bucket,
                 range,
                 order,
@@ -291,10 +291,11 @@ impl<'t> Documents<'t> {
         let size = size.min(LARGEST_PAGE);
         let (found, is_cut) = self.transaction.reading(|data| {
             let range = (from.as_ref(), to.as_ref());
-            let found = data.scan_documents(&self.label, range, size)?;
+            let found = data.documents().scan(&self.label, range, size)?;
             let ids: Vec<_> = found.iter().map(|(_, id)| *id).collect();
             let mut contents = Vec::with_capacity(ids.len());
-            data.node_contents_within(&ids, PAGE_BYTES, &mut contents)?;
+            data.graph()
+                .node_contents_within(&ids, PAGE_BYTES, &mut contents)?;
             let is_cut = contents.len() < found.len() || found.len() >= size;
             let document = |content: Option<std::sync::Arc<isomer_value::NodeContent>>| {
                 content

@@ -82,7 +82,7 @@ impl Point {
         options: &QueryOptions,
         limits: &Limits,
     ) -> Result<Option<QueryResult>> {
-        if !is_ordinary(options, limits) || !transaction.reads_plain_records() {
+        if !is_ordinary(options, limits) || !transaction.graph().reads_plain_records() {
             return Ok(None);
         }
         let key = match &self.key {
@@ -97,8 +97,8 @@ impl Point {
         if !named.all(|name| ready.lifted.contains(name) || parameters.contains(name)) {
             return Ok(None);
         }
-        let found = match transaction.find_label(&self.label) {
-            Some(label) => transaction.record_by_key(label, key).lift()?,
+        let found = match transaction.name_ids().find_label(&self.label) {
+            Some(label) => transaction.graph().record_by_key(label, key).lift()?,
             None => None,
         };
         let mut result = QueryResult::of(ready.columns.clone(), ready.plan.class);
@@ -116,12 +116,12 @@ impl Point {
         for cell in &self.cells {
             values.push(match cell {
                 Cell::Node => Value::Null,
-                Cell::Property(name) => transaction.property_of(&record, name).lift()?,
+                Cell::Property(name) => transaction.graph().property_of(&record, name).lift()?,
             });
         }
         if self.cells.iter().any(|cell| matches!(cell, Cell::Node)) {
             let id = record.id();
-            let content = Some(Arc::new(transaction.content_of(record).lift()?));
+            let content = Some(Arc::new(transaction.graph().content_of(record).lift()?));
             let node = Arc::new(Node { id, content });
             for (value, cell) in values.iter_mut().zip(&self.cells) {
                 if let Cell::Node = cell {

@@ -108,7 +108,7 @@ impl ReadTransaction {
     }
 
     pub(crate) fn of(db: Database, mut inner: isomer_data::Transaction) -> Self {
-        inner.reserve_buckets(db.reserved());
+        inner.kv_mut().reserve_buckets(db.reserved());
         Self {
             db,
             version: inner.version(),
@@ -227,7 +227,7 @@ impl ReadTransaction {
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
     pub fn buckets(&self) -> Result<Vec<(String, crate::BucketOptions)>> {
-        let found = self.reading(|data| data.list_buckets())?;
+        let found = self.reading(|data| data.kv().list_buckets())?;
         let named = found.into_iter();
         Ok(named
             .map(|(name, options)| (name.to_string(), options))

@@ -128,27 +128,27 @@ impl<K: BucketKey, V: Serialize> TypedBucket<'_, K, V> {
     /// Writes `value` under `key` with an expiry.
     pub fn put_until(&self, key: &K, value: &V, expiry: Expiry) -> Result<()> {
         let (key, value) = (Value::Bytes(encode_key(key).into()), to_value(value)?);
-        self.write(|data, name| data.kv_put_value(name, &key, &value, expiry))
+        self.write(|data, name| data.kv_mut().put_value(name, &key, &value, expiry))
     }
 
     /// Deletes `key`; not an error if it does not exist.
     pub fn delete(&self, key: &K) -> Result<()> {
         let key = encode_key(key);
-        self.write(|data, name| data.kv_delete(name, &key))
+        self.write(|data, name| data.kv_mut().delete(name, &key))
     }
 
     /// Deletes the pairs with keys in `range`.
     pub fn delete_range(&self, range: impl RangeBounds<K>) -> Result<()> {
         let bounds = encoded(range, encode_key);
         let keys = ByteRange::new(&bounds);
-        self.write(|data, name| data.kv_delete_range(name, keys.keys()))
+        self.write(|data, name| data.kv_mut().delete_range(name, keys.keys()))
     }
 
     /// Deletes all pairs whose keys begin with `part`.
     pub fn delete_prefix(&self, part: &impl BucketKey) -> Result<()> {
         let prefix = encode_key(part);
         let keys = ByteRange::prefix(&prefix);
-        self.write(|data, name| data.kv_delete_range(name, keys.keys()))
+        self.write(|data, name| data.kv_mut().delete_range(name, keys.keys()))
     }
 
     fn write<T>(

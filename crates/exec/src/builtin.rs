@@ -53,7 +53,7 @@ pub(crate) fn bucket_get(tx: &Transaction, bucket: &str, key: &Value) -> Result<
     if key.is_null() {
         return Ok(Value::Null);
     }
-    Ok(tx.kv_get_value(bucket, key)?)
+    Ok(tx.kv().get_value(bucket, key)?)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -196,13 +196,18 @@ impl Procedure for BucketProcedure {
                     _ => Expiry::Never,
                 };
                 call.transaction()
-                    .kv_put_value(bucket, argument(1), argument(2), expiry)?;
+                    .kv_mut()
+                    .put_value(bucket, argument(1), argument(2), expiry)?;
                 Ok(())
             }
             BucketProcedureKind::Delete => {
                 let nothing = &Value::Null;
-                call.transaction()
-                    .kv_put_value(bucket, argument(1), nothing, Expiry::Never)?;
+                call.transaction().kv_mut().put_value(
+                    bucket,
+                    argument(1),
+                    nothing,
+                    Expiry::Never,
+                )?;
                 Ok(())
             }
             BucketProcedureKind::DeleteRange => {
@@ -283,7 +288,7 @@ impl Scan {
                 ..PAGE
             };
             let mut pairs = Vec::new();
-            after = call.transaction().kv_scan_values(
+            after = call.transaction().kv().scan_values(
                 bucket,
                 range,
                 self.order,
@@ -306,7 +311,7 @@ fn delete(bucket: &str, from: &[u8], to: Option<&[u8]>, call: &mut Call<'_>) -> 
         start: from,
         end: to,
     };
-    call.transaction().kv_delete_range(bucket, range)?;
+    call.transaction().kv_mut().delete_range(bucket, range)?;
     Ok(())
 }
 
@@ -323,7 +328,7 @@ fn get_many(name: &str, bucket: &str, keys: &Value, call: &mut Call<'_>) -> Resu
             })
             .collect::<Result<_>>()?;
         let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
-        let values = call.transaction().kv_get_many_values(bucket, &bytes)?;
+        let values = call.transaction().kv().get_many_values(bucket, &bytes)?;
         for (key, value) in keys.iter().zip(values) {
             call.emit(vec![key.clone(), value])?;
         }

@@ -530,7 +530,7 @@ impl Environment for Cx<'_> {
     }
 
     fn file_about(&self, path: &str) -> Result<Option<FileAbout>> {
-        Ok(self.tx.file_about(path)?)
+        Ok(self.tx.files().file_about(path)?)
     }
 
     fn file_part(&self, file: FileId, offset: u64, length: u64) -> Result<Vec<u8>> {
@@ -552,21 +552,24 @@ impl Environment for Cx<'_> {
         let tx = &*self.tx;
         let looked = match query {
             FieldQuery::Kind => tx
-                .convergent_kind(owner, path)?
+                .fields()
+                .kind(owner, path)?
                 .map(|kind| Value::from(kind.name())),
-            FieldQuery::Value => tx.convergent_value(owner, path)?,
+            FieldQuery::Value => tx.fields().value(owner, path)?,
             FieldQuery::Contains(value) => {
-                tx.convergent_contains(owner, path, value)?.map(Value::Bool)
+                tx.fields().contains(owner, path, value)?.map(Value::Bool)
             }
             FieldQuery::Size => tx
-                .convergent_size(owner, path)?
+                .fields()
+                .size(owner, path)?
                 .map(|size| Value::Int(i64::try_from(size).unwrap_or(i64::MAX))),
             FieldQuery::Page(after, limit) => {
                 let from = match after {
                     Value::Null => std::ops::Bound::Unbounded,
                     after => std::ops::Bound::Excluded(after),
                 };
-                tx.convergent_page(owner, path, from, limit)?
+                tx.fields()
+                    .page(owner, path, from, limit)?
                     .map(|page| page.into_iter().collect())
             }
         };
@@ -590,25 +593,37 @@ const WORTH_A_LOOK: usize = 4096;
 /// with its earlier reads. In a transaction that only reads, a missing name has no number and nothing is found.
 pub(crate) fn known_label(tx: &Transaction, name: &str) -> Option<LabelId> {
     match tx.access() {
-        Access::Read => tx.find_label(name),
+        Access::Read => tx.name_ids().find_label(name),
         // If a name cannot be registered, its absence is what was observed.
-        Access::Write => tx.intern_label(name).ok().or_else(|| tx.find_label(name)),
+        Access::Write => tx
+            .name_ids()
+            .intern_label(name)
+            .ok()
+            .or_else(|| tx.name_ids().find_label(name)),
     }
 }
 
 /// Like [`known_label`], for a relationship type.
 pub(crate) fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
     match tx.access() {
-        Access::Read => tx.find_type(name),
-        Access::Write => tx.intern_type(name).ok().or_else(|| tx.find_type(name)),
+        Access::Read => tx.name_ids().find_type(name),
+        Access::Write => tx
+            .name_ids()
+            .intern_type(name)
+            .ok()
+            .or_else(|| tx.name_ids().find_type(name)),
     }
 }
 
 /// Like [`known_label`], for a property name.
 pub(crate) fn known_prop(tx: &Transaction, name: &str) -> Option<PropId> {
     match tx.access() {
-        Access::Read => tx.find_prop(name),
-        Access::Write => tx.intern_prop(name).ok().or_else(|| tx.find_prop(name)),
+        Access::Read => tx.name_ids().find_prop(name),
+        Access::Write => tx
+            .name_ids()
+            .intern_prop(name)
+            .ok()
+            .or_else(|| tx.name_ids().find_prop(name)),
     }
 }
 

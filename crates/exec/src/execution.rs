@@ -335,7 +335,7 @@ impl Execution {
             State::Pipeline { root, produces } => {
                 let writes = self.mark.is_some();
                 if writes {
-                    cx.tx.defer_checks();
+                    cx.tx.constraints_mut().defer_checks();
                 }
                 let (produces, id) = (*produces, root.id());
                 loop {
@@ -394,7 +394,10 @@ impl Execution {
 fn check_statement_end(cx: &mut Cx<'_>, writes: bool) -> Result<()> {
     crate::operator::check_owed_relationships(cx)?;
     if writes {
-        cx.tx.check_deferred().map_err(write_error)?;
+        cx.tx
+            .constraints_mut()
+            .check_deferred()
+            .map_err(write_error)?;
     }
     Ok(())
 }

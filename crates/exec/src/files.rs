@@ -45,11 +45,11 @@ pub(crate) fn part(
     length: u64,
     allow: &dyn Fn(usize) -> Result<()>,
 ) -> Result<Vec<u8>> {
-    let there = tx.file_bytes(file)?.saturating_sub(offset);
+    let there = tx.files().file_bytes(file)?.saturating_sub(offset);
     let length = usize::try_from(length.min(there)).unwrap_or(usize::MAX);
     allow(length)?;
     let mut bytes = vec![0; length];
-    tx.read_file(file, offset, &mut bytes)?;
+    tx.files().read_file(file, offset, &mut bytes)?;
     Ok(bytes)
 }
 
@@ -143,25 +143,27 @@ impl Procedure for FileProcedure {
         match self.kind {
             FileProcedureKind::Write => {
                 let content = content_of(name, arguments.get(1))?;
-                call.transaction().put_file(path, content)?;
+                call.transaction().files_mut().put_file(path, content)?;
             }
             FileProcedureKind::Append => {
                 let content = content_of(name, arguments.get(1))?;
                 let tx = call.transaction();
-                let file = match tx.file_about(path)? {
-                    None => tx.create_file(path)?,
-                    Some(_) => tx.file(path)?,
+                let file = match tx.files().file_about(path)? {
+                    None => tx.files_mut().create_file(path)?,
+                    Some(_) => tx.files().file(path)?,
                 };
-                let end = tx.file_bytes(file)?;
-                tx.write_file(file, end, content)?;
+                let end = tx.files().file_bytes(file)?;
+                tx.files_mut().write_file(file, end, content)?;
             }
-            FileProcedureKind::CreateFolder => call.transaction().create_folders(path)?,
+            FileProcedureKind::CreateFolder => {
+                call.transaction().files_mut().create_folders(path)?
+            }
             FileProcedureKind::Move => {
                 let to = path_of(name, arguments.get(1))?;
-                call.transaction().rename_path(path, to)?;
+                call.transaction().files_mut().rename_path(path, to)?;
             }
-            FileProcedureKind::Remove => call.transaction().remove_path(path)?,
-            FileProcedureKind::RemoveAll => drop(call.transaction().remove_all(path)?),
+            FileProcedureKind::Remove => call.transaction().files_mut().remove_path(path)?,
+            FileProcedureKind::RemoveAll => drop(call.transaction().files_mut().remove_all(path)?),
             FileProcedureKind::List => list(path, call)?,
         }
         Ok(())
@@ -174,6 +176,7 @@ fn list(folder: &str, call: &mut Call<'_>) -> Result<()> {
     loop {
         let page = call
             .transaction()
+            .files()
             .list_folder(folder, after.as_deref(), PAGE)?;
         after = match page.len() == PAGE {
             true => page.last().map(|(name, _)| name.clone()),

@@ -210,7 +210,9 @@ impl Room {
         let mut found = Vec::with_capacity(ids.len());
         let mut rest = ids;
         loop {
-            transaction.node_contents_within(rest, READ_BYTES, &mut found)?;
+            transaction
+                .graph()
+                .node_contents_within(rest, READ_BYTES, &mut found)?;
             let is_last = found.len() >= rest.len();
             // Of the last records, which are small together, only the last one may be large.
             let counted = match is_last {
@@ -322,6 +324,7 @@ impl Contents {
         let mut found = Vec::with_capacity(ids.len());
         while !rest.is_empty() {
             cx.tx
+                .graph()
                 .relationship_contents_within(rest, READ_BYTES, &mut found)?;
             let bytes = found.iter().flatten().map(own_relationship_bytes).sum();
             cx.run.watch.count_computed(bytes)?;

@@ -81,7 +81,8 @@ pub(crate) fn apply_entry(store: &DataStore, entry: &LogEntry) -> Result<(), Dat
         });
         // In the same commit as the operations: after a crash, the entry was either applied and logged, or is
         // received again.
-        tx.put_replica_row(&keyspace::log_entry(entry.origin.0, entry.number), &bytes)?;
+        tx.replication_mut()
+            .put_row(&keyspace::log_entry(entry.origin.0, entry.number), &bytes)?;
         put_reached(tx, entry.origin, entry.number)
     })?;
     ahead::reach_time(store, entry.time);
@@ -140,7 +141,8 @@ pub(crate) fn put_reached(
     };
     except.retain(|lacking| *lacking > number);
     let seen = encode_seen(upto.max(number), &except);
-    tx.put_replica_row(&keyspace::seen(replica.0), &seen)
+    tx.replication_mut()
+        .put_row(&keyspace::seen(replica.0), &seen)
 }
 
 fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataError> {
@@ -236,7 +238,7 @@ pub(crate) fn edit_node(
         Some(id) => {
             let shadow = records::node_shadow(tx, id)?;
             let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
-            (id, shadow, tx.load_node(id)?)
+            (id, shadow, tx.graph().load_node(id)?)
         }
         None => {
             let id = records::new_node_id(tx, home)?;
@@ -269,13 +271,14 @@ pub(crate) fn materialize_node(
     if is_there {
         let new = state_of(tx, &shadow)?;
         notes_mut(tx).merged = Some((id, shadow.identity.clone()));
-        tx.apply_node_change(id, old.as_ref(), Some(&new))?;
+        tx.graph_mut()
+            .apply_node_change(id, old.as_ref(), Some(&new))?;
         return records::put_node_shadow(tx, id, &shadow, &contested, true);
     }
     let place = match &old {
         None => id,
         Some(old) => {
-            tx.apply_node_change(id, Some(old), None)?;
+            tx.graph_mut().apply_node_change(id, Some(old), None)?;
             records::drop_shadow(tx, IdSpace::Nodes, id.0, &shadow.identity)?;
             // The id of a deleted record is never reused.
             records::new_node_id(tx, None)?
@@ -298,7 +301,7 @@ fn state_of(tx: &Transaction, shadow: &NodeShadow) -> Result<NodeState, DataErro
 
 /// The values that are read.
 fn read_of(tx: &Transaction, properties: &Properties) -> Result<Map, DataError> {
-    let names = tx.catalog_ref().clone();
+    let names = tx.names().clone();
     let mut map = Map::new();
     for (prop, own) in properties {
         // Deterministic by time and replica, so that all replicas read the same version.
@@ -316,7 +319,8 @@ fn read_of(tx: &Transaction, properties: &Properties) -> Result<Map, DataError> 
 /// Deletes relationships of a node that were created for lives of it that no longer exist.
 fn cut_relationships(tx: &mut Transaction, id: NodeId, lives: &[Dot]) -> Result<(), DataError> {
     let mut found = Neighbours::new();
-    tx.expand_rows(&[id], Direction::Both, &[], &mut found)?;
+    tx.graph()
+        .expand_rows(&[id], Direction::Both, &[], &mut found)?;
     let mut rels: Vec<RelId> = found.rows().iter().map(|row| row.id).collect();
     rels.sort_unstable();
     rels.dedup();
@@ -398,7 +402,9 @@ pub(crate) fn make_relationship(
         *end = id;
     }
     let map = read_of(tx, &shadow.properties)?;
-    let id = tx.create_relationship(type_id, ends[0], ends[1], &map)?;
+    let id = tx
+        .graph_mut()
+        .create_relationship(type_id, ends[0], ends[1], &map)?;
     records::put_rel_shadow(tx, id, &shadow, &[])
 }
 
@@ -412,14 +418,14 @@ pub(crate) fn edit_relationship(
     let before = contested(&shadow.properties);
     edit(&mut shadow);
     let map = read_of(tx, &shadow.properties)?;
-    tx.replace_relationship_properties(id, &map)?;
+    tx.graph_mut().replace_relationship_properties(id, &map)?;
     records::put_rel_shadow(tx, id, &shadow, &before)
 }
 
 /// Deletes a relationship with its metadata.
 pub(crate) fn purge_relationship(tx: &mut Transaction, id: RelId) -> Result<(), DataError> {
     let identity = records::rel_identity(tx, id)?;
-    tx.delete_relationship(id)?;
+    tx.graph_mut().delete_relationship(id)?;
     records::drop_shadow(tx, IdSpace::Relationships, id.0, &identity)
 }
 
@@ -452,7 +458,7 @@ fn apply_field(
     };
     // A concurrent deletion of the owner deletes the field without this operation.
     match found {
-        ConvergentOwner::Node(id) if tx.load_node(id)?.is_none() => {
+        ConvergentOwner::Node(id) if tx.graph().load_node(id)?.is_none() => {
             records::observe_metadata(tx, IdSpace::Nodes, id.0);
         }
         ConvergentOwner::Node(_) => {}
@@ -470,7 +476,8 @@ fn apply_field(
         entry.seen.covers(other)
             || other.replica == dot.replica && other.number == dot.number && other.op < op
     };
-    tx.converge_remote(found, position, &action, (dot, entry.time), &saw)?;
+    tx.fields_mut()
+        .converge_remote(found, position, &action, (dot, entry.time), &saw)?;
     if let ConvergentOwner::Node(id) = found {
         drop_empty_ghost(tx, id)?;
     }
@@ -486,7 +493,7 @@ fn drop_empty_ghost(tx: &mut Transaction, id: NodeId) -> Result<(), DataError> {
     };
     let owner = ConvergentOwner::Node(id).prefix();
     let end = after_prefix(&owner);
-    if shadow.is_empty() && tx.keys_between(&owner, end.as_deref())?.is_empty() {
+    if shadow.is_empty() && tx.raw().keys_between(&owner, end.as_deref())?.is_empty() {
         records::drop_shadow(tx, IdSpace::Nodes, id.0, &shadow.identity)?;
     }
     Ok(())
@@ -503,23 +510,23 @@ pub(crate) fn remove_fields(
     }
     let prefix = owner.prefix();
     for prop in convergent::convergent_properties_of(tx, owner)? {
-        let before = tx.fields_before(owner, prop)?;
+        let before = tx.indexes_mut().fields_before(owner, prop)?;
         let mut head = prefix.clone();
         push_id(&mut head, prop.0.into());
         let end = after_prefix(&head);
         let mut touched = Vec::new();
-        for key in tx.keys_between(&head, end.as_deref())? {
+        for key in tx.raw().keys_between(&head, end.as_deref())? {
             if seen(entry_dot(&key[prefix.len()..])?) {
-                tx.delete_replica_row(&key)?;
+                tx.replication_mut().delete_row(&key)?;
                 touched.push(key);
             }
         }
-        tx.fields_after(before, &touched)?;
+        tx.indexes_mut().fields_after(before, &touched)?;
         if !touched.is_empty() {
-            tx.log_merged(owner, prop);
+            tx.fields_mut().log_merged(owner, prop);
         }
     }
-    tx.clear_owner(owner);
+    tx.fields_mut().clear_owner(owner);
     Ok(())
 }
 
@@ -530,13 +537,13 @@ fn move_fields(tx: &mut Transaction, from: NodeId, to: NodeId) -> Result<bool, D
         ConvergentOwner::Node(to).prefix(),
     );
     let end = after_prefix(&old);
-    let keys = tx.keys_between(&old, end.as_deref())?;
+    let keys = tx.raw().keys_between(&old, end.as_deref())?;
     if from != to {
         for key in &keys {
             let value = tx.read().get(key)?.unwrap_or_default();
-            tx.delete_replica_row(key)?;
+            tx.replication_mut().delete_row(key)?;
             let moved = [&new[..], &key[old.len()..]].concat();
-            tx.put_replica_row(&moved, &value)?;
+            tx.replication_mut().put_row(&moved, &value)?;
         }
     }
     Ok(!keys.is_empty())
@@ -610,7 +617,7 @@ fn take_pairs(
 ) -> Result<(), DataError> {
     let pairs = keyspace::bucket_pairs(bucket);
     let end = after_prefix(&pairs);
-    for stored in tx.keys_between(&pairs, end.as_deref())? {
+    for stored in tx.raw().keys_between(&pairs, end.as_deref())? {
         let mut rest = &stored[pairs.len()..];
         let key = keyspace::take_terminated(&mut rest)
             .ok_or_else(|| malformed("an entry of a bucket"))?;
@@ -652,7 +659,7 @@ fn take_entries(
         Some(end) => Some(keyspace::bucket_entry(bucket, end)),
         None => after_prefix(&prefix),
     };
-    for stored in tx.keys_between(&from, to.as_deref())? {
+    for stored in tx.raw().keys_between(&from, to.as_deref())? {
         let (before, after) = cells::see_cell(tx, &stored, saw)?;
         materialize_entry(tx, bucket, &stored[prefix.len()..], &before, after)?;
     }
@@ -678,7 +685,7 @@ pub(crate) fn materialize_entry(
     }
     let read = cells::put_cell(tx, &stored, &after)?;
     let value = read.map(|at| after[at].value.clone());
-    tx.replace_entry(bucket, key, value.as_deref())?;
+    tx.kv_mut().replace_entry(bucket, key, value.as_deref())?;
     match after.is_empty() {
         true => buckets::drop_bucket_without_lives(tx, bucket),
         false => Ok(()),
@@ -705,13 +712,13 @@ pub(crate) fn materialize_pair(
     }
     cells::put_cell(tx, &keyspace::bucket_pair(bucket, key, value), &after)?;
     match (before.is_empty(), after.is_empty()) {
-        (true, false) => tx.replace_pair(bucket, key, value, true),
+        (true, false) => tx.kv_mut().replace_pair(bucket, key, value, true),
         (false, true) => {
-            tx.replace_pair(bucket, key, value, false)?;
+            tx.kv_mut().replace_pair(bucket, key, value, false)?;
             buckets::drop_bucket_without_lives(tx, bucket)
         }
         _ => {
-            tx.touch_pair(bucket, key, value);
+            tx.kv_mut().touch_pair(bucket, key, value);
             Ok(())
         }
     }

@@ -52,7 +52,8 @@ pub(crate) fn put_lives(
     lives.sort_unstable_by_key(|life| life.stamp.dot);
     let mut bytes = Vec::with_capacity(16);
     push_versions(&mut bytes, &lives, None);
-    tx.put_replica_row(&keyspace::cell(stored), &bytes)
+    tx.replication_mut()
+        .put_row(&keyspace::cell(stored), &bytes)
 }
 
 /// Stores the implied metadata of a bucket that is older than replication.
@@ -78,6 +79,7 @@ pub(crate) fn dropped_kind(tx: &Transaction, bucket: u32) -> Result<BucketKind, 
     let has = |prefix: Vec<u8>| -> Result<bool, DataError> {
         let cells = keyspace::cell(&prefix);
         Ok(tx
+            .raw()
             .first_key(&cells, after_prefix(&cells).as_deref())?
             .is_some())
     };
@@ -113,8 +115,8 @@ pub(crate) fn change_lives(
 
 /// Declares a change of a bucket's metadata.
 pub(crate) fn touch_bucket(tx: &mut Transaction, bucket: u32) -> Result<(), DataError> {
-    let name = tx.bucket_name(bucket)?;
-    tx.change_bucket(&name);
+    let name = tx.kv().bucket_name(bucket)?;
+    tx.kv_mut().change_bucket(&name);
     Ok(())
 }
 
@@ -133,7 +135,7 @@ pub(crate) fn stream_existing_values(tx: &mut Transaction, bucket: u32) -> Resul
     let prefix = keyspace::bucket_pairs(bucket);
     let mut is_whole = true;
     let mut changes = Vec::new();
-    tx.each_between(
+    tx.raw().each_between(
         &prefix,
         after_prefix(&prefix).as_deref(),
         &mut |stored, _| {
@@ -174,6 +176,7 @@ fn held(
     let has = |prefix: &[u8], space: Space| -> Result<bool, DataError> {
         tx.footprint().read_range(space, b"", None);
         Ok(tx
+            .raw()
             .first_key(prefix, after_prefix(prefix).as_deref())?
             .is_some())
     };
@@ -218,21 +221,21 @@ pub(crate) fn materialize_bucket(
     let stored = keyspace::bucket(bucket);
     let note = keyspace::conflict_in_bucket(bucket);
     match held.is_contested {
-        true => tx.put_replica_row(&note, &[])?,
-        false if tx.read().get(&note)?.is_some() => tx.delete_replica_row(&note)?,
+        true => tx.replication_mut().put_row(&note, &[])?,
+        false if tx.read().get(&note)?.is_some() => tx.replication_mut().delete_row(&note)?,
         false => {}
     }
     match held.options {
         None => {
-            let name = tx.bucket_name(bucket)?;
-            tx.drop_bucket(&name)?;
-            return tx.delete_replica_row(&keyspace::cell(&stored));
+            let name = tx.kv().bucket_name(bucket)?;
+            tx.kv_mut().drop_bucket(&name)?;
+            return tx.replication_mut().delete_row(&keyspace::cell(&stored));
         }
         // A bucket without a cell counts as older than replication, with its stored options: the cell is stored
         // before these change.
         Some(_) => store_bucket_cells(tx, bucket)?,
     }
-    tx.redefine_bucket(bucket, held.options)
+    tx.kv_mut().redefine_bucket(bucket, held.options)
 }
 
 /// Prepares a bucket for an entry that a merge is about to put.
@@ -241,8 +244,8 @@ pub(crate) fn expect_entry(
     bucket: u32,
     kind: BucketKind,
 ) -> Result<(), DataError> {
-    let name = tx.bucket_name(bucket)?;
-    match tx.bucket(&name)? {
+    let name = tx.kv().bucket_name(bucket)?;
+    match tx.kv().bucket(&name)? {
         Some(found) if found.options.kind == kind => Ok(()),
         _ => materialize_bucket(tx, bucket, Some(kind)),
     }
@@ -254,7 +257,7 @@ pub(crate) fn drop_bucket_without_lives(
     bucket: u32,
 ) -> Result<(), DataError> {
     let stored = keyspace::bucket(bucket);
-    let name = tx.bucket_name(bucket)?;
+    let name = tx.kv().bucket_name(bucket)?;
     tx.footprint().read_key(Space::Buckets, name.as_bytes());
     if tx.read().get(&stored)?.is_none() {
         return Ok(());
@@ -308,9 +311,9 @@ pub(crate) fn materialize_sequence(
     }
     let before = tx.read().get(&stored)?;
     let Some(last) = last else {
-        tx.delete_replica_row(&keyspace::cell(&stored))?;
+        tx.replication_mut().delete_row(&keyspace::cell(&stored))?;
         if before.is_some() {
-            tx.delete_replica_row(&stored)?;
+            tx.replication_mut().delete_row(&stored)?;
             tx.log(&Change::SequenceAdvanced {
                 bucket,
                 name,
@@ -324,10 +327,10 @@ pub(crate) fn materialize_sequence(
     if before.as_deref() == Some(&last.to_be_bytes()[..]) {
         return Ok(());
     }
-    tx.put_replica_row(&stored, &last.to_be_bytes())?;
+    tx.replication_mut().put_row(&stored, &last.to_be_bytes())?;
     tx.log(&Change::SequenceAdvanced { bucket, name, last });
-    let bucket_name = tx.bucket_name(bucket)?;
-    match tx.bucket(&bucket_name)? {
+    let bucket_name = tx.kv().bucket_name(bucket)?;
+    match tx.kv().bucket(&bucket_name)? {
         Some(_) => Ok(()),
         None => materialize_bucket(tx, bucket, None),
     }
@@ -340,7 +343,10 @@ pub(crate) fn take_sequences(
     saw: &dyn Fn(Dot) -> bool,
 ) -> Result<(), DataError> {
     let prefix = keyspace::bucket_sequence(bucket, "");
-    for key in tx.keys_between(&prefix, after_prefix(&prefix).as_deref())? {
+    for key in tx
+        .raw()
+        .keys_between(&prefix, after_prefix(&prefix).as_deref())?
+    {
         change_sequence(tx, bucket, &key[prefix.len()..], saw, None)?;
     }
     Ok(())

@@ -55,16 +55,18 @@ pub(crate) fn put_cell(
     let cell = keyspace::cell(stored);
     let read = versions::winner(versions, own_replica(tx.store()));
     if versions.is_empty() {
-        tx.delete_replica_row(&cell)?;
+        tx.replication_mut().delete_row(&cell)?;
     } else {
         let mut bytes = Vec::with_capacity(24);
         push_versions(&mut bytes, versions, read);
-        tx.put_replica_row(&cell, &bytes)?;
+        tx.replication_mut().put_row(&cell, &bytes)?;
     }
     let conflict = keyspace::conflict_in_cell(stored);
     match differ(versions) {
-        true => tx.put_replica_row(&conflict, &[])?,
-        false if tx.read().get(&conflict)?.is_some() => tx.delete_replica_row(&conflict)?,
+        true => tx.replication_mut().put_row(&conflict, &[])?,
+        false if tx.read().get(&conflict)?.is_some() => {
+            tx.replication_mut().delete_row(&conflict)?
+        }
         false => {}
     }
     Ok(read)

@@ -46,7 +46,8 @@ const MOST: usize = 10_000;
 
 /// Records that a node breaks a constraint.
 pub(crate) fn note_broken(tx: &mut Transaction, id: NodeId) -> Result<(), DataError> {
-    tx.put_replica_row(&keyspace::conflict_in_schema(id), &[])
+    tx.replication_mut()
+        .put_row(&keyspace::conflict_in_schema(id), &[])
 }
 
 // ---- Conflicts and local transactions: resolution.
@@ -58,11 +59,11 @@ pub(crate) fn resolve_conflict_notes<'n>(
     owner: ConvergentOwner,
     names: impl IntoIterator<Item = &'n str>,
 ) -> Result<(), DataError> {
-    if !tx.is_replicated() {
+    if !tx.replication().is_replicated() {
         return Ok(());
     }
     for name in names {
-        let Some(prop) = tx.catalog_ref().prop_id(name) else {
+        let Some(prop) = tx.names().prop_id(name) else {
             continue;
         };
         let (note, stored) = match owner {
@@ -85,7 +86,7 @@ pub(crate) fn resolve_conflict_notes<'n>(
         let set = vec![(prop, value)];
         match owner {
             ConvergentOwner::Node(id) => {
-                let Some(state) = tx.load_node(id)? else {
+                let Some(state) = tx.graph().load_node(id)? else {
                     continue;
                 };
                 records::note_identity(tx, id, &state)?;
@@ -122,21 +123,19 @@ pub(crate) fn note_refused(
     entries: &EntryChanges,
 ) -> Result<(), DataError> {
     let Some(new) = new else {
-        return tx.delete_replica_row(&keyspace::conflict_in_schema(id));
+        return tx
+            .replication_mut()
+            .delete_row(&keyspace::conflict_in_schema(id));
     };
-    if tx
-        .catalog_ref()
-        .schema
-        .check(tx.catalog_ref(), Some(id), new)
-        .is_err()
-    {
+    if tx.names().schema.check(tx.names(), Some(id), new).is_err() {
         note_broken(tx, id)?;
     }
     for entry in entries.added.iter().filter(|entry| entry.unique) {
         tx.footprint()
             .read_fields(Space::Index(entry.index.0), entry.ends.len(), &entry.values);
-        if tx.holder(entry, id)?.is_some() {
-            tx.put_replica_row(&keyspace::conflict_in_index(entry.index, id), &[])?;
+        if tx.indexes().holder(entry, id)?.is_some() {
+            tx.replication_mut()
+                .put_row(&keyspace::conflict_in_index(entry.index, id), &[])?;
         }
     }
     Ok(())
@@ -169,7 +168,8 @@ pub(crate) fn merge_keys(
         };
         // Both are recorded, so that the key passes to the other one when one of them releases it.
         for claimant in [holder, id] {
-            tx.put_replica_row(&claim(label, &key, claimant), &[])?;
+            tx.replication_mut()
+                .put_row(&claim(label, &key, claimant), &[])?;
         }
         if turn(tx, label, id)? < turn(tx, label, holder)? {
             moved.added.push((label, key));
@@ -193,7 +193,7 @@ pub(crate) fn release_keys(
         let prefix = keyspace::conflict_of_key(label, &key);
         let end = after_prefix(&prefix);
         let mut others = Vec::new();
-        for claim in tx.keys_between(&prefix, end.as_deref())? {
+        for claim in tx.raw().keys_between(&prefix, end.as_deref())? {
             let other = keyspace::sole_id(&claim[prefix.len()..], "a claim to a key")?;
             others.push(NodeId(other));
         }
@@ -201,11 +201,11 @@ pub(crate) fn release_keys(
             removed.push((label, key));
             continue;
         }
-        tx.delete_replica_row(&claim(label, &key, id))?;
+        tx.replication_mut().delete_row(&claim(label, &key, id))?;
         others.retain(|other| *other != id);
         // A single claimant is no conflict any more.
         if let [last] = others[..] {
-            tx.delete_replica_row(&claim(label, &key, last))?;
+            tx.replication_mut().delete_row(&claim(label, &key, last))?;
         }
         let mut next: Option<(_, NodeId)> = None;
         for other in others {
@@ -260,7 +260,7 @@ pub fn conflicts(tx: &Transaction) -> Result<Vec<Conflict>, DataError> {
     }
     let end = after_prefix(CONFLICTS);
     let mut listed_keys = Vec::new();
-    for note in tx.keys_between(CONFLICTS, end.as_deref())? {
+    for note in tx.raw().keys_between(CONFLICTS, end.as_deref())? {
         if found.len() == MOST {
             break;
         }
@@ -317,10 +317,10 @@ fn property_conflict(
             None => return Ok(None),
         },
     };
-    let names = tx.catalog_ref().names.clone();
+    let names = tx.names().names.clone();
     let versions = properties.get(&prop).cloned().unwrap_or_default();
     let value = |version: &Version| Ok(decode_value(&version.value, &*names)?);
-    let field = tx.catalog_ref().prop_name(prop).unwrap_or_default();
+    let field = tx.names().prop_name(prop).unwrap_or_default();
     of_versions(
         tx,
         ConflictKind::Property,
@@ -366,15 +366,15 @@ fn index_conflict(
     index: IndexId,
     id: NodeId,
 ) -> Result<Option<Conflict>, DataError> {
-    let catalog = tx.catalog_ref().clone();
-    let (Some(index), Some(state)) = (catalog.index(index), tx.load_node(id)?) else {
+    let catalog = tx.names().clone();
+    let (Some(index), Some(state)) = (catalog.index(index), tx.graph().load_node(id)?) else {
         return Ok(None);
     };
     if !index.unique || state.labels.binary_search(&index.label).is_err() {
         return Ok(None);
     }
     for entry in entries_of(index, &state)? {
-        if let Some(other) = tx.holder(&entry, id)? {
+        if let Some(other) = tx.indexes().holder(&entry, id)? {
             return Ok(Some(Conflict {
                 kind: ConflictKind::Unique,
                 id: Some(id.0),
@@ -398,7 +398,7 @@ fn key_conflict(
     let value = key::decode(key)?;
     let read = tx.node_by_key(label, &value)?;
     let mut others = Vec::new();
-    for claim in tx.keys_between(&prefix, end.as_deref())? {
+    for claim in tx.raw().keys_between(&prefix, end.as_deref())? {
         let other = NodeId(keyspace::sole_id(
             &claim[prefix.len()..],
             "a claim to a key",
@@ -410,7 +410,7 @@ fn key_conflict(
     let Some(read) = read.filter(|_| !others.is_empty()) else {
         return Ok(None);
     };
-    let label = tx.catalog_ref().label_name(label).unwrap_or_default();
+    let label = tx.names().label_name(label).unwrap_or_default();
     Ok(Some(Conflict {
         kind: ConflictKind::Key,
         id: Some(read.0),
@@ -422,13 +422,10 @@ fn key_conflict(
 }
 
 fn schema_conflict(tx: &Transaction, id: NodeId) -> Result<Option<Conflict>, DataError> {
-    let Some(state) = tx.load_node(id)? else {
+    let Some(state) = tx.graph().load_node(id)? else {
         return Ok(None);
     };
-    let kept = tx
-        .catalog_ref()
-        .schema
-        .check(tx.catalog_ref(), None, &state);
+    let kept = tx.names().schema.check(tx.names(), None, &state);
     let Err(error) = kept else {
         return Ok(None);
     };
@@ -460,7 +457,7 @@ fn entry_conflict(tx: &Transaction, stored: &[u8]) -> Result<Option<Conflict>, D
     let versions = cells::cell_versions(tx, stored)?;
     let mut rest = stored.get(1..).unwrap_or_default();
     let bucket = take_id(&mut rest).ok_or_else(|| malformed("a conflict"))?;
-    let bucket = tx.bucket_name(bucket as u32)?;
+    let bucket = tx.kv().bucket_name(bucket as u32)?;
     let field = String::from_utf8_lossy(rest).into_owned();
     of_versions(
         tx,
@@ -469,7 +466,7 @@ fn entry_conflict(tx: &Transaction, stored: &[u8]) -> Result<Option<Conflict>, D
         format!("bucket {bucket}"),
         &field,
         &versions,
-        &|version| tx.stored_value(&version.value),
+        &|version| tx.kv().stored_value(&version.value),
     )
 }
 
@@ -518,7 +515,7 @@ fn conflict_of_bucket(tx: &Transaction, bucket: u32) -> Result<Option<Conflict>,
     Ok(Some(Conflict {
         kind: ConflictKind::Bucket,
         id: None,
-        record: format!("bucket {}", tx.bucket_name(bucket)?),
+        record: format!("bucket {}", tx.kv().bucket_name(bucket)?),
         field: "kind".into(),
         value: Value::from(value),
         others: others.into_iter().map(Value::from).collect(),
@@ -527,12 +524,12 @@ fn conflict_of_bucket(tx: &Transaction, bucket: u32) -> Result<Option<Conflict>,
 
 /// A description of a node.
 fn describe_node(tx: &Transaction, id: NodeId) -> Result<String, DataError> {
-    let Some(state) = tx.load_node(id)? else {
+    let Some(state) = tx.graph().load_node(id)? else {
         return Ok(format!("node {id}"));
     };
     let mut text = format!("node {id}");
     for label in &state.labels {
-        let name = tx.catalog_ref().label_name(*label).unwrap_or_default();
+        let name = tx.names().label_name(*label).unwrap_or_default();
         text += &format!(" :{name}");
     }
     if let Some(key) = state.properties.get(isomer_data::internals::graph::KEY) {

@@ -23,10 +23,10 @@ pub(crate) fn note_contested(
 ) -> Result<(), DataError> {
     let now = contested(after);
     for prop in now.iter().filter(|prop| !before.contains(prop)) {
-        tx.put_replica_row(&key(*prop), &[])?;
+        tx.replication_mut().put_row(&key(*prop), &[])?;
     }
     for prop in before.iter().filter(|prop| !now.contains(prop)) {
-        tx.delete_replica_row(&key(*prop))?;
+        tx.replication_mut().delete_row(&key(*prop))?;
     }
     Ok(())
 }
@@ -38,8 +38,8 @@ pub(crate) fn forget_conflicts(
 ) -> Result<(), DataError> {
     let prefix = keyspace::conflicts_of(space, id);
     let end = after_prefix(&prefix);
-    for key in tx.keys_between(&prefix, end.as_deref())? {
-        tx.delete_replica_row(&key)?;
+    for key in tx.raw().keys_between(&prefix, end.as_deref())? {
+        tx.replication_mut().delete_row(&key)?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ pub(crate) fn convergent_properties_of(
     let prefix = owner.prefix();
     let end = after_prefix(&prefix);
     let mut start = prefix.clone();
-    while let Some(key) = tx.first_key(&start, end.as_deref())? {
+    while let Some(key) = tx.raw().first_key(&start, end.as_deref())? {
         let mut rest = &key[prefix.len()..];
         let prop = take_id(&mut rest).and_then(|prop| u32::try_from(prop).ok());
         props.push(PropId(

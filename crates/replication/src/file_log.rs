@@ -98,7 +98,7 @@ fn log_created_file(
     stamp: Stamp,
     operations: &mut FileOperations,
 ) -> Result<(), DataError> {
-    let created_ms = tx.file_record(FileId(number))?.created_ms;
+    let created_ms = tx.files().file_record(FileId(number))?.created_ms;
     let replica = stamp.dot.replica;
     let identity = Identity::Made {
         replica,
@@ -154,7 +154,8 @@ fn log_path_change(
         path: path.clone(),
     });
     shadow.shown.clone_from(&path);
-    tx.delete_replica_row(&keyspace::conflict_in_name(number))?;
+    tx.replication_mut()
+        .delete_row(&keyspace::conflict_in_name(number))?;
     let value = path.into_bytes();
     let touched = files::call_file(tx, number, shadow, vec![Version { stamp, value }])?;
     operations.touched.extend(touched);
@@ -167,8 +168,8 @@ fn log_folder_change(
     stamp: Stamp,
     operations: &mut FileOperations,
 ) -> Result<(), DataError> {
-    let created_ms = match tx.find_path(&names(&path)?)? {
-        Some((FileKind::Folder, number)) => tx.file_record(FileId(number))?.created_ms,
+    let created_ms = match tx.files().find_path(&names(&path)?)? {
+        Some((FileKind::Folder, number)) => tx.files().file_record(FileId(number))?.created_ms,
         _ => 0, // it is gone again
     };
     let mut value = Vec::new();
@@ -191,7 +192,7 @@ fn log_content_change(
         };
         let start = keyspace::cell(&keyspace::file_chunk(number, from));
         let end = after_prefix(&keyspace::cell(&keyspace::file_chunks(number)));
-        for cell in tx.keys_between(&start, end.as_deref())? {
+        for cell in tx.raw().keys_between(&start, end.as_deref())? {
             cells::drop_cell(tx, &cell[1..])?;
         }
         operations.ops.push(Op::ChunksGone { file, from });
@@ -210,7 +211,7 @@ fn log_content_change(
         let Some(file) = named_file(tx, number, gone)? else {
             continue;
         };
-        let record = tx.file_record(FileId(number))?;
+        let record = tx.files().file_record(FileId(number))?;
         let value = Stored {
             created_ms: 0,
             ..record

@@ -181,8 +181,9 @@ pub(crate) fn put_file_shadow(
     number: u64,
     shadow: &FileShadow,
 ) -> Result<(), DataError> {
-    tx.change_file(FileId(number));
-    tx.put_replica_row(&keyspace::shadow(IdSpace::Files, number), &shadow.encode())
+    tx.files_mut().change_file(FileId(number));
+    tx.replication_mut()
+        .put_row(&keyspace::shadow(IdSpace::Files, number), &shadow.encode())
 }
 
 /// The identity of a file.
@@ -218,11 +219,13 @@ pub(crate) fn call_file(
     if before != after {
         if let Some(path) = &before {
             change_called(tx, path);
-            tx.delete_replica_row(&keyspace::file_called(hash_of(path), number))?;
+            tx.replication_mut()
+                .delete_row(&keyspace::file_called(hash_of(path), number))?;
         }
         if let Some(path) = &after {
             change_called(tx, path);
-            tx.put_replica_row(&keyspace::file_called(hash_of(path), number), &[])?;
+            tx.replication_mut()
+                .put_row(&keyspace::file_called(hash_of(path), number), &[])?;
         }
     }
     Ok(before.into_iter().chain(after).collect())
@@ -237,14 +240,18 @@ pub(crate) fn forget_file(
     let path = latest_path(tx, shadow)?;
     if let Some(path) = &path {
         change_called(tx, path);
-        tx.delete_replica_row(&keyspace::file_called(hash_of(path), number))?;
+        tx.replication_mut()
+            .delete_row(&keyspace::file_called(hash_of(path), number))?;
     }
-    tx.change_file(FileId(number));
-    tx.delete_replica_row(&keyspace::shadow(IdSpace::Files, number))?;
+    tx.files_mut().change_file(FileId(number));
+    tx.replication_mut()
+        .delete_row(&keyspace::shadow(IdSpace::Files, number))?;
     let named = keyspace::identity(IdSpace::Files, &shadow.identity.to_bytes());
-    tx.delete_replica_row(&named)?;
-    tx.delete_replica_row(&keyspace::conflict_in_name(number))?;
-    tx.delete_replica_row(&keyspace::cell(&keyspace::file(number)))?;
+    tx.replication_mut().delete_row(&named)?;
+    tx.replication_mut()
+        .delete_row(&keyspace::conflict_in_name(number))?;
+    tx.replication_mut()
+        .delete_row(&keyspace::cell(&keyspace::file(number)))?;
     let chunks = keyspace::file_chunks(number);
     for all in [keyspace::cell(&chunks), keyspace::conflict_in_cell(&chunks)] {
         let end = after_prefix(&all);
@@ -252,7 +259,7 @@ pub(crate) fn forget_file(
             start: &all,
             end: end.as_deref(),
         };
-        tx.delete_replica_rows(range)?;
+        tx.replication_mut().delete_rows(range)?;
     }
     Ok(path)
 }
@@ -262,7 +269,10 @@ fn files_called(tx: &Transaction, path: &str) -> Result<Vec<(u64, FileShadow)>, 
     tx.footprint().read_key(Space::Folders, &path_item(path));
     let prefix = keyspace::files_called(hash_of(path));
     let mut found = Vec::new();
-    for key in tx.keys_between(&prefix, after_prefix(&prefix).as_deref())? {
+    for key in tx
+        .raw()
+        .keys_between(&prefix, after_prefix(&prefix).as_deref())?
+    {
         let number = sole_id(&key[prefix.len()..], "a file's path")?;
         let shadow = known_file(tx, number)?;
         if let Some((_, turn)) = latest(tx, &shadow)? {
@@ -303,13 +313,13 @@ pub(crate) fn put_makings(
     change_called(tx, path);
     let key = keyspace::folder_made(hash_of(path));
     if makings.is_empty() {
-        return tx.delete_replica_row(&key);
+        return tx.replication_mut().delete_row(&key);
     }
     makings.sort_unstable_by_key(|making| making.stamp.dot);
     let mut stored = Vec::new();
     push_bytes(&mut stored, path.as_bytes());
     push_versions(&mut stored, &makings, None);
-    tx.put_replica_row(&key, &stored)
+    tx.replication_mut().put_row(&key, &stored)
 }
 
 /// Path and creations of a folder.
@@ -395,7 +405,10 @@ pub(crate) fn apply_to_files(
             };
             let start = keyspace::file_chunk(number, *from);
             let prefix = keyspace::file_chunks(number);
-            for stored in tx.keys_between(&start, after_prefix(&prefix).as_deref())? {
+            for stored in tx
+                .raw()
+                .keys_between(&start, after_prefix(&prefix).as_deref())?
+            {
                 let chunk = sole_id(&stored[prefix.len()..], "the number of a chunk")?;
                 let (before, after) = cells::see_cell(tx, &stored, &saw)?;
                 materialize_chunk(tx, number, chunk, &before, after)?;
@@ -436,7 +449,8 @@ pub(crate) fn make_file(
         called: Vec::new(),
         shown: String::new(),
     };
-    tx.put_file_record(FileId(number), record_of(&[], created_ms)?)?;
+    tx.files_mut()
+        .put_file_record(FileId(number), record_of(&[], created_ms)?)?;
     // Its size was not reported yet, and is not older than replication, either.
     buckets::put_lives(tx, &keyspace::file(number), Vec::new())?;
     put_file_shadow(tx, number, &shadow)?;
@@ -450,7 +464,7 @@ pub(crate) fn purge_file(tx: &mut Transaction, number: u64) -> Result<(), DataEr
     unshow(tx, number, &mut touched)?;
     let shadow = known_file(tx, number)?;
     touched.extend(forget_file(tx, number, &shadow)?);
-    tx.delete_content(FileId(number))?;
+    tx.files_mut().delete_content(FileId(number))?;
     assign_paths(tx, touched)
 }
 
@@ -462,12 +476,12 @@ pub(crate) fn materialize_size(
     let shadow = known_file(tx, number)?;
     let record = record_of(&sizes, shadow.created_ms)?;
     buckets::put_lives(tx, &keyspace::file(number), sizes)?;
-    match tx.file_record(FileId(number))? == record {
+    match tx.files().file_record(FileId(number))? == record {
         true => {
-            tx.change_file(FileId(number));
+            tx.files_mut().change_file(FileId(number));
             Ok(())
         }
-        false => tx.put_file_record(FileId(number), record),
+        false => tx.files_mut().put_file_record(FileId(number), record),
     }
 }
 
@@ -485,15 +499,15 @@ pub(crate) fn materialize_chunk(
     }
     let stored = keyspace::file_chunk(number, chunk);
     let read = cells::put_cell(tx, &stored, &after)?;
-    tx.change_file(FileId(number));
+    tx.files_mut().change_file(FileId(number));
     let old = tx.read().get(&stored)?;
     let new = read.map(|at| after[at].value.clone());
     if old == new {
         return Ok(());
     }
     match &new {
-        Some(bytes) => tx.put_replica_row(&stored, bytes)?,
-        None => tx.delete_replica_row(&stored)?,
+        Some(bytes) => tx.replication_mut().put_row(&stored, bytes)?,
+        None => tx.replication_mut().delete_row(&stored)?,
     }
     // Watchers apply this over the previous content: a shorter chunk is padded with zeros.
     let mut content = new.unwrap_or_default();
@@ -525,7 +539,7 @@ pub(crate) fn materialize_folder(
 
 /// A folder was made when the first of its creations was; one without creations has no time.
 fn date_folder(tx: &mut Transaction, path: &str) -> Result<(), DataError> {
-    let Some((FileKind::Folder, number)) = tx.find_path(&names(path)?)? else {
+    let Some((FileKind::Folder, number)) = tx.files().find_path(&names(path)?)? else {
         return Ok(());
     };
     let mut first = None;
@@ -539,9 +553,9 @@ fn date_folder(tx: &mut Transaction, path: &str) -> Result<(), DataError> {
         created_ms,
         modified_ms: created_ms,
     };
-    match tx.file_record(FileId(number))? == record {
+    match tx.files().file_record(FileId(number))? == record {
         true => Ok(()),
-        false => tx.put_file_record(FileId(number), record),
+        false => tx.files_mut().put_file_record(FileId(number), record),
     }
 }
 
@@ -574,7 +588,7 @@ fn assign_path(
     touched: &mut Vec<String>,
 ) -> Result<(), DataError> {
     let called = files_called(tx, path)?;
-    let occupant = tx.find_path(&names(path)?)?;
+    let occupant = tx.files().find_path(&names(path)?)?;
     // A folder shadows files with its path.
     let is_folder = matches!(occupant, Some((FileKind::Folder, _)));
     if let Some((FileKind::File, other)) = occupant
@@ -595,7 +609,8 @@ fn assign_path(
             wanted.push((*number, place));
         } else if place == *path {
             // Until now it was shown under a substitute name, next to another file.
-            tx.delete_replica_row(&keyspace::conflict_in_name(*number))?;
+            tx.replication_mut()
+                .delete_row(&keyspace::conflict_in_name(*number))?;
         }
     }
     for (number, place) in wanted {
@@ -618,7 +633,7 @@ fn substitute_path(
     let base = substitute_base(path, &spelling::spell_identity(tx, &shadow.identity));
     let mut place = base.clone();
     for count in 1_u64.. {
-        let is_taken = match tx.find_path(&names(&place)?)? {
+        let is_taken = match tx.files().find_path(&names(&place)?)? {
             Some((FileKind::Folder, _)) => true,
             Some((FileKind::File, other)) => other != number,
             None => false,
@@ -636,18 +651,19 @@ fn unshow(tx: &mut Transaction, number: u64, touched: &mut Vec<String>) -> Resul
     let mut shadow = known_file(tx, number)?;
     let place = std::mem::take(&mut shadow.shown);
     if place.is_empty() {
-        return tx.drop_unnamed(number);
+        return tx.files_mut().drop_unnamed(number);
     }
     put_file_shadow(tx, number, &shadow)?;
-    tx.delete_replica_row(&keyspace::conflict_in_name(number))?;
+    tx.replication_mut()
+        .delete_row(&keyspace::conflict_in_name(number))?;
     take_entry(tx, &place)?;
     prune(tx, folder_of(&place), touched)
 }
 
 /// Removes the entry of a path from its folder.
 fn take_entry(tx: &mut Transaction, path: &str) -> Result<(), DataError> {
-    let (folder, name) = tx.parent(path)?;
-    tx.delete_entry(folder, name)
+    let (folder, name) = tx.files().parent(path)?;
+    tx.files_mut().delete_entry(folder, name)
 }
 
 fn show(
@@ -659,18 +675,21 @@ fn show(
 ) -> Result<(), DataError> {
     let folder = ensure_folder(tx, folder_of(place), touched)?;
     let name = &place[folder_of(place).len() + 1..];
-    if let Some((_, other)) = tx.find_entry(folder, name)? {
+    if let Some((_, other)) = tx.files().find_entry(folder, name)? {
         displace_file(tx, other, touched)?;
     }
     // The removal may have removed the folder too.
     let folder = ensure_folder(tx, folder_of(place), touched)?;
-    tx.put_entry(folder, name, (FileKind::File, number))?;
+    tx.files_mut()
+        .put_entry(folder, name, (FileKind::File, number))?;
     let mut shadow = known_file(tx, number)?;
     shadow.shown = place.to_owned();
     put_file_shadow(tx, number, &shadow)?;
     match place == path {
         true => Ok(()),
-        false => tx.put_replica_row(&keyspace::conflict_in_name(number), &[]),
+        false => tx
+            .replication_mut()
+            .put_row(&keyspace::conflict_in_name(number), &[]),
     }
 }
 
@@ -694,7 +713,7 @@ fn ensure_folder(
 ) -> Result<u64, DataError> {
     let mut folder = isomer_data::internals::files::ROOT;
     for name in path.split('/').skip(1) {
-        folder = match tx.find_entry(folder, name)? {
+        folder = match tx.files().find_entry(folder, name)? {
             Some((FileKind::Folder, number)) => number,
             found => {
                 if let Some((_, file)) = found {
@@ -718,21 +737,23 @@ fn displace_file_in_place(
     let mut shadow = known_file(tx, number)?;
     shadow.shown.clear();
     put_file_shadow(tx, number, &shadow)?;
-    tx.delete_replica_row(&keyspace::conflict_in_name(number))?;
-    tx.delete_entry(folder, name)?;
+    tx.replication_mut()
+        .delete_row(&keyspace::conflict_in_name(number))?;
+    tx.files_mut().delete_entry(folder, name)?;
     touched.extend(latest_path(tx, &shadow)?);
     Ok(())
 }
 
 fn make_folder_in(tx: &mut Transaction, folder: u64, name: &str) -> Result<u64, DataError> {
     let number = new_file_number(tx)?;
-    tx.put_entry(folder, name, (FileKind::Folder, number))?;
+    tx.files_mut()
+        .put_entry(folder, name, (FileKind::Folder, number))?;
     let record = Stored {
         bytes: 0,
         created_ms: 0,
         modified_ms: 0,
     };
-    tx.put_file_record(FileId(number), record)?;
+    tx.files_mut().put_file_record(FileId(number), record)?;
     Ok(number)
 }
 
@@ -744,14 +765,14 @@ pub(crate) fn prune(
 ) -> Result<(), DataError> {
     let mut path = path;
     while !path.is_empty() {
-        let Some((FileKind::Folder, number)) = tx.find_path(&names(path)?)? else {
+        let Some((FileKind::Folder, number)) = tx.files().find_path(&names(path)?)? else {
             return Ok(());
         };
-        if !makings(tx, path)?.is_empty() || tx.has_entries(number)? {
+        if !makings(tx, path)?.is_empty() || tx.files().has_entries(number)? {
             return Ok(());
         }
         take_entry(tx, path)?;
-        tx.delete_content(FileId(number))?;
+        tx.files_mut().delete_content(FileId(number))?;
         touched.push(path.to_owned());
         path = folder_of(path);
     }
@@ -764,7 +785,10 @@ fn recall(tx: &Transaction, path: &str, touched: &mut Vec<String>) -> Result<(),
         return Ok(());
     }
     let prefix = keyspace::conflicts_in_names();
-    for note in tx.keys_between(&prefix, after_prefix(&prefix).as_deref())? {
+    for note in tx
+        .raw()
+        .keys_between(&prefix, after_prefix(&prefix).as_deref())?
+    {
         let number = sole_id(&note[prefix.len()..], "a conflict")?;
         let shadow = known_file(tx, number)?;
         if let Some(own) = latest_path(tx, &shadow)? {

@@ -54,7 +54,7 @@ pub(crate) fn materialize_joined(
         Some(id) => {
             let shadow = records::node_shadow(tx, id)?;
             let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
-            (Some(id), shadow, tx.load_node(id)?)
+            (Some(id), shadow, tx.graph().load_node(id)?)
         }
         None => (None, NodeShadow::new(theirs.identity.clone()), None),
     };
@@ -129,9 +129,10 @@ pub(crate) fn join_absent_fields(
             let mut head = prefix.clone();
             push_id(&mut head, prop.0.into());
             let mut ours = Vec::new();
-            tx.each_between(&head, after_prefix(&head).as_deref(), &mut |key, value| {
-                ours.push((key[prefix.len()..].to_vec(), value.to_vec()));
-            })?;
+            tx.raw()
+                .each_between(&head, after_prefix(&head).as_deref(), &mut |key, value| {
+                    ours.push((key[prefix.len()..].to_vec(), value.to_vec()));
+                })?;
             put_joined_rows(tx, (owner, prop), &ours, &[], sides)?;
         }
     }
@@ -168,9 +169,9 @@ pub(crate) fn join_field(
         true => after_prefix(&head),
         false => Some([&head[..], to].concat()),
     };
-    let is_new = tx.first_key(&start, end.as_deref())?.is_none();
+    let is_new = tx.raw().first_key(&start, end.as_deref())?.is_none();
     let before = match is_new {
-        true => tx.fields_before(owner, prop)?,
+        true => tx.indexes_mut().fields_before(owner, prop)?,
         false => None,
     };
     let mut touched = Vec::new();
@@ -201,17 +202,17 @@ pub(crate) fn join_field(
             rows.push((whole[prefix.len()..].to_vec(), value.to_vec()));
         } else if stays_alone(dot, sides.here) {
             // There is nothing here to compare it with.
-            tx.put_replica_row(&whole, value)?;
+            tx.replication_mut().put_row(&whole, value)?;
             changed = true;
             if before.is_some() {
                 touched.push(whole.clone());
             }
         }
     }
-    tx.fields_after(before, &touched)?;
+    tx.indexes_mut().fields_after(before, &touched)?;
     if changed {
-        tx.clear_owner(owner);
-        tx.log_merged(owner, prop);
+        tx.fields_mut().clear_owner(owner);
+        tx.fields_mut().log_merged(owner, prop);
     }
     if is_new && rows.is_empty() {
         return Ok(());
@@ -222,9 +223,10 @@ pub(crate) fn join_field(
     }
     let mut ours = Vec::new();
     if !is_new {
-        tx.each_between(&start, end.as_deref(), &mut |key, value| {
-            ours.push((key[prefix.len()..].to_vec(), value.to_vec()));
-        })?;
+        tx.raw()
+            .each_between(&start, end.as_deref(), &mut |key, value| {
+                ours.push((key[prefix.len()..].to_vec(), value.to_vec()));
+            })?;
     }
     put_joined_rows(tx, (owner, prop), &ours, &rows, sides)
 }
@@ -240,7 +242,7 @@ fn put_joined_rows(
     let prefix = owner.prefix();
     let joined = join_rows((sides.here, ours), (sides.theirs, theirs))?;
     let mut changed = false;
-    let before = tx.fields_before(owner, prop)?;
+    let before = tx.indexes_mut().fields_before(owner, prop)?;
     let mut touched = Vec::new();
     let (mut old, mut new) = (ours.iter().peekable(), joined.into_iter().peekable());
     let mut whole = prefix.clone();
@@ -257,12 +259,12 @@ fn put_joined_rows(
             (Some((key, _)), None) => {
                 whole.truncate(prefix.len());
                 whole.extend_from_slice(key);
-                tx.delete_replica_row(&whole)?;
+                tx.replication_mut().delete_row(&whole)?;
             }
             (one, Some((key, value))) if one.map(|one| &one.1) != Some(value) => {
                 whole.truncate(prefix.len());
                 whole.extend_from_slice(key);
-                tx.put_replica_row(&whole, value)?;
+                tx.replication_mut().put_row(&whole, value)?;
             }
             _ => continue,
         }
@@ -271,10 +273,10 @@ fn put_joined_rows(
             touched.push(whole.clone());
         }
     }
-    tx.fields_after(before, &touched)?;
+    tx.indexes_mut().fields_after(before, &touched)?;
     if changed {
-        tx.clear_owner(owner);
-        tx.log_merged(owner, prop);
+        tx.fields_mut().clear_owner(owner);
+        tx.fields_mut().log_merged(owner, prop);
     }
     Ok(())
 }

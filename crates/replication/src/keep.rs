@@ -148,7 +148,8 @@ fn rests_on(tx: &Transaction, id: NodeId, lives: &[Dot]) -> Result<bool, DataErr
 
 fn all_rest_on(tx: &Transaction, id: NodeId, lives: &[Dot]) -> Result<bool, DataError> {
     let mut found = Neighbours::new();
-    tx.expand_rows(&[id], Direction::Both, &[], &mut found)?;
+    tx.graph()
+        .expand_rows(&[id], Direction::Both, &[], &mut found)?;
     replication_of(tx.store()).rested.lock().looked_at += found.rows().len() as u64;
     for row in found.rows() {
         // A relationship outside the space is deleted with its ends in any case.

@@ -66,9 +66,9 @@ struct LogEntryBuilder {
     rel_order: Vec<RelId>,
 }
 
-/// Logs what this transaction did, for other replicas. Before [`Transaction::finish_convergent`].
+/// Logs what this transaction did, for other replicas. Before `FieldsMut::finish_convergent`.
 pub(crate) fn log_for_replicas(tx: &mut Transaction) -> Result<(), DataError> {
-    if !tx.is_replicated() || !tx.has_writes() {
+    if !tx.replication().is_replicated() || !tx.has_writes() {
         return Ok(());
     }
     let operations = tx.operations_so_far();
@@ -86,7 +86,7 @@ pub(crate) fn log_for_replicas(tx: &mut Transaction) -> Result<(), DataError> {
             return Ok(());
         }
     }
-    let (replica, number, time, seen) = tx.number()?;
+    let (replica, number, time, seen) = tx.fields_mut().number()?;
     let dot = Dot {
         replica,
         number,
@@ -127,7 +127,8 @@ pub(crate) fn log_for_replicas(tx: &mut Transaction) -> Result<(), DataError> {
             advice: "write it in several transactions; a large file by a writer of files, which does so by itself",
         });
     }
-    tx.put_replica_row(&keyspace::log_entry(replica.0, number), &bytes)
+    tx.replication_mut()
+        .put_row(&keyspace::log_entry(replica.0, number), &bytes)
 }
 
 impl LogEntryBuilder {
@@ -212,7 +213,7 @@ impl LogEntryBuilder {
                 let replica = self.stamp.dot.replica;
                 let rel = Identity::Made { replica, id: id.0 };
                 self.rel(*id).made = Some(rel.clone());
-                let keeps = tx.keeps_ends(row.type_id);
+                let keeps = tx.constraints().keeps_ends(row.type_id);
                 let lives = [
                     self.lives(tx, row.source, keeps)?,
                     self.lives(tx, row.target, keeps)?,
@@ -320,7 +321,7 @@ impl LogEntryBuilder {
                         let space = IdSpace::Nodes;
                         records::drop_shadow(tx, space, ghost.0, &identity)?;
                         observe_fields(tx, ConvergentOwner::Node(ghost));
-                        tx.drop_fields(ConvergentOwner::Node(ghost))?;
+                        tx.fields_mut().drop_fields(ConvergentOwner::Node(ghost))?;
                         identity
                     }
                 }
@@ -376,7 +377,7 @@ impl LogEntryBuilder {
                     Some(end) => Some(keyspace::cell(&keyspace::bucket_entry(*bucket, end))),
                     None => after_prefix(&keyspace::cell(&keyspace::bucket_entry(*bucket, b""))),
                 };
-                for cell in tx.keys_between(&from, to.as_deref())? {
+                for cell in tx.raw().keys_between(&from, to.as_deref())? {
                     cells::drop_cell(tx, &cell[1..])?;
                 }
                 self.buckets.insert(*bucket);
@@ -452,7 +453,7 @@ impl LogEntryBuilder {
         for prefix in [entries, keyspace::bucket_sequence(bucket, "")] {
             let cells = keyspace::cell(&prefix);
             let end = after_prefix(&cells);
-            for cell in tx.keys_between(&cells, end.as_deref())? {
+            for cell in tx.raw().keys_between(&cells, end.as_deref())? {
                 cells::drop_cell(tx, &cell[1..])?;
             }
         }

@@ -28,7 +28,7 @@ fn change_metadata(tx: &mut Transaction, space: IdSpace, id: u64) {
 
 /// A local transaction has seen the content of its snapshot; a merge depends on the current metadata.
 pub(crate) fn observe_metadata(tx: &Transaction, space: IdSpace, id: u64) {
-    if tx.is_merging() {
+    if tx.replication().is_merging() {
         let of_rel = space == IdSpace::Relationships;
         tx.footprint().read_metadata(Item::Metadata { of_rel, id });
     }
@@ -40,7 +40,7 @@ pub(crate) fn note_identity(
     id: NodeId,
     old: &NodeState,
 ) -> Result<(), DataError> {
-    if !tx.is_replicated() || notes(tx).identities.contains_key(&id) {
+    if !tx.replication().is_replicated() || notes(tx).identities.contains_key(&id) {
         return Ok(());
     }
     let stored = tx.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))?;
@@ -78,7 +78,7 @@ fn implied_identity(
 
 /// The first label by name, of those of the space.
 pub(crate) fn first_by_name(tx: &Transaction, labels: &[LabelId]) -> Option<LabelId> {
-    let (names, space) = (tx.catalog_ref(), scope::space(tx));
+    let (names, space) = (tx.names(), scope::space(tx));
     let is_meant = |label: &LabelId| space.as_ref().is_none_or(|space| space.has_any(&[*label]));
     labels
         .iter()
@@ -98,10 +98,10 @@ pub(crate) fn key_of(
     tx: &Transaction,
     record: &RecordRef<'_>,
 ) -> Result<Option<Vec<u8>>, DataError> {
-    let Some(prop) = tx.catalog_ref().prop_id(KEY) else {
+    let Some(prop) = tx.names().prop_id(KEY) else {
         return Ok(None);
     };
-    match record.get(prop, &*tx.catalog_ref().names)? {
+    match record.get(prop, &*tx.names().names)? {
         Some(value @ (Value::Int(_) | Value::String(_))) => Ok(Some(key::encode(&value)?)),
         _ => Ok(None),
     }
@@ -254,7 +254,8 @@ pub(crate) fn put_node_shadow(
     contested::note_contested(tx, &key, contested, &shadow.properties)?;
     let stored = shadow.encode(has_record, own_replica(tx.store()));
     change_metadata(tx, IdSpace::Nodes, id.0);
-    tx.put_replica_row(&keyspace::shadow(IdSpace::Nodes, id.0), &stored)?;
+    tx.replication_mut()
+        .put_row(&keyspace::shadow(IdSpace::Nodes, id.0), &stored)?;
     put_identity(tx, IdSpace::Nodes, &shadow.identity, id.0)
 }
 
@@ -268,7 +269,8 @@ pub(crate) fn put_rel_shadow(
     contested::note_contested(tx, &key, contested, &shadow.properties)?;
     let stored = shadow.encode(true, own_replica(tx.store()));
     change_metadata(tx, IdSpace::Relationships, id.0);
-    tx.put_replica_row(&keyspace::shadow(IdSpace::Relationships, id.0), &stored)?;
+    tx.replication_mut()
+        .put_row(&keyspace::shadow(IdSpace::Relationships, id.0), &stored)?;
     put_identity(tx, IdSpace::Relationships, &shadow.identity, id.0)
 }
 
@@ -286,7 +288,7 @@ pub(crate) fn put_identity(
         .change_metadata(Item::Named(xxh3_128(&key)));
     let mut value = Vec::new();
     push_id(&mut value, id);
-    tx.put_replica_row(&key, &value)
+    tx.replication_mut().put_row(&key, &value)
 }
 
 /// Deletes shadow, identity and conflicts of a deleted record.
@@ -297,14 +299,15 @@ pub(crate) fn drop_shadow(
     identity: &Identity,
 ) -> Result<(), DataError> {
     change_metadata(tx, space, id);
-    tx.delete_replica_row(&keyspace::shadow(space, id))?;
+    tx.replication_mut()
+        .delete_row(&keyspace::shadow(space, id))?;
     contested::forget_conflicts(tx, space, id)?;
     // If it was created again in the same transaction, the identity leads to the new one.
     if find_identity(tx, space, identity)? == Some(id) {
         let key = keyspace::identity(space, &identity.to_bytes());
         tx.footprint_mut()
             .change_metadata(Item::Named(xxh3_128(&key)));
-        tx.delete_replica_row(&key)?;
+        tx.replication_mut().delete_row(&key)?;
     }
     Ok(())
 }

@@ -186,7 +186,7 @@ fn each_name(tx: &Transaction, visit: &mut Named<'_>) -> Result<(), DataError> {
         let end = after_prefix(&prefix);
         let mut start = prefix.clone();
         loop {
-            let (keys, next) = tx.some_keys(&start, end.as_deref(), 4096)?;
+            let (keys, next) = tx.raw().some_keys(&start, end.as_deref(), 4096)?;
             for key in &keys {
                 if !scope::holds(tx, part, key)? {
                     continue;
@@ -214,7 +214,7 @@ fn each_name(tx: &Transaction, visit: &mut Named<'_>) -> Result<(), DataError> {
                         let mut rest = &key[1..];
                         let bucket = take_id(&mut rest);
                         let bucket = bucket.ok_or_else(|| malformed("the key of a bucket"))?;
-                        let bucket = tx.bucket_name(bucket as u32)?;
+                        let bucket = tx.kv().bucket_name(bucket as u32)?;
                         [&[key[0]], bucket.as_bytes(), &[0], rest].concat()
                     }
                 };
@@ -245,7 +245,7 @@ fn add_to(
                 sums.add(name, &[b"life", &spell_stamp(tx, *life)]);
             }
             for (label, stamps) in &shadow.labels {
-                let label = tx.catalog_ref().label_name(*label).unwrap_or_default();
+                let label = tx.names().label_name(*label).unwrap_or_default();
                 for stamp in stamps {
                     sums.add(
                         name,
@@ -291,7 +291,7 @@ fn add_to(
         _ => {
             for version in cells::cell_versions(tx, key)? {
                 let value = match part {
-                    Part::Entries => format!("{:?}", tx.stored_value(&version.value)?),
+                    Part::Entries => format!("{:?}", tx.kv().stored_value(&version.value)?),
                     _ => String::new(),
                 };
                 let stamp = spell_stamp(tx, version.stamp);
@@ -317,7 +317,7 @@ fn add_properties(
     name: &[u8],
     properties: &Properties,
 ) -> Result<(), DataError> {
-    let names = tx.catalog_ref();
+    let names = tx.names();
     for (prop, versions) in properties {
         let prop = names.prop_name(*prop).unwrap_or_default();
         for Version { stamp, value } in versions {
@@ -346,40 +346,41 @@ fn add_fields(
     let end = after_prefix(&prefix);
     let mut counter: Option<(Vec<u8>, i128)> = None;
     let mut failed = None;
-    tx.each_between(&prefix, end.as_deref(), &mut |key, value| {
-        let mut add = || -> Result<(), DataError> {
-            let below = &key[prefix.len()..];
-            let parts = entry_parts(below)?;
-            let mut rest = below;
-            let prop = take_id(&mut rest).ok_or_else(|| malformed("a field"))?;
-            let prop = tx.catalog_ref().prop_name(PropId(prop as u32));
-            let place = &below[below.len() - rest.len()..parts.item];
-            let spelled = [prop.unwrap_or_default().as_bytes(), &[0], place].concat();
-            if parts.kind == ConvergentKind::Counter {
-                let by = counter_amount(value)?.0;
-                match &mut counter {
-                    Some((field, sum)) if *field == spelled => *sum += by,
-                    other => {
-                        if let Some((field, sum)) = other.replace((spelled, by)) {
-                            sums.add(name, &[b"counter", &field, &sum.to_le_bytes()]);
+    tx.raw()
+        .each_between(&prefix, end.as_deref(), &mut |key, value| {
+            let mut add = || -> Result<(), DataError> {
+                let below = &key[prefix.len()..];
+                let parts = entry_parts(below)?;
+                let mut rest = below;
+                let prop = take_id(&mut rest).ok_or_else(|| malformed("a field"))?;
+                let prop = tx.names().prop_name(PropId(prop as u32));
+                let place = &below[below.len() - rest.len()..parts.item];
+                let spelled = [prop.unwrap_or_default().as_bytes(), &[0], place].concat();
+                if parts.kind == ConvergentKind::Counter {
+                    let by = counter_amount(value)?.0;
+                    match &mut counter {
+                        Some((field, sum)) if *field == spelled => *sum += by,
+                        other => {
+                            if let Some((field, sum)) = other.replace((spelled, by)) {
+                                sums.add(name, &[b"counter", &field, &sum.to_le_bytes()]);
+                            }
                         }
                     }
+                } else {
+                    let stamp = Stamp {
+                        dot: parts.dot,
+                        time: u64::from(parts.dot.op),
+                    };
+                    sums.add(name, &[b"field", &spelled, &spell_stamp(tx, stamp), value]);
                 }
-            } else {
-                let stamp = Stamp {
-                    dot: parts.dot,
-                    time: u64::from(parts.dot.op),
-                };
-                sums.add(name, &[b"field", &spelled, &spell_stamp(tx, stamp), value]);
+                Ok(())
+            };
+            if failed.is_none()
+                && let Err(error) = add()
+            {
+                failed = Some(error);
             }
-            Ok(())
-        };
-        if failed.is_none()
-            && let Err(error) = add()
-        {
-            failed = Some(error);
-        }
-    })?;
+        })?;
     if let Some((field, sum)) = counter {
         sums.add(name, &[b"counter", &field, &sum.to_le_bytes()]);
     }

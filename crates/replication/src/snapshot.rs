@@ -322,12 +322,15 @@ fn push_fields(
             _ => parts.item,
         };
         let item_end = after_prefix(&last[..owner_end + together]);
-        for key in tx.keys_between(&[last, &[0]].concat(), item_end.as_deref())? {
+        for key in tx
+            .raw()
+            .keys_between(&[last, &[0]].concat(), item_end.as_deref())?
+        {
             let value = tx.read().get(&key)?.unwrap_or_default();
             run.push(page, &key[owner_end..], &value)?;
         }
         is_whole = match &item_end {
-            Some(after) => tx.first_key(after, end.as_deref())?.is_none(),
+            Some(after) => tx.raw().first_key(after, end.as_deref())?.is_none(),
             None => true,
         };
         if !is_whole {

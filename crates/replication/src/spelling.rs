@@ -10,7 +10,7 @@ use crate::versions::Stamp;
 pub(crate) fn spell_identity(tx: &Transaction, identity: &Identity) -> Vec<u8> {
     match identity {
         Identity::Keyed { label, key } => {
-            let name = tx.catalog_ref().label_name(*label).unwrap_or_default();
+            let name = tx.names().label_name(*label).unwrap_or_default();
             [&[1], name.as_bytes(), &[0], key].concat()
         }
         Identity::Made { replica, id } => {

@@ -55,7 +55,7 @@ pub(crate) fn sweep(
         [_, from @ ..] => from.to_vec(),
     };
     let end = after_prefix(prefix);
-    let (keys, next) = tx.some_keys(&start, end.as_deref(), SWEPT)?;
+    let (keys, next) = tx.raw().some_keys(&start, end.as_deref(), SWEPT)?;
     for key in &keys {
         let id = || sole_id(&key[prefix.len()..], "the key of a record");
         match part {
@@ -136,11 +136,13 @@ pub(crate) fn put_joined(tx: &mut Transaction, sides: &Sides<'_>) -> Result<(), 
             continue; // a restored database continues under another name
         }
         let seen = encode_seen(joined.upto(replica), joined.exceptions(replica));
-        tx.put_replica_row(&keyspace::seen(replica.0), &seen)?;
+        tx.replication_mut()
+            .put_row(&keyspace::seen(replica.0), &seen)?;
         let floor = log::floor(tx.read(), replica)?;
         let mut value = Vec::new();
         push_id(&mut value, upto.max(floor));
-        tx.put_replica_row(&keyspace::floor(replica.0), &value)?;
+        tx.replication_mut()
+            .put_row(&keyspace::floor(replica.0), &value)?;
     }
     Ok(())
 }

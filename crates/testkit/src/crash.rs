@@ -216,7 +216,8 @@ fn apply(tx: &WriteTransaction, writer: u64, number: u64) -> Result<()> {
          CREATE (t)-[:PART {n: $n, i: i}]->(:Part {_key: $key + '/' + toString(i), n: $n, tag: $key + '#' + toString(i)})", &params))?;
     tx.query(("MERGE (c:Counter {_key: $writer}) SET c.n = $n", &params))?;
     tx.data()
-        .kv_put("journal", key(number).as_bytes(), &number.to_be_bytes())?;
+        .kv_mut()
+        .put("journal", key(number).as_bytes(), &number.to_be_bytes())?;
     if let Some(old) = deletes(number) {
         tx.query((
             "MATCH (:Txn {_key: $key})-[:PART]->(p) DETACH DELETE p",
@@ -295,7 +296,7 @@ fn verify_writer(tx: &ReadTransaction, writer: u64, found: u64, progress: Progre
     );
     if found > 0 {
         let key = format!("{writer}/{found}");
-        let value = tx.data().kv_get("journal", key.as_bytes())?;
+        let value = tx.data().kv().get("journal", key.as_bytes())?;
         ensure!(
             value == Some(found.to_be_bytes().to_vec()),
             "the bucket has {value:?} for transaction {found}"

@@ -20,17 +20,18 @@ struct Kept {
 fn open(keep: bool) -> Result<Kept, Box<dyn std::error::Error>> {
     let store = DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default())?;
     let mut tx = store.begin(Access::Write)?;
-    let label = tx.intern_label("Person")?;
-    let knows = tx.intern_type("KNOWS")?;
+    let label = tx.name_ids().intern_label("Person")?;
+    let knows = tx.name_ids().intern_type("KNOWS")?;
     for key in 0..NODES {
-        tx.create_node(&[label], &properties(key))?;
+        tx.graph_mut().create_node(&[label], &properties(key))?;
     }
     for node in 0..NODES {
         let other = NodeId(node * 7919 % NODES);
-        tx.create_relationship(knows, NodeId(node), other, &Map::new())?;
+        tx.graph_mut()
+            .create_relationship(knows, NodeId(node), other, &Map::new())?;
     }
-    let age = tx.intern_prop("age")?;
-    let name = tx.intern_prop("name")?;
+    let age = tx.name_ids().intern_prop("age")?;
+    let name = tx.name_ids().intern_prop("name")?;
     tx.commit()?;
     if !keep {
         return Ok(Kept { store, views: None });
@@ -64,7 +65,10 @@ fn properties(key: u64) -> Map {
 /// Commits of `size` writes each, half of them nodes, half relationships; microseconds a write.
 fn write(kept: &Kept, commits: u64, size: u64) -> Result<f64, Box<dyn std::error::Error>> {
     let tx = kept.store.begin(Access::Write)?;
-    let (label, knows) = (tx.intern_label("Person")?, tx.intern_type("KNOWS")?);
+    let (label, knows) = (
+        tx.name_ids().intern_label("Person")?,
+        tx.name_ids().intern_type("KNOWS")?,
+    );
     drop(tx);
     let begun = Instant::now();
     for commit in 0..commits {
@@ -72,10 +76,11 @@ fn write(kept: &Kept, commits: u64, size: u64) -> Result<f64, Box<dyn std::error
         for one in 0..size {
             let number = commit * size + one;
             if number.is_multiple_of(2) {
-                tx.create_node(&[label], &properties(number))?;
+                tx.graph_mut().create_node(&[label], &properties(number))?;
             } else {
                 let (from, to) = (number * 31 % NODES, number * 17 % NODES);
-                tx.create_relationship(knows, NodeId(from), NodeId(to), &Map::new())?;
+                tx.graph_mut()
+                    .create_relationship(knows, NodeId(from), NodeId(to), &Map::new())?;
             }
         }
         tx.commit_with(Durability::Buffered)?;

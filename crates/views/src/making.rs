@@ -406,9 +406,9 @@ mod tests {
 
     fn write(store: &DataStore, count: usize, text: &str) -> Vec<NodeId> {
         let mut tx = store.begin(Access::Write).unwrap();
-        let label = tx.intern_label("N").unwrap();
+        let label = tx.name_ids().intern_label("N").unwrap();
         let properties: Map = [("text", Value::from(text))].into_iter().collect();
-        let made = (0..count).map(|_| tx.create_node(&[label], &properties).unwrap());
+        let made = (0..count).map(|_| tx.graph_mut().create_node(&[label], &properties).unwrap());
         let made = made.collect();
         tx.commit().unwrap();
         made
@@ -612,7 +612,9 @@ mod tests {
             for node in &nodes {
                 let text = format!("{round}").repeat(50_000);
                 let text = Value::from(text.as_str());
-                tx.set_node_property(*node, &["text"], text).unwrap();
+                tx.graph_mut()
+                    .set_node_property(*node, &["text"], text)
+                    .unwrap();
             }
             tx.commit().unwrap();
             let used = memory.usage(MemoryKind::Views).used_bytes;
@@ -641,7 +643,8 @@ mod tests {
         let set_all = |text: &str| {
             let mut tx = store.begin(Access::Write).unwrap();
             for node in &nodes {
-                tx.set_node_property(*node, &["text"], Value::from(text))
+                tx.graph_mut()
+                    .set_node_property(*node, &["text"], Value::from(text))
                     .unwrap();
             }
             tx.commit().unwrap();
@@ -675,9 +678,10 @@ mod tests {
         let (store, views, memory) = open(64 << 20);
         let nodes = write(&store, 1000, "x");
         let mut tx = store.begin(Access::Write).unwrap();
-        let type_id = tx.intern_type("R").unwrap();
+        let type_id = tx.name_ids().intern_type("R").unwrap();
         for pair in nodes.windows(2) {
-            tx.create_relationship(type_id, pair[0], pair[1], &Map::new())
+            tx.graph_mut()
+                .create_relationship(type_id, pair[0], pair[1], &Map::new())
                 .unwrap();
         }
         tx.commit().unwrap();

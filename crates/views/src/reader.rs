@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
 
     /// Whether views alone suffice: no footprint is recorded, and the transaction has no writes.
     pub fn is_plain(&self) -> bool {
-        self.enabled && !self.tx.notes() && self.tx.dirty().is_empty()
+        self.enabled && !self.tx.view_reads().notes() && self.tx.view_reads().dirty().is_empty()
     }
 
     /// Whether a ready column has this property of some label's nodes, so that reading it again costs less
@@ -123,13 +123,13 @@ impl<'a> Reader<'a> {
 
     /// Whether this node's relationships must be read from the rows.
     fn own_links(&self, node: NodeId) -> bool {
-        let linked = self.tx.dirty().linked();
+        let linked = self.tx.view_reads().dirty().linked();
         !linked.is_empty() && linked.contains(node.0)
     }
 
     /// Whether this node's labels and properties must be read from the rows.
     fn own_record(&self, node: NodeId) -> bool {
-        let nodes = self.tx.dirty().nodes();
+        let nodes = self.tx.view_reads().dirty().nodes();
         !nodes.is_empty() && nodes.contains(node.0)
     }
 
@@ -185,12 +185,15 @@ impl<'a> Reader<'a> {
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
         let Some(columns) = self.columns(ids, props) else {
-            return self.tx.node_properties_within(ids, props, most, out);
+            return self
+                .tx
+                .graph()
+                .node_properties_within(ids, props, most, out);
         };
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
-        let fields = self.tx.note_plain(props);
+        let fields = self.tx.fields().note_plain(props);
         let start = out.first().map_or(0, Vec::len);
-        let noted = self.tx.notes();
+        let noted = self.tx.view_reads().notes();
         let mut missing = Vec::new();
         let (mut group, mut owners) = (Vec::with_capacity(FETCHED), Vec::with_capacity(FETCHED));
         for (first, ids) in ids.chunks(FETCHED).enumerate() {
@@ -204,8 +207,8 @@ impl<'a> Reader<'a> {
             for (at, (&id, owner)) in ids.iter().zip(&owners).enumerate() {
                 match owner {
                     Some(Owner::Nodes(label)) if noted => {
-                        self.tx.note_node(id, Some(*label));
-                        self.tx.note_fields(id, &fields);
+                        self.tx.view_reads().note_node(id, Some(*label));
+                        self.tx.fields().note_fields(id, &fields);
                     }
                     Some(_) => {}
                     None => missing.push((first * FETCHED + at, id)),
@@ -226,10 +229,11 @@ impl<'a> Reader<'a> {
         most: usize,
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let plain = !self.tx.notes() && !self.tx.dirty().relationships();
+        let plain = !self.tx.view_reads().notes() && !self.tx.view_reads().dirty().relationships();
         let Some(columns) = self.rel_columns(ids, props).filter(|_| plain) else {
             return self
                 .tx
+                .graph()
                 .relationship_properties_within(ids, props, most, out);
         };
         let start = out.first().map_or(0, Vec::len);
@@ -392,7 +396,7 @@ impl GraphRead for Reader<'_> {
         limit: usize,
         out: &mut Vec<NodeId>,
     ) -> Result<(), DataError> {
-        let dirty = self.tx.dirty();
+        let dirty = self.tx.view_reads().dirty();
         let own = match label {
             Some(label) => dirty.labels().contains(&label),
             None => !dirty.nodes().is_empty(),
@@ -406,7 +410,7 @@ impl GraphRead for Reader<'_> {
         if members.overlaid && limit < WORTH_A_COPY {
             return self.tx.scan_nodes(label, after, limit, out);
         }
-        self.tx.note_members(label);
+        self.tx.view_reads().note_members(label);
         let from = match after {
             None => Bound::Unbounded,
             Some(after) => match small(after.0) {
@@ -448,7 +452,7 @@ impl GraphRead for Reader<'_> {
                 self.tx.expand(&[node], direction, types, &mut own)?;
                 own.rows().iter().for_each(|row| out.push(*row));
             } else {
-                self.tx.note_adjacency(node, direction, types);
+                self.tx.view_reads().note_adjacency(node, direction, types);
                 Self::push_rows(node, direction, &links, &mut scratch, out);
             }
             out.end_group();
@@ -477,7 +481,9 @@ impl GraphRead for Reader<'_> {
                 out.end_group();
                 continue;
             }
-            self.tx.note_presence(node, other, direction, types);
+            self.tx
+                .view_reads()
+                .note_presence(node, other, direction, types);
             if let (Some(from), Some(to)) = (small(node.0), small(other.0)) {
                 for at in &links {
                     let (Some(side), Some(type_id)) = (at.side(), at.type_id()) else {
@@ -515,7 +521,7 @@ impl GraphRead for Reader<'_> {
                 self.tx.degree(&[node], direction, types, out)?;
                 continue;
             }
-            self.tx.note_adjacency(node, direction, types);
+            self.tx.view_reads().note_adjacency(node, direction, types);
             let Some(small) = small(node.0) else {
                 out.push(0);
                 continue;
@@ -537,7 +543,9 @@ impl GraphRead for Reader<'_> {
 
     fn nodes_exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
         // The footprint entry of a node names one of its labels, which this set does not know.
-        let members = self.members(None, 0).filter(|_| !self.tx.notes());
+        let members = self
+            .members(None, 0)
+            .filter(|_| !self.tx.view_reads().notes());
         let Some(members) = members else {
             self.members(None, ids.len() as u64);
             return self.tx.nodes_exist(ids, out);
@@ -567,7 +575,7 @@ impl GraphRead for Reader<'_> {
             // A node without labels may not exist, which is recorded differently.
             match labels.first() {
                 None => missing.push(id),
-                label => self.tx.note_node(id, label.copied()),
+                label => self.tx.view_reads().note_node(id, label.copied()),
             }
             known.push(&labels);
         }

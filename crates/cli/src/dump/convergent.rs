@@ -32,7 +32,7 @@ pub(super) fn take(
     }
     let plain: Map = std::mem::take(properties);
     for (name, value) in plain.iter() {
-        match transaction.convergent_kind(owner, &[name])? {
+        match transaction.fields().kind(owner, &[name])? {
             None => drop(properties.insert(name.clone(), value.clone())),
             Some(kind) => add(transaction, owner, &[name], kind, value, &mut fields)?,
         }
@@ -55,7 +55,8 @@ fn add(
             for (name, value) in inner.iter() {
                 let below = [path, &[&**name]].concat();
                 let kind = transaction
-                    .convergent_kind(owner, &below)?
+                    .fields()
+                    .kind(owner, &below)?
                     .ok_or_else(|| anyhow!("`{}` has no kind", below.join(".")))?;
                 add(transaction, owner, &below, kind, value, fields)?;
             }
@@ -68,7 +69,8 @@ fn add(
         ),
         (ConvergentKind::Sketch, _) => {
             let sketch = transaction
-                .convergent_ranks(owner, path)?
+                .fields()
+                .ranks(owner, path)?
                 .ok_or_else(|| anyhow!("`{}` is not a sketch", path.join(".")))?;
             let pair = |(place, rank): (u16, u8)| {
                 Value::from(vec![Value::Int(place.into()), Value::Int(rank.into())])
@@ -95,7 +97,7 @@ pub(super) fn make(
         let path = names(list(one, "path")?)?;
         let path: Vec<&str> = path.iter().map(|name| &**name).collect();
         for op in operations(one)? {
-            transaction.converge(owner, &path, &op, None)?;
+            transaction.fields_mut().converge(owner, &path, &op, None)?;
         }
     }
     Ok(())

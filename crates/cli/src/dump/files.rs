@@ -20,7 +20,9 @@ pub(super) fn write(transaction: &Transaction, writer: &mut Writer<'_>) -> Resul
         let mut after: Option<String> = None;
         loop {
             let path = if folder.is_empty() { "/" } else { &folder };
-            let page = transaction.list_folder(path, after.as_deref(), PAGE)?;
+            let page = transaction
+                .files()
+                .list_folder(path, after.as_deref(), PAGE)?;
             for (name, about) in &page {
                 let path = format!("{folder}/{name}");
                 match (about.kind, about.file) {
@@ -49,12 +51,12 @@ fn write_file(
     id: FileId,
     writer: &mut Writer<'_>,
 ) -> Result<()> {
-    let size = transaction.file_bytes(id)?;
+    let size = transaction.files().file_bytes(id)?;
     writer.line(params! { "file" => path.to_owned(), "bytes" => number(size)? })?;
     let mut chunk = vec![0; CHUNK_BYTES as usize];
     let mut at = 0;
     while at < size {
-        let count = transaction.read_file(id, at, &mut chunk)?;
+        let count = transaction.files().read_file(id, at, &mut chunk)?;
         if count == 0 {
             bail!("the file `{path}` ends at {at} of {size} bytes: run `isomer check`");
         }
@@ -86,7 +88,9 @@ impl Files {
         fields: &Map,
     ) -> Result<Option<usize>> {
         if fields.contains("folder") {
-            transaction.create_folder(field(fields, "folder")?)?;
+            transaction
+                .files_mut()
+                .create_folder(field(fields, "folder")?)?;
             return Ok(Some(0));
         }
         let offset = |name: &str| -> Result<u64> {
@@ -97,8 +101,8 @@ impl Files {
         };
         if fields.contains("file") {
             let path = field(fields, "file")?;
-            let id = transaction.create_file(path)?;
-            transaction.resize_file(id, offset("bytes")?)?;
+            let id = transaction.files_mut().create_file(path)?;
+            transaction.files_mut().resize_file(id, offset("bytes")?)?;
             self.open = Some((path.to_owned(), id));
             self.count += 1;
             return Ok(Some(0));
@@ -113,14 +117,14 @@ impl Files {
             .filter(|(open, _)| open == path)
             .ok_or_else(|| anyhow!("the content of `{path}` does not follow its file"))?;
         let (at, bytes) = (offset("at")?, bytes_of_hex(field(fields, "hex")?)?);
-        let size = transaction.file_bytes(*id)?;
+        let size = transaction.files().file_bytes(*id)?;
         if at
             .checked_add(bytes.len() as u64)
             .is_none_or(|end| end > size)
         {
             bail!("the content of `{path}` goes beyond its {size} bytes");
         }
-        transaction.write_file(*id, at, &bytes)?;
+        transaction.files_mut().write_file(*id, at, &bytes)?;
         Ok(Some(bytes.len()))
     }
 }

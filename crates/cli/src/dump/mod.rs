@@ -187,7 +187,7 @@ fn write_buckets(
     writer: &mut Writer<'_>,
     dumped: &mut Dumped,
 ) -> Result<()> {
-    for (name, options) in transaction.list_buckets()? {
+    for (name, options) in transaction.kv().list_buckets()? {
         let kind = match options.kind {
             BucketKind::Map => "map",
             BucketKind::Multi => "multi",
@@ -204,7 +204,7 @@ fn write_buckets(
                 start: &[],
                 end: None,
             };
-            after = transaction.kv_scan_values(
+            after = transaction.kv().scan_values(
                 &name,
                 range,
                 Order::Ascending,
@@ -220,7 +220,7 @@ fn write_buckets(
                     .unwrap_or_default();
                 let mut fields = params! { "in" => name.clone(), "key" => packed(&key)?, "value" => packed(&value)? };
                 if options.kind == BucketKind::Map
-                    && let Some(Expiry::At(time)) = transaction.kv_expiry(&name, bytes)?
+                    && let Some(Expiry::At(time)) = transaction.kv().expiry(&name, bytes)?
                 {
                     fields.insert("expires", number(time)?);
                 }
@@ -231,7 +231,7 @@ fn write_buckets(
                 break;
             }
         }
-        for (sequence, last) in transaction.sequences(&name)? {
+        for (sequence, last) in transaction.kv().sequences(&name)? {
             writer.line(
                 params! { "in" => name.clone(), "sequence" => sequence, "last" => number(last)? },
             )?;
@@ -514,9 +514,11 @@ impl Reading<'_> {
         if let Some(id) = fields.get("node") {
             let labels = list(fields, "labels")?
                 .iter()
-                .map(|label| Ok(data.intern_label(text(label)?)?))
+                .map(|label| Ok(data.name_ids().intern_label(text(label)?)?))
                 .collect::<Result<Vec<_>>>()?;
-            let node = data.create_node(&labels, &unpacked_map(map(fields, "properties")?)?)?;
+            let node = data
+                .graph_mut()
+                .create_node(&labels, &unpacked_map(map(fields, "properties")?)?)?;
             if fields.contains("convergent") {
                 let convergent = list(fields, "convergent")?;
                 convergent::make(data, ConvergentOwner::Node(node), convergent)?;
@@ -532,9 +534,11 @@ impl Reading<'_> {
                     .ok_or_else(|| anyhow!("node {number} is not defined before"))
             };
             let (from, to) = (end("from")?, end("to")?);
-            let rel_type = data.intern_type(text(name)?)?;
+            let rel_type = data.name_ids().intern_type(text(name)?)?;
             let properties = unpacked_map(map(fields, "properties")?)?;
-            let relationship = data.create_relationship(rel_type, from, to, &properties)?;
+            let relationship =
+                data.graph_mut()
+                    .create_relationship(rel_type, from, to, &properties)?;
             if fields.contains("convergent") {
                 let convergent = list(fields, "convergent")?;
                 let owner = ConvergentOwner::Relationship(relationship);
@@ -547,7 +551,7 @@ impl Reading<'_> {
                 "multi" => BucketKind::Multi,
                 other => bail!("unknown kind of bucket `{other}`"),
             };
-            data.create_bucket(
+            data.kv_mut().create_bucket(
                 text(bucket)?,
                 BucketOptions {
                     kind,
@@ -575,7 +579,9 @@ impl Reading<'_> {
         let data = &mut self.transaction;
         if let Some(sequence) = fields.get("sequence") {
             let last = u64::try_from(integer(fields.get("last").unwrap_or(&Value::Null))?)?;
-            return Ok(data.sequence_skip_to(bucket, text(sequence)?, last)?);
+            return Ok(data
+                .kv_mut()
+                .sequence_skip_to(bucket, text(sequence)?, last)?);
         }
         let key = unpacked(fields.get("key").unwrap_or(&Value::Null))?;
         let value = unpacked(fields.get("value").unwrap_or(&Value::Null))?;
@@ -587,6 +593,7 @@ impl Reading<'_> {
                 .map(<[u8]>::to_vec)
         };
         let multi = data
+            .kv()
             .list_buckets()?
             .iter()
             .any(|(name, options)| &**name == bucket && options.kind == BucketKind::Multi);
@@ -594,13 +601,13 @@ impl Reading<'_> {
             let (Some(key), Some(value)) = (bytes(&key), bytes(&value)) else {
                 bail!("keys and values of this bucket are strings or bytes")
             };
-            data.kv_add(bucket, &key, &value)?;
+            data.kv_mut().add(bucket, &key, &value)?;
         } else {
             let expiry = match fields.get("expires") {
                 Some(time) => Expiry::At(u64::try_from(integer(time)?)?),
                 None => Expiry::Never,
             };
-            data.kv_put_value(bucket, &key, &value, expiry)?;
+            data.kv_mut().put_value(bucket, &key, &value, expiry)?;
         }
         self.dumped.keys += 1;
         Ok(())

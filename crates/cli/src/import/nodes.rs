@@ -191,13 +191,13 @@ fn several_labels(
     let mut data = db.begin().map_err(closed)?.into_data();
     let labels = labels
         .iter()
-        .map(|label| data.intern_label(label))
+        .map(|label| data.name_ids().intern_label(label))
         .collect::<Result<Vec<_>, _>>()?;
     let mut loaded = 0;
     for node in feed.items(convert) {
         let node = node?;
         let mark = data.savepoint();
-        match data.create_node(&labels, &node.properties) {
+        match data.graph_mut().create_node(&labels, &node.properties) {
             Ok(_) => loaded += 1,
             Err(error) if super::is_rows_fault(&error) => {
                 data.rollback_to(mark)?;

@@ -326,10 +326,10 @@ fn one_by_one(
         .begin()
         .map_err(|error| DataError::Closed(error.message().to_owned()))?;
     let mut data = transaction.into_data();
-    let rel_type = data.intern_type(&options.rel_type)?;
+    let rel_type = data.name_ids().intern_type(&options.rel_type)?;
     let (from_label, to_label) = (
-        data.intern_label(&from.label)?,
-        data.intern_label(&to.label)?,
+        data.name_ids().intern_label(&from.label)?,
+        data.name_ids().intern_label(&to.label)?,
     );
     let (mut relationships, mut nodes) = (0, 0);
     for item in feed.items(convert) {
@@ -349,7 +349,8 @@ fn one_by_one(
                     Some(node) => node,
                     None if options.create_missing => {
                         made += 1;
-                        data.create_node(&[label], &[("_key", key.clone())].into_iter().collect())?
+                        data.graph_mut()
+                            .create_node(&[label], &[("_key", key.clone())].into_iter().collect())?
                     }
                     None => {
                         return Err(DataError::NotFound(format!(
@@ -360,7 +361,8 @@ fn one_by_one(
                     }
                 };
             }
-            data.create_relationship(rel_type, ends[0], ends[1], &item.properties)?;
+            data.graph_mut()
+                .create_relationship(rel_type, ends[0], ends[1], &item.properties)?;
             Ok(made)
         })();
         match made {

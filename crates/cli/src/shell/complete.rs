@@ -249,7 +249,7 @@ mod tests {
         db.transact(|tx| {
             tx.collection("Person")
                 .insert(&params! { "_key" => "a", "nickname" => "x" })?;
-            tx.data_ref().intern_type("PERSUADES").lift()?;
+            tx.data_ref().name_ids().intern_type("PERSUADES").lift()?;
             Ok(())
         })
         .expect("a document");

@@ -1,6 +1,7 @@
 //! Convergent fields read as plain values, together with the properties of records, without loading fields that were
 //! not requested.
 
+use crate::{Fields, FieldsMut};
 use std::{ops::Bound, sync::Arc};
 
 use isomer_value::{Map, NodeId, PropId, Value, key};
@@ -13,7 +14,7 @@ use super::{
     sketch::Ranks,
     value::{OwnerReading, Reading},
 };
-use crate::{DataError, Transaction, properties::brief};
+use crate::{DataError, properties::brief};
 
 /// The convergent field of a record's property, for columns.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,15 +36,11 @@ pub struct SketchRanks {
     pub ranks: Vec<(u16, u8)>,
 }
 
-impl Transaction {
+impl Fields<'_> {
     /// For read views: the convergent field of one property, where it is small. Observes nothing, so only in a
     /// read-only transaction. Costs one lookup, and one per increment that a counter has not folded.
-    pub fn scalar_field(
-        &self,
-        owner: ConvergentOwner,
-        prop: PropId,
-    ) -> Result<ScalarField, DataError> {
-        if !self.store().is_convergent(prop) {
+    pub fn scalar(self, owner: ConvergentOwner, prop: PropId) -> Result<ScalarField, DataError> {
+        if !self.tx.store().is_convergent(prop) {
             return Ok(ScalarField::Absent);
         }
         self.field_at(FieldPosition::new(owner, prop, &[]).named(), |kind| {
@@ -53,42 +50,38 @@ impl Transaction {
     }
 
     /// The value of the convergent field at `path`; none where there is no such field.
-    pub fn convergent_value(
-        &self,
-        owner: ConvergentOwner,
-        path: &[&str],
-    ) -> Result<Option<Value>, DataError> {
+    pub fn value(self, owner: ConvergentOwner, path: &[&str]) -> Result<Option<Value>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(position.named());
+        self.tx.footprint().read_field(position.named());
         self.value_at(position.named())
     }
 
     /// The kind of the field at `path`.
-    pub fn convergent_kind(
-        &self,
+    pub fn kind(
+        self,
         owner: ConvergentOwner,
         path: &[&str],
     ) -> Result<Option<ConvergentKind>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(position.named());
+        self.tx.footprint().read_field(position.named());
         Ok(self.kind_at(position.named())?.map(|(kind, _)| kind))
     }
 
     /// The first of a record's properties that is a convergent field, with its kind.
-    pub fn convergent_field_among(
-        &self,
+    pub fn field_among(
+        self,
         owner: ConvergentOwner,
         properties: &Map,
     ) -> Result<Option<(Arc<str>, ConvergentKind)>, DataError> {
-        if self.store().convergent_properties() == 0 {
+        if self.tx.store().convergent_properties() == 0 {
             return Ok(None);
         }
         for name in properties.names() {
-            if let Some(kind) = self.convergent_kind(owner, &[name])? {
+            if let Some(kind) = self.kind(owner, &[name])? {
                 return Ok(Some((name.clone(), kind)));
             }
         }
@@ -97,21 +90,21 @@ impl Transaction {
 
     /// The state of the sketch at `path`; none where there is no sketch. Cost: one scan over the places that hold a
     /// rank.
-    pub fn convergent_ranks(
-        &self,
+    pub fn ranks(
+        self,
         owner: ConvergentOwner,
         path: &[&str],
     ) -> Result<Option<SketchRanks>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(position.named());
+        self.tx.footprint().read_field(position.named());
         let Some((ConvergentKind::Sketch, precision)) = self.kind_at(position.named())? else {
             return Ok(None);
         };
         let place = position.kind(ConvergentKind::Sketch, precision).place;
         let mut ranks = Ranks::new(precision);
-        self.scan(&place, &[], 1024, &mut |key, _| {
+        self.tx.scan(&place, &[], 1024, &mut |key, _| {
             let (item, _) = key[place.len()..]
                 .split_first_chunk::<3>()
                 .ok_or_else(malformed)?;
@@ -125,8 +118,8 @@ impl Transaction {
     }
 
     /// Whether the set at `path` has an element; none where there is no set. One lookup, whatever the size.
-    pub fn convergent_contains(
-        &self,
+    pub fn contains(
+        self,
         owner: ConvergentOwner,
         path: &[&str],
         value: &Value,
@@ -135,21 +128,23 @@ impl Transaction {
             return Ok(None);
         };
         let Some((kind, _)) = self.kind_at(position.named())? else {
-            self.footprint().read_field(position.named());
+            self.tx.footprint().read_field(position.named());
             return Ok(None);
         };
         if !matches!(kind, ConvergentKind::Set | ConvergentKind::GrowSet) {
-            self.footprint().read_field(position.named());
+            self.tx.footprint().read_field(position.named());
             return Ok(None);
         }
         let Ok((element, _)) = place::element(value) else {
-            self.footprint().read_field(position.named());
+            self.tx.footprint().read_field(position.named());
             return Ok(Some(false));
         };
-        self.footprint().read_element(&position.levels(), &element);
+        self.tx
+            .footprint()
+            .read_element(&position.levels(), &element);
         let position = position.kind(kind, 0);
         let mut found = false;
-        self.scan(
+        self.tx.scan(
             &[&position.place[..], &element].concat(),
             &[],
             1,
@@ -163,15 +158,11 @@ impl Transaction {
 
     /// How many elements the set at `path` has, or fields the map; none where there is neither. Counts the keys,
     /// without decoding values.
-    pub fn convergent_size(
-        &self,
-        owner: ConvergentOwner,
-        path: &[&str],
-    ) -> Result<Option<u64>, DataError> {
+    pub fn size(self, owner: ConvergentOwner, path: &[&str]) -> Result<Option<u64>, DataError> {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(position.named());
+        self.tx.footprint().read_field(position.named());
         let Some((kind, _)) = self.kind_at(position.named())? else {
             return Ok(None);
         };
@@ -183,7 +174,7 @@ impl Transaction {
         }
         let place = position.kind(kind, 0).place;
         let (mut count, mut last) = (0, Vec::new());
-        self.scan(&place, &[], 1024, &mut |key, _| {
+        self.tx.scan(&place, &[], 1024, &mut |key, _| {
             let rest = &key[place.len()..];
             if last.is_empty() || !rest.starts_with(&last) {
                 count += 1;
@@ -204,8 +195,8 @@ impl Transaction {
 
     /// Elements of the set at `path` in their order, from a bound, at most `limit`; none where there is no set. Reads
     /// no others.
-    pub fn convergent_page(
-        &self,
+    pub fn page(
+        self,
         owner: ConvergentOwner,
         path: &[&str],
         from: Bound<&Value>,
@@ -214,7 +205,7 @@ impl Transaction {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(position.named());
+        self.tx.footprint().read_field(position.named());
         let kind = match self.kind_at(position.named())? {
             Some((kind @ (ConvergentKind::Set | ConvergentKind::GrowSet), _)) => kind,
             _ => return Ok(None),
@@ -229,7 +220,7 @@ impl Transaction {
             }
         };
         let (mut page, mut last) = (Vec::new(), Vec::new());
-        self.scan(&place, &start, limit, &mut |key, value| {
+        self.tx.scan(&place, &start, limit, &mut |key, value| {
             let rest = &key[place.len()..];
             let is_skipped = skipped
                 .as_ref()
@@ -253,21 +244,21 @@ impl Transaction {
 
     /// The position of a path, unless its first name is not a convergent property of any record.
     pub(super) fn position_of(
-        &self,
+        self,
         owner: ConvergentOwner,
         path: &[&str],
     ) -> Option<FieldPosition> {
         let (first, below) = path.split_first()?;
-        let prop = self.find_prop(first)?;
-        if !self.store().is_convergent(prop) {
-            self.footprint().read_not_convergent(prop);
+        let prop = self.tx.name_ids().find_prop(first)?;
+        if !self.tx.store().is_convergent(prop) {
+            self.tx.footprint().read_not_convergent(prop);
             return None;
         }
         Some(FieldPosition::new(owner, prop, below))
     }
 
     /// The value of the field under a name, of any kind.
-    pub(crate) fn value_at(&self, named: &[u8]) -> Result<Option<Value>, DataError> {
+    pub(crate) fn value_at(self, named: &[u8]) -> Result<Option<Value>, DataError> {
         Ok(match self.field_at(named, |_| true)? {
             ScalarField::Value(value) => Some(value),
             ScalarField::Absent | ScalarField::Large => None,
@@ -276,7 +267,7 @@ impl Transaction {
 
     /// The value of the field under a name, if its kind is `read`.
     fn field_at(
-        &self,
+        self,
         named: &[u8],
         read: impl Fn(ConvergentKind) -> bool,
     ) -> Result<ScalarField, DataError> {
@@ -313,20 +304,20 @@ impl Transaction {
 
     /// Puts the values of convergent properties into columns of which the first `start` rows are of others.
     pub(crate) fn overlay_columns(
-        &self,
+        self,
         owners: impl Fn(usize) -> ConvergentOwner,
         start: usize,
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
         for (prop, column) in props.iter().zip(out) {
-            if !self.store().is_convergent(*prop) {
-                self.footprint().read_not_convergent(*prop);
+            if !self.tx.store().is_convergent(*prop) {
+                self.tx.footprint().read_not_convergent(*prop);
                 continue;
             }
             for (at, cell) in column[start..].iter_mut().enumerate() {
                 let position = FieldPosition::new(owners(at), *prop, &[]);
-                self.footprint().read_field(position.named());
+                self.tx.footprint().read_field(position.named());
                 if let Some(value) = self.value_at(position.named())? {
                     *cell = value;
                 }
@@ -337,27 +328,28 @@ impl Transaction {
 
     /// Adds an owner's convergent fields to its properties.
     pub(crate) fn overlay_map(
-        &self,
+        self,
         owner: ConvergentOwner,
         properties: &mut Map,
     ) -> Result<(), DataError> {
-        if !self.store().shared().own_replica.has_any() {
-            self.footprint().read_convergent();
+        if !self.tx.store().shared().own_replica.has_any() {
+            self.tx.footprint().read_convergent();
             return Ok(());
         }
         let prefix = owner.prefix();
-        let mut footprint = self.footprint();
+        let mut footprint = self.tx.footprint();
         footprint.read_convergent();
         footprint.read_field(&prefix);
         drop(footprint);
         let mut reading = OwnerReading::default();
-        self.scan(&prefix, &[], 32, &mut |key, value| {
+        self.tx.scan(&prefix, &[], 32, &mut |key, value| {
             reading.push(&key[prefix.len()..], value)?;
             Ok(true)
         })?;
         for (prop, value) in reading.finish()? {
             let name = self
-                .catalog_ref()
+                .tx
+                .names()
                 .prop_name(prop)
                 .ok_or_else(|| DataError::corrupt("a convergent field has no name"))?;
             properties.insert(name, value);
@@ -366,13 +358,13 @@ impl Transaction {
     }
 
     /// For read views: observes, by a view, that these properties are plain, except those that are returned: the ones
-    /// of these that were read must be recorded, see [`Transaction::note_fields`].
-    pub fn note_plain(&self, props: &[PropId]) -> Vec<PropId> {
+    /// of these that were read must be recorded, see [`Fields::note_fields`].
+    pub fn note_plain(self, props: &[PropId]) -> Vec<PropId> {
         let mut fields = Vec::new();
-        let mut footprint = self.footprint();
+        let mut footprint = self.tx.footprint();
         if footprint.active() {
             for prop in props {
-                match self.store().is_convergent(*prop) {
+                match self.tx.store().is_convergent(*prop) {
                     true => fields.push(*prop),
                     false => footprint.read_not_convergent(*prop),
                 }
@@ -382,13 +374,15 @@ impl Transaction {
     }
 
     /// For read views: these convergent properties of a node were observed, or that it does not have them.
-    pub fn note_fields(&self, id: NodeId, fields: &[PropId]) {
-        let mut footprint = self.footprint();
+    pub fn note_fields(self, id: NodeId, fields: &[PropId]) {
+        let mut footprint = self.tx.footprint();
         for prop in fields {
             footprint.read_field(FieldPosition::new(ConvergentOwner::Node(id), *prop, &[]).named());
         }
     }
+}
 
+impl FieldsMut<'_> {
     // ---- plain writes to convergent fields
 
     /// Routes a plain write to a convergent field. Where `path` leads to one, null clears it (the result is true:
@@ -405,8 +399,8 @@ impl Transaction {
         let Some(position) = self.plain_position(owner, first)? else {
             return Ok(false);
         };
-        let Some((kind, _)) = self.kind_at(position.named())? else {
-            self.footprint_mut().plain_field(position.top(), true);
+        let Some((kind, _)) = self.tx.fields().kind_at(position.named())? else {
+            self.tx.footprint_mut().plain_field(position.top(), true);
             return Ok(false);
         };
         if !value.is_null() {
@@ -432,10 +426,11 @@ impl Transaction {
             let Some(position) = self.plain_position(owner, &name)? else {
                 continue;
             };
-            match self.kind_at(position.named())? {
-                None => self.footprint_mut().plain_field(position.top(), true),
+            match self.tx.fields().kind_at(position.named())? {
+                None => self.tx.footprint_mut().plain_field(position.top(), true),
                 Some((kind, _))
-                    if self.value_at(position.named())?.as_ref() != after.get(&name) =>
+                    if self.tx.fields().value_at(position.named())?.as_ref()
+                        != after.get(&name) =>
                 {
                     return Err(is_convergent(&name, kind));
                 }
@@ -450,13 +445,13 @@ impl Transaction {
         owner: ConvergentOwner,
         name: &str,
     ) -> Result<Option<FieldPosition>, DataError> {
-        let prop = self.intern_prop(name)?;
-        if !self.store().is_convergent(prop) {
-            self.footprint().read_not_convergent(prop);
+        let prop = self.tx.name_ids().intern_prop(name)?;
+        if !self.tx.store().is_convergent(prop) {
+            self.tx.footprint().read_not_convergent(prop);
             return Ok(None);
         }
         let position = FieldPosition::new(owner, prop, &[]);
-        self.footprint().read_field(position.named());
+        self.tx.footprint().read_field(position.named());
         Ok(Some(position))
     }
 }

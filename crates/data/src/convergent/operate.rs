@@ -21,7 +21,7 @@ use super::{
     sketch,
 };
 use crate::{
-    DataError, DataStore, Transaction,
+    DataError, DataStore, Fields, FieldsMut, Transaction,
     catalog::{Constraint, ConstraintKind},
     convergent::ongoing::{AfterCommit, Ongoing},
     footprint::Item,
@@ -58,7 +58,7 @@ pub enum ConvergentOp {
     Disable,
     /// Records a value in a sketch, of this precision where it is a new one.
     Observe(Value, Option<u8>),
-    /// Records a rank in a place of a sketch of this precision, as returned by [`Transaction::convergent_ranks`]: for
+    /// Records a rank in a place of a sketch of this precision, as returned by [`Fields::ranks`]: for
     /// copies.
     Rank {
         /// The sketch's precision.
@@ -72,12 +72,12 @@ pub enum ConvergentOp {
     Clear,
 }
 
-impl Transaction {
+impl FieldsMut<'_> {
     /// Applies `op` to the convergent field of `owner` at `path` (one name, or names through maps, which are created
     /// where absent).
     ///
     /// A removal (`Remove`, `Disable`, `Clear`) removes what this transaction sees; with a `context` (see
-    /// [`Transaction::convergent_context`]) what its reader saw. Counting, inserting, enabling and observing commute:
+    /// [`Fields::context`]) what its reader saw. Counting, inserting, enabling and observing commute:
     /// they conflict with transactions that have read the field, never with one another.
     ///
     /// # Errors
@@ -91,8 +91,8 @@ impl Transaction {
         op: &ConvergentOp,
         context: Option<&[u8]>,
     ) -> Result<(), DataError> {
-        self.check_writable()?;
-        let top = self.check_path(path)?;
+        self.tx.check_writable()?;
+        let top = self.tx.fields().check_path(path)?;
         if context.is_some()
             && !matches!(
                 op,
@@ -106,7 +106,7 @@ impl Transaction {
         let context = context
             .map(|context| self.read_context(context))
             .transpose()?;
-        self.store().enter_convergent(top)?;
+        self.tx.store().enter_convergent(top)?;
         let position = FieldPosition::new(owner, top, &path[1..]);
         let (kind, precision) = match kind_of(op) {
             Some(kind) => (
@@ -124,53 +124,23 @@ impl Transaction {
         };
         let action = action_of(op, context, precision)?;
         self.note_action(&position, &action)?;
-        let before = self.fields_before(owner, top)?;
+        let before = self.tx.indexes_mut().fields_before(owner, top)?;
         let Some(mut before) = before else {
             return self.perform(owner, position, &action);
         };
-        self.note_indexed(&mut before, &position, &action)?;
-        let touched = self.touched_by(&position, &action)?;
-        let mark = self.savepoint();
+        self.tx
+            .indexes_mut()
+            .note_indexed(&mut before, &position, &action)?;
+        let touched = self.tx.indexes().touched_by(&position, &action)?;
+        let mark = self.tx.savepoint();
         let done = self
             .perform(owner, position, &action)
-            .and_then(|()| self.fields_after(Some(before), &touched));
+            .and_then(|()| self.tx.indexes_mut().fields_after(Some(before), &touched));
         match done {
-            Ok(()) => self.release(mark),
-            Err(_) => self.rollback_to(mark)?,
+            Ok(()) => self.tx.release(mark),
+            Err(_) => self.tx.rollback_to(mark)?,
         }
         done
-    }
-
-    /// Checks names and gives the number of the first.
-    fn check_path(&self, path: &[&str]) -> Result<PropId, DataError> {
-        let Some(first) = path.first() else {
-            return Err(DataError::invalid(
-                "the path of a property is empty: name a property",
-            ));
-        };
-        if path.len() > MAX_NESTING {
-            return Err(DataError::Limit {
-                what: "the path of a property".into(),
-                size: format!("{} names", path.len()),
-                max: format!("{MAX_NESTING} names"),
-                advice: "flatten the record",
-            });
-        }
-        let bytes: usize = path.iter().map(|name| name.len()).sum();
-        if bytes > place::MAX_ELEMENT_BYTES {
-            return Err(DataError::Limit {
-                what: "the path of a convergent field".into(),
-                size: format!("{bytes} bytes"),
-                max: format!("{} bytes", place::MAX_ELEMENT_BYTES),
-                advice: "use shorter names",
-            });
-        }
-        if *first == KEY {
-            return Err(DataError::invalid(
-                "_key names the record: it cannot be a convergent field",
-            ));
-        }
-        self.intern_prop(first)
     }
 
     /// Checks that the owner exists and does not have the property as a plain value or in an index.
@@ -180,7 +150,7 @@ impl Transaction {
         name: &str,
         position: &FieldPosition,
     ) -> Result<(), DataError> {
-        if let Some(ongoing) = &self.converging
+        if let Some(ongoing) = &self.tx.converging
             && ongoing.checked.contains(position.top())
         {
             return Ok(());
@@ -190,10 +160,10 @@ impl Transaction {
             ConvergentOwner::Relationship(id) => (keyspace::relationship(id), "relationship"),
         };
         let id = owner.parts().1;
-        let Some(bytes) = self.read().get(&key)? else {
+        let Some(bytes) = self.tx.read().get(&key)? else {
             match owner {
-                ConvergentOwner::Node(_) => self.footprint().read_absent_node(),
-                ConvergentOwner::Relationship(_) => self.footprint().read_type_members(None),
+                ConvergentOwner::Node(_) => self.tx.footprint().read_absent_node(),
+                ConvergentOwner::Relationship(_) => self.tx.footprint().read_type_members(None),
             }
             return Err(DataError::NotFound(format!(
                 "{noun} {id} does not exist, or was deleted in this transaction"
@@ -202,17 +172,17 @@ impl Transaction {
         let record = RecordRef::new(&bytes)?;
         match owner {
             ConvergentOwner::Node(id) => {
-                self.footprint().read_exists(id, record.labels().next());
-                self.check_not_ruled(&record, name)?;
+                self.tx.footprint().read_exists(id, record.labels().next());
+                self.tx.fields().check_not_ruled(&record, name)?;
             }
             ConvergentOwner::Relationship(id) => {
                 let row = row_of(id, &record)?;
-                self.footprint().read_relationship(id, row.type_id);
+                self.tx.footprint().read_relationship(id, row.type_id);
             }
         }
-        self.footprint_mut().plain_field(position.top(), false);
-        let prop = self.intern_prop(name)?;
-        if let Some(value) = record.get(prop, &*self.catalog_ref().names)? {
+        self.tx.footprint_mut().plain_field(position.top(), false);
+        let prop = self.tx.name_ids().intern_prop(name)?;
+        if let Some(value) = record.get(prop, &*self.tx.names().names)? {
             return Err(DataError::invalid(format!(
                 "{name} holds {} as a plain value here: REMOVE it before it becomes a convergent field",
                 brief(&value)
@@ -221,20 +191,6 @@ impl Transaction {
         let place = position.top().to_vec();
         self.ongoing()?.checked.insert(place);
         Ok(())
-    }
-
-    fn check_not_ruled(&self, record: &RecordRef<'_>, name: &str) -> Result<(), DataError> {
-        let rules = self.catalog_ref().schema.constraints();
-        let rule = rules
-            .iter()
-            .find(|rule| record.has_label(rule.label) && rule.kind.rules_plain(name));
-        match rule {
-            Some(rule) => Err(DataError::invalid(format!(
-                "{name} must keep the constraint {}, and convergent fields cannot: drop it, or use another property",
-                rule.name
-            ))),
-            None => Ok(()),
-        }
     }
 
     /// Checks that the field and the enclosing maps have the kinds that the operation expects, or are absent. Returns
@@ -254,16 +210,16 @@ impl Transaction {
         if known && self.ongoing()?.checked.contains(&checked) {
             return Ok(0);
         }
-        self.check_declared(owner, path, kind)?;
+        self.tx.fields().check_declared(owner, path, kind)?;
         if let ConvergentOwner::Node(id) = owner {
-            self.check_indexable(id, path, kind)?;
+            self.tx.indexes().check_indexable(id, path, kind)?;
         }
         let levels = position.levels();
         let mut found = None;
         for (depth, level) in levels.iter().enumerate().skip(1) {
             let is_leaf = depth == path.len();
             let wanted = if is_leaf { kind } else { ConvergentKind::Map };
-            found = self.kind_at(level)?;
+            found = self.tx.fields().kind_at(level)?;
             match found {
                 Some((held, _)) if held != wanted => {
                     return Err(DataError::invalid(format!(
@@ -308,121 +264,6 @@ impl Transaction {
         }
     }
 
-    /// Checks that the operation fits the kind that a constraint declares.
-    fn check_declared(
-        &self,
-        owner: ConvergentOwner,
-        path: &[&str],
-        kind: ConvergentKind,
-    ) -> Result<(), DataError> {
-        let rules = self.catalog_ref().schema.constraints();
-        let declared = |rule: &&Constraint| matches!(rule.kind, ConstraintKind::Convergent { .. });
-        let ConvergentOwner::Node(id) = owner else {
-            return Ok(());
-        };
-        if !rules.iter().any(|rule| declared(&rule)) {
-            return Ok(());
-        }
-        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
-            return Ok(());
-        };
-        let record = RecordRef::new(&bytes)?;
-        for rule in rules.iter().filter(|rule| record.has_label(rule.label)) {
-            let ConstraintKind::Convergent {
-                path: field,
-                kind: wanted,
-            } = &rule.kind
-            else {
-                continue;
-            };
-            let is_within = field.0.len() <= path.len()
-                && field.0.iter().zip(path).all(|(own, name)| **own == **name);
-            let found = match field.0.len() == path.len() {
-                true => kind,
-                false => ConvergentKind::Map,
-            };
-            if is_within && found != *wanted {
-                return Err(DataError::Violates {
-                    label: self
-                        .catalog_ref()
-                        .label_name(rule.label)
-                        .unwrap_or_default()
-                        .as_ref()
-                        .into(),
-                    record: format!("node {id}").into(),
-                    field: field.to_string().into(),
-                    problem: format!("is a {}, not a {}", wanted.name(), found.name()).into(),
-                    rule: rule.name.to_string().into(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses a node with a convergent field that is not `allowed`.
-    pub(crate) fn check_fields(
-        &self,
-        id: NodeId,
-        allowed: impl Fn(&str, &ConvergentKind) -> bool,
-    ) -> Result<(), DataError> {
-        if !self.store().shared().own_replica.has_any() {
-            return Ok(());
-        }
-        let prefix = ConvergentOwner::Node(id).prefix();
-        let mut from = prefix.clone();
-        loop {
-            let mut found = None;
-            self.scan(&prefix, &from, 1, &mut |key, _| {
-                let mut rest = &key[prefix.len()..];
-                let prop = take_id(&mut rest).ok_or_else(place::malformed)?;
-                let named = key.len() - rest.len();
-                let (kind, _) = take_kind(&mut rest).ok_or_else(place::malformed)?;
-                found = Some((PropId(prop as u32), kind, key[..named].to_vec()));
-                Ok(false)
-            })?;
-            let Some((prop, kind, named)) = found else {
-                return Ok(());
-            };
-            let name = self.catalog_ref().prop_name(prop).unwrap_or_default();
-            if !allowed(&name, &kind) {
-                return Err(DataError::invalid(format!(
-                    "{name} is a convergent {} on node {id}: REMOVE it there first, or use another property",
-                    kind.name()
-                )));
-            }
-            match after_prefix(&named) {
-                Some(next) => from = next,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// The kind of the field at a place, with a sketch's precision; does not observe it.
-    pub(crate) fn kind_at(&self, named: &[u8]) -> Result<Option<(ConvergentKind, u8)>, DataError> {
-        let mut found = None;
-        self.scan_named(named, 1, &mut |key, _| {
-            found = take_kind(&mut &key[named.len()..]);
-            Ok(false)
-        })?;
-        Ok(found)
-    }
-
-    /// All entries of the field at `named`, skipping the gap that a folded counter left.
-    pub(crate) fn scan_named(
-        &self,
-        named: &[u8],
-        about: usize,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), DataError> {
-        let counter = [named, &[ConvergentKind::Counter as u8]].concat();
-        let gap = self
-            .store()
-            .shared()
-            .own_replica
-            .gap(&counter, self.version());
-        scan_past(self.read(), named, gap.as_deref(), about, visit)
-    }
-
     /// Declares in the footprint what an operation observes and changes.
     fn note_action(&mut self, position: &FieldPosition, action: &Action) -> Result<(), DataError> {
         self.note_guards(position, action);
@@ -430,14 +271,14 @@ impl Transaction {
             context: Some(context),
         } = action
         {
-            self.check_sums(position, context)?;
+            self.tx.fields().check_sums(position, context)?;
         }
         Ok(())
     }
 
     fn note_guards(&mut self, position: &FieldPosition, action: &Action) {
         let levels = position.levels();
-        let footprint = self.footprint_mut();
+        let footprint = self.tx.footprint_mut();
         match action {
             Action::Count(_) | Action::Enable | Action::Sketch { .. } => {
                 footprint.change_field(&levels);
@@ -450,23 +291,6 @@ impl Transaction {
             }
             Action::Clear { .. } => footprint.clear_field(&levels),
         }
-    }
-
-    /// Refuses a context that covers only a part of a folded sum.
-    fn check_sums(&self, position: &FieldPosition, context: &Vector) -> Result<(), DataError> {
-        let mut split = false;
-        self.scan(&position.place, &[], 64, &mut |key, value| {
-            let parts = entry(&key[position.owner()..])?;
-            split |= parts.kind == ConvergentKind::Counter
-                && counter::is_split_by(parts.dot, value, context)?;
-            Ok(!split)
-        })?;
-        if split {
-            return Err(DataError::invalid(
-                "the context is too old: increments that it covers were folded together with later ones; read the field again",
-            ));
-        }
-        Ok(())
     }
 
     fn perform(
@@ -487,13 +311,13 @@ impl Transaction {
         };
         let done = match action {
             // All existing rows were seen: concurrent additions conflict.
-            Action::Clear { context: None } => self.delete_rows(&position.place),
+            Action::Clear { context: None } => self.tx.delete_rows(&position.place),
             _ => {
                 let (replica, number) = (stamp.dot.replica, stamp.dot.number);
                 let seen = |dot: Dot| {
                     ongoing.seen.covers(dot) || dot.replica == replica && dot.number == number
                 };
-                action.apply(self, position.owner(), &position.place, stamp, &seen)
+                action.apply(self.tx, position.owner(), &position.place, stamp, &seen)
             }
         };
         ongoing.next_op += 1;
@@ -503,7 +327,7 @@ impl Transaction {
         if matches!(action, Action::Clear { .. }) {
             ongoing.checked.clear();
         }
-        self.converging = Some(ongoing);
+        self.tx.converging = Some(ongoing);
         done?;
         self.log_operation(owner, &position, op, action);
         Ok(())
@@ -517,12 +341,12 @@ impl Transaction {
         action: &Action,
     ) {
         match owner {
-            ConvergentOwner::Node(id) => self.dirty_mut().node(id),
-            ConvergentOwner::Relationship(_) => self.dirty_mut().relationship(),
+            ConvergentOwner::Node(id) => self.tx.changes.dirty.node(id),
+            ConvergentOwner::Relationship(_) => self.tx.changes.dirty.relationship(),
         }
         let mut bytes = Vec::with_capacity(position.place.len() + 16);
         action.push(&mut bytes);
-        self.log(&Change::Converged {
+        self.tx.log(&Change::Converged {
             owner,
             op,
             place: &position.place[position.owner()..],
@@ -541,17 +365,19 @@ impl Transaction {
         seen: &dyn Fn(Dot) -> bool,
     ) -> Result<(), DataError> {
         let prop = position.property().ok_or_else(place::malformed)?;
-        self.store().enter_convergent(prop)?;
+        self.tx.store().enter_convergent(prop)?;
         self.note_guards(&position, action);
         let stamp = Stamp { dot, time };
-        let mut before = self.fields_before(owner, prop)?;
+        let mut before = self.tx.indexes_mut().fields_before(owner, prop)?;
         let mut touched = Vec::new();
         if let Some(before) = &mut before {
-            self.note_indexed(before, &position, action)?;
-            touched = self.touched_by(&position, action)?;
+            self.tx
+                .indexes_mut()
+                .note_indexed(before, &position, action)?;
+            touched = self.tx.indexes().touched_by(&position, action)?;
         }
-        action.apply(self, position.owner(), &position.place, stamp, seen)?;
-        self.fields_after(before, &touched)?;
+        action.apply(self.tx, position.owner(), &position.place, stamp, seen)?;
+        self.tx.indexes_mut().fields_after(before, &touched)?;
         self.log_operation(owner, &position, dot.op, action);
         Ok(())
     }
@@ -559,17 +385,17 @@ impl Transaction {
     /// A merge changed the field of a property, without an operation in the change stream.
     #[doc(hidden)]
     pub fn log_merged(&mut self, owner: ConvergentOwner, prop: PropId) {
-        self.log(&Change::FieldMerged { owner, prop });
+        self.tx.log(&Change::FieldMerged { owner, prop });
     }
 
     /// All fields of an owner may have changed.
     #[doc(hidden)]
     pub fn clear_owner(&mut self, owner: ConvergentOwner) {
         let prefix = owner.prefix();
-        self.footprint_mut().clear_field(&[&prefix]);
+        self.tx.footprint_mut().clear_field(&[&prefix]);
         match owner {
-            ConvergentOwner::Node(id) => self.dirty_mut().node(id),
-            ConvergentOwner::Relationship(_) => self.dirty_mut().relationship(),
+            ConvergentOwner::Node(id) => self.tx.changes.dirty.node(id),
+            ConvergentOwner::Relationship(_) => self.tx.changes.dirty.relationship(),
         }
     }
 
@@ -588,19 +414,22 @@ impl Transaction {
 
     pub(crate) fn ongoing(&mut self) -> Result<&mut Ongoing, DataError> {
         let ongoing = self.take_ongoing()?;
-        Ok(self.converging.insert(ongoing))
+        Ok(self.tx.converging.insert(ongoing))
     }
 
     /// The transaction's number and its vector, taken at its first operation.
     fn take_ongoing(&mut self) -> Result<Box<Ongoing>, DataError> {
-        if let Some(ongoing) = self.converging.take() {
+        if let Some(ongoing) = self.tx.converging.take() {
             return Ok(ongoing);
         }
-        let ticket = self.store().take_number()?;
-        let seen = self.store().seen_in(self.read(), Some(ticket.number))?;
-        let own = &self.store().shared().own_replica;
-        own.follow_clock(self.store().options().clock.now_ms());
-        let time = own.tick(self.now_ms());
+        let ticket = self.tx.store().take_number()?;
+        let seen = self
+            .tx
+            .store()
+            .seen_in(self.tx.read(), Some(ticket.number))?;
+        let own = &self.tx.store().shared().own_replica;
+        own.follow_clock(self.tx.store().options().clock.now_ms());
+        let time = own.tick(self.tx.now_ms());
         Ok(Box::new(Ongoing {
             ticket,
             seen,
@@ -613,26 +442,27 @@ impl Transaction {
 
     /// A statement was rolled back: the fields that it created do not exist any more.
     pub(crate) fn forget_checked(&mut self) {
-        if let Some(ongoing) = &mut self.converging {
+        if let Some(ongoing) = &mut self.tx.converging {
             ongoing.checked.clear();
         }
     }
 
     /// Records the number of the transaction. Before the commit.
     pub(crate) fn finish_convergent(&mut self) -> Result<Option<AfterCommit>, DataError> {
-        let Some(ongoing) = self.converging.take() else {
+        let Some(ongoing) = self.tx.converging.take() else {
             return Ok(None);
         };
-        if !self.has_writes() {
+        if !self.tx.has_writes() {
             return Ok(None);
         }
         let mut settled = Vec::new();
         push_id(
             &mut settled,
-            self.store().shared().own_replica.settled_now(),
+            self.tx.store().shared().own_replica.settled_now(),
         );
-        self.put(&keyspace::own_number(ongoing.ticket.number), &settled)?;
-        self.log(&Change::ConvergedBy {
+        self.tx
+            .put(&keyspace::own_number(ongoing.ticket.number), &settled)?;
+        self.tx.log(&Change::ConvergedBy {
             replica: ongoing.ticket.replica,
             number: ongoing.ticket.number,
             time: ongoing.time,
@@ -647,24 +477,15 @@ impl Transaction {
     /// Deletes the fields of a deleted record.
     #[doc(hidden)]
     pub fn drop_fields(&mut self, owner: ConvergentOwner) -> Result<(), DataError> {
-        if !self.store().shared().own_replica.has_any() {
+        if !self.tx.store().shared().own_replica.has_any() {
             return Ok(());
         }
         self.forget_checked();
-        self.delete_rows(&owner.prefix())
-    }
-
-    /// The context of this transaction's version, for clients: opaque, and valid for any replica that has seen as much.
-    pub fn convergent_context(&self) -> Result<Vec<u8>, DataError> {
-        let seen = self.store().seen_in(self.read(), None)?;
-        let mut context = vec![CONTEXT_FORMAT];
-        let own = &self.store().shared().own_replica;
-        seen.push_portable(&mut context, |replica| own.name(replica));
-        Ok(context)
+        self.tx.delete_rows(&owner.prefix())
     }
 
     fn read_context(&mut self, context: &[u8]) -> Result<Vector, DataError> {
-        let own = &self.store().shared().own_replica;
+        let own = &self.tx.store().shared().own_replica;
         let parsed = match context.split_first() {
             Some((&CONTEXT_FORMAT, mut rest)) => {
                 Vector::take_portable(&mut rest, |name| own.number(name))
@@ -678,10 +499,201 @@ impl Transaction {
             )
         };
         let context = parsed.ok_or_else(unseen)?;
-        let seen = self.store().seen_in(self.read(), None)?;
+        let seen = self.tx.store().seen_in(self.tx.read(), None)?;
         if !seen.includes(&context) {
             return Err(unseen());
         }
+        Ok(context)
+    }
+}
+
+impl Fields<'_> {
+    /// Checks names and gives the number of the first.
+    fn check_path(self, path: &[&str]) -> Result<PropId, DataError> {
+        let Some(first) = path.first() else {
+            return Err(DataError::invalid(
+                "the path of a property is empty: name a property",
+            ));
+        };
+        if path.len() > MAX_NESTING {
+            return Err(DataError::Limit {
+                what: "the path of a property".into(),
+                size: format!("{} names", path.len()),
+                max: format!("{MAX_NESTING} names"),
+                advice: "flatten the record",
+            });
+        }
+        let bytes: usize = path.iter().map(|name| name.len()).sum();
+        if bytes > place::MAX_ELEMENT_BYTES {
+            return Err(DataError::Limit {
+                what: "the path of a convergent field".into(),
+                size: format!("{bytes} bytes"),
+                max: format!("{} bytes", place::MAX_ELEMENT_BYTES),
+                advice: "use shorter names",
+            });
+        }
+        if *first == KEY {
+            return Err(DataError::invalid(
+                "_key names the record: it cannot be a convergent field",
+            ));
+        }
+        self.tx.name_ids().intern_prop(first)
+    }
+
+    fn check_not_ruled(self, record: &RecordRef<'_>, name: &str) -> Result<(), DataError> {
+        let rules = self.tx.names().schema.constraints();
+        let rule = rules
+            .iter()
+            .find(|rule| record.has_label(rule.label) && rule.kind.rules_plain(name));
+        match rule {
+            Some(rule) => Err(DataError::invalid(format!(
+                "{name} must keep the constraint {}, and convergent fields cannot: drop it, or use another property",
+                rule.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the operation fits the kind that a constraint declares.
+    fn check_declared(
+        self,
+        owner: ConvergentOwner,
+        path: &[&str],
+        kind: ConvergentKind,
+    ) -> Result<(), DataError> {
+        let rules = self.tx.names().schema.constraints();
+        let declared = |rule: &&Constraint| matches!(rule.kind, ConstraintKind::Convergent { .. });
+        let ConvergentOwner::Node(id) = owner else {
+            return Ok(());
+        };
+        if !rules.iter().any(|rule| declared(&rule)) {
+            return Ok(());
+        }
+        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
+            return Ok(());
+        };
+        let record = RecordRef::new(&bytes)?;
+        for rule in rules.iter().filter(|rule| record.has_label(rule.label)) {
+            let ConstraintKind::Convergent {
+                path: field,
+                kind: wanted,
+            } = &rule.kind
+            else {
+                continue;
+            };
+            let is_within = field.0.len() <= path.len()
+                && field.0.iter().zip(path).all(|(own, name)| **own == **name);
+            let found = match field.0.len() == path.len() {
+                true => kind,
+                false => ConvergentKind::Map,
+            };
+            if is_within && found != *wanted {
+                return Err(DataError::Violates {
+                    label: self
+                        .tx
+                        .names()
+                        .label_name(rule.label)
+                        .unwrap_or_default()
+                        .as_ref()
+                        .into(),
+                    record: format!("node {id}").into(),
+                    field: field.to_string().into(),
+                    problem: format!("is a {}, not a {}", wanted.name(), found.name()).into(),
+                    rule: rule.name.to_string().into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a node with a convergent field that is not `allowed`.
+    pub(crate) fn check_fields(
+        self,
+        id: NodeId,
+        allowed: impl Fn(&str, &ConvergentKind) -> bool,
+    ) -> Result<(), DataError> {
+        if !self.tx.store().shared().own_replica.has_any() {
+            return Ok(());
+        }
+        let prefix = ConvergentOwner::Node(id).prefix();
+        let mut from = prefix.clone();
+        loop {
+            let mut found = None;
+            self.tx.scan(&prefix, &from, 1, &mut |key, _| {
+                let mut rest = &key[prefix.len()..];
+                let prop = take_id(&mut rest).ok_or_else(place::malformed)?;
+                let named = key.len() - rest.len();
+                let (kind, _) = take_kind(&mut rest).ok_or_else(place::malformed)?;
+                found = Some((PropId(prop as u32), kind, key[..named].to_vec()));
+                Ok(false)
+            })?;
+            let Some((prop, kind, named)) = found else {
+                return Ok(());
+            };
+            let name = self.tx.names().prop_name(prop).unwrap_or_default();
+            if !allowed(&name, &kind) {
+                return Err(DataError::invalid(format!(
+                    "{name} is a convergent {} on node {id}: REMOVE it there first, or use another property",
+                    kind.name()
+                )));
+            }
+            match after_prefix(&named) {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The kind of the field at a place, with a sketch's precision; does not observe it.
+    pub(crate) fn kind_at(self, named: &[u8]) -> Result<Option<(ConvergentKind, u8)>, DataError> {
+        let mut found = None;
+        self.scan_named(named, 1, &mut |key, _| {
+            found = take_kind(&mut &key[named.len()..]);
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// All entries of the field at `named`, skipping the gap that a folded counter left.
+    pub(crate) fn scan_named(
+        self,
+        named: &[u8],
+        about: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), DataError> {
+        let counter = [named, &[ConvergentKind::Counter as u8]].concat();
+        let gap = self
+            .tx
+            .store()
+            .shared()
+            .own_replica
+            .gap(&counter, self.tx.version());
+        scan_past(self.tx.read(), named, gap.as_deref(), about, visit)
+    }
+
+    /// Refuses a context that covers only a part of a folded sum.
+    fn check_sums(self, position: &FieldPosition, context: &Vector) -> Result<(), DataError> {
+        let mut split = false;
+        self.tx.scan(&position.place, &[], 64, &mut |key, value| {
+            let parts = entry(&key[position.owner()..])?;
+            split |= parts.kind == ConvergentKind::Counter
+                && counter::is_split_by(parts.dot, value, context)?;
+            Ok(!split)
+        })?;
+        if split {
+            return Err(DataError::invalid(
+                "the context is too old: increments that it covers were folded together with later ones; read the field again",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The context of this transaction's version, for clients: opaque, and valid for any replica that has seen as much.
+    pub fn context(self) -> Result<Vec<u8>, DataError> {
+        let seen = self.tx.store().seen_in(self.tx.read(), None)?;
+        let mut context = vec![CONTEXT_FORMAT];
+        let own = &self.tx.store().shared().own_replica;
+        seen.push_portable(&mut context, |replica| own.name(replica));
         Ok(context)
     }
 }

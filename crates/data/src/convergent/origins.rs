@@ -4,7 +4,8 @@ use super::{
     ConvergentKind, ReplicaId, ReplicaNo, counter::amount, place::entry, position::ConvergentOwner,
     rows::Rows,
 };
-use crate::{DataError, Transaction};
+use crate::DataError;
+use crate::Fields;
 
 /// The contribution of one replica to the current value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +21,11 @@ pub struct ConvergentOrigin {
     pub amount: i128,
 }
 
-impl Transaction {
+impl Fields<'_> {
     /// The replicas that the entries of the field at `path` are of, and whether the list is complete: at most `most`
     /// entries are read. None where there is no such field.
-    pub fn convergent_origins(
-        &self,
+    pub fn origins(
+        self,
         owner: ConvergentOwner,
         path: &[&str],
         most: usize,
@@ -32,35 +33,36 @@ impl Transaction {
         let Some(position) = self.position_of(owner, path) else {
             return Ok(None);
         };
-        self.footprint().read_field(position.named());
+        self.tx.footprint().read_field(position.named());
         let mut found: Vec<(ReplicaNo, u64, i128)> = Vec::new();
         let (mut read, mut complete) = (0, true);
-        self.scan(position.named(), &[], 1024, &mut |key, value| {
-            if read == most {
-                complete = false;
-                return Ok(false);
-            }
-            read += 1;
-            let entry = entry(&key[position.owner()..])?;
-            let by = match entry.kind {
-                ConvergentKind::Counter => amount(value)?.0,
-                _ => 0,
-            };
-            let replica = entry.dot.replica;
-            match found.iter_mut().find(|(known, ..)| *known == replica) {
-                Some((_, entries, sum)) => {
-                    *entries += 1;
-                    *sum = sum.saturating_add(by);
+        self.tx
+            .scan(position.named(), &[], 1024, &mut |key, value| {
+                if read == most {
+                    complete = false;
+                    return Ok(false);
                 }
-                None => found.push((replica, 1, by)),
-            }
-            Ok(true)
-        })?;
+                read += 1;
+                let entry = entry(&key[position.owner()..])?;
+                let by = match entry.kind {
+                    ConvergentKind::Counter => amount(value)?.0,
+                    _ => 0,
+                };
+                let replica = entry.dot.replica;
+                match found.iter_mut().find(|(known, ..)| *known == replica) {
+                    Some((_, entries, sum)) => {
+                        *entries += 1;
+                        *sum = sum.saturating_add(by);
+                    }
+                    None => found.push((replica, 1, by)),
+                }
+                Ok(true)
+            })?;
         if found.is_empty() {
             return Ok(None);
         }
         found.sort_unstable_by_key(|(replica, ..)| *replica);
-        let replicas = &self.store().shared().own_replica;
+        let replicas = &self.tx.store().shared().own_replica;
         let own = replicas.own();
         let origins = found
             .into_iter()

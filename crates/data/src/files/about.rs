@@ -1,15 +1,15 @@
 //! What is known of a file or folder.
 
 use crate::{
-    DataError, Transaction,
+    DataError, FileTree,
     files::record::{FileAbout, FileId, PathKind, ROOT, Stored, names, not_there},
     footprint::Space,
     keyspace::{self, FileKind},
 };
 
-impl Transaction {
+impl FileTree<'_> {
     /// The target of a path; nothing where it does not exist.
-    pub fn file_about(&self, path: &str) -> Result<Option<FileAbout>, DataError> {
+    pub fn file_about(self, path: &str) -> Result<Option<FileAbout>, DataError> {
         match self.find_path(&names(path)?)? {
             None => Ok(None),
             Some((kind, number)) => Ok(Some(self.about(kind, number)?)),
@@ -20,7 +20,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`DataError::NotFound`] where the path does not exist, [`DataError::Invalid`] where it is a folder.
-    pub fn file(&self, path: &str) -> Result<FileId, DataError> {
+    pub fn file(self, path: &str) -> Result<FileId, DataError> {
         match self.find_path(&names(path)?)? {
             None => Err(not_there(path)),
             Some((FileKind::File, number)) => Ok(FileId(number)),
@@ -30,7 +30,7 @@ impl Transaction {
         }
     }
 
-    pub(crate) fn about(&self, kind: FileKind, number: u64) -> Result<FileAbout, DataError> {
+    pub(crate) fn about(self, kind: FileKind, number: u64) -> Result<FileAbout, DataError> {
         let record = if number == ROOT {
             Stored {
                 bytes: 0,
@@ -41,8 +41,8 @@ impl Transaction {
             self.file_record(FileId(number))?
         };
         let merge_mark = match kind {
-            FileKind::File => match self.hooks() {
-                Some(hooks) => hooks.merge_mark(self, number)?,
+            FileKind::File => match self.tx.replication().hooks() {
+                Some(hooks) => hooks.merge_mark(self.tx, number)?,
                 None => 0,
             },
             FileKind::Folder => 0,
@@ -62,10 +62,11 @@ impl Transaction {
 
     /// The record of a file or folder that must exist.
     #[doc(hidden)]
-    pub fn file_record(&self, file: FileId) -> Result<Stored, DataError> {
-        self.footprint()
+    pub fn file_record(self, file: FileId) -> Result<Stored, DataError> {
+        self.tx
+            .footprint()
             .read_key(Space::Files, &file.0.to_be_bytes());
-        match self.read().get(&keyspace::file(file.0))? {
+        match self.tx.read().get(&keyspace::file(file.0))? {
             Some(stored) => Stored::decode(&stored),
             None => Err(DataError::NotFound(
                 "the file is gone: it was removed after it was opened".into(),

@@ -1,10 +1,10 @@
 //! Content of files: reads and writes at positions, in chunks.
 
 use crate::DataError;
-use isomer_storage::{KeyRange, Page, PageLimit};
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use crate::{
-    Order, Transaction,
+    FileTree, FileTreeMut,
     files::record::{CHUNK_BYTES, FileId, MAX_FILE_BYTES, Stored},
     footprint::Space,
     keyspace::{self, after_prefix},
@@ -18,19 +18,14 @@ const PAGE: PageLimit = PageLimit {
     bytes: 4 << 20,
 };
 
-impl Transaction {
+impl FileTree<'_> {
     /// The size of a file in bytes.
-    pub fn file_bytes(&self, file: FileId) -> Result<u64, DataError> {
+    pub fn file_bytes(self, file: FileId) -> Result<u64, DataError> {
         Ok(self.file_record(file)?.bytes)
     }
 
     /// Reads from `offset` on into `into`; returns how many bytes were read, fewer than requested only at the end.
-    pub fn read_file(
-        &self,
-        file: FileId,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<usize, DataError> {
+    pub fn read_file(self, file: FileId, offset: u64, into: &mut [u8]) -> Result<usize, DataError> {
         let size = self.file_record(file)?.bytes;
         let length = into
             .len()
@@ -51,7 +46,9 @@ impl Transaction {
                 start: &from,
                 end: Some(&to),
             };
-            self.read().scan(range, Order::Ascending, PAGE, &mut page)?;
+            self.tx
+                .read()
+                .scan(range, Order::Ascending, PAGE, &mut page)?;
             for (key, bytes) in page.iter() {
                 let chunk = keyspace::sole_id(&key[prefix.len()..], "the number of a chunk")?;
                 copy_chunk(chunk * CHUNK_BYTES, bytes, offset, into);
@@ -62,14 +59,16 @@ impl Transaction {
             }
         }
     }
+}
 
+impl FileTreeMut<'_> {
     /// Writes `bytes` at `offset`, over the existing content; a gap behind the end becomes zeros.
     ///
     /// # Errors
     /// [`DataError::Limit`] beyond the largest size, [`DataError::NotFound`] for a removed file.
     pub fn write_file(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), DataError> {
-        self.check_writable()?;
-        let record = self.file_record(file)?;
+        self.tx.check_writable()?;
+        let record = self.tx.files().file_record(file)?;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -84,19 +83,19 @@ impl Transaction {
             // The part of the chunk that stays: nothing, where all of the file's bytes in it are overwritten.
             let stays = at > begin || upto < record.bytes.min(begin + CHUNK_BYTES);
             if stays {
-                let mut whole = self.read().get(&key)?.unwrap_or_default();
+                let mut whole = self.tx.read().get(&key)?.unwrap_or_default();
                 let (from, to) = ((at - begin) as usize, (upto - begin) as usize);
                 if whole.len() < to {
                     whole.resize(to, 0);
                 }
                 whole[from..to].copy_from_slice(part);
-                self.put(&key, &whole)?;
+                self.tx.put(&key, &whole)?;
             } else {
-                self.put(&key, part)?;
+                self.tx.put(&key, part)?;
             }
             at = upto;
         }
-        let now = self.now_ms();
+        let now = self.tx.now_ms();
         self.put_file_record(
             file,
             Stored {
@@ -105,15 +104,17 @@ impl Transaction {
                 ..record
             },
         )?;
-        self.log(&Change::FileWritten {
+        self.tx.log(&Change::FileWritten {
             file: file.0,
             offset,
             bytes,
         });
-        self.note_file(|| {
+        self.tx.replication_mut().note_file(|| {
             FileNote::Written(file.0, offset / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES))
         });
-        self.note_file(|| FileNote::Sized(file.0));
+        self.tx
+            .replication_mut()
+            .note_file(|| FileNote::Sized(file.0));
         Ok(())
     }
 
@@ -121,10 +122,10 @@ impl Transaction {
     /// parts of both.
     ///
     /// # Errors
-    /// Those of [`Transaction::create_file`]; [`DataError::Invalid`] where the path is a folder.
+    /// Those of [`FileTreeMut::create_file`]; [`DataError::Invalid`] where the path is a folder.
     pub fn put_file(&mut self, path: &str, bytes: &[u8]) -> Result<(), DataError> {
-        if self.file_about(path)?.is_some() {
-            self.file(path)?; // a folder is refused
+        if self.tx.files().file_about(path)?.is_some() {
+            self.tx.files().file(path)?; // a folder is refused
             self.remove_path(path)?;
         }
         let file = self.create_file(path)?;
@@ -133,28 +134,34 @@ impl Transaction {
 
     /// Truncates a file, or extends it by zeros.
     pub fn resize_file(&mut self, file: FileId, size: u64) -> Result<(), DataError> {
-        self.check_writable()?;
-        let record = self.file_record(file)?;
+        self.tx.check_writable()?;
+        let record = self.tx.files().file_record(file)?;
         check_end(size, 0)?;
         if size < record.bytes {
             let within = (size % CHUNK_BYTES) as usize;
             let last = keyspace::file_chunk(file.0, size / CHUNK_BYTES);
             if within > 0
-                && let Some(mut bytes) = self.read().get(&last)?
+                && let Some(mut bytes) = self.tx.read().get(&last)?
                 && bytes.len() > within
             {
                 bytes.truncate(within);
-                self.put(&last, &bytes)?;
+                self.tx.put(&last, &bytes)?;
             }
             let behind = size.div_ceil(CHUNK_BYTES);
             self.delete_chunks(file, behind)?;
-            self.note_file(|| FileNote::Cut(file.0, behind));
+            self.tx
+                .replication_mut()
+                .note_file(|| FileNote::Cut(file.0, behind));
             if within > 0 {
-                self.note_file(|| FileNote::Written(file.0, behind - 1, behind));
+                self.tx
+                    .replication_mut()
+                    .note_file(|| FileNote::Written(file.0, behind - 1, behind));
             }
         }
-        self.note_file(|| FileNote::Sized(file.0));
-        let now = self.now_ms();
+        self.tx
+            .replication_mut()
+            .note_file(|| FileNote::Sized(file.0));
+        let now = self.tx.now_ms();
         self.put_file_record(
             file,
             Stored {
@@ -169,7 +176,7 @@ impl Transaction {
     fn delete_chunks(&mut self, file: FileId, first: u64) -> Result<(), DataError> {
         let start = keyspace::file_chunk(file.0, first);
         let end = after_prefix(&keyspace::file_chunks(file.0));
-        self.write(start.len(), |tx| {
+        self.tx.write(start.len(), |tx| {
             tx.delete_range(KeyRange {
                 start: &start,
                 end: end.as_deref(),
@@ -179,9 +186,9 @@ impl Transaction {
 
     #[doc(hidden)]
     pub fn put_file_record(&mut self, file: FileId, record: Stored) -> Result<(), DataError> {
-        self.put(&keyspace::file(file.0), &record.encode())?;
+        self.tx.put(&keyspace::file(file.0), &record.encode())?;
         self.change_file(file);
-        self.log(&Change::FileChanged {
+        self.tx.log(&Change::FileChanged {
             file: file.0,
             size: record.bytes,
             created_ms: record.created_ms,
@@ -193,16 +200,17 @@ impl Transaction {
     /// Deletes the record of a file or folder and all content.
     #[doc(hidden)]
     pub fn delete_content(&mut self, file: FileId) -> Result<(), DataError> {
-        self.delete(&keyspace::file(file.0))?;
+        self.tx.delete(&keyspace::file(file.0))?;
         self.delete_chunks(file, 0)?;
         self.change_file(file);
-        self.log(&Change::FileRemoved { file: file.0 });
+        self.tx.log(&Change::FileRemoved { file: file.0 });
         Ok(())
     }
 
     #[doc(hidden)]
     pub fn change_file(&mut self, file: FileId) {
-        self.footprint_mut()
+        self.tx
+            .footprint_mut()
             .change_key_once(Space::Files, &file.0.to_be_bytes());
     }
 }

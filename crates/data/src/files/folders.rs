@@ -1,10 +1,10 @@
 //! Folders: finding, making, listing, renaming, removing.
 
 use crate::Access;
-use isomer_storage::{KeyRange, Page, PageLimit};
+use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit};
 
 use crate::{
-    DataError, DataStore, Durability, Order, Transaction,
+    DataError, DataStore, FileTree, FileTreeMut,
     files::{
         numbers::FIRST_FILE,
         record::{FileAbout, FileId, PathKind, ROOT, Stored, UNNAMED, names, not_there},
@@ -28,10 +28,10 @@ fn whole(names: &[&str]) -> String {
     names.iter().flat_map(|name| ["/", name]).collect()
 }
 
-impl Transaction {
+impl FileTree<'_> {
     /// Resolves a path from the root.
     #[doc(hidden)]
-    pub fn find_path(&self, names: &[&str]) -> Result<Option<PathEntry>, DataError> {
+    pub fn find_path(self, names: &[&str]) -> Result<Option<PathEntry>, DataError> {
         let mut found = (FileKind::Folder, ROOT);
         for name in names {
             if found.0 != FileKind::Folder {
@@ -46,10 +46,10 @@ impl Transaction {
     }
 
     #[doc(hidden)]
-    pub fn find_entry(&self, folder: u64, name: &str) -> Result<Option<PathEntry>, DataError> {
+    pub fn find_entry(self, folder: u64, name: &str) -> Result<Option<PathEntry>, DataError> {
         let key = keyspace::file_entry(folder, name);
-        self.footprint().read_key(Space::Folders, &key[1..]);
-        let entry = self.read().get(&key)?;
+        self.tx.footprint().read_key(Space::Folders, &key[1..]);
+        let entry = self.tx.read().get(&key)?;
         entry
             .map(|entry| keyspace::take_file_entry(&entry))
             .transpose()
@@ -57,7 +57,7 @@ impl Transaction {
 
     /// The folder that contains the last name of a path, and that name.
     #[doc(hidden)]
-    pub fn parent<'p>(&self, path: &'p str) -> Result<(u64, &'p str), DataError> {
+    pub fn parent<'p>(self, path: &'p str) -> Result<(u64, &'p str), DataError> {
         let names = names(path)?;
         let Some((last, before)) = names.split_last() else {
             return Err(DataError::invalid(
@@ -77,118 +77,12 @@ impl Transaction {
         }
     }
 
-    /// Makes an empty file.
-    ///
-    /// # Errors
-    /// [`DataError::Exists`] where the path exists, [`DataError::NotFound`] where its folder does not exist.
-    pub fn create_file(&mut self, path: &str) -> Result<FileId, DataError> {
-        self.make(path, FileKind::File).map(FileId)
-    }
-
-    /// Makes a folder in an existing one.
-    ///
-    /// # Errors
-    /// As [`Transaction::create_file`].
-    pub fn create_folder(&mut self, path: &str) -> Result<(), DataError> {
-        self.make(path, FileKind::Folder).map(drop)
-    }
-
-    /// Makes a folder, with its parents where they do not exist.
-    pub fn create_folders(&mut self, path: &str) -> Result<(), DataError> {
-        self.check_writable()?;
-        let names = names(path)?;
-        let mut folder = ROOT;
-        for (at, name) in names.iter().enumerate() {
-            folder = match self.find_entry(folder, name)? {
-                Some((FileKind::Folder, number)) => number,
-                Some((FileKind::File, _)) => {
-                    return Err(DataError::Exists(format!(
-                        "`/{}` is a file: choose another name for the folder",
-                        names[..=at].join("/")
-                    )));
-                }
-                None => {
-                    let number = self.make_in(folder, name, FileKind::Folder)?;
-                    self.note_file(|| FileNote::FolderMade(whole(&names[..=at])));
-                    number
-                }
-            };
-        }
-        Ok(())
-    }
-
-    fn make(&mut self, path: &str, kind: FileKind) -> Result<u64, DataError> {
-        self.check_writable()?;
-        let (folder, name) = self.parent(path)?;
-        if self.find_entry(folder, name)?.is_some() {
-            return Err(DataError::Exists(format!(
-                "`{path}` exists already: choose another name, or remove it first"
-            )));
-        }
-        let number = self.make_in(folder, name, kind)?;
-        let path = || names(path).map_or_else(|_| String::new(), |names| whole(&names));
-        match kind {
-            FileKind::File => {
-                self.note_file(|| FileNote::Made(number));
-                self.note_file(|| FileNote::Called(number, path()));
-            }
-            FileKind::Folder => self.note_file(|| FileNote::FolderMade(path())),
-        }
-        Ok(number)
-    }
-
-    fn make_in(&mut self, folder: u64, name: &str, kind: FileKind) -> Result<u64, DataError> {
-        let number = self.store().shared().files.take(&**self.store().engine())?;
-        let now = self.now_ms();
-        let record = Stored {
-            bytes: 0,
-            created_ms: now,
-            modified_ms: now,
-        };
-        self.put_entry(folder, name, (kind, number))?;
-        self.put_file_record(FileId(number), record)?;
-        Ok(number)
-    }
-
-    #[doc(hidden)]
-    pub fn put_entry(
-        &mut self,
-        folder: u64,
-        name: &str,
-        (kind, number): PathEntry,
-    ) -> Result<(), DataError> {
-        let key = keyspace::file_entry(folder, name);
-        self.put(&key, &keyspace::file_entry_value(kind, number))?;
-        self.footprint_mut()
-            .change_key(Space::Folders, &key[1..], true);
-        self.log(&Change::FileNamed {
-            folder,
-            name: name.as_bytes(),
-            is_folder: kind == FileKind::Folder,
-            number,
-        });
-        Ok(())
-    }
-
-    #[doc(hidden)]
-    pub fn delete_entry(&mut self, folder: u64, name: &str) -> Result<(), DataError> {
-        let key = keyspace::file_entry(folder, name);
-        self.delete(&key)?;
-        self.footprint_mut()
-            .change_key(Space::Folders, &key[1..], true);
-        self.log(&Change::FileUnnamed {
-            folder,
-            name: name.as_bytes(),
-        });
-        Ok(())
-    }
-
     /// The content of a folder, by name, from the first name after `after` on, at most `limit`.
     ///
     /// # Errors
     /// [`DataError::NotFound`] where the folder does not exist, [`DataError::Invalid`] where the path is a file.
     pub fn list_folder(
-        &self,
+        self,
         path: &str,
         after: Option<&str>,
         limit: usize,
@@ -210,7 +104,7 @@ impl Transaction {
     }
 
     fn entries(
-        &self,
+        self,
         folder: u64,
         after: Option<&str>,
         limit: usize,
@@ -237,7 +131,9 @@ impl Transaction {
                 keys: PAGE.keys.min(limit - found.len()),
                 ..PAGE
             };
-            self.read().scan(range, Order::Ascending, room, &mut page)?;
+            self.tx
+                .read()
+                .scan(range, Order::Ascending, room, &mut page)?;
             for (key, value) in page.iter() {
                 let name = std::str::from_utf8(&key[prefix.len()..])
                     .map_err(|_| DataError::corrupt("the name of a file is not UTF-8"))?;
@@ -248,7 +144,7 @@ impl Transaction {
                 next = rest;
             } else {
                 let seen = rest.as_deref().or(end.as_deref());
-                self.footprint().read_range(
+                self.tx.footprint().read_range(
                     Space::Folders,
                     &start[1..],
                     seen.map(|seen| &seen[1..]),
@@ -258,10 +154,153 @@ impl Transaction {
         }
         if limit > 0 {
             let end = end.as_deref().map(|end| &end[1..]);
-            self.footprint()
+            self.tx
+                .footprint()
                 .read_range(Space::Folders, &start[1..], end);
         }
         Ok(found)
+    }
+
+    /// Whether a folder is not empty.
+    #[doc(hidden)]
+    pub fn has_entries(self, folder: u64) -> Result<bool, DataError> {
+        Ok(!self.entries(folder, None, 1)?.is_empty())
+    }
+
+    /// Whether there is an unnamed file.
+    fn has_unnamed_files(self) -> Result<bool, DataError> {
+        self.has_entries(UNNAMED)
+    }
+
+    /// Whether a path is a folder.
+    pub fn is_folder(self, path: &str) -> Result<bool, DataError> {
+        let about = self.file_about(path)?;
+        Ok(about.is_some_and(|about| about.kind == PathKind::Folder))
+    }
+}
+
+impl FileTreeMut<'_> {
+    /// Makes an empty file.
+    ///
+    /// # Errors
+    /// [`DataError::Exists`] where the path exists, [`DataError::NotFound`] where its folder does not exist.
+    pub fn create_file(&mut self, path: &str) -> Result<FileId, DataError> {
+        self.make(path, FileKind::File).map(FileId)
+    }
+
+    /// Makes a folder in an existing one.
+    ///
+    /// # Errors
+    /// As [`FileTreeMut::create_file`].
+    pub fn create_folder(&mut self, path: &str) -> Result<(), DataError> {
+        self.make(path, FileKind::Folder).map(drop)
+    }
+
+    /// Makes a folder, with its parents where they do not exist.
+    pub fn create_folders(&mut self, path: &str) -> Result<(), DataError> {
+        self.tx.check_writable()?;
+        let names = names(path)?;
+        let mut folder = ROOT;
+        for (at, name) in names.iter().enumerate() {
+            folder = match self.tx.files().find_entry(folder, name)? {
+                Some((FileKind::Folder, number)) => number,
+                Some((FileKind::File, _)) => {
+                    return Err(DataError::Exists(format!(
+                        "`/{}` is a file: choose another name for the folder",
+                        names[..=at].join("/")
+                    )));
+                }
+                None => {
+                    let number = self.make_in(folder, name, FileKind::Folder)?;
+                    self.tx
+                        .replication_mut()
+                        .note_file(|| FileNote::FolderMade(whole(&names[..=at])));
+                    number
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, path: &str, kind: FileKind) -> Result<u64, DataError> {
+        self.tx.check_writable()?;
+        let (folder, name) = self.tx.files().parent(path)?;
+        if self.tx.files().find_entry(folder, name)?.is_some() {
+            return Err(DataError::Exists(format!(
+                "`{path}` exists already: choose another name, or remove it first"
+            )));
+        }
+        let number = self.make_in(folder, name, kind)?;
+        let path = || names(path).map_or_else(|_| String::new(), |names| whole(&names));
+        match kind {
+            FileKind::File => {
+                self.tx
+                    .replication_mut()
+                    .note_file(|| FileNote::Made(number));
+                self.tx
+                    .replication_mut()
+                    .note_file(|| FileNote::Called(number, path()));
+            }
+            FileKind::Folder => self
+                .tx
+                .replication_mut()
+                .note_file(|| FileNote::FolderMade(path())),
+        }
+        Ok(number)
+    }
+
+    fn make_in(&mut self, folder: u64, name: &str, kind: FileKind) -> Result<u64, DataError> {
+        let number = self
+            .tx
+            .store()
+            .shared()
+            .files
+            .take(&**self.tx.store().engine())?;
+        let now = self.tx.now_ms();
+        let record = Stored {
+            bytes: 0,
+            created_ms: now,
+            modified_ms: now,
+        };
+        self.put_entry(folder, name, (kind, number))?;
+        self.put_file_record(FileId(number), record)?;
+        Ok(number)
+    }
+
+    #[doc(hidden)]
+    pub fn put_entry(
+        &mut self,
+        folder: u64,
+        name: &str,
+        (kind, number): PathEntry,
+    ) -> Result<(), DataError> {
+        let key = keyspace::file_entry(folder, name);
+        self.tx
+            .put(&key, &keyspace::file_entry_value(kind, number))?;
+        self.tx
+            .footprint_mut()
+            .change_key(Space::Folders, &key[1..], true);
+        self.tx.log(&Change::FileNamed {
+            folder,
+            name: name.as_bytes(),
+            is_folder: kind == FileKind::Folder,
+            number,
+        });
+        Ok(())
+    }
+
+    #[doc(hidden)]
+    pub fn delete_entry(&mut self, folder: u64, name: &str) -> Result<(), DataError> {
+        let key = keyspace::file_entry(folder, name);
+        self.tx.delete(&key)?;
+        self.tx
+            .footprint_mut()
+            .change_key(Space::Folders, &key[1..], true);
+        self.tx.log(&Change::FileUnnamed {
+            folder,
+            name: name.as_bytes(),
+        });
+        Ok(())
     }
 
     /// Moves a file, or a folder with its content. A file may replace a file.
@@ -271,10 +310,12 @@ impl Transaction {
     /// target exists;
     /// [`DataError::Invalid`] for a folder that would move into itself.
     pub fn rename_path(&mut self, from: &str, to: &str) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.tx.check_writable()?;
         let (old_names, new_names) = (names(from)?, names(to)?);
         if old_names == new_names {
             return self
+                .tx
+                .files()
                 .find_path(&old_names)?
                 .map(drop)
                 .ok_or_else(|| not_there(from));
@@ -284,15 +325,15 @@ impl Transaction {
                 "`{from}` cannot move to `{to}`, which is inside it"
             )));
         }
-        let (old_folder, old_name) = self.parent(from)?;
-        let Some(found) = self.find_entry(old_folder, old_name)? else {
+        let (old_folder, old_name) = self.tx.files().parent(from)?;
+        let Some(found) = self.tx.files().find_entry(old_folder, old_name)? else {
             return Err(not_there(from));
         };
-        let (new_folder, new_name) = self.parent(to)?;
+        let (new_folder, new_name) = self.tx.files().parent(to)?;
         self.clear_way(new_folder, new_name, found.0, to)?;
         self.delete_entry(old_folder, old_name)?;
         self.put_entry(new_folder, new_name, found)?;
-        match self.replicates_files() {
+        match self.tx.replication().replicates_files() {
             true => self.note_moved(found, whole(&old_names), whole(&new_names)),
             false => Ok(()),
         }
@@ -303,22 +344,22 @@ impl Transaction {
         let mut left = vec![(found, from, to)];
         while let Some(((kind, number), from, to)) = left.pop() {
             if kind == FileKind::File {
-                self.note_file(|| FileNote::Called(number, to));
+                self.tx
+                    .replication_mut()
+                    .note_file(|| FileNote::Called(number, to));
                 continue;
             }
-            for (name, found) in self.entries(number, None, usize::MAX)? {
+            for (name, found) in self.tx.files().entries(number, None, usize::MAX)? {
                 left.push((found, format!("{from}/{name}"), format!("{to}/{name}")));
             }
-            self.note_file(|| FileNote::FolderGone(from));
-            self.note_file(|| FileNote::FolderMade(to));
+            self.tx
+                .replication_mut()
+                .note_file(|| FileNote::FolderGone(from));
+            self.tx
+                .replication_mut()
+                .note_file(|| FileNote::FolderMade(to));
         }
         Ok(())
-    }
-
-    /// Whether a folder is not empty.
-    #[doc(hidden)]
-    pub fn has_entries(&self, folder: u64) -> Result<bool, DataError> {
-        Ok(!self.entries(folder, None, 1)?.is_empty())
     }
 
     /// Removes the file that is replaced at `path`, and refuses what may not be replaced.
@@ -329,10 +370,12 @@ impl Transaction {
         kind: FileKind,
         path: &str,
     ) -> Result<(), DataError> {
-        match (kind, self.find_entry(folder, name)?) {
+        match (kind, self.tx.files().find_entry(folder, name)?) {
             (_, None) => Ok(()),
             (FileKind::File, Some((FileKind::File, replaced))) => {
-                self.note_file(|| FileNote::Gone(replaced));
+                self.tx
+                    .replication_mut()
+                    .note_file(|| FileNote::Gone(replaced));
                 self.delete_content(FileId(replaced))
             }
             _ => Err(DataError::Exists(format!(
@@ -346,12 +389,12 @@ impl Transaction {
     /// # Errors
     /// [`DataError::NotFound`] where the path does not exist, [`DataError::Invalid`] for a folder that is not empty.
     pub fn remove_path(&mut self, path: &str) -> Result<(), DataError> {
-        self.check_writable()?;
-        let (folder, name) = self.parent(path)?;
-        let Some((kind, number)) = self.find_entry(folder, name)? else {
+        self.tx.check_writable()?;
+        let (folder, name) = self.tx.files().parent(path)?;
+        let Some((kind, number)) = self.tx.files().find_entry(folder, name)? else {
             return Err(not_there(path));
         };
-        if kind == FileKind::Folder && self.has_entries(number)? {
+        if kind == FileKind::Folder && self.tx.files().has_entries(number)? {
             return Err(DataError::invalid(format!(
                 "the folder `{path}` is not empty: remove what is in it first, or all of it at once"
             )));
@@ -364,7 +407,7 @@ impl Transaction {
     }
 
     fn note_gone(&mut self, (kind, number): PathEntry, path: impl FnOnce() -> String) {
-        self.note_file(|| match kind {
+        self.tx.replication_mut().note_file(|| match kind {
             FileKind::File => FileNote::Gone(number),
             FileKind::Folder => FileNote::FolderGone(path()),
         });
@@ -373,9 +416,9 @@ impl Transaction {
     /// Removes a file, or a folder with its content; returns the number of removed files and folders. The cost grows
     /// with their number, not with their bytes.
     pub fn remove_all(&mut self, path: &str) -> Result<u64, DataError> {
-        self.check_writable()?;
-        let (folder, name) = self.parent(path)?;
-        let Some(found) = self.find_entry(folder, name)? else {
+        self.tx.check_writable()?;
+        let (folder, name) = self.tx.files().parent(path)?;
+        let Some(found) = self.tx.files().find_entry(folder, name)? else {
             return Err(not_there(path));
         };
         self.delete_entry(folder, name)?;
@@ -383,7 +426,7 @@ impl Transaction {
         let mut left = vec![(found, whole(&names(path)?))];
         while let Some(((kind, number), path)) = left.pop() {
             if kind == FileKind::Folder {
-                for (name, found) in self.entries(number, None, usize::MAX)? {
+                for (name, found) in self.tx.files().entries(number, None, usize::MAX)? {
                     self.delete_entry(number, &name)?;
                     left.push((found, format!("{path}/{name}")));
                 }
@@ -398,12 +441,17 @@ impl Transaction {
     // ---- files that are being written over several transactions
 
     /// Makes a file without a path: for content that is written over several transactions.
-    /// [`Transaction::remove_unnamed_files`] removes leftovers.
+    /// [`FileTreeMut::remove_unnamed_files`] removes leftovers.
     pub fn create_unnamed_file(&mut self) -> Result<FileId, DataError> {
-        self.check_writable()?;
-        let number = self.store().shared().files.take(&**self.store().engine())?;
+        self.tx.check_writable()?;
+        let number = self
+            .tx
+            .store()
+            .shared()
+            .files
+            .take(&**self.tx.store().engine())?;
         debug_assert!(number >= FIRST_FILE, "lower numbers have a meaning");
-        let now = self.now_ms();
+        let now = self.tx.now_ms();
         let record = Stored {
             bytes: 0,
             created_ms: now,
@@ -411,38 +459,44 @@ impl Transaction {
         };
         self.put_entry(UNNAMED, &number.to_string(), (FileKind::File, number))?;
         self.put_file_record(FileId(number), record)?;
-        self.note_file(|| FileNote::Made(number));
+        self.tx
+            .replication_mut()
+            .note_file(|| FileNote::Made(number));
         Ok(FileId(number))
     }
 
     /// Puts an unnamed file under a path, where it may replace a file.
     ///
     /// # Errors
-    /// As [`Transaction::rename_path`]; [`DataError::NotFound`] for a file that is not unnamed.
+    /// As [`FileTreeMut::rename_path`]; [`DataError::NotFound`] for a file that is not unnamed.
     pub fn name_file(&mut self, file: FileId, path: &str) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.tx.check_writable()?;
         let unnamed = file.0.to_string();
-        if self.find_entry(UNNAMED, &unnamed)?.is_none() {
+        if self.tx.files().find_entry(UNNAMED, &unnamed)?.is_none() {
             return Err(DataError::NotFound(
                 "the file that was written was removed: write it again".into(),
             ));
         }
-        let (folder, name) = self.parent(path)?;
+        let (folder, name) = self.tx.files().parent(path)?;
         self.clear_way(folder, name, FileKind::File, path)?;
         self.delete_entry(UNNAMED, &unnamed)?;
         self.put_entry(folder, name, (FileKind::File, file.0))?;
         let path = whole(&names(path)?);
-        self.note_file(|| FileNote::Called(file.0, path));
+        self.tx
+            .replication_mut()
+            .note_file(|| FileNote::Called(file.0, path));
         Ok(())
     }
 
     /// Removes an unnamed file.
     pub fn remove_unnamed_file(&mut self, file: FileId) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.tx.check_writable()?;
         let unnamed = file.0.to_string();
-        if self.find_entry(UNNAMED, &unnamed)?.is_some() {
+        if self.tx.files().find_entry(UNNAMED, &unnamed)?.is_some() {
             self.delete_entry(UNNAMED, &unnamed)?;
-            self.note_file(|| FileNote::Gone(file.0));
+            self.tx
+                .replication_mut()
+                .note_file(|| FileNote::Gone(file.0));
             self.delete_content(file)?;
         }
         Ok(())
@@ -452,15 +506,17 @@ impl Transaction {
     /// was restored, unnamed files that were written under the former name of this replica stay, invisible, as they do
     /// in other replicas: the database that continues under that name may have finished them.
     pub fn remove_unnamed_files(&mut self) -> Result<u64, DataError> {
-        let left = self.entries(UNNAMED, None, usize::MAX)?;
+        let left = self.tx.files().entries(UNNAMED, None, usize::MAX)?;
         for (name, (_, number)) in &left {
             self.delete_entry(UNNAMED, name)?;
-            if let Some(hooks) = self.hooks()
-                && hooks.may_be_finished_elsewhere(self, *number)?
+            if let Some(hooks) = self.tx.replication().hooks()
+                && hooks.may_be_finished_elsewhere(self.tx, *number)?
             {
                 continue;
             }
-            self.note_file(|| FileNote::Gone(*number));
+            self.tx
+                .replication_mut()
+                .note_file(|| FileNote::Gone(*number));
             self.delete_content(FileId(*number))?;
         }
         Ok(left.len() as u64)
@@ -470,32 +526,21 @@ impl Transaction {
     #[doc(hidden)]
     pub fn drop_unnamed(&mut self, number: u64) -> Result<(), DataError> {
         let unnamed = number.to_string();
-        match self.find_entry(UNNAMED, &unnamed)? {
+        match self.tx.files().find_entry(UNNAMED, &unnamed)? {
             Some(_) => self.delete_entry(UNNAMED, &unnamed),
             None => Ok(()),
         }
-    }
-
-    /// Whether there is an unnamed file.
-    fn has_unnamed_files(&self) -> Result<bool, DataError> {
-        self.has_entries(UNNAMED)
-    }
-
-    /// Whether a path is a folder.
-    pub fn is_folder(&self, path: &str) -> Result<bool, DataError> {
-        let about = self.file_about(path)?;
-        Ok(about.is_some_and(|about| about.kind == PathKind::Folder))
     }
 }
 
 impl DataStore {
     /// Removes files that were being written when the database was last closed or lost; no writer may be writing one.
     pub fn remove_unnamed_files(&self) -> Result<u64, DataError> {
-        if !self.begin(Access::Read)?.has_unnamed_files()? {
+        if !self.begin(Access::Read)?.files().has_unnamed_files()? {
             return Ok(0);
         }
         let mut tx = self.begin(Access::Write)?;
-        let removed = tx.remove_unnamed_files()?;
+        let removed = tx.files_mut().remove_unnamed_files()?;
         tx.commit_with(Durability::Buffered)?;
         Ok(removed)
     }

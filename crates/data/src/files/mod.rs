@@ -19,9 +19,11 @@ pub(crate) mod about;
 mod check;
 mod content;
 mod folders;
+mod handles;
 mod numbers;
 pub(crate) mod record;
 
+pub use handles::{FileTree, FileTreeMut};
 pub use record::{MAX_PATH_NAMES, ROOT, Stored, names};
 
 pub(crate) use numbers::FileNumbers;

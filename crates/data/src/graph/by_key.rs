@@ -10,7 +10,7 @@ use isomer_value::{
 };
 
 use crate::{
-    Access, DataError, Transaction,
+    Access, DataError, Graph,
     catalog::NameKind,
     graph::{KEY, key_hints::Slot, nodes::encode_found_key, records::LabelSets},
     keyspace,
@@ -40,20 +40,20 @@ impl NodeRecord {
     }
 }
 
-impl Transaction {
+impl Graph<'_> {
     /// Whether a record alone determines a node, and reading it observes nothing: in a read-only transaction of a
     /// database that has no convergent fields and is not a replica.
-    pub fn reads_plain_records(&self) -> bool {
-        let shared = self.store().shared();
-        self.access() == Access::Read
+    pub fn reads_plain_records(self) -> bool {
+        let shared = self.tx.store().shared();
+        self.tx.access() == Access::Read
             && !shared.own_replica.has_any()
             && !shared.replica_state.is_on()
     }
 
     /// The node that has `key` as its `_key` in `label`, with its record: equivalent to
-    /// [`crate::GraphRead::node_by_key`] and another read. Only where [`Transaction::reads_plain_records`] allows it.
+    /// [`crate::GraphRead::node_by_key`] and another read. Only where [`Graph::reads_plain_records`] allows it.
     pub fn record_by_key(
-        &self,
+        self,
         label: LabelId,
         key: &Value,
     ) -> Result<Option<NodeRecord>, DataError> {
@@ -61,10 +61,10 @@ impl Transaction {
         let Some(encoded) = encode_found_key(key) else {
             return Ok(None);
         };
-        let hints = &self.store().shared().key_hints;
+        let hints = &self.tx.store().shared().key_hints;
         let place = Slot::of(label, &encoded);
         if let Some(id) = hints.get(place)
-            && let Some(bytes) = self.read().get(&keyspace::node(id))?
+            && let Some(bytes) = self.tx.read().get(&keyspace::node(id))?
             && self.is_keyed(&bytes, label, key)?
         {
             return Ok(Some(NodeRecord { id, bytes }));
@@ -72,19 +72,19 @@ impl Transaction {
         let Some(id) = self.find_encoded_key(label, &encoded)? else {
             return Ok(None);
         };
-        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
+        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
             return Err(DataError::corrupt(format!(
                 "a key leads to node {id}, which does not exist"
             )));
         };
-        hints.put(place, id, self.store().memory());
+        hints.put(place, id, self.tx.store().memory());
         Ok(Some(NodeRecord { id, bytes }))
     }
 
     /// Whether a record is of a node of `label` under `key`.
-    fn is_keyed(&self, bytes: &[u8], label: LabelId, key: &Value) -> Result<bool, DataError> {
+    fn is_keyed(self, bytes: &[u8], label: LabelId, key: &Value) -> Result<bool, DataError> {
         let record = RecordRef::new(bytes)?;
-        let names = &self.catalog_ref().names;
+        let names = &self.tx.names().names;
         if !record.has_label(label) {
             return Ok(false);
         }
@@ -101,16 +101,16 @@ impl Transaction {
     }
 
     /// The whole node from its record.
-    pub fn content_of(&self, node: NodeRecord) -> Result<NodeContent, DataError> {
-        let catalog = self.catalog_ref();
+    pub fn content_of(self, node: NodeRecord) -> Result<NodeContent, DataError> {
+        let catalog = self.tx.names();
         let labels = LabelSets::new(catalog, 1).of(node.id, &RecordRef::new(&node.bytes)?)?;
         let properties = RecordSealer::seal(catalog.names.clone(), node.bytes)?;
         Ok(NodeContent { labels, properties })
     }
 
     /// One property from a node's record; null where the node has no property of this name.
-    pub fn property_of(&self, node: &NodeRecord, name: &str) -> Result<Value, DataError> {
-        let names = &self.catalog_ref().names;
+    pub fn property_of(self, node: &NodeRecord, name: &str) -> Result<Value, DataError> {
+        let names = &self.tx.names().names;
         let Some(prop) = names.find(NameKind::Prop, name) else {
             return Ok(Value::Null);
         };

@@ -4,7 +4,7 @@ use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{NodeId, RelId, TypeId};
 
 use crate::{
-    DataError, Direction, Neighbours, RelRow, Transaction,
+    DataError, Direction, Graph, Neighbours, RelRow, Transaction,
     dirty::sides,
     keyspace::{self, Side, after_prefix, push_id, push_link, take_adjacency},
 };
@@ -43,17 +43,17 @@ fn sorted(types: &[TypeId]) -> Vec<TypeId> {
     types
 }
 
-impl Transaction {
+impl Graph<'_> {
     #[doc(hidden)]
     pub fn expand_rows(
-        &self,
+        self,
         nodes: &[NodeId],
         direction: Direction,
         types: &[TypeId],
         out: &mut Neighbours,
     ) -> Result<(), DataError> {
         let types = sorted(types);
-        let mut walk = Walk::new(self);
+        let mut walk = Walk::new(self.tx);
         for &node in nodes {
             walk.links(node, direction, &types, &mut |link| {
                 out.push(link.row(node))
@@ -63,22 +63,22 @@ impl Transaction {
         Ok(())
     }
 
-    /// All relationships of a node: 8 bytes each, where [`Transaction::expand_rows`] takes 32.
-    pub(super) fn relationships_of(&self, node: NodeId) -> Result<Vec<RelId>, DataError> {
+    /// All relationships of a node: 8 bytes each, where [`Graph::expand_rows`] takes 32.
+    pub(super) fn relationships_of(self, node: NodeId) -> Result<Vec<RelId>, DataError> {
         let mut rels = Vec::new();
-        Walk::new(self).links(node, Direction::Both, &[], &mut |link| rels.push(link.rel))?;
+        Walk::new(self.tx).links(node, Direction::Both, &[], &mut |link| rels.push(link.rel))?;
         Ok(rels)
     }
 
     pub(super) fn degrees(
-        &self,
+        self,
         nodes: &[NodeId],
         direction: Direction,
         types: &[TypeId],
         out: &mut Vec<u64>,
     ) -> Result<(), DataError> {
         let types = sorted(types);
-        let mut walk = Walk::new(self);
+        let mut walk = Walk::new(self.tx);
         for &node in nodes {
             let mut degree = 0;
             walk.links(node, direction, &types, &mut |_| degree += 1)?;
@@ -88,7 +88,7 @@ impl Transaction {
     }
 
     pub(super) fn expand_pairs(
-        &self,
+        self,
         pairs: &[(NodeId, NodeId)],
         direction: Direction,
         types: &[TypeId],
@@ -98,7 +98,8 @@ impl Transaction {
         let all: Vec<TypeId>;
         let looked_up = if types.is_empty() {
             all = self
-                .catalog_ref()
+                .tx
+                .names()
                 .types()
                 .into_iter()
                 .map(|(id, _)| id)
@@ -107,12 +108,14 @@ impl Transaction {
         } else {
             &types
         };
-        let mut walk = Walk::new(self);
+        let mut walk = Walk::new(self.tx);
         for &(node, other) in pairs {
-            self.note_presence(node, other, direction, &types);
+            self.tx
+                .view_reads()
+                .note_presence(node, other, direction, &types);
             for &side in sides(direction) {
                 if node == other && side == Side::In && direction == Direction::Both {
-                    continue; // a self loop appears once
+                    continue; // a self.tx loop appears once
                 }
                 let mut push = |link: Link| {
                     if link.other == other {
@@ -160,7 +163,7 @@ impl<'a> Walk<'a> {
         visit: &mut dyn FnMut(Link),
     ) -> Result<(), DataError> {
         if self.watched {
-            self.tx.note_adjacency(node, direction, types);
+            self.tx.view_reads().note_adjacency(node, direction, types);
         }
         let both = direction == Direction::Both;
         // A self loop is stored on both sides; together they are one relationship.

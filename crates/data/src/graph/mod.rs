@@ -2,6 +2,7 @@
 
 mod by_key;
 mod expand;
+mod handles;
 pub(crate) mod key_hints;
 mod nodes;
 mod records;
@@ -26,29 +27,32 @@ pub use crate::graph::{
     state::{KEY, KeyChanges, NodeState},
 };
 pub use by_key::NodeRecord;
+pub use handles::{Graph, GraphMut};
 pub use nodes::{encode_key, without_nulls};
 
 pub(crate) use crate::graph::key_hints::KeyHints;
 
 impl GraphRead for Transaction {
     fn catalog(&self) -> Arc<Catalog> {
-        self.catalog_ref().clone()
+        self.names().clone()
     }
 
     fn node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {
-        self.estimate(label.map_or(Counted::Nodes, Counted::Label))
+        self.graph()
+            .estimate(label.map_or(Counted::Nodes, Counted::Label))
     }
 
     fn relationship_count(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
-        self.estimate(rel_type.map_or(Counted::Relationships, Counted::Type))
+        self.graph()
+            .estimate(rel_type.map_or(Counted::Relationships, Counted::Type))
     }
 
     fn exact_node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {
-        self.count_nodes(label)
+        self.graph().count_nodes(label)
     }
 
     fn exact_relationship_count(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
-        self.count_relationships(rel_type)
+        self.graph().count_relationships(rel_type)
     }
 
     fn scan_nodes(
@@ -58,7 +62,7 @@ impl GraphRead for Transaction {
         limit: usize,
         out: &mut Vec<NodeId>,
     ) -> Result<(), DataError> {
-        self.node_ids(label, after, limit, out)
+        self.graph().node_ids(label, after, limit, out)
     }
 
     fn scan_relationships(
@@ -68,7 +72,7 @@ impl GraphRead for Transaction {
         limit: usize,
         out: &mut Vec<RelRow>,
     ) -> Result<(), DataError> {
-        self.rel_rows(rel_type, after, limit, out)
+        self.graph().rel_rows(rel_type, after, limit, out)
     }
 
     fn expand(
@@ -78,7 +82,7 @@ impl GraphRead for Transaction {
         types: &[TypeId],
         out: &mut Neighbours,
     ) -> Result<(), DataError> {
-        self.expand_rows(nodes, direction, types, out)
+        self.graph().expand_rows(nodes, direction, types, out)
     }
 
     fn expand_into(
@@ -88,7 +92,7 @@ impl GraphRead for Transaction {
         types: &[TypeId],
         out: &mut Neighbours,
     ) -> Result<(), DataError> {
-        self.expand_pairs(pairs, direction, types, out)
+        self.graph().expand_pairs(pairs, direction, types, out)
     }
 
     fn degree(
@@ -98,15 +102,15 @@ impl GraphRead for Transaction {
         types: &[TypeId],
         out: &mut Vec<u64>,
     ) -> Result<(), DataError> {
-        self.degrees(nodes, direction, types, out)
+        self.graph().degrees(nodes, direction, types, out)
     }
 
     fn nodes_exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
-        self.exist(ids, out)
+        self.graph().exist(ids, out)
     }
 
     fn node_labels(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
-        self.labels_of(ids, out)
+        self.graph().labels_of(ids, out)
     }
 
     fn node_properties(
@@ -115,7 +119,7 @@ impl GraphRead for Transaction {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        self.node_columns(ids, props, out)
+        self.graph().node_columns(ids, props, out)
     }
 
     fn node_contents(
@@ -123,7 +127,7 @@ impl GraphRead for Transaction {
         ids: &[NodeId],
         out: &mut Vec<Option<Arc<NodeContent>>>,
     ) -> Result<(), DataError> {
-        self.node_contents_within(ids, usize::MAX, out)
+        self.graph().node_contents_within(ids, usize::MAX, out)
     }
 
     fn relationship_rows(
@@ -131,7 +135,7 @@ impl GraphRead for Transaction {
         ids: &[RelId],
         out: &mut Vec<Option<RelRow>>,
     ) -> Result<(), DataError> {
-        self.rows_of(ids, out)
+        self.graph().rows_of(ids, out)
     }
 
     fn relationship_properties(
@@ -140,7 +144,7 @@ impl GraphRead for Transaction {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        self.relationship_columns(ids, props, out)
+        self.graph().relationship_columns(ids, props, out)
     }
 
     fn relationship_contents(
@@ -148,11 +152,12 @@ impl GraphRead for Transaction {
         ids: &[RelId],
         out: &mut Vec<Option<Arc<RelationshipContent>>>,
     ) -> Result<(), DataError> {
-        self.relationship_contents_within(ids, usize::MAX, out)
+        self.graph()
+            .relationship_contents_within(ids, usize::MAX, out)
     }
 
     fn node_by_key(&self, label: LabelId, key: &Value) -> Result<Option<NodeId>, DataError> {
-        self.find_key(label, key)
+        self.graph().find_key(label, key)
     }
 
     fn index_seek(
@@ -162,6 +167,6 @@ impl GraphRead for Transaction {
         limit: usize,
         out: &mut Vec<NodeId>,
     ) -> Result<(), DataError> {
-        self.seek(seek, cursor, limit, out)
+        self.indexes().seek(seek, cursor, limit, out)
     }
 }

@@ -8,7 +8,7 @@ use isomer_value::{
 };
 
 use crate::{
-    ConvergentOwner, DataError, Transaction,
+    ConvergentOwner, DataError, Graph, GraphMut, Transaction,
     footprint::{NONE, Space},
     graph::state::{KEY, KeyChanges, NodeState},
     index::{EntryChanges, IndexEntry},
@@ -21,7 +21,7 @@ use crate::{
 /// Longest text of a `_key` in bytes.
 pub(crate) const MAX_KEY_TEXT: usize = 2048;
 
-impl Transaction {
+impl GraphMut<'_> {
     /// Creates a node. `_key` among `properties` must be a string or an integer, new in each of the labels. Nulls are
     /// left out.
     pub fn create_node(
@@ -39,7 +39,7 @@ impl Transaction {
         properties: Map,
     ) -> Result<NodeId, DataError> {
         debug_assert!(properties.values().all(|value| !value.is_null()));
-        self.check_writable()?;
+        self.tx.check_writable()?;
         let owner = labels.first().map_or(NONE, |label| label.0);
         let mut sorted = labels.to_vec();
         sorted.sort_unstable();
@@ -49,10 +49,11 @@ impl Transaction {
             properties,
         };
         let id = NodeId(
-            self.store()
+            self.tx
+                .store()
                 .shared()
                 .nodes
-                .allocate(&**self.store().engine(), owner)?,
+                .allocate(&**self.tx.store().engine(), owner)?,
         );
         self.apply_node_change(id, None, Some(&new))?;
         Ok(id)
@@ -70,11 +71,15 @@ impl Transaction {
         path: &[&str],
         value: Value,
     ) -> Result<(), DataError> {
-        if self.route_to_convergent_field(ConvergentOwner::Node(id), path, &value)? {
+        if self.tx.fields_mut().route_to_convergent_field(
+            ConvergentOwner::Node(id),
+            path,
+            &value,
+        )? {
             return Ok(());
         }
         self.update_node(id, |state| set_path(&mut state.properties, path, value))?;
-        self.resolve_conflicts(
+        self.tx.replication_mut().resolve_conflicts(
             ConvergentOwner::Node(id),
             &mut path.first().copied().into_iter(),
         )
@@ -91,20 +96,28 @@ impl Transaction {
             Ok(())
         })?;
         let mut names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflicts(ConvergentOwner::Node(id), &mut names)
+        self.tx
+            .replication_mut()
+            .resolve_conflicts(ConvergentOwner::Node(id), &mut names)
     }
 
     /// Sets the properties given, removes those given as `Null`, keeps the others.
     pub fn merge_node_properties(&mut self, id: NodeId, properties: &Map) -> Result<(), DataError> {
         for (name, _) in properties.iter().filter(|(_, value)| value.is_null()) {
-            self.route_to_convergent_field(ConvergentOwner::Node(id), &[name], &Value::Null)?;
+            self.tx.fields_mut().route_to_convergent_field(
+                ConvergentOwner::Node(id),
+                &[name],
+                &Value::Null,
+            )?;
         }
         self.update_node(id, |state| {
             merge_top(&mut state.properties, properties);
             Ok(())
         })?;
         let mut names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflicts(ConvergentOwner::Node(id), &mut names)
+        self.tx
+            .replication_mut()
+            .resolve_conflicts(ConvergentOwner::Node(id), &mut names)
     }
 
     /// Adds a label; returns whether it was new.
@@ -140,7 +153,7 @@ impl Transaction {
         self.delete_node_while(id, detach, &mut || true)
     }
 
-    /// As [`Transaction::delete_node`], asking before each relationship whether to continue; [`DataError::Cancelled`]
+    /// As [`GraphMut::delete_node`], asking before each relationship whether to continue; [`DataError::Cancelled`]
     /// where not: some are deleted then, roll back to a savepoint.
     pub fn delete_node_while(
         &mut self,
@@ -148,11 +161,11 @@ impl Transaction {
         detach: bool,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<RelId>, DataError> {
-        self.check_writable()?;
-        let Some(old) = self.load_node(id)? else {
+        self.tx.check_writable()?;
+        let Some(old) = self.tx.graph().load_node(id)? else {
             return Ok(Vec::new());
         };
-        let rels = self.relationships_of(id)?;
+        let rels = self.tx.graph().relationships_of(id)?;
         if !detach && !rels.is_empty() {
             return Err(DataError::StillConnected { node: id.0 });
         }
@@ -163,7 +176,9 @@ impl Transaction {
             self.delete_relationship(rel)?;
         }
         self.apply_node_change(id, Some(&old), None)?;
-        self.drop_fields(ConvergentOwner::Node(id))?;
+        self.tx
+            .fields_mut()
+            .drop_fields(ConvergentOwner::Node(id))?;
         Ok(rels)
     }
 
@@ -172,62 +187,20 @@ impl Transaction {
         id: NodeId,
         change: impl FnOnce(&mut NodeState) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        self.check_writable()?;
-        let old = self.load_node(id)?.ok_or_else(|| {
+        self.tx.check_writable()?;
+        let old = self.tx.graph().load_node(id)?.ok_or_else(|| {
             DataError::NotFound(format!(
                 "node {id} does not exist, or was deleted in this transaction"
             ))
         })?;
         let mut new = old.clone();
         change(&mut new)?;
-        self.strip_convergent_fields(
+        self.tx.fields_mut().strip_convergent_fields(
             ConvergentOwner::Node(id),
             &old.properties,
             &mut new.properties,
         )?;
         self.apply_node_change(id, Some(&old), Some(&new))
-    }
-
-    /// Labels and properties, observed.
-    #[doc(hidden)]
-    pub fn load_node(&self, id: NodeId) -> Result<Option<NodeState>, DataError> {
-        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
-            self.footprint().read_absent_node();
-            return Ok(None);
-        };
-        let record = RecordRef::new(&bytes)?;
-        let labels: Vec<LabelId> = record.labels().collect();
-        self.footprint().read_node(id, labels.first().copied());
-        Ok(Some(NodeState {
-            labels,
-            properties: record.properties(&*self.catalog_ref().names)?,
-        }))
-    }
-
-    pub(crate) fn find_key(
-        &self,
-        label: LabelId,
-        key: &Value,
-    ) -> Result<Option<NodeId>, DataError> {
-        match encode_found_key(key) {
-            Some(encoded) => self.find_encoded_key(label, &encoded),
-            None => Ok(None),
-        }
-    }
-
-    pub(crate) fn find_encoded_key(
-        &self,
-        label: LabelId,
-        encoded: &[u8],
-    ) -> Result<Option<NodeId>, DataError> {
-        self.footprint().read_key(Space::Keys(label.0), encoded);
-        self.check_sole_key(label, encoded)?;
-        let mut stored = keyspace::keys_of(label);
-        stored.extend_from_slice(encoded);
-        match self.read().get(&stored)? {
-            Some(value) => Ok(Some(NodeId(sole_id(&value, "the node under a key")?))),
-            None => Ok(None),
-        }
     }
 
     /// Changes a node from `old` (absent: it is created) to `new` (absent: it is deleted). Refuses before it writes
@@ -239,70 +212,74 @@ impl Transaction {
         old: Option<&NodeState>,
         new: Option<&NodeState>,
     ) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.tx.check_writable()?;
         if let (Some(old), Some(new)) = (old, new)
             && old.labels == new.labels
-            && self.is_unchanged(&old.properties, &new.properties)?
+            && self
+                .tx
+                .graph()
+                .is_unchanged(&old.properties, &new.properties)?
         {
             return Ok(());
         }
-        let record = new.map(|new| self.encode_node(new)).transpose()?;
+        let record = new
+            .map(|new| self.tx.graph().encode_node(new))
+            .transpose()?;
         let keys = key_changes(old, new)?;
-        let entries = self.entry_changes(id, old, new)?;
-        let keys = if self.is_merging() {
-            let hooks = self.hooks().expect("only replication merges");
-            hooks.note_refused(self, id, new, &entries)?;
-            hooks.merge_keys(self, id, keys)?
+        let entries = self.tx.indexes_mut().entry_changes(id, old, new)?;
+        let keys = if self.tx.replication().is_merging() {
+            let hooks = self
+                .tx
+                .replication()
+                .hooks()
+                .expect("only replication merges");
+            hooks.note_refused(self.tx, id, new, &entries)?;
+            hooks.merge_keys(self.tx, id, keys)?
         } else {
             let keys = self.check_keys(id, keys)?;
-            self.check_node_change(id, new, &entries)?;
-            match self.hooks() {
+            self.tx
+                .constraints_mut()
+                .check_node_change(id, new, &entries)?;
+            match self.tx.replication().hooks() {
                 None => keys,
                 Some(hooks) => {
                     if let Some(old) = old {
-                        hooks.note_identity(self, id, old)?;
+                        hooks.note_identity(self.tx, id, old)?;
                     }
-                    hooks.release_keys(self, id, keys)?
+                    hooks.release_keys(self.tx, id, keys)?
                 }
             }
         };
-        let mut logged = self.take_scratch();
-        self.log_entry(id, old, new, record.as_deref(), &mut logged)?;
+        let mut logged = self.tx.scratch.take();
+        self.tx
+            .graph()
+            .log_entry(id, old, new, record.as_deref(), &mut logged)?;
 
         if new.is_none() {
-            self.ends_mut().remove(id.0);
+            self.tx.changes.ends.remove(id.0);
         }
         self.record_node_change(id, old, new);
-        let mut key = self.take_scratch();
+        let mut key = self.tx.scratch.take();
         keyspace::push_node(&mut key, id);
         match &record {
-            Some(record) => self.put(&key, record)?,
-            None => self.delete(&key)?,
+            Some(record) => self.tx.put(&key, record)?,
+            None => self.tx.delete(&key)?,
         }
-        self.keep_scratch(key);
+        self.tx.scratch.keep(key);
         self.move_labels(id, old, new)?;
         self.move_keys(id, &keys)?;
         self.move_entries(id, &entries)?;
-        self.log_bytes(&logged);
-        self.keep_scratch(logged);
+        self.tx.log_bytes(&logged);
+        self.tx.scratch.keep(logged);
         Ok(())
-    }
-
-    fn encode_node(&self, state: &NodeState) -> Result<Vec<u8>, DataError> {
-        let mut names = PropNames::new(self.store());
-        let mut builder = RecordBuilder::node(&state.labels);
-        match builder.put_all(&state.properties, &mut names) {
-            Ok(()) => Ok(builder.finish()?),
-            Err(error) => Err(names.explain(error)),
-        }
     }
 
     /// Refuses keys that another node has. While checks are deferred the node waits for them instead, and gets them
     /// when the other one releases them. Returns the keys whose owner changes.
     fn check_keys(&mut self, id: NodeId, mut keys: KeyChanges) -> Result<KeyChanges, DataError> {
-        if self.deferred_ref().has_waiting() {
+        if self.tx.changes.deferred.has_waiting() {
             for place in std::mem::take(&mut keys.removed) {
-                match self.deferred_mut().release_key(id, &place) {
+                match self.tx.changes.deferred.release_key(id, &place) {
                     None => keys.removed.push(place),
                     Some(None) => {}
                     Some(Some(next)) => keys.passed.push((place.0, place.1, next)),
@@ -311,25 +288,25 @@ impl Transaction {
         }
         let mut at = 0;
         while let Some((label, key)) = keys.added.get(at) {
-            let mut stored = self.take_scratch();
+            let mut stored = self.tx.scratch.take();
             keyspace::push_key(&mut stored, *label, key);
-            self.footprint().read_key(Space::Keys(label.0), key);
-            let taken = self.read().get(&stored)?.is_some();
-            self.keep_scratch(stored);
+            self.tx.footprint().read_key(Space::Keys(label.0), key);
+            let taken = self.tx.read().get(&stored)?.is_some();
+            self.tx.scratch.keep(stored);
             if !taken {
                 at += 1;
-            } else if self.deferred_mut().wait_for_key(id, (*label, key)) {
+            } else if self.tx.changes.deferred.wait_for_key(id, (*label, key)) {
                 keys.added.remove(at);
             } else {
-                return Err(self.key_exists(*label, key));
+                return Err(self.tx.constraints().key_exists(*label, key));
             }
         }
         Ok(keys)
     }
 
     fn record_node_change(&mut self, id: NodeId, old: Option<&NodeState>, new: Option<&NodeState>) {
-        self.dirty_mut().node(id);
-        let footprint = self.footprint_mut();
+        self.tx.changes.dirty.node(id);
+        let footprint = self.tx.footprint_mut();
         match (old, new) {
             (None, _) => footprint.create_node(id),
             (Some(old), None) => footprint.delete_node(id, &old.labels),
@@ -346,10 +323,10 @@ impl Transaction {
             } else {
                 old.labels.len().abs_diff(new.labels.len()).max(1)
             };
-            self.changed_mut().node(&new.labels, moved);
+            self.tx.changes.statistics.node(&new.labels, moved);
         }
         let change = i64::from(new.is_some()) - i64::from(old.is_some());
-        self.deltas_mut().add(Counted::Nodes, change);
+        self.tx.changes.deltas.add(Counted::Nodes, change);
     }
 
     fn move_labels(
@@ -358,52 +335,54 @@ impl Transaction {
         old: Option<&NodeState>,
         new: Option<&NodeState>,
     ) -> Result<(), DataError> {
-        let mut key = self.take_scratch();
+        let mut key = self.tx.scratch.take();
         for label in lacking(old, new) {
             self.change_member(label, -1);
             key.clear();
             keyspace::push_member(&mut key, label, id);
-            self.delete(&key)?;
+            self.tx.delete(&key)?;
         }
         for label in lacking(new, old) {
             self.change_member(label, 1);
             key.clear();
             keyspace::push_member(&mut key, label, id);
-            self.put(&key, b"")?;
+            self.tx.put(&key, b"")?;
         }
-        self.keep_scratch(key);
+        self.tx.scratch.keep(key);
         Ok(())
     }
 
     fn change_member(&mut self, label: LabelId, change: i64) {
-        self.dirty_mut().label(label);
-        self.footprint_mut().change_member(label);
-        self.deltas_mut().add(Counted::Label(label), change);
+        self.tx.changes.dirty.label(label);
+        self.tx.footprint_mut().change_member(label);
+        self.tx.changes.deltas.add(Counted::Label(label), change);
     }
 
     fn move_keys(&mut self, id: NodeId, keys: &KeyChanges) -> Result<(), DataError> {
-        let mut stored = self.take_scratch();
-        let mut value = self.take_scratch();
+        let mut stored = self.tx.scratch.take();
+        let mut value = self.tx.scratch.take();
         for (label, key) in &keys.removed {
-            self.footprint_mut()
+            self.tx
+                .footprint_mut()
                 .change_key(Space::Keys(label.0), key, true);
             stored.clear();
             keyspace::push_key(&mut stored, *label, key);
-            self.delete(&stored)?;
+            self.tx.delete(&stored)?;
         }
         let added = keys.added.iter().map(|(label, key)| (label, key, id));
         let passed = keys.passed.iter().map(|(label, key, to)| (label, key, *to));
         for (label, key, id) in added.chain(passed) {
-            self.footprint_mut()
+            self.tx
+                .footprint_mut()
                 .change_key(Space::Keys(label.0), key, true);
             stored.clear();
             keyspace::push_key(&mut stored, *label, key);
             value.clear();
             push_id(&mut value, id.0);
-            self.put(&stored, &value)?;
+            self.tx.put(&stored, &value)?;
         }
-        self.keep_scratch(stored);
-        self.keep_scratch(value);
+        self.tx.scratch.keep(stored);
+        self.tx.scratch.keep(value);
         Ok(())
     }
 
@@ -412,7 +391,7 @@ impl Transaction {
         id: NodeId,
         entries: &EntryChanges,
     ) -> Result<(), DataError> {
-        let note = |tx: &mut Self, entry: &IndexEntry| {
+        let note = |tx: &mut Transaction, entry: &IndexEntry| {
             tx.footprint_mut().change_entry(
                 Space::Index(entry.index.0),
                 &entry.values,
@@ -420,19 +399,68 @@ impl Transaction {
             );
         };
         for entry in &entries.removed {
-            note(self, entry);
-            self.delete(&entry.key(id))?;
+            note(self.tx, entry);
+            self.tx.delete(&entry.key(id))?;
         }
         for entry in &entries.added {
-            note(self, entry);
-            self.put(&entry.key(id), &IndexEntry::value(id))?;
+            note(self.tx, entry);
+            self.tx.put(&entry.key(id), &IndexEntry::value(id))?;
         }
         Ok(())
+    }
+}
+
+impl Graph<'_> {
+    /// Labels and properties, observed.
+    #[doc(hidden)]
+    pub fn load_node(self, id: NodeId) -> Result<Option<NodeState>, DataError> {
+        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
+            self.tx.footprint().read_absent_node();
+            return Ok(None);
+        };
+        let record = RecordRef::new(&bytes)?;
+        let labels: Vec<LabelId> = record.labels().collect();
+        self.tx.footprint().read_node(id, labels.first().copied());
+        Ok(Some(NodeState {
+            labels,
+            properties: record.properties(&*self.tx.names().names)?,
+        }))
+    }
+
+    pub(crate) fn find_key(self, label: LabelId, key: &Value) -> Result<Option<NodeId>, DataError> {
+        match encode_found_key(key) {
+            Some(encoded) => self.find_encoded_key(label, &encoded),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn find_encoded_key(
+        self,
+        label: LabelId,
+        encoded: &[u8],
+    ) -> Result<Option<NodeId>, DataError> {
+        self.tx.footprint().read_key(Space::Keys(label.0), encoded);
+        self.tx.constraints().check_sole_key(label, encoded)?;
+        let mut stored = keyspace::keys_of(label);
+        stored.extend_from_slice(encoded);
+        match self.tx.read().get(&stored)? {
+            Some(value) => Ok(Some(NodeId(sole_id(&value, "the node under a key")?))),
+            None => Ok(None),
+        }
+    }
+
+    fn encode_node(self, state: &NodeState) -> Result<Vec<u8>, DataError> {
+        let mut names = PropNames::new(self.tx.store());
+        let mut builder = RecordBuilder::node(&state.labels);
+        match builder.put_all(&state.properties, &mut names) {
+            Ok(()) => Ok(builder.finish()?),
+            Err(error) => Err(names.explain(error)),
+        }
     }
 
     /// The operation for the change stream, appended to `bytes` before anything is written, as it may still be refused.
     fn log_entry(
-        &self,
+        self,
         id: NodeId,
         old: Option<&NodeState>,
         new: Option<&NodeState>,
@@ -474,15 +502,16 @@ impl Transaction {
 
     /// Whether the write is a no-op. Equal values may have different bytes (0.0 and -0.0): a merge must produce the
     /// same bytes in all replicas, whichever of them was stored before.
-    pub(crate) fn is_unchanged(&self, old: &Map, new: &Map) -> Result<bool, DataError> {
-        Ok(old == new && (!self.is_merging() || self.property_changes(old, new)?.is_empty()))
+    pub(crate) fn is_unchanged(self, old: &Map, new: &Map) -> Result<bool, DataError> {
+        Ok(old == new
+            && (!self.tx.replication().is_merging() || self.property_changes(old, new)?.is_empty()))
     }
 
-    fn is_same(&self, old: Option<&Value>, new: &Value) -> Result<bool, DataError> {
-        if old != Some(new) || !self.is_merging() {
+    fn is_same(self, old: Option<&Value>, new: &Value) -> Result<bool, DataError> {
+        if old != Some(new) || !self.tx.replication().is_merging() {
             return Ok(old == Some(new));
         }
-        let mut names = PropNames::new(self.store());
+        let mut names = PropNames::new(self.tx.store());
         let mut bytes = [Vec::new(), Vec::new()];
         for (value, bytes) in old.into_iter().chain([new]).zip(&mut bytes) {
             if let Err(error) = encode_value(value, &mut names, bytes) {
@@ -494,11 +523,11 @@ impl Transaction {
 
     /// How two maps of properties differ at their top level.
     pub(crate) fn property_changes(
-        &self,
+        self,
         old: &Map,
         new: &Map,
     ) -> Result<PropertyChanges, DataError> {
-        let mut names = PropNames::new(self.store());
+        let mut names = PropNames::new(self.tx.store());
         let mut changes = PropertyChanges::default();
         for (name, value) in new.iter() {
             if !self.is_same(old.get(name), value)? {
@@ -506,14 +535,15 @@ impl Transaction {
                 if let Err(error) = encode_value(value, &mut names, &mut changes.bytes) {
                     return Err(names.explain(error));
                 }
-                changes
-                    .set
-                    .push((self.intern_prop(name)?, start..changes.bytes.len()));
+                changes.set.push((
+                    self.tx.name_ids().intern_prop(name)?,
+                    start..changes.bytes.len(),
+                ));
             }
         }
         for name in old.names() {
             if !new.contains(name) {
-                changes.removed.push(self.intern_prop(name)?);
+                changes.removed.push(self.tx.name_ids().intern_prop(name)?);
             }
         }
         Ok(changes)

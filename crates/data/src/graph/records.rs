@@ -9,7 +9,7 @@ use isomer_value::{
 };
 
 use crate::{
-    Catalog, ConvergentOwner, DataError, NodeLabels, RelRow, Transaction,
+    Catalog, ConvergentOwner, DataError, Graph, NodeLabels, RelRow,
     batch::KeyBatch,
     catalog::Names,
     graph::rows::row_of,
@@ -21,14 +21,16 @@ const DENSE: u64 = 4;
 /// Below this number of ids, looking up each one is as good.
 pub(crate) const FEW: usize = 8;
 
-impl Transaction {
-    pub(crate) fn exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
+impl Graph<'_> {
+    pub(crate) fn exist(self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
         out.reserve(ids.len());
-        let watched = self.footprint().active();
+        let watched = self.tx.footprint().active();
         self.each_node(ids, |id, record| {
             match record {
-                Some(record) if watched => self.footprint().read_exists(id, record.labels().next()),
-                None if watched => self.footprint().read_absent_node(),
+                Some(record) if watched => {
+                    self.tx.footprint().read_exists(id, record.labels().next())
+                }
+                None if watched => self.tx.footprint().read_absent_node(),
                 _ => {}
             }
             out.push(record.is_some());
@@ -36,7 +38,7 @@ impl Transaction {
         })
     }
 
-    pub(crate) fn labels_of(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
+    pub(crate) fn labels_of(self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
         let mut labels: Vec<LabelId> = Vec::new();
         self.each_node(ids, |id, record| {
             labels.clear();
@@ -50,7 +52,7 @@ impl Transaction {
     }
 
     pub(crate) fn node_columns(
-        &self,
+        self,
         ids: &[NodeId],
         props: &[PropId],
         out: &mut [Vec<Value>],
@@ -64,15 +66,15 @@ impl Transaction {
     /// # Errors
     /// Those of the engine.
     pub fn node_properties_within(
-        &self,
+        self,
         ids: &[NodeId],
         props: &[PropId],
         most: usize,
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let names: &Names = &self.catalog_ref().names;
+        let names: &Names = &self.tx.names().names;
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
-        let watched = self.footprint().active();
+        let watched = self.tx.footprint().active();
         let start = out.first().map_or(0, Vec::len);
         self.each_node_within(ids, most, |id, record| {
             if watched {
@@ -80,13 +82,15 @@ impl Transaction {
             }
             push_row(record, props, names, out)
         })?;
-        self.overlay_columns(|at| ConvergentOwner::Node(ids[at]), start, props, out)
+        self.tx
+            .fields()
+            .overlay_columns(|at| ConvergentOwner::Node(ids[at]), start, props, out)
     }
 
     /// For read views: calls `visit` for each id with the node's record, none where it does not exist. Observes
     /// nothing, so only in a read-only transaction.
     pub fn visit_node_records(
-        &self,
+        self,
         ids: &[NodeId],
         visit: impl FnMut(NodeId, Option<&RecordRef<'_>>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
@@ -96,7 +100,7 @@ impl Transaction {
     /// For read views: calls `visit` with the record of a relationship, where it exists. Observes nothing, so only in a
     /// read-only transaction.
     pub fn visit_relationship_record(
-        &self,
+        self,
         id: RelId,
         mut visit: impl FnMut(&RecordRef<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
@@ -112,17 +116,17 @@ impl Transaction {
     /// # Errors
     /// Those of the engine.
     pub fn node_contents_within(
-        &self,
+        self,
         ids: &[NodeId],
         most: usize,
         out: &mut Vec<Option<Arc<NodeContent>>>,
     ) -> Result<(), DataError> {
-        let catalog = self.catalog_ref();
+        let catalog = self.tx.names();
         let mut sealer = RecordSealer::new(catalog.names.clone());
         let mut label_sets = LabelSets::new(catalog, ids.len());
         let mut gathered = Vec::new();
         let make = |labels, properties| NodeContent { labels, properties };
-        let watched = self.footprint().active();
+        let watched = self.tx.footprint().active();
         self.each_node_within(ids, most, |id, record| {
             if watched {
                 self.note_record(id, record);
@@ -143,21 +147,21 @@ impl Transaction {
 
     /// Puts the results of `make` for the collected records in their positions.
     fn put_gathered<N, C>(
-        &self,
+        self,
         sealer: &mut RecordSealer,
         gathered: &mut Vec<(usize, ConvergentOwner, N)>,
         make: impl Fn(N, Map) -> C,
         out: &mut [Option<Arc<C>>],
     ) -> Result<(), DataError> {
         for ((at, owner, names), mut properties) in gathered.drain(..).zip(sealer.finish()) {
-            self.overlay_map(owner, &mut properties)?;
+            self.tx.fields().overlay_map(owner, &mut properties)?;
             out[at] = Some(Arc::new(make(names, properties)));
         }
         Ok(())
     }
 
     pub(crate) fn rows_of(
-        &self,
+        self,
         ids: &[RelId],
         out: &mut Vec<Option<RelRow>>,
     ) -> Result<(), DataError> {
@@ -168,7 +172,7 @@ impl Transaction {
     }
 
     pub(crate) fn relationship_columns(
-        &self,
+        self,
         ids: &[RelId],
         props: &[PropId],
         out: &mut [Vec<Value>],
@@ -176,23 +180,23 @@ impl Transaction {
         self.relationship_properties_within(ids, props, usize::MAX, out)
     }
 
-    /// As [`Transaction::node_properties_within`], of relationships.
+    /// As [`Graph::node_properties_within`], of relationships.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn relationship_properties_within(
-        &self,
+        self,
         ids: &[RelId],
         props: &[PropId],
         most: usize,
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let names: &Names = &self.catalog_ref().names;
+        let names: &Names = &self.tx.names().names;
         let start = out.first().map_or(0, Vec::len);
         self.each_relationship_within(ids, most, |_, found| {
             push_row(found.as_ref().map(|(_, record)| record), props, names, out)
         })?;
-        self.overlay_columns(
+        self.tx.fields().overlay_columns(
             |at| ConvergentOwner::Relationship(ids[at]),
             start,
             props,
@@ -200,17 +204,17 @@ impl Transaction {
         )
     }
 
-    /// As [`Transaction::node_contents_within`], of relationships.
+    /// As [`Graph::node_contents_within`], of relationships.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn relationship_contents_within(
-        &self,
+        self,
         ids: &[RelId],
         most: usize,
         out: &mut Vec<Option<Arc<RelationshipContent>>>,
     ) -> Result<(), DataError> {
-        let catalog = self.catalog_ref();
+        let catalog = self.tx.names();
         let mut sealer = RecordSealer::new(catalog.names.clone());
         let mut gathered = Vec::new();
         let make = |type_name, properties| RelationshipContent {
@@ -235,8 +239,8 @@ impl Transaction {
     }
 
     /// Records that labels or properties of a node were observed.
-    fn note_record(&self, id: NodeId, record: Option<&RecordRef<'_>>) {
-        let mut footprint = self.footprint();
+    fn note_record(self, id: NodeId, record: Option<&RecordRef<'_>>) {
+        let mut footprint = self.tx.footprint();
         match record {
             Some(record) => footprint.read_node(id, record.labels().next()),
             None => footprint.read_absent_node(),
@@ -244,16 +248,16 @@ impl Transaction {
     }
 
     fn each_node(
-        &self,
+        self,
         ids: &[NodeId],
         visit: impl FnMut(NodeId, Option<&RecordRef<'_>>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         self.each_node_within(ids, usize::MAX, visit)
     }
 
-    /// As [`Transaction::each_node`], until the records visited have `most` bytes together.
+    /// As [`Graph::each_node`], until the records visited have `most` bytes together.
     fn each_node_within(
-        &self,
+        self,
         ids: &[NodeId],
         most: usize,
         mut visit: impl FnMut(NodeId, Option<&RecordRef<'_>>) -> Result<(), DataError>,
@@ -271,21 +275,21 @@ impl Transaction {
     }
 
     fn each_relationship(
-        &self,
+        self,
         ids: &[RelId],
         visit: impl FnMut(RelId, Option<(RelRow, RecordRef<'_>)>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         self.each_relationship_within(ids, usize::MAX, visit)
     }
 
-    /// As [`Transaction::each_relationship`], until the records visited have `most` bytes together.
+    /// As [`Graph::each_relationship`], until the records visited have `most` bytes together.
     fn each_relationship_within(
-        &self,
+        self,
         ids: &[RelId],
         most: usize,
         mut visit: impl FnMut(RelId, Option<(RelRow, RecordRef<'_>)>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        let watched = self.footprint().active();
+        let watched = self.tx.footprint().active();
         self.each_record(
             TAG_REL,
             ids.len(),
@@ -301,8 +305,10 @@ impl Transaction {
                 };
                 if watched {
                     match &found {
-                        Some((row, _)) => self.footprint().read_relationship(row.id, row.type_id),
-                        None => self.footprint().read_type_members(None),
+                        Some((row, _)) => {
+                            self.tx.footprint().read_relationship(row.id, row.type_id)
+                        }
+                        None => self.tx.footprint().read_type_members(None),
                     }
                 }
                 visit(ids[at], found)
@@ -312,7 +318,7 @@ impl Transaction {
 
     /// Calls `visit` for each position in order, with the record's bytes if it exists, until these are `most` together.
     fn each_record(
-        &self,
+        self,
         tag: u8,
         count: usize,
         most: usize,
@@ -347,7 +353,7 @@ impl Transaction {
                 // Up to the next long run; a short look ahead keeps single lookups in one batch.
                 end = (at + 256).min(count).min(next_run(at, count, &id_at));
                 if end - at == 1 {
-                    let bytes = self.read().get(&record_key(tag, id_at(at)))?;
+                    let bytes = self.tx.read().get(&record_key(tag, id_at(at)))?;
                     if visit(at, bytes.as_deref())?.is_break() {
                         return Ok(());
                     }
@@ -361,7 +367,7 @@ impl Transaction {
                         push_id(key, id_at(at));
                     });
                 }
-                let visited = keys.visit(self.read(), |place, bytes| visit(at + place, bytes));
+                let visited = keys.visit(self.tx.read(), |place, bytes| visit(at + place, bytes));
                 if visited?.is_break() {
                     return Ok(());
                 }
@@ -373,7 +379,7 @@ impl Transaction {
 
     /// Positions `at..end`, whose ids ascend, through one range of keys.
     fn record_range(
-        &self,
+        self,
         tag: u8,
         mut at: usize,
         end: usize,
@@ -388,7 +394,7 @@ impl Transaction {
                 keys: 4096,
                 bytes: 1 << 20,
             };
-            self.read().scan(
+            self.tx.read().scan(
                 KeyRange {
                     start: &start,
                     end: stop.as_deref(),

@@ -10,7 +10,7 @@ use isomer_value::{
 
 use super::nodes::{merge_top, without_nulls};
 use crate::{
-    DataError, RelRow, Transaction,
+    DataError, Graph, GraphMut, RelRow,
     graph::rows::row_of,
     keyspace::{self, Side},
     properties::set_path,
@@ -18,7 +18,7 @@ use crate::{
     stream::change::Change,
 };
 
-impl Transaction {
+impl GraphMut<'_> {
     /// Creates a relationship between two existing nodes. Nulls among `properties` are left out.
     ///
     /// # Errors
@@ -30,29 +30,34 @@ impl Transaction {
         target: NodeId,
         properties: &Map,
     ) -> Result<RelId, DataError> {
-        self.check_writable()?;
+        self.tx.check_writable()?;
         self.note_ends(source, target)?;
-        let id = self.allocate_relationships(type_id, 1)?.start;
+        let id = self.tx.graph().allocate_relationships(type_id, 1)?.start;
         let row = RelRow {
             id: RelId(id),
             type_id,
             source,
             target,
         };
-        let mut record = self.take_scratch();
+        let mut record = self.tx.scratch.take();
         match properties.is_empty() {
             true => bare_record(row, &mut record)?,
-            false => record = self.encode_relationship(row, &without_nulls(properties))?,
+            false => {
+                record = self
+                    .tx
+                    .graph()
+                    .encode_relationship(row, &without_nulls(properties))?
+            }
         }
-        let mut key = self.take_scratch();
+        let mut key = self.tx.scratch.take();
         self.put_relationship(row, &record, &mut key)?;
-        self.keep_scratch(record);
-        self.keep_scratch(key);
+        self.tx.scratch.keep(record);
+        self.tx.scratch.keep(key);
         Ok(row.id)
     }
 
     /// Creates relationships of one type without properties, from the first to the second of each two `ends`, in order,
-    /// and appends them to `made`: equivalent to [`Transaction::create_relationship`] for each of them, with less work.
+    /// and appends them to `made`: equivalent to [`GraphMut::create_relationship`] for each of them, with less work.
     ///
     /// # Errors
     /// As there. Where an end does not exist, none is created.
@@ -62,14 +67,17 @@ impl Transaction {
         ends: &[(NodeId, NodeId)],
         made: &mut Vec<RelRow>,
     ) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.tx.check_writable()?;
         for &(source, target) in ends {
             self.note_ends(source, target)?;
         }
-        let (mut record, mut key) = (self.take_scratch(), self.take_scratch());
+        let (mut record, mut key) = (self.tx.scratch.take(), self.tx.scratch.take());
         let mut left = ends;
         while !left.is_empty() {
-            let ids = self.allocate_relationships(type_id, left.len() as u64)?;
+            let ids = self
+                .tx
+                .graph()
+                .allocate_relationships(type_id, left.len() as u64)?;
             let (now, later) = left.split_at((ids.end - ids.start) as usize);
             left = later;
             for (id, &(source, target)) in ids.zip(now) {
@@ -85,16 +93,9 @@ impl Transaction {
                 made.push(row);
             }
         }
-        self.keep_scratch(record);
-        self.keep_scratch(key);
+        self.tx.scratch.keep(record);
+        self.tx.scratch.keep(key);
         Ok(())
-    }
-
-    /// New ids of relationships of a type: as many as are available, at most `most`.
-    fn allocate_relationships(&self, type_id: TypeId, most: u64) -> Result<Range<u64>, DataError> {
-        let store = self.store();
-        let ids = &store.shared().relationships;
-        ids.allocate_run(&**store.engine(), type_id.0, most)
     }
 
     /// Writes a new relationship, whose ends exist. `key` is a buffer for keys.
@@ -110,40 +111,45 @@ impl Transaction {
             source,
             target,
         } = row;
-        self.dirty_mut().link(type_id);
-        self.footprint_mut()
+        self.tx.changes.dirty.link(type_id);
+        self.tx
+            .footprint_mut()
             .create_relationship(id, type_id, source, target);
         key.clear();
         keyspace::push_relationship(key, id);
-        self.put(key, record)?;
+        self.tx.put(key, record)?;
         for (node, side, other) in [(source, Side::Out, target), (target, Side::In, source)] {
             key.clear();
             keyspace::push_adjacency(key, node, side, type_id, other, id);
-            self.put(key, b"")?;
+            self.tx.put(key, b"")?;
         }
         self.count_relationship(type_id, 1);
-        self.log(&Change::RelationshipCreated { id, record });
+        self.tx.log(&Change::RelationshipCreated { id, record });
         Ok(())
     }
 
-    /// As [`Transaction::set_node_property`].
+    /// As [`GraphMut::set_node_property`].
     pub fn set_relationship_property(
         &mut self,
         id: RelId,
         path: &[&str],
         value: Value,
     ) -> Result<(), DataError> {
-        if self.route_to_convergent_field(ConvergentOwner::Relationship(id), path, &value)? {
+        if self.tx.fields_mut().route_to_convergent_field(
+            ConvergentOwner::Relationship(id),
+            path,
+            &value,
+        )? {
             return Ok(());
         }
         self.update_relationship(id, |properties| set_path(properties, path, value))?;
-        self.resolve_conflicts(
+        self.tx.replication_mut().resolve_conflicts(
             ConvergentOwner::Relationship(id),
             &mut path.first().copied().into_iter(),
         )
     }
 
-    /// As [`Transaction::replace_node_properties`].
+    /// As [`GraphMut::replace_node_properties`].
     pub fn replace_relationship_properties(
         &mut self,
         id: RelId,
@@ -154,17 +160,19 @@ impl Transaction {
             Ok(())
         })?;
         let mut names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflicts(ConvergentOwner::Relationship(id), &mut names)
+        self.tx
+            .replication_mut()
+            .resolve_conflicts(ConvergentOwner::Relationship(id), &mut names)
     }
 
-    /// As [`Transaction::merge_node_properties`].
+    /// As [`GraphMut::merge_node_properties`].
     pub fn merge_relationship_properties(
         &mut self,
         id: RelId,
         properties: &Map,
     ) -> Result<(), DataError> {
         for (name, _) in properties.iter().filter(|(_, value)| value.is_null()) {
-            self.route_to_convergent_field(
+            self.tx.fields_mut().route_to_convergent_field(
                 ConvergentOwner::Relationship(id),
                 &[name],
                 &Value::Null,
@@ -175,12 +183,14 @@ impl Transaction {
             Ok(())
         })?;
         let mut names = properties.iter().map(|(name, _)| &**name);
-        self.resolve_conflicts(ConvergentOwner::Relationship(id), &mut names)
+        self.tx
+            .replication_mut()
+            .resolve_conflicts(ConvergentOwner::Relationship(id), &mut names)
     }
 
     /// Deletes a relationship; returns whether it existed.
     pub fn delete_relationship(&mut self, id: RelId) -> Result<bool, DataError> {
-        self.check_writable()?;
+        self.tx.check_writable()?;
         let Some((
             RelRow {
                 type_id,
@@ -189,21 +199,26 @@ impl Transaction {
                 ..
             },
             _,
-        )) = self.load_relationship(id)?
+        )) = self.tx.graph().load_relationship(id)?
         else {
             return Ok(false);
         };
-        self.dirty_mut().link(type_id);
-        self.dirty_mut().link_end(source);
-        self.dirty_mut().link_end(target);
-        self.footprint_mut()
+        self.tx.changes.dirty.link(type_id);
+        self.tx.changes.dirty.link_end(source);
+        self.tx.changes.dirty.link_end(target);
+        self.tx
+            .footprint_mut()
             .delete_relationship(id, type_id, source, target);
-        self.delete(&keyspace::relationship(id))?;
-        self.delete(&keyspace::adjacency(source, Side::Out, type_id, target, id))?;
-        self.delete(&keyspace::adjacency(target, Side::In, type_id, source, id))?;
+        self.tx.delete(&keyspace::relationship(id))?;
+        self.tx
+            .delete(&keyspace::adjacency(source, Side::Out, type_id, target, id))?;
+        self.tx
+            .delete(&keyspace::adjacency(target, Side::In, type_id, source, id))?;
         self.count_relationship(type_id, -1);
-        self.drop_fields(ConvergentOwner::Relationship(id))?;
-        self.log(&Change::RelationshipDeleted {
+        self.tx
+            .fields_mut()
+            .drop_fields(ConvergentOwner::Relationship(id))?;
+        self.tx.log(&Change::RelationshipDeleted {
             id,
             type_id,
             source,
@@ -217,27 +232,31 @@ impl Transaction {
         id: RelId,
         change: impl FnOnce(&mut Map) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        self.check_writable()?;
-        let (row, old) = self.load_relationship(id)?.ok_or_else(|| {
+        self.tx.check_writable()?;
+        let (row, old) = self.tx.graph().load_relationship(id)?.ok_or_else(|| {
             DataError::NotFound(format!(
                 "relationship {id} does not exist, or was deleted in this transaction"
             ))
         })?;
         let mut new = old.clone();
         change(&mut new)?;
-        if !self.is_merging() {
-            self.strip_convergent_fields(ConvergentOwner::Relationship(id), &old, &mut new)?;
+        if !self.tx.replication().is_merging() {
+            self.tx.fields_mut().strip_convergent_fields(
+                ConvergentOwner::Relationship(id),
+                &old,
+                &mut new,
+            )?;
         }
-        if self.is_unchanged(&old, &new)? {
+        if self.tx.graph().is_unchanged(&old, &new)? {
             return Ok(());
         }
-        let record = self.encode_relationship(row, &new)?;
-        let changes = self.property_changes(&old, &new)?;
-        self.dirty_mut().relationship();
-        self.footprint_mut().change_relationship(id, row.type_id);
-        self.put(&keyspace::relationship(id), &record)?;
+        let record = self.tx.graph().encode_relationship(row, &new)?;
+        let changes = self.tx.graph().property_changes(&old, &new)?;
+        self.tx.changes.dirty.relationship();
+        self.tx.footprint_mut().change_relationship(id, row.type_id);
+        self.tx.put(&keyspace::relationship(id), &record)?;
         let (set, removed) = changes.parts();
-        self.log(&Change::RelationshipChanged {
+        self.tx.log(&Change::RelationshipChanged {
             id,
             type_id: row.type_id,
             set,
@@ -246,32 +265,11 @@ impl Transaction {
         Ok(())
     }
 
-    /// Type, ends and properties, observed.
-    fn load_relationship(&self, id: RelId) -> Result<Option<(RelRow, Map)>, DataError> {
-        let Some(bytes) = self.read().get(&keyspace::relationship(id))? else {
-            self.footprint().read_type_members(None);
-            return Ok(None);
-        };
-        let record = RecordRef::new(&bytes)?;
-        let row = row_of(id, &record)?;
-        self.footprint().read_relationship(id, row.type_id);
-        Ok(Some((row, record.properties(&*self.catalog_ref().names)?)))
-    }
-
-    fn encode_relationship(&self, row: RelRow, properties: &Map) -> Result<Vec<u8>, DataError> {
-        let mut names = PropNames::new(self.store());
-        let mut builder = RecordBuilder::relationship(row.type_id, row.source, row.target);
-        match builder.put_all(properties, &mut names) {
-            Ok(()) => Ok(builder.finish()?),
-            Err(error) => Err(names.explain(error)),
-        }
-    }
-
     /// Checks that both ends of a new relationship exist.
     fn note_ends(&mut self, source: NodeId, target: NodeId) -> Result<(), DataError> {
         for (end, verb) in [(source, "starts"), (target, "ends")] {
             if self.note_end(end, verb)? {
-                self.dirty_mut().link_end(end);
+                self.tx.changes.dirty.link_end(end);
             }
         }
         Ok(())
@@ -279,28 +277,58 @@ impl Transaction {
 
     /// Checks that an end exists, once for each node, as long as none is deleted; returns whether it was not known yet.
     fn note_end(&mut self, id: NodeId, verb: &str) -> Result<bool, DataError> {
-        if self.ends_mut().contains(id.0) {
+        if self.tx.changes.ends.contains(id.0) {
             return Ok(false);
         }
-        self.check_end(id, verb)?;
-        self.ends_mut().insert(id.0);
+        self.tx.graph().check_end(id, verb)?;
+        self.tx.changes.ends.insert(id.0);
         Ok(true)
     }
 
-    fn check_end(&self, id: NodeId, verb: &str) -> Result<(), DataError> {
-        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
-            self.footprint().read_absent_node();
+    fn count_relationship(&mut self, type_id: TypeId, change: i64) {
+        self.tx.changes.deltas.add_relationships(type_id, change);
+    }
+}
+
+impl Graph<'_> {
+    /// New ids of relationships of a type: as many as are available, at most `most`.
+    fn allocate_relationships(self, type_id: TypeId, most: u64) -> Result<Range<u64>, DataError> {
+        let store = self.tx.store();
+        let ids = &store.shared().relationships;
+        ids.allocate_run(&**store.engine(), type_id.0, most)
+    }
+
+    /// Type, ends and properties, observed.
+    fn load_relationship(self, id: RelId) -> Result<Option<(RelRow, Map)>, DataError> {
+        let Some(bytes) = self.tx.read().get(&keyspace::relationship(id))? else {
+            self.tx.footprint().read_type_members(None);
+            return Ok(None);
+        };
+        let record = RecordRef::new(&bytes)?;
+        let row = row_of(id, &record)?;
+        self.tx.footprint().read_relationship(id, row.type_id);
+        Ok(Some((row, record.properties(&*self.tx.names().names)?)))
+    }
+
+    fn encode_relationship(self, row: RelRow, properties: &Map) -> Result<Vec<u8>, DataError> {
+        let mut names = PropNames::new(self.tx.store());
+        let mut builder = RecordBuilder::relationship(row.type_id, row.source, row.target);
+        match builder.put_all(properties, &mut names) {
+            Ok(()) => Ok(builder.finish()?),
+            Err(error) => Err(names.explain(error)),
+        }
+    }
+
+    fn check_end(self, id: NodeId, verb: &str) -> Result<(), DataError> {
+        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
+            self.tx.footprint().read_absent_node();
             return Err(DataError::NotFound(format!(
                 "the relationship {verb} at node {id}, which does not exist: create it first"
             )));
         };
         let home = RecordRef::new(&bytes)?.labels().next();
-        self.footprint().read_exists(id, home);
+        self.tx.footprint().read_exists(id, home);
         Ok(())
-    }
-
-    fn count_relationship(&mut self, type_id: TypeId, change: i64) {
-        self.deltas_mut().add_relationships(type_id, change);
     }
 }
 
@@ -317,7 +345,7 @@ mod tests {
     use isomer_storage::MemoryEngine;
 
     use super::*;
-    use crate::{Access, DataStore, DataStoreOptions};
+    use crate::{Access, DataStore, DataStoreOptions, Transaction};
 
     const NODES: usize = 6;
 
@@ -326,10 +354,11 @@ mod tests {
         let engine = Arc::new(MemoryEngine::new());
         let store = DataStore::open(engine, DataStoreOptions::default()).unwrap();
         let mut tx = store.begin(Access::Write).unwrap();
-        let new = |_| tx.create_node(&[], &Map::new()).unwrap();
+        let new = |_| tx.graph_mut().create_node(&[], &Map::new()).unwrap();
         let nodes: Vec<NodeId> = (0..NODES).map(new).collect();
-        let known = tx.intern_type("KNOWS").unwrap();
-        tx.create_relationship(known, nodes[0], nodes[1], &Map::new())
+        let known = tx.name_ids().intern_type("KNOWS").unwrap();
+        tx.graph_mut()
+            .create_relationship(known, nodes[0], nodes[1], &Map::new())
             .unwrap();
         tx.commit().unwrap();
         (store, nodes)
@@ -342,6 +371,7 @@ mod tests {
     ) -> Vec<RelRow> {
         let create = |&(source, target): &(NodeId, NodeId)| RelRow {
             id: tx
+                .graph_mut()
                 .create_relationship(type_id, source, target, &Map::new())
                 .unwrap(),
             type_id,
@@ -358,15 +388,18 @@ mod tests {
         let written = |at_once: bool| {
             let (store, mut nodes) = store();
             let mut tx = store.begin(Access::Write).unwrap();
-            nodes.push(tx.create_node(&[], &Map::new()).unwrap());
+            nodes.push(tx.graph_mut().create_node(&[], &Map::new()).unwrap());
             let of = |number: usize| nodes[number % nodes.len()];
             let ends: Vec<_> = (0..300).map(|at| (of(at), of(at / 3))).collect();
             let (one, other) = ends.split_at(200);
             let mut made = Vec::new();
             for (ends, name) in [(one, "KNOWS"), (&[][..], "KNOWS"), (other, "LIKES")] {
-                let type_id = tx.intern_type(name).unwrap();
+                let type_id = tx.name_ids().intern_type(name).unwrap();
                 match at_once {
-                    true => tx.create_relationships(type_id, ends, &mut made).unwrap(),
+                    true => tx
+                        .graph_mut()
+                        .create_relationships(type_id, ends, &mut made)
+                        .unwrap(),
                     false => made.extend(create_one_by_one(&mut tx, type_id, ends)),
                 }
             }
@@ -374,7 +407,10 @@ mod tests {
             tx.footprint()
                 .declare(&mut |granule, mode| guards.push((granule, format!("{mode:?}"))));
             guards.sort();
-            let dirty = (tx.dirty().linked().len(), tx.dirty().types().len());
+            let dirty = (
+                tx.view_reads().dirty().linked().len(),
+                tx.view_reads().dirty().types().len(),
+            );
             let version = tx.commit().unwrap();
             let engine = store.engine();
             let entries = engine.stream(version - 1, 10, usize::MAX, false).unwrap();
@@ -401,7 +437,7 @@ mod tests {
     fn a_missing_end_refuses_all() {
         let (store, nodes) = store();
         let mut tx = store.begin(Access::Write).unwrap();
-        let known = tx.intern_type("KNOWS").unwrap();
+        let known = tx.name_ids().intern_type("KNOWS").unwrap();
         let ends = [
             (nodes[0], nodes[1]),
             (nodes[2], NodeId(999)),
@@ -409,6 +445,7 @@ mod tests {
         ];
         let mut made = Vec::new();
         let refused = tx
+            .graph_mut()
             .create_relationships(known, &ends, &mut made)
             .unwrap_err();
         assert!(
@@ -416,7 +453,8 @@ mod tests {
             "{refused}"
         );
         assert!(made.is_empty() && !tx.has_writes());
-        tx.create_relationships(known, &ends[..1], &mut made)
+        tx.graph_mut()
+            .create_relationships(known, &ends[..1], &mut made)
             .unwrap();
         assert_eq!(made.len(), 1);
         tx.commit().unwrap();

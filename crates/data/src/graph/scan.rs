@@ -1,26 +1,25 @@
 //! Scans over all nodes and relationships, and their counts.
 
 use crate::DataError;
-use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
 
 use super::records::id_of;
 use crate::{
-    RelRow, Transaction,
+    Graph, RelRow,
     graph::rows::row_of,
     keyspace::{self, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id},
     stream::change::Counted,
 };
 
-impl Transaction {
+impl Graph<'_> {
     pub(super) fn node_ids(
-        &self,
+        self,
         label: Option<LabelId>,
         after: Option<NodeId>,
         limit: usize,
         out: &mut Vec<NodeId>,
     ) -> Result<(), DataError> {
-        self.footprint().read_members(label);
+        self.tx.footprint().read_members(label);
         let prefix = label.map_or_else(|| vec![TAG_NODE], keyspace::members_of);
         let mut start = prefix.clone();
         match after {
@@ -29,23 +28,25 @@ impl Transaction {
             None => {}
         }
         out.reserve(limit.min(1 << 16));
-        self.each_pair(&start, after_prefix(&prefix).as_deref(), limit, |key, _| {
-            out.push(NodeId(sole_id(
-                &key[prefix.len()..],
-                "an entry of a label",
-            )?));
-            Ok(())
-        })
+        self.tx
+            .raw()
+            .each_pair(&start, after_prefix(&prefix).as_deref(), limit, |key, _| {
+                out.push(NodeId(sole_id(
+                    &key[prefix.len()..],
+                    "an entry of a label",
+                )?));
+                Ok(())
+            })
     }
 
     pub(super) fn rel_rows(
-        &self,
+        self,
         rel_type: Option<TypeId>,
         after: Option<RelId>,
         limit: usize,
         out: &mut Vec<RelRow>,
     ) -> Result<(), DataError> {
-        self.footprint().read_type_members(rel_type);
+        self.tx.footprint().read_type_members(rel_type);
         let from = match after {
             Some(RelId(u64::MAX)) => return Ok(()),
             Some(after) => after.0 + 1,
@@ -53,11 +54,13 @@ impl Transaction {
         };
         let stop = out.len().saturating_add(limit);
         for (start, end) in self.rel_ranges(rel_type, from) {
-            self.each_pair(&start, end.as_deref(), stop - out.len(), |key, bytes| {
-                let id = RelId(id_of(key)?);
-                out.push(row_of(id, &RecordRef::new(bytes)?)?);
-                Ok(())
-            })?;
+            self.tx
+                .raw()
+                .each_pair(&start, end.as_deref(), stop - out.len(), |key, bytes| {
+                    let id = RelId(id_of(key)?);
+                    out.push(row_of(id, &RecordRef::new(bytes)?)?);
+                    Ok(())
+                })?;
             if out.len() == stop {
                 break;
             }
@@ -69,7 +72,7 @@ impl Transaction {
     /// with their records. Returns the last one's id where there may be more. Observes nothing, so only in a read-only
     /// transaction.
     pub fn visit_relationships(
-        &self,
+        self,
         rel_type: TypeId,
         after: Option<RelId>,
         limit: usize,
@@ -81,11 +84,13 @@ impl Transaction {
         };
         let (mut left, mut last) = (limit, None);
         for (start, end) in self.rel_ranges(Some(rel_type), from) {
-            self.each_pair(&start, end.as_deref(), left, |key, bytes| {
-                let id = RelId(id_of(key)?);
-                (left, last) = (left - 1, Some(id));
-                visit(id, &RecordRef::new(bytes)?)
-            })?;
+            self.tx
+                .raw()
+                .each_pair(&start, end.as_deref(), left, |key, bytes| {
+                    let id = RelId(id_of(key)?);
+                    (left, last) = (left - 1, Some(id));
+                    visit(id, &RecordRef::new(bytes)?)
+                })?;
             if left == 0 {
                 return Ok(last);
             }
@@ -94,12 +99,13 @@ impl Transaction {
     }
 
     /// The key ranges of the relationships of a type with ids from `from`: its extents.
-    fn rel_ranges(&self, rel_type: Option<TypeId>, from: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    fn rel_ranges(self, rel_type: Option<TypeId>, from: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let key = |id: u64| keyspace::relationship(RelId(id));
         let Some(rel_type) = rel_type else {
             return vec![(key(from), after_prefix(&[TAG_REL]))];
         };
         let extents = self
+            .tx
             .store()
             .shared()
             .relationships
@@ -111,89 +117,44 @@ impl Transaction {
             .collect()
     }
 
-    pub(super) fn count_nodes(&self, label: Option<LabelId>) -> Result<u64, DataError> {
-        self.footprint().read_members(label);
+    pub(super) fn count_nodes(self, label: Option<LabelId>) -> Result<u64, DataError> {
+        self.tx.footprint().read_members(label);
         let counted = label.map_or(Counted::Nodes, Counted::Label);
         if let Some(count) = self.known_count(counted)? {
             return Ok(count);
         }
         let prefix = label.map_or_else(|| vec![TAG_NODE], keyspace::members_of);
-        self.count_pairs(&prefix, after_prefix(&prefix).as_deref())
+        self.tx
+            .raw()
+            .count_pairs(&prefix, after_prefix(&prefix).as_deref())
     }
 
-    pub(super) fn count_relationships(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
-        self.footprint().read_type_members(rel_type);
+    pub(super) fn count_relationships(self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
+        self.tx.footprint().read_type_members(rel_type);
         let counted = rel_type.map_or(Counted::Relationships, Counted::Type);
         if let Some(count) = self.known_count(counted)? {
             return Ok(count);
         }
         let ranges = self.rel_ranges(rel_type, 0);
         ranges.iter().try_fold(0, |sum, (start, end)| {
-            Ok(sum + self.count_pairs(start, end.as_deref())?)
+            Ok(sum + self.tx.raw().count_pairs(start, end.as_deref())?)
         })
     }
 
     /// The maintained count at this transaction's version, with its own changes.
-    fn known_count(&self, counted: Counted) -> Result<Option<u64>, DataError> {
-        let known = self.store().count_at(counted, self.version())?;
-        Ok(known.and_then(|count| count.checked_add_signed(self.deltas().get(counted))))
+    fn known_count(self, counted: Counted) -> Result<Option<u64>, DataError> {
+        let known = self.tx.store().count_at(counted, self.tx.version())?;
+        Ok(known.and_then(|count| count.checked_add_signed(self.tx.changes.deltas.get(counted))))
     }
 
-    pub(super) fn estimate(&self, counted: Counted) -> Result<u64, DataError> {
+    pub(super) fn estimate(self, counted: Counted) -> Result<u64, DataError> {
         match self.known_count(counted)? {
             Some(count) => Ok(count),
             None => Ok(self
+                .tx
                 .store()
                 .count_now(counted)?
-                .saturating_add_signed(self.deltas().get(counted))),
+                .saturating_add_signed(self.tx.changes.deltas.get(counted))),
         }
-    }
-
-    fn count_pairs(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64, DataError> {
-        let mut count = 0;
-        self.each_pair(start, end, usize::MAX, |_, _| {
-            count += 1;
-            Ok(())
-        })?;
-        Ok(count)
-    }
-
-    /// Calls `visit` with the first `limit` pairs from `start` up to `end`, page by page.
-    #[doc(hidden)]
-    pub fn each_pair(
-        &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        limit: usize,
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
-    ) -> Result<(), DataError> {
-        let mut page = Page::new();
-        let mut rest = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
-        let mut left = limit;
-        while left > 0
-            && let Some((start, end)) = rest.take()
-        {
-            let limit = PageLimit {
-                keys: left.min(8192),
-                bytes: 1 << 20,
-            };
-            self.read().scan(
-                KeyRange {
-                    start: &start,
-                    end: end.as_deref(),
-                },
-                Order::Ascending,
-                limit,
-                &mut page,
-            )?;
-            for (key, value) in page.iter() {
-                visit(key, value)?;
-            }
-            left -= page.len();
-            rest = page
-                .next()
-                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
-        }
-        Ok(())
     }
 }

@@ -27,7 +27,7 @@ use isomer_value::{LabelId, Map, NodeId, PropId, key, record::RecordRef};
 use super::entries::{EntryChanges, IndexEntry, entries_of, entries_within};
 use crate::{
     ConvergentKind, ConvergentOwner, DataError, ErrorKind, FieldPath, IndexDef, IndexField,
-    Transaction,
+    Indexes, IndexesMut, Transaction,
     catalog::NameKind,
     convergent::{Action, FieldPosition, skip_item, take_kind},
     graph::NodeState,
@@ -101,35 +101,35 @@ fn not_indexable(index: &IndexDef, path: &str, kind: ConvergentKind) -> DataErro
     ))
 }
 
-impl Transaction {
+impl Indexes<'_> {
     /// The number of a name that an index is over. A missing number is not observed: then there is nothing convergent
     /// under it, which is observed instead.
-    fn indexed_prop(&self, name: &str) -> Option<PropId> {
-        let known = self.catalog_ref().names.find(NameKind::Prop, name);
-        let known = known.or_else(|| self.store().find_after_interning(NameKind::Prop, name));
+    fn indexed_prop(self, name: &str) -> Option<PropId> {
+        let known = self.tx.names().names.find(NameKind::Prop, name);
+        let known = known.or_else(|| self.tx.store().find_after_interning(NameKind::Prop, name));
         known.map(PropId)
     }
 
     /// Whether one of an index's fields may be convergent.
-    fn may_converge(&self, index: &IndexDef) -> bool {
+    fn may_converge(self, index: &IndexDef) -> bool {
         index.fields.iter().any(|field| {
             let prop = self.indexed_prop(&field.path.0[0]);
-            prop.is_some_and(|prop| self.store().is_convergent(prop))
+            prop.is_some_and(|prop| self.tx.store().is_convergent(prop))
         })
     }
 
-    fn field_state(&self, id: NodeId, path: &FieldPath) -> Result<FieldState, DataError> {
+    fn field_state(self, id: NodeId, path: &FieldPath) -> Result<FieldState, DataError> {
         let Some(prop) = self.indexed_prop(&path.0[0]) else {
             return Ok(FieldState::Plain);
         };
-        if !self.store().is_convergent(prop) {
+        if !self.tx.store().is_convergent(prop) {
             return Ok(FieldState::Plain);
         }
         let below: Vec<&str> = path.0[1..].iter().map(|name| &**name).collect();
         let position = FieldPosition::new(ConvergentOwner::Node(id), prop, &below);
         let levels = position.levels();
         for (depth, level) in levels.iter().enumerate().skip(1) {
-            match self.kind_at(level)? {
+            match self.tx.fields().kind_at(level)? {
                 None if depth == 1 => return Ok(FieldState::Plain),
                 Some((kind, _)) if depth + 1 == levels.len() => {
                     return Ok(FieldState::Field(kind, position));
@@ -143,7 +143,7 @@ impl Transaction {
 
     /// The entries that a node of this state has in an index, convergent fields included.
     pub(crate) fn wanted_entries(
-        &self,
+        self,
         index: &IndexDef,
         id: NodeId,
         state: &NodeState,
@@ -173,7 +173,7 @@ impl Transaction {
             if !holds(index, field, kind) {
                 return Ok(RequiredEntries::NotIndexable(kind));
             }
-            if let Some(value) = self.value_at(position.named())? {
+            if let Some(value) = self.tx.fields().value_at(position.named())? {
                 let names: Vec<&str> = field.path.0.iter().map(|name| &**name).collect();
                 set_path(properties, &names, value)?;
             }
@@ -188,109 +188,35 @@ impl Transaction {
         entries_within(index, &state, usize::MAX).map(RequiredEntries::Entries)
     }
 
-    /// As [`Transaction::wanted_entries`]; where the index cannot hold a field, the operation is refused, or the index
+    /// As [`Indexes::wanted_entries`]; where the index cannot hold a field, the operation is refused, or the index
     /// given up if the operation is of another replica.
     pub(crate) fn entries_or_refuse(
-        &self,
+        self,
         index: &IndexDef,
         id: NodeId,
         state: &NodeState,
     ) -> Result<Vec<IndexEntry>, DataError> {
         match self.wanted_entries(index, id, state) {
             Ok(RequiredEntries::Entries(entries)) => Ok(entries),
-            Ok(RequiredEntries::NotIndexable(_)) if self.is_merging() => {
-                self.store().give_up_index(index.id)?;
+            Ok(RequiredEntries::NotIndexable(_)) if self.tx.replication().is_merging() => {
+                self.tx.store().give_up_index(index.id)?;
                 Ok(Vec::new())
             }
             Ok(RequiredEntries::NotIndexable(kind)) => {
                 Err(not_indexable(index, &fields_of(index), kind))
             }
-            Err(error) if error.kind() == ErrorKind::Limit && self.is_merging() => {
-                self.store().give_up_index(index.id)?;
+            Err(error)
+                if error.kind() == ErrorKind::Limit && self.tx.replication().is_merging() =>
+            {
+                self.tx.store().give_up_index(index.id)?;
                 Ok(Vec::new())
             }
             Err(error) => Err(error),
         }
     }
 
-    // ---- changes of records
-
-    /// The entries that a change of a record changes, in all indexes.
-    pub(crate) fn entry_changes(
-        &mut self,
-        id: NodeId,
-        old: Option<&NodeState>,
-        new: Option<&NodeState>,
-    ) -> Result<EntryChanges, DataError> {
-        let catalog = self.catalog_ref().clone();
-        let indexes = catalog.schema.indexes();
-        if indexes.is_empty() {
-            return Ok(EntryChanges::default());
-        }
-        if !self.store().shared().own_replica.has_any() {
-            let several = indexes.iter().any(|index| index.fields.len() > 1);
-            if old.is_some() && (several || labels_of(old) != labels_of(new)) {
-                self.footprint().read_convergent();
-            }
-            return EntryChanges::between(indexes, old, new);
-        }
-        let mut changes = EntryChanges::default();
-        let (is_new, mut is_observed) = (old.is_none(), false);
-        for index in indexes {
-            let carries = |state: &NodeState| state.labels.binary_search(&index.label).is_ok();
-            let (old, new) = (
-                old.filter(|one| carries(one)),
-                new.filter(|one| carries(one)),
-            );
-            if old.is_none() && new.is_none() {
-                continue;
-            }
-            let only = std::slice::from_ref(index);
-            if index.unique || !self.may_converge(index) {
-                let is_other = old.is_some() != new.is_some() || index.fields.len() > 1;
-                let is_gained = old.is_none() && !is_new && !self.is_merging();
-                if index.unique && is_gained && self.may_converge(index) {
-                    self.refuse_fields(index, id)?;
-                    is_observed = true;
-                }
-                if !is_new && is_other {
-                    self.footprint().read_convergent();
-                }
-                changes.extend(EntryChanges::between(only, old, new)?);
-                continue;
-            }
-            if let (Some(old), Some(new)) = (old, new)
-                && same_fields(index, old, new)?
-            {
-                continue;
-            }
-            if self.store().is_given_up(index.id) {
-                continue;
-            }
-            let entries_in = |tx: &Self, state: Option<&NodeState>| match state {
-                Some(state) => tx.wanted_entries(index, id, state),
-                None => Ok(RequiredEntries::Entries(Vec::new())),
-            };
-            let before = match entries_in(self, old)? {
-                RequiredEntries::Entries(entries) => entries,
-                RequiredEntries::NotIndexable(_) => Vec::new(),
-            };
-            let after = match new {
-                Some(new) => self.entries_or_refuse(index, id, new)?,
-                None => Vec::new(),
-            };
-            changes.extend(EntryChanges::from_sorted(&before, after));
-            is_observed = true;
-        }
-        if is_observed && (!is_new || self.has_fields(id)?) {
-            let prefix = ConvergentOwner::Node(id).prefix();
-            self.footprint_mut().clear_field(&[&prefix]);
-        }
-        Ok(changes)
-    }
-
     /// Refuses a node that has convergent fields in a unique index.
-    fn refuse_fields(&self, index: &IndexDef, id: NodeId) -> Result<(), DataError> {
+    fn refuse_fields(self, index: &IndexDef, id: NodeId) -> Result<(), DataError> {
         for field in &index.fields {
             let kind = match self.field_state(id, &field.path)? {
                 FieldState::Plain => continue,
@@ -302,22 +228,22 @@ impl Transaction {
         Ok(())
     }
 
-    fn has_fields(&self, id: NodeId) -> Result<bool, DataError> {
+    fn has_fields(self, id: NodeId) -> Result<bool, DataError> {
         let prefix = ConvergentOwner::Node(id).prefix();
         let end = keyspace::after_prefix(&prefix);
-        Ok(self.first_key(&prefix, end.as_deref())?.is_some())
+        Ok(self.tx.raw().first_key(&prefix, end.as_deref())?.is_some())
     }
 
     // ---- operations, merges and joins
 
     /// Refuses an operation that makes a field which an index of its node cannot hold.
     pub(crate) fn check_indexable(
-        &self,
+        self,
         id: NodeId,
         path: &[&str],
         kind: ConvergentKind,
     ) -> Result<(), DataError> {
-        let catalog = self.catalog_ref();
+        let catalog = self.tx.names();
         let named = |index: &&IndexDef| {
             index
                 .fields
@@ -327,12 +253,12 @@ impl Transaction {
         if !catalog.schema.indexes().iter().any(|index| named(&index)) {
             return Ok(());
         }
-        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
+        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
             return Ok(());
         };
         let record = RecordRef::new(&bytes)?;
         for index in catalog.schema.indexes().iter().filter(named) {
-            if !record.has_label(index.label) || self.store().is_given_up(index.id) {
+            if !record.has_label(index.label) || self.tx.store().is_given_up(index.id) {
                 continue;
             }
             for field in &index.fields {
@@ -355,76 +281,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// To be called before entries of a node's convergent property change; none if no index is affected.
-    #[doc(hidden)]
-    pub fn fields_before(
-        &mut self,
-        owner: ConvergentOwner,
-        prop: PropId,
-    ) -> Result<Option<FieldEntries>, DataError> {
-        let ConvergentOwner::Node(id) = owner else {
-            return Ok(None);
-        };
-        let catalog = self.catalog_ref().clone();
-        if catalog.schema.indexes().is_empty() {
-            return Ok(None);
-        }
-        let is_about = |field: &IndexField| self.indexed_prop(&field.path.0[0]) == Some(prop);
-        let mut indexes: Vec<&IndexDef> = catalog
-            .schema
-            .indexes()
-            .iter()
-            .filter(|index| index.fields.iter().any(is_about))
-            .filter(|index| !self.store().is_given_up(index.id))
-            .collect();
-        if indexes.is_empty() {
-            return Ok(None);
-        }
-        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
-            return Ok(None);
-        };
-        let record = RecordRef::new(&bytes)?;
-        let labels: Vec<LabelId> = record.labels().collect();
-        // Changes of the labels, or of plain fields by which the node is indexed, declare this.
-        let prefix = owner.prefix();
-        self.footprint().read_whether_cleared(&[&prefix]);
-        indexes.retain(|index| labels.binary_search(&index.label).is_ok());
-        if indexes.is_empty() {
-            return Ok(None);
-        }
-        let mut properties = Map::new();
-        if indexes.iter().any(|index| index.fields.len() > 1) {
-            properties = record.properties(&*catalog.names)?;
-        } else if let Some(plain) = record.get(prop, &*catalog.names)? {
-            properties.insert(indexes[0].fields[0].path.0[0].clone(), plain);
-        }
-        let state = NodeState { labels, properties };
-        let mut before = Vec::new();
-        for index in indexes {
-            let kind = self.sole_kind(index, id)?;
-            let entries = match is_set(kind) || index.unique {
-                true => Vec::new(),
-                false => match self.wanted_entries(index, id, &state)? {
-                    RequiredEntries::Entries(entries) => entries,
-                    RequiredEntries::NotIndexable(_) => Vec::new(),
-                },
-            };
-            before.push(IndexBefore {
-                index: index.clone(),
-                kind,
-                entries,
-            });
-        }
-        Ok(Some(FieldEntries {
-            node: id,
-            state,
-            indexes: before,
-            way: None,
-        }))
-    }
-
     /// The kind of the convergent field that is at the path of an index with one field.
-    fn sole_kind(&self, index: &IndexDef, id: NodeId) -> Result<Option<ConvergentKind>, DataError> {
+    fn sole_kind(self, index: &IndexDef, id: NodeId) -> Result<Option<ConvergentKind>, DataError> {
         let [field] = &index.fields[..] else {
             return Ok(None);
         };
@@ -434,81 +292,7 @@ impl Transaction {
         })
     }
 
-    /// Updates the entries after a change of the property. `touched` are the places of elements added to and removed
-    /// from sets: their keys, at least up to the element.
-    #[doc(hidden)]
-    pub fn fields_after(
-        &mut self,
-        before: Option<FieldEntries>,
-        touched: &[Vec<u8>],
-    ) -> Result<(), DataError> {
-        let Some(FieldEntries {
-            node,
-            state,
-            indexes,
-            way,
-        }) = before
-        else {
-            return Ok(());
-        };
-        if let Some((position, kinds)) = way {
-            let levels = position.levels();
-            for (level, before) in kinds.into_iter().enumerate() {
-                let now = self.kind_at(levels[level + 1])?.map(|(kind, _)| kind);
-                if now != before {
-                    self.footprint_mut().clear_field(&levels[..level + 2]);
-                }
-            }
-        }
-        for IndexBefore {
-            index,
-            kind,
-            entries,
-        } in indexes
-        {
-            let now = self.sole_kind(&index, node)?;
-            if index.unique {
-                // Its entries depend on plain values: a field that it does not know was made by another replica.
-                if self.is_merging() && self.has_field_of(&index, node)? {
-                    self.store().give_up_index(index.id)?;
-                }
-                continue;
-            }
-            let mut changes = EntryChanges::default();
-            if is_set(kind) || is_set(now) {
-                let elements = self.elements_after(&index, node, (kind, now), touched)?;
-                for (element, is_there) in elements {
-                    let entry = IndexEntry {
-                        index: index.id,
-                        ends: vec![element.len()],
-                        values: element,
-                        unique: false,
-                    };
-                    match is_there {
-                        true => changes.added.push(entry),
-                        false => changes.removed.push(entry),
-                    }
-                }
-            }
-            let after = match is_set(now) && holds(&index, &index.fields[0], ConvergentKind::Set) {
-                true => Vec::new(),
-                false => self.entries_or_refuse(&index, node, &state)?,
-            };
-            changes.removed.extend(
-                entries
-                    .into_iter()
-                    .filter(|entry| after.binary_search(entry).is_err()),
-            );
-            // Put again where they existed: an operation that did not read the field may have to.
-            changes.added.extend(after);
-            if !self.store().is_given_up(index.id) {
-                self.move_entries(node, &changes)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn has_field_of(&self, index: &IndexDef, node: NodeId) -> Result<bool, DataError> {
+    fn has_field_of(self, index: &IndexDef, node: NodeId) -> Result<bool, DataError> {
         for field in &index.fields {
             if matches!(self.field_state(node, &field.path)?, FieldState::Field(..)) {
                 return Ok(true);
@@ -519,7 +303,7 @@ impl Transaction {
 
     /// Elements of a set that may have been added or removed, and whether they exist.
     fn elements_after(
-        &self,
+        self,
         index: &IndexDef,
         node: NodeId,
         (before, now): (Option<ConvergentKind>, Option<ConvergentKind>),
@@ -547,7 +331,7 @@ impl Transaction {
                     None => {
                         let key = [&place[..], element].concat();
                         let end = keyspace::after_prefix(&key);
-                        self.first_key(&key, end.as_deref())?.is_some()
+                        self.tx.raw().first_key(&key, end.as_deref())?.is_some()
                     }
                 };
                 *elements.entry(element.to_vec()).or_insert(false) |= is_there;
@@ -559,7 +343,7 @@ impl Transaction {
             // A field of another kind shadowed all of it, or does now, at this level or an enclosing one.
             if before != now {
                 let end = keyspace::after_prefix(&place);
-                for key in self.keys_between(&place, end.as_deref())? {
+                for key in self.tx.raw().keys_between(&place, end.as_deref())? {
                     note(&key, Some(true))?;
                 }
             }
@@ -569,7 +353,7 @@ impl Transaction {
 
     /// The places of elements that an operation at `position` may change.
     pub(crate) fn touched_by(
-        &self,
+        self,
         position: &FieldPosition,
         action: &Action,
     ) -> Result<Vec<Vec<u8>>, DataError> {
@@ -579,10 +363,256 @@ impl Transaction {
             }
             Action::Clear { .. } => {
                 let end = keyspace::after_prefix(&position.place);
-                self.keys_between(&position.place, end.as_deref())?
+                self.tx
+                    .raw()
+                    .keys_between(&position.place, end.as_deref())?
             }
             _ => Vec::new(),
         })
+    }
+
+    /// Whether the kind that is read at a place shadows another.
+    fn has_kind_behind(
+        self,
+        named: &[u8],
+        kind: Option<ConvergentKind>,
+    ) -> Result<bool, DataError> {
+        let Some(kind) = kind else { return Ok(false) };
+        let Some(behind) = keyspace::after_prefix(&[named, &[kind as u8]].concat()) else {
+            return Ok(false);
+        };
+        let end = keyspace::after_prefix(named);
+        Ok(self.tx.raw().first_key(&behind, end.as_deref())?.is_some())
+    }
+}
+
+impl IndexesMut<'_> {
+    // ---- changes of records
+
+    /// The entries that a change of a record changes, in all indexes.
+    pub(crate) fn entry_changes(
+        &mut self,
+        id: NodeId,
+        old: Option<&NodeState>,
+        new: Option<&NodeState>,
+    ) -> Result<EntryChanges, DataError> {
+        let catalog = self.tx.names().clone();
+        let indexes = catalog.schema.indexes();
+        if indexes.is_empty() {
+            return Ok(EntryChanges::default());
+        }
+        if !self.tx.store().shared().own_replica.has_any() {
+            let several = indexes.iter().any(|index| index.fields.len() > 1);
+            if old.is_some() && (several || labels_of(old) != labels_of(new)) {
+                self.tx.footprint().read_convergent();
+            }
+            return EntryChanges::between(indexes, old, new);
+        }
+        let mut changes = EntryChanges::default();
+        let (is_new, mut is_observed) = (old.is_none(), false);
+        for index in indexes {
+            let carries = |state: &NodeState| state.labels.binary_search(&index.label).is_ok();
+            let (old, new) = (
+                old.filter(|one| carries(one)),
+                new.filter(|one| carries(one)),
+            );
+            if old.is_none() && new.is_none() {
+                continue;
+            }
+            let only = std::slice::from_ref(index);
+            if index.unique || !self.tx.indexes().may_converge(index) {
+                let is_other = old.is_some() != new.is_some() || index.fields.len() > 1;
+                let is_gained = old.is_none() && !is_new && !self.tx.replication().is_merging();
+                if index.unique && is_gained && self.tx.indexes().may_converge(index) {
+                    self.tx.indexes().refuse_fields(index, id)?;
+                    is_observed = true;
+                }
+                if !is_new && is_other {
+                    self.tx.footprint().read_convergent();
+                }
+                changes.extend(EntryChanges::between(only, old, new)?);
+                continue;
+            }
+            if let (Some(old), Some(new)) = (old, new)
+                && same_fields(index, old, new)?
+            {
+                continue;
+            }
+            if self.tx.store().is_given_up(index.id) {
+                continue;
+            }
+            let entries_in = |tx: &Transaction, state: Option<&NodeState>| match state {
+                Some(state) => tx.indexes().wanted_entries(index, id, state),
+                None => Ok(RequiredEntries::Entries(Vec::new())),
+            };
+            let before = match entries_in(self.tx, old)? {
+                RequiredEntries::Entries(entries) => entries,
+                RequiredEntries::NotIndexable(_) => Vec::new(),
+            };
+            let after = match new {
+                Some(new) => self.tx.indexes().entries_or_refuse(index, id, new)?,
+                None => Vec::new(),
+            };
+            changes.extend(EntryChanges::from_sorted(&before, after));
+            is_observed = true;
+        }
+        if is_observed && (!is_new || self.tx.indexes().has_fields(id)?) {
+            let prefix = ConvergentOwner::Node(id).prefix();
+            self.tx.footprint_mut().clear_field(&[&prefix]);
+        }
+        Ok(changes)
+    }
+
+    /// To be called before entries of a node's convergent property change; none if no index is affected.
+    #[doc(hidden)]
+    pub fn fields_before(
+        &mut self,
+        owner: ConvergentOwner,
+        prop: PropId,
+    ) -> Result<Option<FieldEntries>, DataError> {
+        let ConvergentOwner::Node(id) = owner else {
+            return Ok(None);
+        };
+        let catalog = self.tx.names().clone();
+        if catalog.schema.indexes().is_empty() {
+            return Ok(None);
+        }
+        let is_about =
+            |field: &IndexField| self.tx.indexes().indexed_prop(&field.path.0[0]) == Some(prop);
+        let mut indexes: Vec<&IndexDef> = catalog
+            .schema
+            .indexes()
+            .iter()
+            .filter(|index| index.fields.iter().any(is_about))
+            .filter(|index| !self.tx.store().is_given_up(index.id))
+            .collect();
+        if indexes.is_empty() {
+            return Ok(None);
+        }
+        let Some(bytes) = self.tx.read().get(&keyspace::node(id))? else {
+            return Ok(None);
+        };
+        let record = RecordRef::new(&bytes)?;
+        let labels: Vec<LabelId> = record.labels().collect();
+        // Changes of the labels, or of plain fields by which the node is indexed, declare this.
+        let prefix = owner.prefix();
+        self.tx.footprint().read_whether_cleared(&[&prefix]);
+        indexes.retain(|index| labels.binary_search(&index.label).is_ok());
+        if indexes.is_empty() {
+            return Ok(None);
+        }
+        let mut properties = Map::new();
+        if indexes.iter().any(|index| index.fields.len() > 1) {
+            properties = record.properties(&*catalog.names)?;
+        } else if let Some(plain) = record.get(prop, &*catalog.names)? {
+            properties.insert(indexes[0].fields[0].path.0[0].clone(), plain);
+        }
+        let state = NodeState { labels, properties };
+        let mut before = Vec::new();
+        for index in indexes {
+            let kind = self.tx.indexes().sole_kind(index, id)?;
+            let entries = match is_set(kind) || index.unique {
+                true => Vec::new(),
+                false => match self.tx.indexes().wanted_entries(index, id, &state)? {
+                    RequiredEntries::Entries(entries) => entries,
+                    RequiredEntries::NotIndexable(_) => Vec::new(),
+                },
+            };
+            before.push(IndexBefore {
+                index: index.clone(),
+                kind,
+                entries,
+            });
+        }
+        Ok(Some(FieldEntries {
+            node: id,
+            state,
+            indexes: before,
+            way: None,
+        }))
+    }
+
+    /// Updates the entries after a change of the property. `touched` are the places of elements added to and removed
+    /// from sets: their keys, at least up to the element.
+    #[doc(hidden)]
+    pub fn fields_after(
+        &mut self,
+        before: Option<FieldEntries>,
+        touched: &[Vec<u8>],
+    ) -> Result<(), DataError> {
+        let Some(FieldEntries {
+            node,
+            state,
+            indexes,
+            way,
+        }) = before
+        else {
+            return Ok(());
+        };
+        if let Some((position, kinds)) = way {
+            let levels = position.levels();
+            for (level, before) in kinds.into_iter().enumerate() {
+                let now = self
+                    .tx
+                    .fields()
+                    .kind_at(levels[level + 1])?
+                    .map(|(kind, _)| kind);
+                if now != before {
+                    self.tx.footprint_mut().clear_field(&levels[..level + 2]);
+                }
+            }
+        }
+        for IndexBefore {
+            index,
+            kind,
+            entries,
+        } in indexes
+        {
+            let now = self.tx.indexes().sole_kind(&index, node)?;
+            if index.unique {
+                // Its entries depend on plain values: a field that it does not know was made by another replica.
+                if self.tx.replication().is_merging()
+                    && self.tx.indexes().has_field_of(&index, node)?
+                {
+                    self.tx.store().give_up_index(index.id)?;
+                }
+                continue;
+            }
+            let mut changes = EntryChanges::default();
+            if is_set(kind) || is_set(now) {
+                let elements =
+                    self.tx
+                        .indexes()
+                        .elements_after(&index, node, (kind, now), touched)?;
+                for (element, is_there) in elements {
+                    let entry = IndexEntry {
+                        index: index.id,
+                        ends: vec![element.len()],
+                        values: element,
+                        unique: false,
+                    };
+                    match is_there {
+                        true => changes.added.push(entry),
+                        false => changes.removed.push(entry),
+                    }
+                }
+            }
+            let after = match is_set(now) && holds(&index, &index.fields[0], ConvergentKind::Set) {
+                true => Vec::new(),
+                false => self.tx.indexes().entries_or_refuse(&index, node, &state)?,
+            };
+            changes.removed.extend(
+                entries
+                    .into_iter()
+                    .filter(|entry| after.binary_search(entry).is_err()),
+            );
+            // Put again where they existed: an operation that did not read the field may have to.
+            changes.added.extend(after);
+            if !self.tx.store().is_given_up(index.id) {
+                self.tx.graph_mut().move_entries(node, &changes)?;
+            }
+        }
+        Ok(())
     }
 
     /// Records what an operation on a property of an index observes in addition. Before it is applied.
@@ -594,15 +624,15 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let owner = ConvergentOwner::Node(before.node);
         let levels = position.levels();
-        self.footprint().read_whether_cleared(&levels);
+        self.tx.footprint().read_whether_cleared(&levels);
         // It shadows a plain value that may have existed under the name.
-        let is_first = self.kind_at(position.top())?.is_none();
+        let is_first = self.tx.fields().kind_at(position.top())?.is_none();
         let (mut depth, mut is_followed) = (1, false);
         for IndexBefore { index, .. } in &before.indexes {
             let mut others = Vec::new();
             let mut follows = false;
             for field in &index.fields {
-                let Some(prop) = self.indexed_prop(&field.path.0[0]) else {
+                let Some(prop) = self.tx.indexes().indexed_prop(&field.path.0[0]) else {
                     // It may become one: no narrower place is known.
                     others.push(owner.prefix());
                     continue;
@@ -622,38 +652,24 @@ impl Transaction {
             is_followed |= follows;
             if index.fields.len() > 1 && (follows || is_first) {
                 for place in others {
-                    self.footprint().read_field(&place);
+                    self.tx.footprint().read_field(&place);
                 }
             }
         }
         if is_followed && matches!(action, Action::Count(_)) {
-            self.footprint().read_field(position.named());
+            self.tx.footprint().read_field(position.named());
         }
         let mut kinds = Vec::with_capacity(depth);
         for &level in &levels[1..=depth] {
-            let kind = self.kind_at(level)?.map(|(kind, _)| kind);
+            let kind = self.tx.fields().kind_at(level)?.map(|(kind, _)| kind);
             let own = take_kind(&mut &position.place[level.len()..]).map(|(kind, _)| kind);
-            if own.is_some() && own != kind || self.has_kind_behind(level, kind)? {
-                self.footprint().read_field(level);
+            if own.is_some() && own != kind || self.tx.indexes().has_kind_behind(level, kind)? {
+                self.tx.footprint().read_field(level);
             }
             kinds.push(kind);
         }
         before.way = Some((position.clone(), kinds));
         Ok(())
-    }
-
-    /// Whether the kind that is read at a place shadows another.
-    fn has_kind_behind(
-        &self,
-        named: &[u8],
-        kind: Option<ConvergentKind>,
-    ) -> Result<bool, DataError> {
-        let Some(kind) = kind else { return Ok(false) };
-        let Some(behind) = keyspace::after_prefix(&[named, &[kind as u8]].concat()) else {
-            return Ok(false);
-        };
-        let end = keyspace::after_prefix(named);
-        Ok(self.first_key(&behind, end.as_deref())?.is_some())
     }
 }
 

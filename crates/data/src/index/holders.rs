@@ -3,31 +3,34 @@
 use isomer_value::NodeId;
 
 use crate::{
-    DataError, Transaction,
+    DataError, Indexes,
     footprint::Space,
     index::entries::IndexEntry,
     keyspace::{after_prefix, entry_node},
 };
 
-impl Transaction {
-    /// As [`Transaction::holder`], with the observation in the footprint.
+impl Indexes<'_> {
+    /// As [`Indexes::holder`], with the observation in the footprint.
     pub(crate) fn observed_holder(
-        &self,
+        self,
         entry: &IndexEntry,
         node: NodeId,
     ) -> Result<Option<NodeId>, DataError> {
-        self.footprint()
-            .read_fields(Space::Index(entry.index.0), entry.ends.len(), &entry.values);
+        self.tx.footprint().read_fields(
+            Space::Index(entry.index.0),
+            entry.ends.len(),
+            &entry.values,
+        );
         self.holder(entry, node)
     }
 
     /// A node other than `node` that has the entry's values.
     #[doc(hidden)]
-    pub fn holder(&self, entry: &IndexEntry, node: NodeId) -> Result<Option<NodeId>, DataError> {
+    pub fn holder(self, entry: &IndexEntry, node: NodeId) -> Result<Option<NodeId>, DataError> {
         let prefix = entry.prefix();
         let mut holder = None;
         // Two: one of them may be the node itself.
-        self.each_pair(
+        self.tx.raw().each_pair(
             &prefix,
             after_prefix(&prefix).as_deref(),
             2,

@@ -5,10 +5,12 @@
 
 mod entries;
 mod fields;
+mod handles;
 pub(crate) mod holders;
 mod seek;
 
 pub use entries::{EntryChanges, IndexEntry, brief_values, entries_of};
+pub use handles::{Indexes, IndexesMut};
 
 pub(crate) use fields::RequiredEntries;
 pub(crate) use seek::value_range;

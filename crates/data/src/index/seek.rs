@@ -6,7 +6,7 @@ use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::{NodeId, Value, key};
 
 use crate::{
-    DataError, IndexCursor, IndexSeek, IndexState, Transaction,
+    DataError, IndexCursor, IndexSeek, IndexState, Indexes,
     footprint::Space,
     keyspace::{self, after_prefix, entry_node},
     read::RemainingRange,
@@ -15,9 +15,9 @@ use crate::{
 /// Start (inclusive) and end (exclusive) of encoded values.
 pub(crate) type Span = (Vec<u8>, Vec<u8>);
 
-impl Transaction {
+impl Indexes<'_> {
     pub(crate) fn seek(
-        &self,
+        self,
         seek: &IndexSeek<'_>,
         cursor: &mut IndexCursor,
         limit: usize,
@@ -39,7 +39,7 @@ impl Transaction {
                 keys: left.min(8192),
                 bytes: 1 << 20,
             };
-            self.read().scan(
+            self.tx.read().scan(
                 KeyRange {
                     start: &start,
                     end: end.as_deref(),
@@ -61,16 +61,17 @@ impl Transaction {
     }
 
     /// The range of keys that a seek covers, with the observation; `None` where nothing can match.
-    fn seek_range(&self, seek: &IndexSeek<'_>) -> Result<Option<RemainingRange>, DataError> {
+    fn seek_range(self, seek: &IndexSeek<'_>) -> Result<Option<RemainingRange>, DataError> {
         let index = self
-            .catalog_ref()
+            .tx
+            .names()
             .index(seek.index)
             .filter(|index| index.state == IndexState::Ready);
         let index = index.ok_or_else(|| {
             DataError::NotFound(format!("there is no usable index number {}", seek.index))
         })?;
-        if self.store().is_given_up(index.id)
-            && self.read().get(&keyspace::given_up(index.id))?.is_some()
+        if self.tx.store().is_given_up(index.id)
+            && self.tx.read().get(&keyspace::given_up(index.id))?.is_some()
         {
             return Err(DataError::invalid(format!(
                 "index {} was given up: a replica made convergent fields that it cannot hold; drop it",
@@ -106,9 +107,10 @@ impl Transaction {
         let stored = |relative: &[u8]| [&base[..], relative].concat();
         if !bounded {
             if seek.prefix.is_empty() {
-                self.footprint().read_range(space, &[], None);
+                self.tx.footprint().read_range(space, &[], None);
             } else {
-                self.footprint()
+                self.tx
+                    .footprint()
                     .read_fields(space, seek.prefix.len(), &prefix);
             }
             return Ok(Some((stored(&prefix), after_prefix(&stored(&prefix)))));
@@ -117,7 +119,7 @@ impl Transaction {
             Some(range) => range,
             None => return Ok(None),
         };
-        self.footprint().read_range(space, &start, Some(&end));
+        self.tx.footprint().read_range(space, &start, Some(&end));
         Ok(Some((stored(&start), Some(stored(&end)))))
     }
 }

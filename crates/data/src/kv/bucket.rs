@@ -1,10 +1,12 @@
 //! Buckets: their kinds, options and limits.
 
-use isomer_storage::PageLimit;
+use std::cell::{RefCell, RefMut};
+
+use isomer_storage::{Order, PageLimit};
 use isomer_value::limits::MAX_KEY_BYTES;
 use rustc_hash::FxHashMap;
 
-use crate::{DataError, Order, footprint::Space};
+use crate::{DataError, footprint::Space};
 
 /// Longest key of a map.
 pub const MAX_BUCKET_KEY_BYTES: usize = MAX_KEY_BYTES;
@@ -123,6 +125,69 @@ impl KnownBuckets {
     pub(crate) fn note(&mut self, id: u32, options: Option<BucketOptions>) {
         self.options.insert(id, options);
         self.latest = None;
+    }
+}
+
+/// The buckets as one transaction knows and changes them.
+#[derive(Debug, Default)]
+pub(crate) struct BucketState {
+    /// Those that were looked up, by number; nothing for one that does not exist.
+    known: RefCell<KnownBuckets>,
+    /// Names of those that it dropped.
+    dropped: Vec<String>,
+    /// Whether it created, dropped or changed one.
+    is_changed: bool,
+    /// Buckets whose names begin with this are read-only.
+    reserved: Option<&'static str>,
+}
+
+impl BucketState {
+    /// For another transaction with the same reserved names.
+    pub(crate) fn fork(&self) -> Self {
+        Self {
+            reserved: self.reserved,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn known(&self) -> RefMut<'_, KnownBuckets> {
+        self.known.borrow_mut()
+    }
+
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    pub(crate) fn note_changed(&mut self) {
+        self.is_changed = true;
+    }
+
+    pub(crate) fn note_dropped(&mut self, name: &str) {
+        self.dropped.push(name.to_owned());
+    }
+
+    /// Names of the buckets that were dropped.
+    pub(crate) fn into_dropped(self) -> Vec<String> {
+        self.dropped
+    }
+
+    pub(crate) fn reserve(&mut self, prefix: Option<&'static str>) {
+        self.reserved = prefix;
+    }
+
+    /// Refuses a write to a bucket with a reserved name.
+    pub(crate) fn check_not_reserved(&self, name: &str) -> Result<(), DataError> {
+        match self.reserved.filter(|prefix| name.starts_with(prefix)) {
+            None => Ok(()),
+            Some(prefix) => Err(DataError::Denied(format!(
+                "the bucket `{name}` is reserved, as are all names that begin with `{prefix}`: choose another name"
+            ))),
+        }
+    }
+
+    /// Forgets what rests on writes that are rolled back.
+    pub(crate) fn roll_back(&mut self) {
+        *self.known.get_mut() = KnownBuckets::default();
     }
 }
 

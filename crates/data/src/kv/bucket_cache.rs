@@ -88,12 +88,15 @@ mod tests {
 
     fn make(store: &DataStore, options: BucketOptions) {
         let mut tx = store.begin(Access::Write).unwrap();
-        tx.create_bucket("b", options).unwrap();
+        tx.kv_mut().create_bucket("b", options).unwrap();
         tx.commit_with(Durability::Buffered).unwrap();
     }
 
     fn seen(tx: &Transaction) -> Option<BucketKind> {
-        tx.bucket_options("b").unwrap().map(|options| options.kind)
+        tx.kv()
+            .bucket_options("b")
+            .unwrap()
+            .map(|options| options.kind)
     }
 
     /// Each transaction continues to see the state at its begin, whichever transaction looked it up first.
@@ -111,10 +114,10 @@ mod tests {
         assert_eq!(seen(&begin()), Some(BucketKind::Map));
 
         let mut dropping = store.begin(Access::Write).unwrap();
-        dropping.drop_bucket("b").unwrap();
+        dropping.kv_mut().drop_bucket("b").unwrap();
         assert_eq!(seen(&dropping), None);
         assert_eq!(seen(&begin()), Some(BucketKind::Map), "not committed");
-        dropping.create_bucket("b", MULTI).unwrap();
+        dropping.kv_mut().create_bucket("b", MULTI).unwrap();
         assert_eq!(seen(&dropping), Some(BucketKind::Multi));
         dropping.commit_with(Durability::Buffered).unwrap();
         assert_eq!(seen(&begin()), Some(BucketKind::Multi));
@@ -127,7 +130,7 @@ mod tests {
     fn a_lost_race_changes_nothing() {
         let store = store();
         let mut loser = store.begin(Access::Write).unwrap();
-        loser.create_bucket("b", MULTI).unwrap();
+        loser.kv_mut().create_bucket("b", MULTI).unwrap();
         make(&store, BucketOptions::default());
         loser.commit_with(Durability::Buffered).unwrap_err();
         let known = |store: &DataStore| {
@@ -142,7 +145,7 @@ mod tests {
         );
         assert_eq!(known(&store), Some(Some(BucketOptions::default())));
         let mut given_up = store.begin(Access::Write).unwrap();
-        given_up.drop_bucket("b").unwrap();
+        given_up.kv_mut().drop_bucket("b").unwrap();
         drop(given_up);
         assert_eq!(known(&store), Some(Some(BucketOptions::default())));
     }
@@ -159,7 +162,7 @@ mod tests {
         let known = |version| store.shared().bucket_cache.get(id, version);
         assert!(known(store.engine().version()).is_some());
         let mut dropping = store.begin(Access::Write).unwrap();
-        dropping.drop_bucket("b").unwrap();
+        dropping.kv_mut().drop_bucket("b").unwrap();
         let commit = dropping.start_commit(Durability::Buffered);
         assert_eq!(known(store.engine().version()), None);
         assert_eq!(seen(&store.begin(Access::Read).unwrap()), None);

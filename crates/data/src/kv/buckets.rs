@@ -6,7 +6,7 @@ use isomer_storage::KeyRange;
 
 use crate::kv::content::BucketEntry;
 use crate::{
-    DataError, Transaction,
+    DataError, Kv, KvMut,
     catalog::NameKind,
     footprint::Space,
     keyspace::{self, after_prefix},
@@ -15,19 +15,19 @@ use crate::{
     stream::change::Change,
 };
 
-impl Transaction {
+impl KvMut<'_> {
     /// Creates a bucket.
     ///
     /// # Errors
     /// [`DataError::NameExists`] if it exists; [`DataError::Invalid`] for a multi-value bucket that is reversible.
     pub fn create_bucket(&mut self, name: &str, options: BucketOptions) -> Result<(), DataError> {
-        self.check_bucket_writable(name)?;
+        self.tx.kv().check_bucket_writable(name)?;
         if options.kind == BucketKind::Multi && options.reversible {
             return Err(DataError::invalid(
                 "a multi-value bucket cannot be reversible: keep a second bucket from value to key",
             ));
         }
-        if self.bucket(name)?.is_some() {
+        if self.tx.kv().bucket(name)?.is_some() {
             return Err(DataError::NameExists {
                 what: "bucket",
                 name: name.to_owned(),
@@ -38,12 +38,12 @@ impl Transaction {
 
     /// Drops a bucket with its content, sequences included; returns whether it existed.
     pub fn drop_bucket(&mut self, name: &str) -> Result<bool, DataError> {
-        self.check_bucket_writable(name)?;
-        let Some(bucket) = self.bucket(name)? else {
+        self.tx.kv().check_bucket_writable(name)?;
+        let Some(bucket) = self.tx.kv().bucket(name)? else {
             return Ok(false);
         };
-        if let Some(hooks) = self.logging_hooks() {
-            hooks.keep_bucket_metadata(self, bucket.id)?;
+        if let Some(hooks) = self.tx.replication().logging_hooks() {
+            hooks.keep_bucket_metadata(self.tx, bucket.id)?;
         }
         // In a replica there may be shadowed entries of the other kind, too: they stay, and become visible.
         let kept = match bucket.options.kind {
@@ -53,7 +53,7 @@ impl Transaction {
         let prefixes = keyspace::bucket_prefixes(bucket.id);
         for prefix in prefixes.into_iter().filter(|prefix| *prefix != kept) {
             let end = after_prefix(&prefix);
-            self.write(prefix.len(), |tx| {
+            self.tx.write(prefix.len(), |tx| {
                 tx.delete_range(KeyRange {
                     start: &prefix,
                     end: end.as_deref(),
@@ -61,7 +61,7 @@ impl Transaction {
             })?;
         }
         self.change_bucket(name);
-        let footprint = self.footprint_mut();
+        let footprint = self.tx.footprint_mut();
         for space in [
             Space::Bucket(bucket.id),
             Space::Reverse(bucket.id),
@@ -69,23 +69,61 @@ impl Transaction {
         ] {
             footprint.change_space(space);
         }
-        self.log(&Change::BucketDropped { bucket: bucket.id });
-        self.known_buckets().note(bucket.id, None);
-        self.note_dropped_bucket(name);
+        self.tx.log(&Change::BucketDropped { bucket: bucket.id });
+        self.tx.buckets.known().note(bucket.id, None);
+        self.tx.buckets.note_dropped(name);
         Ok(true)
     }
 
+    /// Declares that it creates, drops or changes a bucket.
+    #[doc(hidden)]
+    pub fn change_bucket(&mut self, name: &str) {
+        self.tx.buckets.note_changed();
+        self.tx
+            .footprint_mut()
+            .change_key(Space::Buckets, name.as_bytes(), true);
+    }
+
+    /// The bucket to write to; a plain map is created where it does not exist.
+    pub(crate) fn bucket_to_write(&mut self, name: &str) -> Result<Bucket, DataError> {
+        self.tx.kv().check_bucket_writable(name)?;
+        match self.tx.kv().bucket(name)? {
+            Some(bucket) => Ok(bucket),
+            None => self.define(name, BucketOptions::default()),
+        }
+    }
+
+    fn define(&mut self, name: &str, options: BucketOptions) -> Result<Bucket, DataError> {
+        if name.is_empty() {
+            return Err(DataError::invalid(
+                "the name of a bucket is empty: give it a name",
+            ));
+        }
+        let id = self.tx.name_ids().intern(NameKind::Bucket, name)?;
+        self.tx.put(&keyspace::bucket(id), &options.encode())?;
+        self.change_bucket(name);
+        self.tx.log(&Change::BucketCreated {
+            bucket: id,
+            multi: options.kind == BucketKind::Multi,
+            reversible: options.reversible,
+        });
+        self.tx.buckets.known().note(id, Some(options));
+        Ok(Bucket { id, options })
+    }
+}
+
+impl Kv<'_> {
     /// The options of a bucket; none where it does not exist.
-    pub fn bucket_options(&self, name: &str) -> Result<Option<BucketOptions>, DataError> {
+    pub fn bucket_options(self, name: &str) -> Result<Option<BucketOptions>, DataError> {
         Ok(self.bucket(name)?.map(|bucket| bucket.options))
     }
 
     /// All buckets, by name.
-    pub fn list_buckets(&self) -> Result<Vec<(Arc<str>, BucketOptions)>, DataError> {
-        self.footprint().read_range(Space::Buckets, b"", None);
-        let names = self.catalog_ref().clone();
+    pub fn list_buckets(self) -> Result<Vec<(Arc<str>, BucketOptions)>, DataError> {
+        self.tx.footprint().read_range(Space::Buckets, b"", None);
+        let names = self.tx.names().clone();
         let mut buckets = Vec::new();
-        each_pair(self.read(), &[keyspace::TAG_BUCKET], |key, value| {
+        each_pair(self.tx.read(), &[keyspace::TAG_BUCKET], |key, value| {
             let id = keyspace::sole_id(&key[1..], "the number of a bucket")?;
             let name = u32::try_from(id).ok().and_then(|id| names.bucket_name(id));
             let name =
@@ -99,24 +137,26 @@ impl Transaction {
 
     /// The bucket of that name, where it exists in this transaction.
     #[doc(hidden)]
-    pub fn bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
+    pub fn bucket(self, name: &str) -> Result<Option<Bucket>, DataError> {
         // A known state was observed when it was read.
-        if let Some(bucket) = self.known_buckets().latest(name) {
+        if let Some(bucket) = self.tx.buckets.known().latest(name) {
             return Ok(Some(bucket));
         }
-        if let Some(id) = self.catalog_ref().bucket_id(name)
-            && let Some(known) = self.known_buckets().look_up(name, id)
+        if let Some(id) = self.tx.names().bucket_id(name)
+            && let Some(known) = self.tx.buckets.known().look_up(name, id)
         {
             return Ok(known);
         }
-        self.footprint().read_key(Space::Buckets, name.as_bytes());
-        let Some(id) = self.catalog_ref().bucket_id(name) else {
+        self.tx
+            .footprint()
+            .read_key(Space::Buckets, name.as_bytes());
+        let Some(id) = self.tx.names().bucket_id(name) else {
             return Ok(None);
         };
         let options = match self.bucket_cache() {
             None => self.stored_options(id)?,
             Some(cache) => {
-                let version = self.read().version();
+                let version = self.tx.read().version();
                 match cache.get(id, version) {
                     Some(known) => known,
                     None => {
@@ -127,62 +167,30 @@ impl Transaction {
                 }
             }
         };
-        self.known_buckets().note(id, options);
+        self.tx.buckets.known().note(id, options);
         Ok(options.map(|options| Bucket { id, options }))
     }
 
-    fn stored_options(&self, id: u32) -> Result<Option<BucketOptions>, DataError> {
-        let stored = self.read().get(&keyspace::bucket(id))?;
+    fn stored_options(self, id: u32) -> Result<Option<BucketOptions>, DataError> {
+        let stored = self.tx.read().get(&keyspace::bucket(id))?;
         stored
             .map(|stored| BucketOptions::decode(&stored))
             .transpose()
     }
+}
 
-    /// Declares that it creates, drops or changes a bucket.
+/// For replication: buckets by their numbers.
+impl Kv<'_> {
+    /// The name of a bucket.
     #[doc(hidden)]
-    pub fn change_bucket(&mut self, name: &str) {
-        self.note_changed_bucket();
-        self.footprint_mut()
-            .change_key(Space::Buckets, name.as_bytes(), true);
-    }
-
-    /// The bucket to write to; a plain map is created where it does not exist.
-    pub(crate) fn bucket_to_write(&mut self, name: &str) -> Result<Bucket, DataError> {
-        self.check_bucket_writable(name)?;
-        match self.bucket(name)? {
-            Some(bucket) => Ok(bucket),
-            None => self.define(name, BucketOptions::default()),
-        }
-    }
-
-    fn define(&mut self, name: &str, options: BucketOptions) -> Result<Bucket, DataError> {
-        if name.is_empty() {
-            return Err(DataError::invalid(
-                "the name of a bucket is empty: give it a name",
-            ));
-        }
-        let id = self.intern(NameKind::Bucket, name)?;
-        self.put(&keyspace::bucket(id), &options.encode())?;
-        self.change_bucket(name);
-        self.log(&Change::BucketCreated {
-            bucket: id,
-            multi: options.kind == BucketKind::Multi,
-            reversible: options.reversible,
-        });
-        self.known_buckets().note(id, Some(options));
-        Ok(Bucket { id, options })
+    pub fn bucket_name(self, bucket: u32) -> Result<Arc<str>, DataError> {
+        let name = self.tx.names().bucket_name(bucket);
+        name.ok_or_else(|| DataError::corrupt(format!("bucket number {bucket} has no name")))
     }
 }
 
 /// For replication: buckets by their numbers.
-impl Transaction {
-    /// The name of a bucket.
-    #[doc(hidden)]
-    pub fn bucket_name(&self, bucket: u32) -> Result<Arc<str>, DataError> {
-        let name = self.catalog_ref().bucket_name(bucket);
-        name.ok_or_else(|| DataError::corrupt(format!("bucket number {bucket} has no name")))
-    }
-
+impl KvMut<'_> {
     /// Sets the options of a bucket, whatever its content is; a missing bucket is created. Reverse entries are added or
     /// removed accordingly.
     #[doc(hidden)]
@@ -191,8 +199,8 @@ impl Transaction {
         bucket: u32,
         options: Option<BucketOptions>,
     ) -> Result<(), DataError> {
-        let name = self.bucket_name(bucket)?;
-        let before = self.bucket(&name)?.map(|found| found.options);
+        let name = self.tx.kv().bucket_name(bucket)?;
+        let before = self.tx.kv().bucket(&name)?.map(|found| found.options);
         let Some(options) = options.filter(|_| before != options) else {
             return Ok(());
         };
@@ -200,13 +208,13 @@ impl Transaction {
         if was_reversible {
             let start = keyspace::bucket_reverses(bucket);
             let end = after_prefix(&start);
-            self.write(start.len(), |tx| {
+            self.tx.write(start.len(), |tx| {
                 tx.delete_range(KeyRange {
                     start: &start,
                     end: end.as_deref(),
                 })
             })?;
-            self.footprint_mut().change_space(Space::Reverse(bucket));
+            self.tx.footprint_mut().change_space(Space::Reverse(bucket));
         }
         let bucket = self.define(&name, options)?;
         if options.reversible {
@@ -247,10 +255,10 @@ impl Transaction {
         key: &[u8],
         stored: Option<&[u8]>,
     ) -> Result<(), DataError> {
-        let name = self.bucket_name(bucket)?;
+        let name = self.tx.kv().bucket_name(bucket)?;
         match stored {
-            Some(stored) => self.kv_put_entry(&name, key, BucketEntry::decode(stored)?),
-            None => self.kv_delete(&name, key),
+            Some(stored) => self.put_entry(&name, key, BucketEntry::decode(stored)?),
+            None => self.delete(&name, key),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Cursors: positions in a bucket that move in either direction.
 
 use crate::DataError;
-use isomer_storage::{KeyRange, Page, PageLimit};
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::Value;
 
 use super::scan::KvCursor;
 use crate::{
-    Order, Transaction,
+    Transaction,
     keyspace::{after_prefix, push_terminated},
     kv::{
         bucket::{Bucket, BucketKind},
@@ -178,7 +178,7 @@ impl BucketCursor {
             complete: true,
             ..Ahead::default()
         };
-        let Some(bucket) = tx.bucket(&self.bucket)? else {
+        let Some(bucket) = tx.kv().bucket(&self.bucket)? else {
             return Ok(());
         };
         let Some(rest) = self.rest(bucket, order) else {
@@ -193,7 +193,7 @@ impl BucketCursor {
             end: None,
         };
         let pairs = &mut self.ahead.pairs;
-        let more = tx.kv_visit(
+        let more = tx.kv().visit(
             &self.bucket,
             whole,
             order,
@@ -265,6 +265,6 @@ impl Read {
             expires: None,
             value: &self.value,
         };
-        Ok((self.key, tx.typed(entry)?))
+        Ok((self.key, tx.kv().typed(entry)?))
     }
 }

@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use isomer_storage::{KeyRange, Page};
+use isomer_storage::{KeyRange, Order, Page};
 use isomer_value::Value;
 
 use super::reverse::has_reverse;
 use crate::{
-    DataError, Order, Transaction,
+    DataError, Kv, KvMut,
     batch::KeyBatch,
     footprint::Space,
     keyspace::{self, after_prefix},
@@ -20,16 +20,16 @@ use crate::{
     stream::change::Change,
 };
 
-impl Transaction {
+impl Kv<'_> {
     /// The value under `key`; nothing where there is none, or it has expired.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for a multi-value bucket.
-    pub fn kv_get(&self, bucket: &str, key: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
+    pub fn get(self, bucket: &str, key: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
         let Some(bucket) = self.map_bucket(bucket)? else {
             return Ok(None);
         };
-        let Some(mut stored) = self.kv_stored(bucket, key)? else {
+        let Some(mut stored) = self.stored(bucket, key)? else {
             return Ok(None);
         };
         let skipped = stored.len() - BucketEntry::decode(&stored)?.value.len();
@@ -38,34 +38,30 @@ impl Transaction {
     }
 
     /// The values under `keys`, in their order, in one batch.
-    pub fn kv_get_many(
-        &self,
-        bucket: &str,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, DataError> {
+    pub fn get_many(self, bucket: &str, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, DataError> {
         let mut values = vec![None; keys.len()];
-        self.kv_visit_many(bucket, keys, &mut |at, value| {
+        self.visit_many(bucket, keys, &mut |at, value| {
             values[at] = Some(value.to_vec());
         })?;
         Ok(values)
     }
 
-    /// As [`Transaction::kv_get_many`], without copies: `visit` gets each existing value with the position of its key.
-    pub fn kv_visit_many(
-        &self,
+    /// As [`Kv::get_many`], without copies: `visit` gets each existing value with the position of its key.
+    pub fn visit_many(
+        self,
         bucket: &str,
         keys: &[&[u8]],
         visit: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), DataError> {
-        self.kv_each_of(bucket, keys, &mut |at, entry| {
+        self.each_of(bucket, keys, &mut |at, entry| {
             visit(at, entry.value);
             Ok(())
         })
     }
 
     /// Reads the live entries of `keys` in one batch; `visit` gets each with the position of its key.
-    fn kv_each_of(
-        &self,
+    fn each_of(
+        self,
         bucket: &str,
         keys: &[&[u8]],
         visit: &mut dyn FnMut(usize, BucketEntry<'_>) -> Result<(), DataError>,
@@ -76,11 +72,11 @@ impl Transaction {
         let bytes = keys.iter().map(|key| key.len() + 6).sum();
         let mut stored_keys = KeyBatch::with_room(keys.len(), bytes);
         for key in keys {
-            self.footprint().read_key(bucket.space(), key);
+            self.tx.footprint().read_key(bucket.space(), key);
             stored_keys.push(|stored| keyspace::push_bucket_entry(stored, bucket.id, key));
         }
-        let now = self.now_ms();
-        let _ = stored_keys.visit(self.read(), |at, stored| {
+        let now = self.tx.now_ms();
+        let _ = stored_keys.visit(self.tx.read(), |at, stored| {
             if let Some(entry) = stored.map(BucketEntry::decode).transpose()?
                 && entry.is_live(now)
             {
@@ -91,38 +87,83 @@ impl Transaction {
         Ok(())
     }
 
-    /// As [`Transaction::kv_get_many`], with typed values; null where there is none.
-    pub fn kv_get_many_values(
-        &self,
-        bucket: &str,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Value>, DataError> {
+    /// As [`Kv::get_many`], with typed values; null where there is none.
+    pub fn get_many_values(self, bucket: &str, keys: &[&[u8]]) -> Result<Vec<Value>, DataError> {
         let mut values = vec![Value::Null; keys.len()];
-        self.kv_each_of(bucket, keys, &mut |at, entry| {
+        self.each_of(bucket, keys, &mut |at, entry| {
             values[at] = self.typed(entry)?;
             Ok(())
         })?;
         Ok(values)
     }
 
+    /// When an entry expires: nothing where it does not exist, [`Expiry::Never`] or [`Expiry::At`] where it does.
+    pub fn expiry(self, bucket: &str, key: &[u8]) -> Result<Option<Expiry>, DataError> {
+        let Some(bucket) = self.map_bucket(bucket)? else {
+            return Ok(None);
+        };
+        let Some(stored) = self.stored(bucket, key)? else {
+            return Ok(None);
+        };
+        Ok(Some(
+            BucketEntry::decode(&stored)?
+                .expires
+                .map_or(Expiry::Never, Expiry::At),
+        ))
+    }
+
+    /// A bucket that must be a map.
+    pub(crate) fn map_bucket(self, name: &str) -> Result<Option<Bucket>, DataError> {
+        match self.bucket(name)? {
+            Some(bucket) if bucket.options.kind != BucketKind::Map => {
+                Err(wrong_kind(name, bucket.options.kind))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// The stored form of a live entry.
+    pub(crate) fn stored(self, bucket: Bucket, key: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
+        self.tx.footprint().read_key(bucket.space(), key);
+        let Some(stored) = self
+            .tx
+            .read()
+            .get(&keyspace::bucket_entry(bucket.id, key))?
+        else {
+            return Ok(None);
+        };
+        let live = BucketEntry::decode(&stored)?.is_live(self.tx.now_ms());
+        Ok(live.then_some(stored))
+    }
+
+    pub(crate) fn expires_at(self, expiry: Expiry) -> Option<u64> {
+        match expiry {
+            Expiry::Never => None,
+            Expiry::At(time) => Some(time),
+            Expiry::After(ms) => Some(self.tx.now_ms().saturating_add(ms)),
+        }
+    }
+}
+
+impl KvMut<'_> {
     /// Puts `value` under `key`, without expiry. Reads nothing, except in a reversible bucket.
     ///
     /// # Errors
     /// [`DataError::Limit`] and [`DataError::Invalid`] for keys and values outside the limits, or a multi-value bucket.
-    pub fn kv_put(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
-        self.kv_put_with(bucket, key, value, Expiry::Never)
+    pub fn put(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.put_with(bucket, key, value, Expiry::Never)
     }
 
     /// Puts `value` under `key` until it expires; a time that has passed makes it invisible immediately.
-    pub fn kv_put_with(
+    pub fn put_with(
         &mut self,
         bucket: &str,
         key: &[u8],
         value: &[u8],
         expiry: Expiry,
     ) -> Result<(), DataError> {
-        let expires = self.expires_at(expiry);
-        self.kv_put_entry(
+        let expires = self.tx.kv().expires_at(expiry);
+        self.put_entry(
             bucket,
             key,
             BucketEntry {
@@ -134,23 +175,23 @@ impl Transaction {
     }
 
     /// Deletes `key`; no error where it does not exist. Reads nothing, except in a reversible bucket.
-    pub fn kv_delete(&mut self, bucket: &str, key: &[u8]) -> Result<(), DataError> {
-        self.check_bucket_writable(bucket)?;
+    pub fn delete(&mut self, bucket: &str, key: &[u8]) -> Result<(), DataError> {
+        self.tx.kv().check_bucket_writable(bucket)?;
         let name = bucket;
-        let Some(bucket) = self.bucket(name)? else {
+        let Some(bucket) = self.tx.kv().bucket(name)? else {
             return Ok(());
         };
         if bucket.options.kind != BucketKind::Map {
             return Err(wrong_kind(name, bucket.options.kind));
         }
-        self.kv_delete_entry(bucket, key)
+        self.delete_entry(bucket, key)
     }
 
     /// Deletes every key of `range`: one by one in a reversible bucket.
-    pub fn kv_delete_range(&mut self, bucket: &str, range: KeyRange<'_>) -> Result<(), DataError> {
-        self.check_bucket_writable(bucket)?;
+    pub fn delete_range(&mut self, bucket: &str, range: KeyRange<'_>) -> Result<(), DataError> {
+        self.tx.kv().check_bucket_writable(bucket)?;
         let name = bucket;
-        let Some(bucket) = self.bucket(name)? else {
+        let Some(bucket) = self.tx.kv().bucket(name)? else {
             return Ok(());
         };
         if bucket.options.kind != BucketKind::Map {
@@ -167,14 +208,14 @@ impl Transaction {
             Some(end) => Some(keyspace::bucket_entry(bucket.id, end)),
             None => after_prefix(&keyspace::bucket_entry(bucket.id, b"")),
         };
-        self.write(start.len(), |tx| {
+        self.tx.write(start.len(), |tx| {
             tx.delete_range(KeyRange {
                 start: &start,
                 end: end.as_deref(),
             })
         })?;
-        self.footprint_mut().change_space(bucket.space());
-        self.log(&Change::KeysDeleted {
+        self.tx.footprint_mut().change_space(bucket.space());
+        self.tx.log(&Change::KeysDeleted {
             bucket: bucket.id,
             start: range.start,
             end: range.end,
@@ -184,40 +225,35 @@ impl Transaction {
 
     /// Puts `new` (`None`: deletes) if the value under `key` is `expected` (`None`: there is none); returns whether it
     /// did. The new entry never expires.
-    pub fn kv_compare_and_set(
+    pub fn compare_and_set(
         &mut self,
         bucket: &str,
         key: &[u8],
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool, DataError> {
-        self.check_bucket_writable(bucket)?;
-        if self.kv_get(bucket, key)?.as_deref() != expected {
+        self.tx.kv().check_bucket_writable(bucket)?;
+        if self.tx.kv().get(bucket, key)?.as_deref() != expected {
             return Ok(false);
         }
         match new {
-            Some(value) => self.kv_put(bucket, key, value)?,
-            None => self.kv_delete(bucket, key)?,
+            Some(value) => self.put(bucket, key, value)?,
+            None => self.delete(bucket, key)?,
         }
         Ok(true)
     }
 
     /// Changes when an entry expires; returns whether it exists.
-    pub fn kv_expire(
-        &mut self,
-        bucket: &str,
-        key: &[u8],
-        expiry: Expiry,
-    ) -> Result<bool, DataError> {
-        self.check_bucket_writable(bucket)?;
-        let Some(found) = self.map_bucket(bucket)? else {
+    pub fn expire(&mut self, bucket: &str, key: &[u8], expiry: Expiry) -> Result<bool, DataError> {
+        self.tx.kv().check_bucket_writable(bucket)?;
+        let Some(found) = self.tx.kv().map_bucket(bucket)? else {
             return Ok(false);
         };
-        let Some(stored) = self.kv_stored(found, key)? else {
+        let Some(stored) = self.tx.kv().stored(found, key)? else {
             return Ok(false);
         };
-        let expires = self.expires_at(expiry);
-        self.kv_put_entry(
+        let expires = self.tx.kv().expires_at(expiry);
+        self.put_entry(
             bucket,
             key,
             BucketEntry {
@@ -228,46 +264,7 @@ impl Transaction {
         Ok(true)
     }
 
-    /// When an entry expires: nothing where it does not exist, [`Expiry::Never`] or [`Expiry::At`] where it does.
-    pub fn kv_expiry(&self, bucket: &str, key: &[u8]) -> Result<Option<Expiry>, DataError> {
-        let Some(bucket) = self.map_bucket(bucket)? else {
-            return Ok(None);
-        };
-        let Some(stored) = self.kv_stored(bucket, key)? else {
-            return Ok(None);
-        };
-        Ok(Some(
-            BucketEntry::decode(&stored)?
-                .expires
-                .map_or(Expiry::Never, Expiry::At),
-        ))
-    }
-
-    /// A bucket that must be a map.
-    pub(crate) fn map_bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
-        match self.bucket(name)? {
-            Some(bucket) if bucket.options.kind != BucketKind::Map => {
-                Err(wrong_kind(name, bucket.options.kind))
-            }
-            found => Ok(found),
-        }
-    }
-
-    /// The stored form of a live entry.
-    pub(crate) fn kv_stored(
-        &self,
-        bucket: Bucket,
-        key: &[u8],
-    ) -> Result<Option<Vec<u8>>, DataError> {
-        self.footprint().read_key(bucket.space(), key);
-        let Some(stored) = self.read().get(&keyspace::bucket_entry(bucket.id, key))? else {
-            return Ok(None);
-        };
-        let live = BucketEntry::decode(&stored)?.is_live(self.now_ms());
-        Ok(live.then_some(stored))
-    }
-
-    pub(crate) fn kv_put_entry(
+    pub(crate) fn put_entry(
         &mut self,
         name: &str,
         key: &[u8],
@@ -278,7 +275,8 @@ impl Transaction {
             return Err(wrong_kind(name, bucket.options.kind));
         }
         let is_led_to = bucket.options.reversible
-            && (!self.is_merging() || has_reverse(bucket.options, key, entry.value));
+            && (!self.tx.replication().is_merging()
+                || has_reverse(bucket.options, key, entry.value));
         // An entry of another replica was perhaps put when the bucket was not reversible.
         let options = BucketOptions {
             reversible: is_led_to,
@@ -298,21 +296,23 @@ impl Transaction {
         let at = pair.len();
         entry.encode(&mut pair);
         let (stored_key, stored) = pair.split_at(at);
-        self.put(stored_key, stored)?;
+        self.tx.put(stored_key, stored)?;
         if let Some(time) = entry.expires {
-            self.put(&keyspace::bucket_expiry(time, bucket.id, key), b"")?;
+            self.tx
+                .put(&keyspace::bucket_expiry(time, bucket.id, key), b"")?;
         }
-        self.footprint_mut()
+        self.tx
+            .footprint_mut()
             .change_key(bucket.space(), key, bucket.options.reversible);
         match entry.expires {
-            None => self.log(&Change::KeyPut {
+            None => self.tx.log(&Change::KeyPut {
                 bucket: bucket.id,
                 key,
                 value: entry.value,
                 content: entry.content,
             }),
             Some(expires_ms) => {
-                self.log(&Change::KeyPutUntil {
+                self.tx.log(&Change::KeyPutUntil {
                     bucket: bucket.id,
                     key,
                     value: entry.value,
@@ -324,14 +324,15 @@ impl Transaction {
         Ok(())
     }
 
-    fn kv_delete_entry(&mut self, bucket: Bucket, key: &[u8]) -> Result<(), DataError> {
+    fn delete_entry(&mut self, bucket: Bucket, key: &[u8]) -> Result<(), DataError> {
         if bucket.options.reversible {
             self.delete_reverse(bucket, key)?;
         }
-        self.delete(&keyspace::bucket_entry(bucket.id, key))?;
-        self.footprint_mut()
+        self.tx.delete(&keyspace::bucket_entry(bucket.id, key))?;
+        self.tx
+            .footprint_mut()
             .change_key(bucket.space(), key, bucket.options.reversible);
-        self.log(&Change::KeyDeleted {
+        self.tx.log(&Change::KeyDeleted {
             bucket: bucket.id,
             key,
         });
@@ -339,7 +340,8 @@ impl Transaction {
     }
 
     fn delete_one_by_one(&mut self, bucket: Bucket, range: KeyRange<'_>) -> Result<(), DataError> {
-        self.footprint_mut()
+        self.tx
+            .footprint_mut()
             .read_range(bucket.space(), range.start, range.end);
         let prefix = keyspace::bucket_entry(bucket.id, b"");
         let mut start = keyspace::bucket_entry(bucket.id, range.start);
@@ -349,7 +351,7 @@ impl Transaction {
         };
         let mut page = Page::new();
         loop {
-            self.read().scan(
+            self.tx.read().scan(
                 KeyRange {
                     start: &start,
                     end: end.as_deref(),
@@ -359,20 +361,12 @@ impl Transaction {
                 &mut page,
             )?;
             for (key, _) in page.iter() {
-                self.kv_delete_entry(bucket, &key[prefix.len()..])?;
+                self.delete_entry(bucket, &key[prefix.len()..])?;
             }
             match page.next() {
                 Some(rest) => start = rest.start.to_vec(),
                 None => return Ok(()),
             }
-        }
-    }
-
-    pub(crate) fn expires_at(&self, expiry: Expiry) -> Option<u64> {
-        match expiry {
-            Expiry::Never => None,
-            Expiry::At(time) => Some(time),
-            Expiry::After(ms) => Some(self.now_ms().saturating_add(ms)),
         }
     }
 }

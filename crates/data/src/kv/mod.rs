@@ -16,7 +16,7 @@
 //!
 //! **Entries.** The stored value of a map's entry is one byte (bit 0: it expires; bits 1 and 2: 0 bytes, 1 text, 2 a
 //! typed value), the time in ms (`u64`, big endian) if it expires, then the value. For typed values see
-//! [`Transaction::kv_put_value`].
+//! [`KvMut::put_value`].
 
 pub(crate) mod bucket;
 mod bucket_cache;
@@ -25,6 +25,7 @@ mod check;
 pub(crate) mod content;
 mod cursor;
 mod entries;
+mod handles;
 mod key;
 mod multi;
 mod reverse;
@@ -39,6 +40,7 @@ mod watch;
 pub use crate::kv::content::{Content, encode_entry};
 pub use content::entry_parts;
 pub use cursor::{BucketCursor, BytePair};
+pub use handles::{Kv, KvMut};
 pub use key::{BucketKey, FromBucketKey, decode_key, encode_key};
 pub use scan::KvCursor;
 pub use sweep::Sweeper;

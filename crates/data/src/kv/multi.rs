@@ -1,25 +1,25 @@
 //! Multi-value buckets: several values a key, each once, sorted.
 
 use crate::DataError;
-use isomer_storage::{KeyRange, Page, PageLimit};
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use crate::{
-    Order, Transaction,
+    Kv, KvMut,
     keyspace::{self, after_prefix, push_terminated},
     kv::bucket::{Bucket, BucketKind, PAGE, check_key, check_value, wrong_kind},
     stream::change::Change,
 };
 
-impl Transaction {
+impl KvMut<'_> {
     /// Adds `value` to the values of `key`; a value that exists already is kept. Reads nothing: two transactions may
     /// add to one key concurrently.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for a bucket that is not a multi-value bucket, or does not exist;
     /// [`DataError::Limit`] for keys and values over 16 KiB.
-    pub fn kv_add(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
-        self.check_bucket_writable(bucket)?;
-        let Some(found) = self.multi_bucket(bucket)? else {
+    pub fn add(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.tx.kv().check_bucket_writable(bucket)?;
+        let Some(found) = self.tx.kv().multi_bucket(bucket)? else {
             return Err(DataError::invalid(format!(
                 "there is no bucket `{bucket}`: create it as a multi-value bucket first"
             )));
@@ -39,33 +39,33 @@ impl Transaction {
         if is_there {
             check_key(found, key)?;
             check_value(found, value)?;
-            self.put(&stored, b"")?;
-            self.log(&Change::ValueAdded { bucket, key, value });
+            self.tx.put(&stored, b"")?;
+            self.tx.log(&Change::ValueAdded { bucket, key, value });
         } else {
-            self.delete(&stored)?;
-            self.log(&Change::ValueRemoved { bucket, key, value });
+            self.tx.delete(&stored)?;
+            self.tx.log(&Change::ValueRemoved { bucket, key, value });
         }
         self.change_pair(found, key, value);
         Ok(())
     }
 
     /// Deletes `value` from the values of `key`; no error where it does not exist.
-    pub fn kv_remove(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
-        self.check_bucket_writable(bucket)?;
-        let Some(found) = self.multi_bucket(bucket)? else {
+    pub fn remove(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.tx.kv().check_bucket_writable(bucket)?;
+        let Some(found) = self.tx.kv().multi_bucket(bucket)? else {
             return Ok(());
         };
         self.set_pair(found, key, value, false)
     }
 
     /// Deletes all values of `key`; returns their number.
-    pub fn kv_remove_all(&mut self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
-        self.check_bucket_writable(bucket)?;
+    pub fn remove_all(&mut self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
+        self.tx.kv().check_bucket_writable(bucket)?;
         let mut removed = 0;
         loop {
-            let values = self.kv_values(bucket, key, None, PAGE.keys)?;
+            let values = self.tx.kv().values(bucket, key, None, PAGE.keys)?;
             for value in &values {
-                self.kv_remove(bucket, key, value)?;
+                self.remove(bucket, key, value)?;
             }
             removed += values.len() as u64;
             if values.len() < PAGE.keys {
@@ -74,22 +74,41 @@ impl Transaction {
         }
     }
 
+    fn change_pair(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) {
+        self.touch_pair(bucket.id, key, value);
+    }
+
+    /// Declares a change of a value's metadata.
+    #[doc(hidden)]
+    pub fn touch_pair(&mut self, bucket: u32, key: &[u8], value: &[u8]) {
+        let (relative, end) = pair(key, value);
+        let ends = [end, relative.len()];
+        self.tx.footprint_mut().change_entry(
+            crate::footprint::Space::Bucket(bucket),
+            &relative,
+            &ends,
+        );
+    }
+}
+
+impl Kv<'_> {
     /// Whether `value` is one of the values of `key`.
-    pub fn kv_has(&self, bucket: &str, key: &[u8], value: &[u8]) -> Result<bool, DataError> {
+    pub fn has(self, bucket: &str, key: &[u8], value: &[u8]) -> Result<bool, DataError> {
         let Some(found) = self.multi_bucket(bucket)? else {
             return Ok(false);
         };
         let (relative, _) = pair(key, value);
-        self.footprint().read_fields(found.space(), 2, &relative);
+        self.tx.footprint().read_fields(found.space(), 2, &relative);
         Ok(self
+            .tx
             .read()
             .get(&keyspace::bucket_pair(found.id, key, value))?
             .is_some())
     }
 
     /// The values of `key`, ascending, at most `limit`, those after `after` where given.
-    pub fn kv_values(
-        &self,
+    pub fn values(
+        self,
         bucket: &str,
         key: &[u8],
         after: Option<&[u8]>,
@@ -103,14 +122,14 @@ impl Transaction {
     }
 
     /// How many values `key` has.
-    pub fn kv_count(&self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
+    pub fn count(self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
         let mut count = 0;
         self.each_value(bucket, key, None, usize::MAX, |_| count += 1)?;
         Ok(count)
     }
 
     fn each_value(
-        &self,
+        self,
         bucket: &str,
         key: &[u8],
         after: Option<&[u8]>,
@@ -121,7 +140,8 @@ impl Transaction {
             return Ok(());
         };
         let (relative, end) = pair(key, b"");
-        self.footprint()
+        self.tx
+            .footprint()
             .read_fields(found.space(), 1, &relative[..end]);
         let prefix = keyspace::bucket_pair(found.id, key, b"");
         let mut start = prefix.clone();
@@ -136,7 +156,7 @@ impl Transaction {
                 keys: left.min(PAGE.keys),
                 bytes: PAGE.bytes,
             };
-            self.read().scan(
+            self.tx.read().scan(
                 KeyRange {
                     start: &start,
                     end: end.as_deref(),
@@ -156,29 +176,13 @@ impl Transaction {
         Ok(())
     }
 
-    fn multi_bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
+    fn multi_bucket(self, name: &str) -> Result<Option<Bucket>, DataError> {
         match self.bucket(name)? {
             Some(bucket) if bucket.options.kind != BucketKind::Multi => {
                 Err(wrong_kind(name, bucket.options.kind))
             }
             found => Ok(found),
         }
-    }
-
-    fn change_pair(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) {
-        self.touch_pair(bucket.id, key, value);
-    }
-
-    /// Declares a change of a value's metadata.
-    #[doc(hidden)]
-    pub fn touch_pair(&mut self, bucket: u32, key: &[u8], value: &[u8]) {
-        let (relative, end) = pair(key, value);
-        let ends = [end, relative.len()];
-        self.footprint_mut().change_entry(
-            crate::footprint::Space::Bucket(bucket),
-            &relative,
-            &ends,
-        );
     }
 }
 

@@ -3,10 +3,10 @@
 //! A reverse entry's own value is empty, or the time at which the entry expires (`u64` ms, big endian).
 
 use crate::DataError;
-use isomer_storage::{KeyRange, Page, PageLimit};
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use crate::{
-    Order, Transaction,
+    Kv, KvMut,
     keyspace::{self, after_prefix, push_terminated},
     kv::{
         bucket::{Bucket, BucketOptions, MAX_PAIR_PART_BYTES, PAGE},
@@ -14,13 +14,13 @@ use crate::{
     },
 };
 
-impl Transaction {
+impl Kv<'_> {
     /// The keys with `value`, ascending, at most `limit`, those after `after` where given.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for a bucket that is not reversible.
-    pub fn kv_keys_of(
-        &self,
+    pub fn keys_of(
+        self,
         bucket: &str,
         value: &[u8],
         after: Option<&[u8]>,
@@ -37,7 +37,8 @@ impl Transaction {
         }
         let mut relative = Vec::with_capacity(value.len() + 2);
         push_terminated(&mut relative, value);
-        self.footprint()
+        self.tx
+            .footprint()
             .read_fields(bucket.reverse_space(), 1, &relative);
         let prefix = keyspace::bucket_reverse(bucket.id, value, b"");
         let mut start = prefix.clone();
@@ -46,13 +47,13 @@ impl Transaction {
             start.push(0);
         }
         let end = after_prefix(&prefix);
-        let (now, mut keys, mut page) = (self.now_ms(), Vec::new(), Page::new());
+        let (now, mut keys, mut page) = (self.tx.now_ms(), Vec::new(), Page::new());
         while keys.len() < limit {
             let page_limit = PageLimit {
                 keys: limit - keys.len(),
                 bytes: 1 << 20,
             };
-            self.read().scan(
+            self.tx.read().scan(
                 KeyRange {
                     start: &start,
                     end: end.as_deref(),
@@ -73,19 +74,23 @@ impl Transaction {
         }
         Ok(keys)
     }
+}
 
+impl KvMut<'_> {
     /// Creates all reverse entries of a bucket.
     pub(super) fn make_reverses(&mut self, bucket: Bucket) -> Result<(), DataError> {
         let prefix = keyspace::bucket_entry(bucket.id, b"");
         let end = after_prefix(&prefix);
         let (mut start, mut page) = (prefix.clone(), Page::new());
-        self.footprint().read_range(bucket.space(), b"", None);
+        self.tx.footprint().read_range(bucket.space(), b"", None);
         loop {
             let range = KeyRange {
                 start: &start,
                 end: end.as_deref(),
             };
-            self.read().scan(range, Order::Ascending, PAGE, &mut page)?;
+            self.tx
+                .read()
+                .scan(range, Order::Ascending, PAGE, &mut page)?;
             for (key, stored) in page.iter() {
                 let (key, entry) = (&key[prefix.len()..], BucketEntry::decode(stored)?);
                 if has_reverse(bucket.options, key, entry.value) {
@@ -108,7 +113,7 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let expires = entry.expires.map(u64::to_be_bytes);
         let stored = expires.as_ref().map_or(&[][..], |time| &time[..]);
-        self.put(
+        self.tx.put(
             &keyspace::bucket_reverse(bucket.id, entry.value, key),
             stored,
         )?;
@@ -118,11 +123,16 @@ impl Transaction {
 
     /// Deletes the reverse entry of the entry under `key`, expired or not.
     pub(super) fn delete_reverse(&mut self, bucket: Bucket, key: &[u8]) -> Result<(), DataError> {
-        let Some(stored) = self.read().get(&keyspace::bucket_entry(bucket.id, key))? else {
+        let Some(stored) = self
+            .tx
+            .read()
+            .get(&keyspace::bucket_entry(bucket.id, key))?
+        else {
             return Ok(());
         };
         let entry = BucketEntry::decode(&stored)?;
-        self.delete(&keyspace::bucket_reverse(bucket.id, entry.value, key))?;
+        self.tx
+            .delete(&keyspace::bucket_reverse(bucket.id, entry.value, key))?;
         self.change_reverse(bucket, key, entry.value);
         Ok(())
     }
@@ -132,7 +142,8 @@ impl Transaction {
         push_terminated(&mut relative, value);
         let end = relative.len();
         relative.extend_from_slice(key);
-        self.footprint_mut()
+        self.tx
+            .footprint_mut()
             .change_entry(bucket.reverse_space(), &relative, &[end]);
     }
 }

@@ -3,10 +3,10 @@
 use crate::DataError;
 use std::ops::ControlFlow;
 
-use isomer_storage::{KeyRange, Page, PageLimit, Visitor};
+use isomer_storage::{KeyRange, Order, Page, PageLimit, Visitor};
 
 use crate::{
-    Order, Transaction,
+    Kv,
     keyspace::{self, after_prefix, push_terminated, take_terminated},
     kv::{
         bucket::{Bucket, BucketKind, observed},
@@ -24,12 +24,12 @@ pub struct KvCursor {
 /// Receives each pair of a scan; of a multi-value bucket's pairs the second part is the entry's value.
 pub(super) type Visit<'a> = dyn FnMut(&[u8], BucketEntry<'_>) -> Result<(), DataError> + 'a;
 
-impl Transaction {
+impl Kv<'_> {
     /// The pairs of a bucket with keys in `range`, in `order`, until `page` is full; returns where to continue, if
     /// anywhere. Clears `page` first and does not set its own continuation. Expired entries are left out. A multi-value
     /// bucket has one pair for each value.
-    pub fn kv_scan(
-        &self,
+    pub fn scan(
+        self,
         bucket: &str,
         range: KeyRange<'_>,
         order: Order,
@@ -40,7 +40,7 @@ impl Transaction {
         let mut stored = Page::new();
         stored.set_parked(page.take_parked());
         page.clear();
-        let rest = self.kv_visit(
+        let rest = self.visit(
             bucket,
             range,
             order,
@@ -57,9 +57,9 @@ impl Transaction {
     }
 
     /// Visits the pairs of a bucket with keys in `range`, in `order`, until `visit` breaks: those of
-    /// [`Transaction::kv_scan`], without pages.
-    pub fn kv_each(
-        &self,
+    /// [`Kv::scan`], without pages.
+    pub fn each(
+        self,
         bucket: &str,
         range: KeyRange<'_>,
         order: Order,
@@ -79,29 +79,32 @@ impl Transaction {
             Some(end) => Some([&prefix, end.as_slice()].concat()),
             None => after_prefix(&prefix),
         };
-        let now = self.now_ms();
+        let now = self.tx.now_ms();
         let mut last: Option<Vec<u8>> = None;
         let mut failure = None;
         let stored_range = KeyRange {
             start: &from,
             end: to.as_deref(),
         };
-        let visited = self.read().visit(stored_range, order, &mut |key, value| {
-            let stored = &key[prefix.len()..];
-            let mut flow = ControlFlow::Continue(());
-            let outcome = visit_pair(bucket, stored, value, now, &mut |key, entry| {
-                flow = visit(key, entry.value);
-                Ok(())
+        let visited = self
+            .tx
+            .read()
+            .visit(stored_range, order, &mut |key, value| {
+                let stored = &key[prefix.len()..];
+                let mut flow = ControlFlow::Continue(());
+                let outcome = visit_pair(bucket, stored, value, now, &mut |key, entry| {
+                    flow = visit(key, entry.value);
+                    Ok(())
+                });
+                if let Err(error) = outcome {
+                    failure = Some(error);
+                    flow = ControlFlow::Break(());
+                }
+                if flow.is_break() {
+                    last = Some(stored.to_vec());
+                }
+                flow
             });
-            if let Err(error) = outcome {
-                failure = Some(error);
-                flow = ControlFlow::Break(());
-            }
-            if flow.is_break() {
-                last = Some(stored.to_vec());
-            }
-            flow
-        });
         // What was seen before it broke or failed is observed, too.
         let rest = last.map(|mut last| match order {
             Order::Ascending => {
@@ -115,15 +118,17 @@ impl Transaction {
             .as_ref()
             .map(|(start, end)| (start.as_slice(), end.as_deref()));
         let seen = observed((&start, end.as_deref()), order, rest);
-        self.footprint().read_range(bucket.space(), seen.0, seen.1);
+        self.tx
+            .footprint()
+            .read_range(bucket.space(), seen.0, seen.1);
         visited?;
         failure.map_or(Ok(()), Err)
     }
 
-    /// Visits what [`Transaction::kv_scan`] puts on a page; `stored` is only for the next call of the same scan.
+    /// Visits what [`Kv::scan`] puts on a page; `stored` is only for the next call of the same scan.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn kv_visit(
-        &self,
+    pub(super) fn visit(
+        self,
         bucket: &str,
         range: KeyRange<'_>,
         order: Order,
@@ -146,7 +151,7 @@ impl Transaction {
             ),
         };
         let prefix = bucket.prefix();
-        let now = self.now_ms();
+        let now = self.tx.now_ms();
         let (mut keys, mut bytes) = (0, 0);
         let mut rest = Some(KvCursor {
             start: start.clone(),
@@ -164,7 +169,7 @@ impl Transaction {
                 keys: limit.keys.saturating_sub(keys).max(1),
                 bytes: limit.bytes.saturating_sub(bytes).max(1),
             };
-            self.read().scan(
+            self.tx.read().scan(
                 KeyRange {
                     start: &from,
                     end: to.as_deref(),
@@ -194,7 +199,9 @@ impl Transaction {
             rest.as_ref()
                 .map(|rest| (rest.start.as_slice(), rest.end.as_deref())),
         );
-        self.footprint().read_range(bucket.space(), seen.0, seen.1);
+        self.tx
+            .footprint()
+            .read_range(bucket.space(), seen.0, seen.1);
         Ok(rest)
     }
 }

@@ -6,51 +6,17 @@
 //! used twice, and those of transactions that did not commit are missing. Both draw from the same counter.
 
 use crate::{
-    Access, DataError, DataStore, ErrorKind, Transaction,
+    Access, DataError, DataStore, ErrorKind, Kv, KvMut,
     footprint::Space,
     keyspace,
     kv::sequences::{ATTEMPTS, Block, FIRST_BLOCK, LARGEST_BLOCK, Named},
     stream::change::Change,
 };
 
-impl Transaction {
+impl KvMut<'_> {
     /// The next number of a gapless sequence: one more than the last one committed, 1 at first.
     pub fn sequence_next(&mut self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
         self.sequence_advance(bucket, sequence, 1)
-    }
-
-    /// The last number of a sequence that was given out or reserved; 0 before the first.
-    pub fn sequence_last(&self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
-        let Some(bucket) = self.bucket(bucket)? else {
-            return Ok(0);
-        };
-        self.footprint()
-            .read_key(Space::Sequences(bucket.id), sequence.as_bytes());
-        self.stored_number(bucket.id, sequence)
-    }
-
-    /// The sequences of a bucket and the last number of each, by name.
-    pub fn sequences(&self, bucket: &str) -> Result<Vec<(String, u64)>, DataError> {
-        let Some(bucket) = self.bucket(bucket)? else {
-            return Ok(Vec::new());
-        };
-        let prefix = keyspace::bucket_sequence(bucket.id, "");
-        let mut found = Vec::new();
-        crate::pairs::each_pair(self.read(), &prefix, |key, stored| {
-            let name = std::str::from_utf8(&key[prefix.len()..])
-                .map_err(|_| DataError::corrupt("the name of a sequence is not UTF-8"))?;
-            let last = stored
-                .try_into()
-                .map(u64::from_be_bytes)
-                .map_err(|_| DataError::corrupt(format!("sequence `{name}` is malformed")))?;
-            found.push((name.to_owned(), last));
-            Ok(())
-        })?;
-        for (name, _) in &found {
-            self.footprint()
-                .read_key(Space::Sequences(bucket.id), name.as_bytes());
-        }
-        Ok(found)
     }
 
     /// Advances a sequence to `last`; numbers are never used twice, so a sequence that is further stays.
@@ -60,7 +26,7 @@ impl Transaction {
         sequence: &str,
         last: u64,
     ) -> Result<(), DataError> {
-        let now = self.sequence_last(bucket, sequence)?;
+        let now = self.tx.kv().sequence_last(bucket, sequence)?;
         if last > now {
             self.sequence_advance(bucket, sequence, last - now)?;
         }
@@ -76,9 +42,10 @@ impl Transaction {
     ) -> Result<u64, DataError> {
         crate::store::check_name("sequence", sequence)?;
         let bucket = self.bucket_to_write(bucket)?;
-        self.footprint_mut()
+        self.tx
+            .footprint_mut()
             .change_key(Space::Sequences(bucket.id), sequence.as_bytes(), true);
-        let last = self.stored_number(bucket.id, sequence)?;
+        let last = self.tx.kv().stored_number(bucket.id, sequence)?;
         // Every number fits a signed integer of the query language.
         let new = last
             .checked_add(count)
@@ -89,20 +56,59 @@ impl Transaction {
                 max: i64::MAX.to_string(),
                 advice: "begin a new sequence",
             })?;
-        self.put(
+        self.tx.put(
             &keyspace::bucket_sequence(bucket.id, sequence),
             &new.to_be_bytes(),
         )?;
-        self.log(&Change::SequenceAdvanced {
+        self.tx.log(&Change::SequenceAdvanced {
             bucket: bucket.id,
             name: sequence.as_bytes(),
             last: new,
         });
         Ok(last + 1)
     }
+}
 
-    fn stored_number(&self, bucket: u32, sequence: &str) -> Result<u64, DataError> {
+impl Kv<'_> {
+    /// The last number of a sequence that was given out or reserved; 0 before the first.
+    pub fn sequence_last(self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
+        let Some(bucket) = self.bucket(bucket)? else {
+            return Ok(0);
+        };
+        self.tx
+            .footprint()
+            .read_key(Space::Sequences(bucket.id), sequence.as_bytes());
+        self.stored_number(bucket.id, sequence)
+    }
+
+    /// The sequences of a bucket and the last number of each, by name.
+    pub fn sequences(self, bucket: &str) -> Result<Vec<(String, u64)>, DataError> {
+        let Some(bucket) = self.bucket(bucket)? else {
+            return Ok(Vec::new());
+        };
+        let prefix = keyspace::bucket_sequence(bucket.id, "");
+        let mut found = Vec::new();
+        crate::pairs::each_pair(self.tx.read(), &prefix, |key, stored| {
+            let name = std::str::from_utf8(&key[prefix.len()..])
+                .map_err(|_| DataError::corrupt("the name of a sequence is not UTF-8"))?;
+            let last = stored
+                .try_into()
+                .map(u64::from_be_bytes)
+                .map_err(|_| DataError::corrupt(format!("sequence `{name}` is malformed")))?;
+            found.push((name.to_owned(), last));
+            Ok(())
+        })?;
+        for (name, _) in &found {
+            self.tx
+                .footprint()
+                .read_key(Space::Sequences(bucket.id), name.as_bytes());
+        }
+        Ok(found)
+    }
+
+    fn stored_number(self, bucket: u32, sequence: &str) -> Result<u64, DataError> {
         match self
+            .tx
             .read()
             .get(&keyspace::bucket_sequence(bucket, sequence))?
         {
@@ -148,7 +154,7 @@ impl DataStore {
         let mut attempt = 0;
         loop {
             let mut tx = self.begin(Access::Write)?;
-            let first = tx.sequence_advance(bucket, sequence, count)?;
+            let first = tx.kv_mut().sequence_advance(bucket, sequence, count)?;
             match tx.commit() {
                 Ok(_) => return Ok(first),
                 // An unknown outcome costs only a gap.

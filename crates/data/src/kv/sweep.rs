@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use isomer_storage::{KeyRange, Page, PageLimit, StorageError};
+use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, StorageError};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    DataError, DataStore, Durability, ErrorKind, Order, Transaction,
+    DataError, DataStore, ErrorKind, KvMut,
     keyspace::{self, TAG_BUCKET_EXPIRY},
     kv::{bucket::Bucket, content::BucketEntry},
     stream::change::Change,
@@ -30,8 +30,9 @@ impl DataStore {
         let (mut swept, mut batch) = (0, BATCH);
         while swept < limit {
             let mut tx = self.begin(Access::Write)?;
-            let found =
-                tx.sweep_batch(batch.min(usize::try_from(limit - swept).unwrap_or(usize::MAX)))?;
+            let found = tx
+                .kv_mut()
+                .sweep_batch(batch.min(usize::try_from(limit - swept).unwrap_or(usize::MAX)))?;
             if found == 0 {
                 break;
             }
@@ -110,16 +111,16 @@ impl Drop for Sweeper {
     }
 }
 
-impl Transaction {
+impl KvMut<'_> {
     /// Deletes a batch; returns how many expiry entries it has processed.
     fn sweep_batch(&mut self, batch: usize) -> Result<u64, DataError> {
-        let end = keyspace::bucket_expiry_after(self.now_ms());
+        let end = keyspace::bucket_expiry_after(self.tx.now_ms());
         let range = KeyRange {
             start: &[TAG_BUCKET_EXPIRY],
             end: Some(&end),
         };
         let mut page = Page::new();
-        self.read().scan(
+        self.tx.read().scan(
             range,
             Order::Ascending,
             PageLimit {
@@ -131,23 +132,23 @@ impl Transaction {
         for (note, _) in page.iter() {
             let (time, id, key) = keyspace::take_bucket_expiry(note)?;
             self.sweep_entry(time, id, key)?;
-            self.delete(note)?;
+            self.tx.delete(note)?;
         }
         Ok(page.len() as u64)
     }
 
     /// Deletes one entry, unless it was put again since.
     fn sweep_entry(&mut self, time: u64, id: u32, key: &[u8]) -> Result<(), DataError> {
-        let Some(name) = self.catalog_ref().bucket_name(id) else {
+        let Some(name) = self.tx.names().bucket_name(id) else {
             return Ok(());
         };
-        let Some(Bucket { options, .. }) = self.bucket(&name)? else {
+        let Some(Bucket { options, .. }) = self.tx.kv().bucket(&name)? else {
             return Ok(());
         };
         let stored_key = keyspace::bucket_entry(id, key);
         let bucket = Bucket { id, options };
-        self.footprint_mut().read_key(bucket.space(), key);
-        let Some(stored) = self.read().get(&stored_key)? else {
+        self.tx.footprint_mut().read_key(bucket.space(), key);
+        let Some(stored) = self.tx.read().get(&stored_key)? else {
             return Ok(());
         };
         let entry = BucketEntry::decode(&stored)?;
@@ -155,10 +156,11 @@ impl Transaction {
             return Ok(());
         }
         if options.reversible {
-            self.delete(&keyspace::bucket_reverse(id, entry.value, key))?;
+            self.tx
+                .delete(&keyspace::bucket_reverse(id, entry.value, key))?;
         }
-        self.delete(&stored_key)?;
-        self.log(&Change::KeyDeleted { bucket: id, key });
+        self.tx.delete(&stored_key)?;
+        self.tx.log(&Change::KeyDeleted { bucket: id, key });
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! too; every other value is stored encoded, and keeps its type.
 
 use crate::DataError;
-use isomer_storage::{KeyRange, Page, PageLimit};
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
     Value,
     record::{decode_value, encode_value},
@@ -12,7 +12,7 @@ use isomer_value::{
 
 use super::KvCursor;
 use crate::{
-    Order, Transaction,
+    Kv, KvMut,
     kv::{
         bucket::{BucketKind, Expiry},
         content::{BucketEntry, Content},
@@ -20,66 +20,26 @@ use crate::{
     store::PropNames,
 };
 
-impl Transaction {
+impl Kv<'_> {
     /// The value under a key; null where there is none.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for keys that are neither text nor bytes.
-    pub fn kv_get_value(&self, bucket: &str, key: &Value) -> Result<Value, DataError> {
+    pub fn get_value(self, bucket: &str, key: &Value) -> Result<Value, DataError> {
         let key = key_bytes(key)?;
         let Some(bucket) = self.map_bucket(bucket)? else {
             return Ok(Value::Null);
         };
-        match self.kv_stored(bucket, key)? {
+        match self.stored(bucket, key)? {
             Some(stored) => self.typed(BucketEntry::decode(&stored)?),
             None => Ok(Value::Null),
         }
     }
 
-    /// Puts a value under a key; null deletes the key.
-    ///
-    /// # Errors
-    /// Those of [`Transaction::kv_put`]; nodes, relationships and paths cannot be stored.
-    pub fn kv_put_value(
-        &mut self,
-        bucket: &str,
-        key: &Value,
-        value: &Value,
-        expiry: Expiry,
-    ) -> Result<(), DataError> {
-        let key = key_bytes(key)?;
-        let expires = self.expires_at(expiry);
-        let encoded;
-        let (content, value): (Content, &[u8]) = match value {
-            Value::Null => return self.kv_delete(bucket, key),
-            Value::String(text) => (Content::Text, text.as_bytes()),
-            Value::Bytes(bytes) => (Content::Bytes, bytes),
-            other => {
-                let mut bytes = Vec::new();
-                let mut names = PropNames::new(self.store());
-                match encode_value(other, &mut names, &mut bytes) {
-                    Ok(()) => {}
-                    Err(error) => return Err(names.explain(error)),
-                }
-                encoded = bytes;
-                (Content::Value, &encoded)
-            }
-        };
-        self.kv_put_entry(
-            bucket,
-            key,
-            BucketEntry {
-                content,
-                expires,
-                value,
-            },
-        )
-    }
-
-    /// As [`Transaction::kv_scan`], with typed keys and values; `visit` gets each pair. The keys, and the values of a
+    /// As [`Kv::scan`], with typed keys and values; `visit` gets each pair. The keys, and the values of a
     /// multi-value bucket, are text where they are UTF-8.
-    pub fn kv_scan_values(
-        &self,
+    pub fn scan_values(
+        self,
         bucket: &str,
         range: KeyRange<'_>,
         order: Order,
@@ -91,7 +51,7 @@ impl Transaction {
             .bucket(bucket)?
             .is_some_and(|bucket| bucket.options.kind == BucketKind::Multi);
         let stored = &mut Page::new();
-        self.kv_visit(
+        self.visit(
             bucket,
             range,
             order,
@@ -112,19 +72,61 @@ impl Transaction {
 
     /// The value in the stored form of an entry.
     #[doc(hidden)]
-    pub fn stored_value(&self, stored: &[u8]) -> Result<Value, DataError> {
+    pub fn stored_value(self, stored: &[u8]) -> Result<Value, DataError> {
         self.typed(BucketEntry::decode(stored)?)
     }
 
-    pub(super) fn typed(&self, entry: BucketEntry<'_>) -> Result<Value, DataError> {
+    pub(super) fn typed(self, entry: BucketEntry<'_>) -> Result<Value, DataError> {
         match entry.content {
             Content::Bytes => Ok(Value::Bytes(entry.value.into())),
             Content::Text => match std::str::from_utf8(entry.value) {
                 Ok(text) => Ok(Value::String(text.into())),
                 Err(_) => Err(DataError::corrupt("a text in a bucket is not UTF-8")),
             },
-            Content::Value => Ok(decode_value(entry.value, &*self.catalog_ref().names)?),
+            Content::Value => Ok(decode_value(entry.value, &*self.tx.names().names)?),
         }
+    }
+}
+
+impl KvMut<'_> {
+    /// Puts a value under a key; null deletes the key.
+    ///
+    /// # Errors
+    /// Those of [`KvMut::put`]; nodes, relationships and paths cannot be stored.
+    pub fn put_value(
+        &mut self,
+        bucket: &str,
+        key: &Value,
+        value: &Value,
+        expiry: Expiry,
+    ) -> Result<(), DataError> {
+        let key = key_bytes(key)?;
+        let expires = self.tx.kv().expires_at(expiry);
+        let encoded;
+        let (content, value): (Content, &[u8]) = match value {
+            Value::Null => return self.delete(bucket, key),
+            Value::String(text) => (Content::Text, text.as_bytes()),
+            Value::Bytes(bytes) => (Content::Bytes, bytes),
+            other => {
+                let mut bytes = Vec::new();
+                let mut names = PropNames::new(self.tx.store());
+                match encode_value(other, &mut names, &mut bytes) {
+                    Ok(()) => {}
+                    Err(error) => return Err(names.explain(error)),
+                }
+                encoded = bytes;
+                (Content::Value, &encoded)
+            }
+        };
+        self.put_entry(
+            bucket,
+            key,
+            BucketEntry {
+                content,
+                expires,
+                value,
+            },
+        )
     }
 }
 

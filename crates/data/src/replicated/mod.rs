@@ -7,12 +7,14 @@
 
 pub mod codec;
 mod conflict;
+mod handles;
 mod hooks;
 mod identity;
 mod notes;
 mod state;
 
 pub use conflict::{Conflict, ConflictKind};
+pub use handles::{Replication, ReplicationMut};
 pub use hooks::ReplicationHooks;
 pub use identity::Identity;
 pub use notes::{FileNote, ReplicationNotes};

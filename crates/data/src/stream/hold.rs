@@ -173,7 +173,7 @@ mod tests {
     fn commit(store: &DataStore, count: u64) -> Version {
         for _ in 0..count {
             let mut tx = store.begin(Access::Write).unwrap();
-            tx.create_node(&[], &Map::new()).unwrap();
+            tx.graph_mut().create_node(&[], &Map::new()).unwrap();
             tx.commit_with(Durability::Buffered).unwrap();
         }
         store.save_counts().unwrap();

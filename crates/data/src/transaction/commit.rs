@@ -80,10 +80,10 @@ impl Transaction {
             true => None,
             // In this order: the log entry may take the transaction's number, which the second call records.
             false => {
-                if let Some(hooks) = self.logging_hooks() {
+                if let Some(hooks) = self.replication().logging_hooks() {
                     hooks.log_for_replicas(&mut self)?;
                 }
-                self.finish_convergent()?
+                self.fields_mut().finish_convergent()?
             }
         };
         let Self {
@@ -92,12 +92,10 @@ impl Transaction {
             state,
             footprint,
             operations,
-            deltas,
-            changed,
+            changes,
             wrote,
             broken,
-            dropped_buckets,
-            changed_buckets,
+            buckets,
             covered,
             ..
         } = self;
@@ -117,18 +115,19 @@ impl Transaction {
         footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
         let entry_bytes = operations.len();
         if entry_bytes > 0 {
-            let (mut entry, head) = (operations, stream::change::head(&deltas));
+            let (mut entry, head) = (operations, stream::change::head(&changes.deltas));
             entry.reserve_exact(head.len());
             entry.splice(0..0, head);
             tx.append_stream_owned(entry);
         }
+        let changed_buckets = buckets.is_changed();
         let post = PostCommit {
             store,
             catalog,
             footprint,
-            changed,
+            changed: changes.statistics,
             entry_bytes,
-            dropped_buckets,
+            dropped_buckets: buckets.into_dropped(),
             changed_buckets,
             converged,
             _covered: covered,

@@ -111,16 +111,16 @@ proptest! {
         };
         let put = |tx: &mut Transaction, model: &mut Model, key: &[u8], value: u8| {
             if multi {
-                tx.kv_add("b", key, &[value]).unwrap();
+                tx.kv_mut().add("b", key, &[value]).unwrap();
             } else {
-                tx.kv_put("b", key, &[value]).unwrap();
+                tx.kv_mut().put("b", key, &[value]).unwrap();
                 model.pairs.retain(|(other, _)| other != key);
             }
             model.pairs.insert((key.to_vec(), vec![value]));
         };
         let mut tx = store.begin(Access::Write).unwrap();
         if multi {
-            tx.create_bucket("b", MULTI).unwrap();
+            tx.kv_mut().create_bucket("b", MULTI).unwrap();
         }
         for (key, value) in &stored {
             put(&mut tx, &mut model, key, *value);
@@ -153,11 +153,11 @@ proptest! {
                 }
                 Step::Put(key, value) => put(&mut tx, &mut model, &key, value),
                 Step::Delete(key) if multi => {
-                    tx.kv_remove_all("b", &key).unwrap();
+                    tx.kv_mut().remove_all("b", &key).unwrap();
                     model.pairs.retain(|(other, _)| *other != key);
                 }
                 Step::Delete(key) => {
-                    tx.kv_delete("b", &key).unwrap();
+                    tx.kv_mut().delete("b", &key).unwrap();
                     model.pairs.retain(|(other, _)| *other != key);
                 }
             }
@@ -179,7 +179,9 @@ fn a_cursor_of_a_reader_does_not_see_later_writes() {
     let store = memory();
     write(&store, |tx| {
         for number in 0..2000u32 {
-            tx.kv_put("b", &encode_key(&("n", number)), b"").unwrap();
+            tx.kv_mut()
+                .put("b", &encode_key(&("n", number)), b"")
+                .unwrap();
         }
     });
     let tx = store.begin(Access::Read).unwrap();
@@ -189,8 +191,11 @@ fn a_cursor_of_a_reader_does_not_see_later_writes() {
         let (_, number) = decode_key::<(String, u32)>(&key).unwrap();
         if number % 500 == 0 {
             write(&store, |tx| {
-                tx.kv_delete("b", &encode_key(&("n", number + 1))).unwrap();
-                tx.kv_put("b", &encode_key(&("n", number + 3000)), b"")
+                tx.kv_mut()
+                    .delete("b", &encode_key(&("n", number + 1)))
+                    .unwrap();
+                tx.kv_mut()
+                    .put("b", &encode_key(&("n", number + 3000)), b"")
                     .unwrap();
             });
         }
@@ -212,11 +217,14 @@ fn a_cursor_gives_types_and_no_expired_entry() {
     let store = memory();
     write(&store, |tx| {
         let keys = ["a", "b", "c"].map(|key| Value::Bytes(key.as_bytes().into()));
-        tx.kv_put_value("b", &keys[0], &list(&[int(1), text("x")]), Expiry::Never)
+        tx.kv_mut()
+            .put_value("b", &keys[0], &list(&[int(1), text("x")]), Expiry::Never)
             .unwrap();
-        tx.kv_put_value("b", &keys[1], &int(2), Expiry::At(1))
+        tx.kv_mut()
+            .put_value("b", &keys[1], &int(2), Expiry::At(1))
             .unwrap();
-        tx.kv_put_value("b", &keys[2], &text("three"), Expiry::Never)
+        tx.kv_mut()
+            .put_value("b", &keys[2], &text("three"), Expiry::Never)
             .unwrap();
     });
     let tx = store.begin(Access::Read).unwrap();
@@ -231,7 +239,7 @@ fn a_cursor_gives_types_and_no_expired_entry() {
     assert_eq!(cursor.previous_value(&tx).unwrap(), None);
     let keys: [&[u8]; 4] = [b"c", b"b", b"nothing", b"a"];
     assert_eq!(
-        tx.kv_get_many_values("b", &keys).unwrap(),
+        tx.kv().get_many_values("b", &keys).unwrap(),
         [
             text("three"),
             Value::Null,
@@ -253,7 +261,7 @@ fn pairs_returned_by_a_cursor_are_observed() {
     let store = memory();
     write(&store, |tx| {
         for key in 0..=255u8 {
-            tx.kv_put("b", &[b'r', b'o', b'w', key], b"").unwrap();
+            tx.kv_mut().put("b", &[b'r', b'o', b'w', key], b"").unwrap();
         }
     });
     for (changed, collides) in [(1u8, true), (200, false)] {
@@ -262,9 +270,11 @@ fn pairs_returned_by_a_cursor_are_observed() {
         for _ in 0..3 {
             cursor.next(&tx).unwrap().unwrap();
         }
-        tx.kv_put("other", b"k", b"").unwrap();
+        tx.kv_mut().put("other", b"k", b"").unwrap();
         write(&store, |tx| {
-            tx.kv_delete("b", &[b'r', b'o', b'w', changed]).unwrap()
+            tx.kv_mut()
+                .delete("b", &[b'r', b'o', b'w', changed])
+                .unwrap()
         });
         let outcome = tx.commit();
         assert_eq!(outcome.is_err(), collides);
@@ -285,22 +295,24 @@ fn changes_are_delivered_in_order_with_their_types_and_from_any_version() {
         .unwrap();
     assert_eq!(watch.next_within(Duration::ZERO).unwrap(), None);
     let first = write(&store, |tx| {
-        tx.kv_put_value("b", &text("user/1"), &int(7), Expiry::Never)
+        tx.kv_mut()
+            .put_value("b", &text("user/1"), &int(7), Expiry::Never)
             .unwrap();
-        tx.kv_put_value("b", &text("user/2"), &text("two"), Expiry::At(u64::MAX))
+        tx.kv_mut()
+            .put_value("b", &text("user/2"), &text("two"), Expiry::At(u64::MAX))
             .unwrap();
-        tx.kv_put("other", b"user/1", b"").unwrap();
-        tx.kv_put("b", b"z", b"\xff").unwrap();
+        tx.kv_mut().put("other", b"user/1", b"").unwrap();
+        tx.kv_mut().put("b", b"z", b"\xff").unwrap();
     });
     let second = write(&store, |tx| {
-        tx.kv_delete("b", b"user/1").unwrap();
+        tx.kv_mut().delete("b", b"user/1").unwrap();
         let range = KeyRange {
             start: b"user/2",
             end: Some(b"user/9"),
         };
-        tx.kv_delete_range("b", range).unwrap();
+        tx.kv_mut().delete_range("b", range).unwrap();
     });
-    let third = write(&store, |tx| assert!(tx.drop_bucket("b").unwrap()));
+    let third = write(&store, |tx| assert!(tx.kv_mut().drop_bucket("b").unwrap()));
     let put = |key: &[u8], value, expires_ms| KvChangeKind::Put {
         key: key.to_vec(),
         value,
@@ -376,7 +388,9 @@ fn waiting_watches_are_woken_and_end_with_the_store() {
         .unwrap();
     let mut versions = Vec::new();
     for number in 0..50u8 {
-        versions.push(write(&store, |tx| tx.kv_put("b", b"k", &[number]).unwrap()));
+        versions.push(write(&store, |tx| {
+            tx.kv_mut().put("b", b"k", &[number]).unwrap()
+        }));
     }
     for version in &versions {
         assert_eq!(
@@ -388,7 +402,7 @@ fn waiting_watches_are_woken_and_end_with_the_store() {
     assert!(only.recv().is_err(), "it continued");
     assert!(watcher.is_running());
     drop((watcher, first_only));
-    write(&store, |tx| tx.kv_put("b", b"k", b"").unwrap());
+    write(&store, |tx| tx.kv_mut().put("b", b"k", b"").unwrap());
     assert!(received.recv().is_err(), "it continued");
 
     let mut watch = store.watch("b", Watched::All, None).unwrap();
@@ -411,7 +425,7 @@ fn the_stream_is_retained_for_a_watch() {
     let mut expected = BTreeMap::new();
     for number in 0..3000u32 {
         let version = write(&store, |tx| {
-            tx.kv_put("b", b"k", &number.to_be_bytes()).unwrap()
+            tx.kv_mut().put("b", b"k", &number.to_be_bytes()).unwrap()
         });
         expected.insert(version, number);
     }
@@ -429,7 +443,7 @@ fn the_stream_is_retained_for_a_watch() {
     }
     drop(watch);
     for _ in 0..3000 {
-        write(&store, |tx| tx.kv_put("b", b"k", b"").unwrap());
+        write(&store, |tx| tx.kv_mut().put("b", b"k", b"").unwrap());
     }
     let error = store.watch("b", Watched::All, Some(begin)).unwrap_err();
     assert!(error.to_string().contains("read the data anew"), "{error}");

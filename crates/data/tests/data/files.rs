@@ -17,9 +17,12 @@ fn write<T>(store: &DataStore, run: impl FnOnce(&mut Transaction) -> T) -> T {
 }
 
 fn content(tx: &Transaction, path: &str) -> Vec<u8> {
-    let file = tx.file(path).unwrap();
-    let mut bytes = vec![0xee; tx.file_bytes(file).unwrap() as usize];
-    assert_eq!(tx.read_file(file, 0, &mut bytes).unwrap(), bytes.len());
+    let file = tx.files().file(path).unwrap();
+    let mut bytes = vec![0xee; tx.files().file_bytes(file).unwrap() as usize];
+    assert_eq!(
+        tx.files().read_file(file, 0, &mut bytes).unwrap(),
+        bytes.len()
+    );
     bytes
 }
 
@@ -104,9 +107,9 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
             let file = matches!(step, Step::CreateFile(_));
             let allowed = is_folder(model, parent(path)) && !model.contains_key(path);
             let done = if file {
-                tx.create_file(path).map(drop)
+                tx.files_mut().create_file(path).map(drop)
             } else {
-                tx.create_folder(path)
+                tx.files_mut().create_folder(path)
             };
             assert_eq!(done.is_ok(), allowed, "{step:?} {done:?}");
             if allowed {
@@ -126,7 +129,7 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
                 .take_while(|path| !matches!(model.get(**path), Some(Some(_))))
                 .collect();
             assert_eq!(
-                tx.create_folders(path).is_ok(),
+                tx.files_mut().create_folders(path).is_ok(),
                 free.len() == all.len(),
                 "{step:?}"
             );
@@ -135,12 +138,14 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
             }
         }
         Step::Write(path, at, bytes) => {
-            let found = tx.file(path);
+            let found = tx.files().file(path);
             let Some(Some(own)) = model.get_mut(path) else {
                 assert!(found.is_err());
                 return;
             };
-            tx.write_file(found.unwrap(), *at as u64, bytes).unwrap();
+            tx.files_mut()
+                .write_file(found.unwrap(), *at as u64, bytes)
+                .unwrap();
             if !bytes.is_empty() {
                 own.resize(own.len().max(at + bytes.len()), 0);
                 own[*at..at + bytes.len()].copy_from_slice(bytes);
@@ -150,8 +155,8 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
             let Some(Some(own)) = model.get_mut(path) else {
                 return;
             };
-            tx.resize_file(tx.file(path).unwrap(), *size as u64)
-                .unwrap();
+            let file = tx.files().file(path).unwrap();
+            tx.files_mut().resize_file(file, *size as u64).unwrap();
             own.resize(*size, 0);
         }
         Step::Read(path, at, length) => {
@@ -160,13 +165,14 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
             };
             let mut read = vec![0xee; *length];
             let count = tx
-                .read_file(tx.file(path).unwrap(), *at as u64, &mut read)
+                .files()
+                .read_file(tx.files().file(path).unwrap(), *at as u64, &mut read)
                 .unwrap();
             let expected = own.get(*at..).unwrap_or_default();
             assert_eq!(read[..count], expected[..expected.len().min(*length)]);
         }
         Step::Rename(from, to) => {
-            let done = tx.rename_path(from, to);
+            let done = tx.files_mut().rename_path(from, to);
             let file = matches!(model.get(from), Some(Some(_)));
             let free = match model.get(to) {
                 None => true,
@@ -187,14 +193,18 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
         }
         Step::Remove(path) => {
             let allowed = model.contains_key(path) && inside(model, path).is_empty();
-            assert_eq!(tx.remove_path(path).is_ok(), allowed, "{step:?}");
+            assert_eq!(
+                tx.files_mut().remove_path(path).is_ok(),
+                allowed,
+                "{step:?}"
+            );
             if allowed {
                 model.remove(path);
             }
         }
         Step::RemoveAll(path) => {
             let gone = inside(model, path);
-            let removed = tx.remove_all(path);
+            let removed = tx.files_mut().remove_all(path);
             assert_eq!(removed.is_ok(), model.contains_key(path));
             if model.remove(path).is_some() {
                 assert_eq!(removed.unwrap(), gone.len() as u64 + 1);
@@ -202,7 +212,7 @@ fn apply(tx: &mut Transaction, model: &mut Model, step: &Step) {
             gone.iter().for_each(|path| drop(model.remove(path)));
         }
         Step::List(path) => {
-            let listed = tx.list_folder(path, None, 100);
+            let listed = tx.files().list_folder(path, None, 100);
             assert_eq!(listed.is_ok(), is_folder(model, path), "{step:?}");
             if let Ok(listed) = listed {
                 compare_folder(&listed, model, path);
@@ -234,11 +244,15 @@ fn compare_folder(listed: &[(String, isomer_data::FileAbout)], model: &Model, pa
 }
 
 fn compare(tx: &Transaction, model: &Model) {
-    compare_folder(&tx.list_folder("/", None, 100).unwrap(), model, "");
+    compare_folder(&tx.files().list_folder("/", None, 100).unwrap(), model, "");
     for (path, bytes) in model {
         match bytes {
             Some(bytes) => assert!(content(tx, path) == *bytes, "{path}"),
-            None => compare_folder(&tx.list_folder(path, None, 100).unwrap(), model, path),
+            None => compare_folder(
+                &tx.files().list_folder(path, None, 100).unwrap(),
+                model,
+                path,
+            ),
         }
     }
 }
@@ -267,8 +281,8 @@ fn history(store: &DataStore, steps: &[Step]) {
     assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     // Nothing of a file stays once it is removed.
     write(store, |tx| {
-        for (name, _) in tx.list_folder("/", None, 100).unwrap() {
-            tx.remove_all(&format!("/{name}")).unwrap();
+        for (name, _) in tx.files().list_folder("/", None, 100).unwrap() {
+            tx.files_mut().remove_all(&format!("/{name}")).unwrap();
         }
     });
     let left = store.engine().snapshot().unwrap();
@@ -320,31 +334,44 @@ fn invalid_paths_are_refused() {
         (long.as_str(), ErrorKind::Limit),
         (deep.as_str(), ErrorKind::Limit),
     ] {
-        assert_eq!(tx.create_file(path).unwrap_err().kind(), kind, "{path}");
+        assert_eq!(
+            tx.files_mut().create_file(path).unwrap_err().kind(),
+            kind,
+            "{path}"
+        );
     }
-    let file = tx.create_file("/a").unwrap();
+    let file = tx.files_mut().create_file("/a").unwrap();
     assert_eq!(
-        tx.create_file("/a/b").unwrap_err().kind(),
+        tx.files_mut().create_file("/a/b").unwrap_err().kind(),
         ErrorKind::Invalid
     );
-    assert_eq!(tx.create_file("/a").unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(
+        tx.files_mut().create_file("/a").unwrap_err().kind(),
+        ErrorKind::Exists
+    );
     for at in [MAX_FILE_BYTES, u64::MAX] {
         assert_eq!(
-            tx.write_file(file, at, b"x").unwrap_err().kind(),
+            tx.files_mut()
+                .write_file(file, at, b"x")
+                .unwrap_err()
+                .kind(),
             ErrorKind::Limit
         );
     }
-    tx.write_file(file, MAX_FILE_BYTES - 1, b"x").unwrap();
-    assert_eq!(tx.file_bytes(file).unwrap(), MAX_FILE_BYTES);
-    tx.remove_path("/a").unwrap();
+    tx.files_mut()
+        .write_file(file, MAX_FILE_BYTES - 1, b"x")
+        .unwrap();
+    assert_eq!(tx.files().file_bytes(file).unwrap(), MAX_FILE_BYTES);
+    tx.files_mut().remove_path("/a").unwrap();
     assert_eq!(
-        tx.write_file(file, 0, b"x").unwrap_err().kind(),
+        tx.files_mut().write_file(file, 0, b"x").unwrap_err().kind(),
         ErrorKind::NotFound
     );
     assert_eq!(
         store
             .begin(Access::Read)
             .unwrap()
+            .files_mut()
             .create_file("/r")
             .unwrap_err()
             .kind(),
@@ -360,19 +387,19 @@ fn writes_to_a_file_conflict_and_to_its_folder_do_not() {
         (
             "two files of a folder are made",
             |tx| {
-                tx.create_file("/f/x").unwrap();
+                tx.files_mut().create_file("/f/x").unwrap();
             },
             |tx| {
-                tx.create_file("/f/y").unwrap();
+                tx.files_mut().create_file("/f/y").unwrap();
             },
             false,
         ),
         (
             "one name is taken twice",
             |tx| {
-                tx.create_file("/f/x").unwrap();
+                tx.files_mut().create_file("/f/x").unwrap();
             },
-            |tx| tx.create_folder("/f/x").unwrap(),
+            |tx| tx.files_mut().create_folder("/f/x").unwrap(),
             true,
         ),
         (
@@ -408,10 +435,10 @@ fn writes_to_a_file_conflict_and_to_its_folder_do_not() {
         (
             "a folder is listed while a file comes",
             |tx| {
-                tx.create_file("/f/x").unwrap();
+                tx.files_mut().create_file("/f/x").unwrap();
             },
             |tx| {
-                tx.list_folder("/f", None, 9).unwrap();
+                tx.files().list_folder("/f", None, 9).unwrap();
                 put(tx, "/other", 0);
             },
             true,
@@ -419,29 +446,29 @@ fn writes_to_a_file_conflict_and_to_its_folder_do_not() {
         (
             "a folder goes while a file comes into it",
             |tx| {
-                tx.create_file("/empty/x").unwrap();
+                tx.files_mut().create_file("/empty/x").unwrap();
             },
-            |tx| tx.remove_path("/empty").unwrap(),
+            |tx| tx.files_mut().remove_path("/empty").unwrap(),
             true,
         ),
         (
             "a folder moves while a file of it is found",
-            |tx| tx.rename_path("/f", "/g").unwrap(),
+            |tx| tx.files_mut().rename_path("/f", "/g").unwrap(),
             |tx| put(tx, "/f/one", 0),
             true,
         ),
     ];
     fn put(tx: &mut Transaction, path: &str, at: u64) {
-        let file = tx.file(path).unwrap();
-        tx.write_file(file, at, b"new").unwrap();
+        let file = tx.files().file(path).unwrap();
+        tx.files_mut().write_file(file, at, b"new").unwrap();
     }
     for (what, first, second, collides) in cases {
         let store = memory();
         write(&store, |tx| {
-            tx.create_folder("/f").unwrap();
-            tx.create_folder("/empty").unwrap();
+            tx.files_mut().create_folder("/f").unwrap();
+            tx.files_mut().create_folder("/empty").unwrap();
             for path in ["/f/one", "/f/two", "/other"] {
-                tx.create_file(path).unwrap();
+                tx.files_mut().create_file(path).unwrap();
             }
         });
         let mut late = store.begin(Access::Write).unwrap();
@@ -458,17 +485,17 @@ fn writes_to_a_file_conflict_and_to_its_folder_do_not() {
 fn a_large_file_does_not_make_other_files_conflict() {
     let store = memory();
     write(&store, |tx| {
-        tx.create_file("/large").unwrap();
-        tx.create_file("/small").unwrap();
+        tx.files_mut().create_file("/large").unwrap();
+        tx.files_mut().create_file("/small").unwrap();
     });
     let mut large = store.begin(Access::Write).unwrap();
-    let file = large.file("/large").unwrap();
+    let file = large.files().file("/large").unwrap();
     for at in 0..10_000 {
-        large.write_file(file, at * 7, b"x").unwrap();
+        large.files_mut().write_file(file, at * 7, b"x").unwrap();
     }
     write(&store, |tx| {
-        let file = tx.file("/small").unwrap();
-        tx.write_file(file, 0, b"y").unwrap();
+        let file = tx.files().file("/small").unwrap();
+        tx.files_mut().write_file(file, 0, b"y").unwrap();
     });
     large.commit().unwrap();
 }
@@ -476,23 +503,27 @@ fn a_large_file_does_not_make_other_files_conflict() {
 #[test]
 fn unnamed_files_get_a_path_atomically_or_are_removed() {
     let store = memory();
-    let kept = write(&store, |tx| tx.create_unnamed_file().unwrap());
-    let lost = write(&store, |tx| tx.create_unnamed_file().unwrap());
+    let kept = write(&store, |tx| tx.files_mut().create_unnamed_file().unwrap());
+    let lost = write(&store, |tx| tx.files_mut().create_unnamed_file().unwrap());
     for part in 0..20u64 {
         write(&store, |tx| {
             for file in [kept, lost] {
-                tx.write_file(file, part * 100_000, &[part as u8 + 1; 100_000])
+                tx.files_mut()
+                    .write_file(file, part * 100_000, &[part as u8 + 1; 100_000])
                     .unwrap();
             }
         });
     }
     write(&store, |tx| {
-        assert!(tx.list_folder("/", None, 9).unwrap().is_empty());
-        let old = tx.create_file("/old").unwrap();
-        tx.write_file(old, 0, b"old").unwrap();
+        assert!(tx.files().list_folder("/", None, 9).unwrap().is_empty());
+        let old = tx.files_mut().create_file("/old").unwrap();
+        tx.files_mut().write_file(old, 0, b"old").unwrap();
     });
-    write(&store, |tx| tx.name_file(kept, "/old").unwrap());
-    assert_eq!(write(&store, |tx| tx.remove_unnamed_files().unwrap()), 1);
+    write(&store, |tx| tx.files_mut().name_file(kept, "/old").unwrap());
+    assert_eq!(
+        write(&store, |tx| tx.files_mut().remove_unnamed_files().unwrap()),
+        1
+    );
     let tx = store.begin(Access::Read).unwrap();
     assert_eq!(content(&tx, "/old").len(), 2_000_000);
     assert!(
@@ -501,11 +532,11 @@ fn unnamed_files_get_a_path_atomically_or_are_removed() {
             .zip(1u8..)
             .all(|(part, byte)| part.iter().all(|own| *own == byte))
     );
-    assert!(tx.file_bytes(lost).is_err());
+    assert!(tx.files().file_bytes(lost).is_err());
     assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     let mut tx = store.begin(Access::Write).unwrap();
     assert_eq!(
-        tx.name_file(lost, "/x").unwrap_err().kind(),
+        tx.files_mut().name_file(lost, "/x").unwrap_err().kind(),
         ErrorKind::NotFound
     );
 }
@@ -517,10 +548,12 @@ fn numbers_are_never_given_twice() {
     for round in 0..3 {
         let path = |at| format!("/{round}-{at}");
         for at in 0..100 {
-            assert!(numbers.insert(write(&store, |tx| tx.create_file(&path(at)).unwrap())));
+            assert!(numbers.insert(write(&store, |tx| {
+                tx.files_mut().create_file(&path(at)).unwrap()
+            })));
         }
         write(&store, |tx| {
-            (0..100).for_each(|at| tx.remove_path(&path(at)).unwrap())
+            (0..100).for_each(|at| tx.files_mut().remove_path(&path(at)).unwrap())
         });
     }
     drop((store, folder));
@@ -530,8 +563,8 @@ fn numbers_are_never_given_twice() {
 fn inconsistent_files_are_found() {
     let store = memory();
     write(&store, |tx| {
-        let file = tx.create_file("/f").unwrap();
-        tx.write_file(file, 0, b"content").unwrap();
+        let file = tx.files_mut().create_file("/f").unwrap();
+        tx.files_mut().write_file(file, 0, b"content").unwrap();
     });
     assert!(store.check_files().unwrap().is_empty());
     for (key, value, says) in [

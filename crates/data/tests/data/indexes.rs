@@ -60,8 +60,8 @@ fn constrain(
 
 fn insert(store: &DataStore, properties: &[(&str, Value)]) -> Result<NodeId, DataError> {
     let mut tx = store.begin(Access::Write)?;
-    let label = tx.intern_label("P")?;
-    let id = tx.create_node(&[label], &map(properties))?;
+    let label = tx.name_ids().intern_label("P")?;
+    let id = tx.graph_mut().create_node(&[label], &map(properties))?;
     tx.commit()?;
     Ok(id)
 }
@@ -173,33 +173,41 @@ fn entries_follow_every_kind_of_change() {
         change(&mut tx);
         tx.commit().unwrap();
     };
-    change(&|tx| tx.set_node_property(id, &["age"], int(2)).unwrap());
+    change(&|tx| {
+        tx.graph_mut()
+            .set_node_property(id, &["age"], int(2))
+            .unwrap()
+    });
     assert_eq!((found(1), found(2)), (vec![], vec![id]));
     change(&|tx| {
-        tx.merge_node_properties(id, &map(&[("age", Value::Null)]))
+        tx.graph_mut()
+            .merge_node_properties(id, &map(&[("age", Value::Null)]))
             .unwrap()
     });
     assert_eq!(found(2), []);
     change(&|tx| {
-        tx.replace_node_properties(id, &map(&[("age", int(3))]))
+        tx.graph_mut()
+            .replace_node_properties(id, &map(&[("age", int(3))]))
             .unwrap()
     });
     assert_eq!(found(3), [id]);
     let label = store.catalog().label_id("P").unwrap();
-    change(&|tx| assert!(tx.remove_label(id, label).unwrap()));
+    change(&|tx| assert!(tx.graph_mut().remove_label(id, label).unwrap()));
     assert_eq!(found(3), []);
-    change(&|tx| assert!(tx.add_label(id, label).unwrap()));
+    change(&|tx| assert!(tx.graph_mut().add_label(id, label).unwrap()));
     assert_eq!(found(3), [id]);
     // Own writes are seen, and rolled back with their savepoint.
     let mut tx = store.begin(Access::Write).unwrap();
     let mark = tx.savepoint();
-    tx.set_node_property(id, &["age"], int(4)).unwrap();
+    tx.graph_mut()
+        .set_node_property(id, &["age"], int(4))
+        .unwrap();
     assert_eq!(seek(&tx, "age", &[int(4)], ALL, Order::Ascending), [id]);
     tx.rollback_to(mark).unwrap();
     assert_eq!(seek(&tx, "age", &[int(4)], ALL, Order::Ascending), []);
     assert_eq!(seek(&tx, "age", &[int(3)], ALL, Order::Ascending), [id]);
     drop(tx);
-    change(&|tx| assert!(tx.delete_node(id, false).unwrap().is_empty()));
+    change(&|tx| assert!(tx.graph_mut().delete_node(id, false).unwrap().is_empty()));
     assert_eq!(found(3), []);
 }
 
@@ -284,7 +292,7 @@ fn a_unique_index_refuses_the_second_and_a_build_over_duplicates() {
     assert!(error.to_string().contains("\"a@x\""), "{error}");
     assert!(store.catalog().indexes().is_empty());
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.delete_node(NodeId(0), false).unwrap();
+    tx.graph_mut().delete_node(NodeId(0), false).unwrap();
     tx.commit().unwrap();
     create_index(&store, "email", vec![field(&["email"])], true).unwrap();
     assert_eq!(
@@ -302,10 +310,12 @@ fn a_unique_index_refuses_the_second_and_a_build_over_duplicates() {
         store.begin(Access::Write).unwrap(),
         store.begin(Access::Write).unwrap(),
     );
-    let label = a.intern_label("P").unwrap();
-    a.create_node(&[label], &map(&[("email", text("c@x"))]))
+    let label = a.name_ids().intern_label("P").unwrap();
+    a.graph_mut()
+        .create_node(&[label], &map(&[("email", text("c@x"))]))
         .unwrap();
-    b.create_node(&[label], &map(&[("email", text("c@x"))]))
+    b.graph_mut()
+        .create_node(&[label], &map(&[("email", text("c@x"))]))
         .unwrap();
     a.commit().unwrap();
     assert_eq!(b.commit().unwrap_err().kind(), ErrorKind::Retry);
@@ -329,14 +339,17 @@ fn a_phantom_in_an_index_range_is_refused_and_values_outside_it_pass() {
             (Bound::Included(&low), Bound::Included(&high)),
             Order::Ascending,
         );
-        a.set_node_property(target, &["found"], int(found.len() as i64))
+        a.graph_mut()
+            .set_node_property(target, &["found"], int(found.len() as i64))
             .unwrap();
-        let label = b.intern_label("P").unwrap();
-        b.create_node(&[label], &map(&[("age", int(inserted))]))
+        let label = b.name_ids().intern_label("P").unwrap();
+        b.graph_mut()
+            .create_node(&[label], &map(&[("age", int(inserted))]))
             .unwrap();
         b.commit().unwrap();
         let undo = |mut tx: Transaction| {
-            tx.set_node_property(target, &["found"], Value::Null)
+            tx.graph_mut()
+                .set_node_property(target, &["found"], Value::Null)
                 .unwrap();
             tx.commit().unwrap();
         };
@@ -367,9 +380,13 @@ fn a_phantom_in_an_index_range_is_refused_and_values_outside_it_pass() {
         store.begin(Access::Write).unwrap(),
     );
     assert!(seek(&a, "age", &[int(500)], ALL, Order::Ascending).is_empty());
-    a.set_node_property(target, &["found"], int(0)).unwrap();
-    let label = b.intern_label("P").unwrap();
-    b.create_node(&[label], &map(&[("age", int(501))])).unwrap();
+    a.graph_mut()
+        .set_node_property(target, &["found"], int(0))
+        .unwrap();
+    let label = b.name_ids().intern_label("P").unwrap();
+    b.graph_mut()
+        .create_node(&[label], &map(&[("age", int(501))]))
+        .unwrap();
     b.commit().unwrap();
     a.commit().unwrap();
 }
@@ -388,13 +405,19 @@ fn an_index_is_built_concurrently_with_writes() {
             let mut written = 0_u64;
             while !done.load(Ordering::Relaxed) {
                 let mut tx = store.begin(Access::Write).unwrap();
-                let label = tx.intern_label("P").unwrap();
+                let label = tx.name_ids().intern_label("P").unwrap();
                 let outcome = match written % 3 {
                     0 => tx
+                        .graph_mut()
                         .create_node(&[label], &map(&[("age", int(77))]))
                         .map(drop),
-                    1 => tx.set_node_property(NodeId(written * 7 % 2000), &["age"], int(78)),
+                    1 => tx.graph_mut().set_node_property(
+                        NodeId(written * 7 % 2000),
+                        &["age"],
+                        int(78),
+                    ),
                     _ => tx
+                        .graph_mut()
                         .delete_node(NodeId(1999 - written % 1000), false)
                         .map(drop),
                 };
@@ -473,7 +496,9 @@ fn constraints_refuse_bad_records_old_and_new() {
     );
     assert!(store.catalog().constraints().is_empty());
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.set_node_property(NodeId(0), &["age"], int(50)).unwrap();
+    tx.graph_mut()
+        .set_node_property(NodeId(0), &["age"], int(50))
+        .unwrap();
     tx.commit().unwrap();
 
     constrain(&store, "age_type", integer).unwrap();
@@ -562,7 +587,8 @@ fn constraints_refuse_bad_records_old_and_new() {
     // A refused write leaves nothing behind.
     let mut tx = store.begin(Access::Write).unwrap();
     assert!(
-        tx.set_node_property(NodeId(0), &["age"], Value::Null)
+        tx.graph_mut()
+            .set_node_property(NodeId(0), &["age"], Value::Null)
             .is_err()
     );
     assert!(!tx.has_writes());
@@ -671,9 +697,9 @@ fn schema_changes_need_a_transaction_without_other_operations() {
     };
     let outcome = tx.change_schema(change.clone()).unwrap();
     assert_eq!(outcome.created, ["P_a_b"]);
-    let label = tx.intern_label("P").unwrap();
+    let label = tx.name_ids().intern_label("P").unwrap();
     assert_eq!(tx.catalog().usable_indexes(label).count(), 1);
-    tx.create_node(&[label], &Map::new()).unwrap();
+    tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     assert_eq!(
         tx.change_schema(change.clone()).unwrap_err().kind(),
         ErrorKind::Denied

@@ -16,8 +16,8 @@ fn write(store: &DataStore) -> Transaction {
 
 fn node(store: &DataStore, label: &str, properties: &Map) -> NodeId {
     let mut tx = write(store);
-    let label = tx.intern_label(label).unwrap();
-    let id = tx.create_node(&[label], properties).unwrap();
+    let label = tx.name_ids().intern_label(label).unwrap();
+    let id = tx.graph_mut().create_node(&[label], properties).unwrap();
     tx.commit().unwrap();
     id
 }
@@ -49,10 +49,12 @@ fn many_transactions_add_to_one_hub() {
     let spokes: Vec<_> = (0..5).map(|_| node(&store, "Spoke", &Map::new())).collect();
     let mut open: Vec<_> = (0..5).map(|_| write(&store)).collect();
     for (tx, spoke) in open.iter_mut().zip(&spokes) {
-        let likes = tx.intern_type("LIKES").unwrap();
-        tx.create_relationship(likes, hub, *spoke, &Map::new())
+        let likes = tx.name_ids().intern_type("LIKES").unwrap();
+        tx.graph_mut()
+            .create_relationship(likes, hub, *spoke, &Map::new())
             .unwrap();
-        tx.create_relationship(likes, *spoke, hub, &Map::new())
+        tx.graph_mut()
+            .create_relationship(likes, *spoke, hub, &Map::new())
             .unwrap();
     }
     for tx in open {
@@ -67,7 +69,7 @@ fn many_transactions_add_to_one_hub() {
 
 /// MERGE of a relationship: look it up between two nodes, create it if absent.
 fn merge(tx: &mut Transaction, source: NodeId, target: NodeId) {
-    let likes = tx.intern_type("LIKES").unwrap();
+    let likes = tx.name_ids().intern_type("LIKES").unwrap();
     let mut found = Neighbours::new();
     tx.expand_into(
         &[(source, target)],
@@ -77,7 +79,8 @@ fn merge(tx: &mut Transaction, source: NodeId, target: NodeId) {
     )
     .unwrap();
     if found.of(0).is_empty() {
-        tx.create_relationship(likes, source, target, &Map::new())
+        tx.graph_mut()
+            .create_relationship(likes, source, target, &Map::new())
             .unwrap();
     }
 }
@@ -111,15 +114,18 @@ fn reading_the_neighbours_conflicts_with_a_new_one() {
     );
     let (mut a, mut b) = (write(&store), write(&store));
     let (likes, knows) = (
-        a.intern_type("LIKES").unwrap(),
-        a.intern_type("KNOWS").unwrap(),
+        a.name_ids().intern_type("LIKES").unwrap(),
+        a.name_ids().intern_type("KNOWS").unwrap(),
     );
     let mut degrees = Vec::new();
     a.degree(&[hub], Direction::Outgoing, &[likes], &mut degrees)
         .unwrap();
-    a.set_node_property(hub, &["degree"], int(degrees[0] as i64))
+    a.graph_mut()
+        .set_node_property(hub, &["degree"], int(degrees[0] as i64))
         .unwrap();
-    b.create_relationship(likes, hub, x, &Map::new()).unwrap();
+    b.graph_mut()
+        .create_relationship(likes, hub, x, &Map::new())
+        .unwrap();
     b.commit().unwrap();
     refused(
         a.commit(),
@@ -130,10 +136,15 @@ fn reading_the_neighbours_conflicts_with_a_new_one() {
     let (mut a, mut b) = (write(&store), write(&store));
     a.degree(&[hub], Direction::Outgoing, &[likes], &mut degrees)
         .unwrap();
-    a.set_node_property(hub, &["degree"], int(degrees[1] as i64))
+    a.graph_mut()
+        .set_node_property(hub, &["degree"], int(degrees[1] as i64))
         .unwrap();
-    b.create_relationship(knows, hub, x, &Map::new()).unwrap();
-    b.create_relationship(likes, x, hub, &Map::new()).unwrap();
+    b.graph_mut()
+        .create_relationship(knows, hub, x, &Map::new())
+        .unwrap();
+    b.graph_mut()
+        .create_relationship(likes, x, hub, &Map::new())
+        .unwrap();
     b.commit().unwrap();
     a.commit().unwrap();
 }
@@ -146,20 +157,22 @@ fn a_new_relationship_conflicts_with_the_deletion_of_its_end() {
         node(&store, "P", &Map::new()),
     );
     let (mut creator, mut deleter) = (write(&store), write(&store));
-    let knows = creator.intern_type("KNOWS").unwrap();
+    let knows = creator.name_ids().intern_type("KNOWS").unwrap();
     creator
+        .graph_mut()
         .create_relationship(knows, x, y, &Map::new())
         .unwrap();
-    deleter.delete_node(y, false).unwrap();
+    deleter.graph_mut().delete_node(y, false).unwrap();
     deleter.commit().unwrap();
     refused(creator.commit(), "existence of node");
 
     let z = node(&store, "P", &Map::new());
     let (mut creator, mut deleter) = (write(&store), write(&store));
     creator
+        .graph_mut()
         .create_relationship(knows, x, z, &Map::new())
         .unwrap();
-    deleter.delete_node(z, true).unwrap();
+    deleter.graph_mut().delete_node(z, true).unwrap();
     creator.commit().unwrap();
     refused(deleter.commit(), "relationships of node");
 }
@@ -176,7 +189,9 @@ fn a_lost_update_is_refused_and_another_node_is_not() {
         let Value::Int(n) = read(tx, id, "n") else {
             panic!("n is missing")
         };
-        tx.set_node_property(id, &["n"], int(n + 1)).unwrap();
+        tx.graph_mut()
+            .set_node_property(id, &["n"], int(n + 1))
+            .unwrap();
     }
     a.commit().unwrap();
     refused(b.commit(), &format!("node {x}"));
@@ -201,7 +216,9 @@ fn write_skew_is_refused() {
             .filter(|id| read(tx, **id, "on").as_int() == Some(1))
             .count();
         assert_eq!(on, 2);
-        tx.set_node_property(leaves, &["on"], int(0)).unwrap();
+        tx.graph_mut()
+            .set_node_property(leaves, &["on"], int(0))
+            .unwrap();
     }
     a.commit().unwrap();
     refused(b.commit(), "node");
@@ -229,14 +246,22 @@ fn write_skew_through_a_wide_scan_is_refused_and_other_labels_do_not_conflict() 
     let (mut a, mut b, mut c) = (write(&store), write(&store), write(&store));
     assert_eq!(scan(&a), 40);
     assert_eq!(scan(&b), 40);
-    a.set_node_property(doctors[38], &["on"], int(0)).unwrap();
-    b.set_node_property(doctors[39], &["on"], int(0)).unwrap();
+    a.graph_mut()
+        .set_node_property(doctors[38], &["on"], int(0))
+        .unwrap();
+    b.graph_mut()
+        .set_node_property(doctors[39], &["on"], int(0))
+        .unwrap();
     assert_eq!(scan(&c), 40);
-    c.set_node_property(other, &["on"], int(0)).unwrap();
+    c.graph_mut()
+        .set_node_property(other, &["on"], int(0))
+        .unwrap();
     // A change of another label does not disturb the scan.
     let mut nurse = write(&store);
+    let label = nurse.catalog().label_id("Nurse").unwrap();
     nurse
-        .create_node(&[nurse.catalog().label_id("Nurse").unwrap()], &Map::new())
+        .graph_mut()
+        .create_node(&[label], &Map::new())
         .unwrap();
     nurse.commit().unwrap();
     a.commit().unwrap();
@@ -255,26 +280,29 @@ fn a_wide_writer_is_seen_by_a_narrow_reader() {
         .collect();
     let (mut wide, mut narrow) = (write(&store), write(&store));
     for id in &all {
-        wide.set_node_property(*id, &["n"], int(1)).unwrap();
+        wide.graph_mut()
+            .set_node_property(*id, &["n"], int(1))
+            .unwrap();
     }
     assert_eq!(read(&narrow, all[29], "n").as_int(), Some(0));
-    let b = narrow.intern_label("B").unwrap();
-    narrow.create_node(&[b], &Map::new()).unwrap();
+    let b = narrow.name_ids().intern_label("B").unwrap();
+    narrow.graph_mut().create_node(&[b], &Map::new()).unwrap();
     wide.commit().unwrap();
     refused(narrow.commit(), ":A");
 
     // The same with relationships: more of them than are named, and a reader of one node's neighbours.
     let (mut wide, mut narrow) = (write(&store), write(&store));
-    let knows = wide.intern_type("KNOWS").unwrap();
+    let knows = wide.name_ids().intern_type("KNOWS").unwrap();
     for pair in all.windows(2) {
-        wide.create_relationship(knows, pair[0], pair[1], &Map::new())
+        wide.graph_mut()
+            .create_relationship(knows, pair[0], pair[1], &Map::new())
             .unwrap();
     }
     let mut found = Neighbours::new();
     narrow
         .expand(&[all[28]], Direction::Outgoing, &[], &mut found)
         .unwrap();
-    narrow.create_node(&[b], &Map::new()).unwrap();
+    narrow.graph_mut().create_node(&[b], &Map::new()).unwrap();
     wide.commit().unwrap();
     refused(narrow.commit(), "relationships");
 }
@@ -289,20 +317,25 @@ fn a_phantom_in_a_label_or_type_is_refused() {
     let (mut a, mut b) = (write(&store), write(&store));
     let label = a.catalog().label_id("A").unwrap();
     let count = a.exact_node_count(Some(label)).unwrap();
-    a.set_node_property(x, &["count"], int(count as i64))
+    a.graph_mut()
+        .set_node_property(x, &["count"], int(count as i64))
         .unwrap();
-    b.create_node(&[label], &Map::new()).unwrap();
+    b.graph_mut().create_node(&[label], &Map::new()).unwrap();
     b.commit().unwrap();
     refused(a.commit(), "the set of nodes :A");
 
     let (mut a, mut b) = (write(&store), write(&store));
-    let knows = a.intern_type("KNOWS").unwrap();
+    let knows = a.name_ids().intern_type("KNOWS").unwrap();
     let mut rows = Vec::new();
     a.scan_relationships(Some(knows), None, 10, &mut rows)
         .unwrap();
     assert!(rows.is_empty());
-    a.set_node_property(x, &["count"], int(0)).unwrap();
-    b.create_relationship(knows, y, y, &Map::new()).unwrap();
+    a.graph_mut()
+        .set_node_property(x, &["count"], int(0))
+        .unwrap();
+    b.graph_mut()
+        .create_relationship(knows, y, y, &Map::new())
+        .unwrap();
     b.commit().unwrap();
     refused(a.commit(), "the set of relationships of type KNOWS");
 }
@@ -312,14 +345,15 @@ fn two_inserts_of_one_key_conflict_and_of_two_keys_do_not() {
     let store = memory();
     let document = |key: &str| map(&[("_key", text(key))]);
     let (mut a, mut b, mut c) = (write(&store), write(&store), write(&store));
-    a.insert_document("users", &document("ada")).unwrap();
-    b.insert_document("users", &document("ada")).unwrap();
-    c.insert_document("users", &document("bob")).unwrap();
+    a.documents_mut().insert("users", &document("ada")).unwrap();
+    b.documents_mut().insert("users", &document("ada")).unwrap();
+    c.documents_mut().insert("users", &document("bob")).unwrap();
     a.commit().unwrap();
     refused(b.commit(), "one key of the keys of :users");
     c.commit().unwrap();
     let error = write(&store)
-        .insert_document("users", &document("bob"))
+        .documents_mut()
+        .insert("users", &document("bob"))
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
     assert!(
@@ -335,23 +369,26 @@ fn a_phantom_among_keys_is_refused() {
     let store = memory();
     node(&store, "users", &map(&[("_key", text("m"))]));
     let (mut a, mut b, mut c, mut d) = (write(&store), write(&store), write(&store), write(&store));
-    assert!(a.get_document("users", &text("ada")).unwrap().is_none());
+    assert!(a.documents().get("users", &text("ada")).unwrap().is_none());
     let (low, high) = (text("a"), text("b"));
     assert!(
-        b.scan_documents("users", (Bound::Included(&low), Bound::Excluded(&high)), 10)
+        b.documents()
+            .scan("users", (Bound::Included(&low), Bound::Excluded(&high)), 10)
             .unwrap()
             .is_empty()
     );
     let (low, high) = (text("x"), text("y"));
     assert!(
-        c.scan_documents("users", (Bound::Included(&low), Bound::Excluded(&high)), 10)
+        c.documents()
+            .scan("users", (Bound::Included(&low), Bound::Excluded(&high)), 10)
             .unwrap()
             .is_empty()
     );
     for tx in [&mut a, &mut b, &mut c] {
-        tx.insert_document("log", &Map::new()).unwrap();
+        tx.documents_mut().insert("log", &Map::new()).unwrap();
     }
-    d.insert_document("users", &map(&[("_key", text("ada"))]))
+    d.documents_mut()
+        .insert("users", &map(&[("_key", text("ada"))]))
         .unwrap();
     d.commit().unwrap();
     refused(a.commit(), "one key of the keys of :users");
@@ -369,8 +406,10 @@ fn new_names_do_not_conflict() {
         (&mut b, "L2", "q"),
         (&mut c, "L1", "p"),
     ] {
-        let label = tx.intern_label(label).unwrap();
-        tx.create_node(&[label], &map(&[(prop, int(1))])).unwrap();
+        let label = tx.name_ids().intern_label(label).unwrap();
+        tx.graph_mut()
+            .create_node(&[label], &map(&[(prop, int(1))]))
+            .unwrap();
     }
     a.commit().unwrap();
     b.commit().unwrap();
@@ -384,7 +423,10 @@ fn a_reader_neither_waits_nor_fails_nor_sees_later_commits() {
     let x = node(&store, "A", &map(&[("n", int(0))]));
     let reader = store.begin(Access::Read).unwrap();
     let mut writer = write(&store);
-    writer.set_node_property(x, &["n"], int(1)).unwrap();
+    writer
+        .graph_mut()
+        .set_node_property(x, &["n"], int(1))
+        .unwrap();
     writer.commit().unwrap();
     assert_eq!(read(&reader, x, "n").as_int(), Some(0));
     assert_eq!(reader.commit().unwrap(), store.engine().version() - 1);
@@ -395,11 +437,15 @@ fn a_reading_transaction_refuses_writes() {
     let store = memory();
     let mut reader = store.begin(Access::Read).unwrap();
     assert_eq!(
-        reader.create_node(&[], &Map::new()).unwrap_err().kind(),
+        reader
+            .graph_mut()
+            .create_node(&[], &Map::new())
+            .unwrap_err()
+            .kind(),
         ErrorKind::Denied
     );
     assert_eq!(
-        reader.intern_label("new").unwrap_err().kind(),
+        reader.name_ids().intern_label("new").unwrap_err().kind(),
         ErrorKind::Denied
     );
 }
@@ -410,16 +456,16 @@ fn operations_are_limited_as_writes_are() {
     let engine = MemoryEngine::with_max_transaction_bytes(1 << 20);
     let store = DataStore::open(Arc::new(engine), DataStoreOptions::default()).unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.kv_put("bucket", b"key", b"value").unwrap();
+    tx.kv_mut().put("bucket", b"key", b"value").unwrap();
     let mark = tx.savepoint();
-    let refused = (0..200_000).find_map(|_| tx.kv_delete("bucket", b"key").err());
+    let refused = (0..200_000).find_map(|_| tx.kv_mut().delete("bucket", b"key").err());
     assert_eq!(refused.unwrap().kind(), ErrorKind::Limit);
     assert!(tx.write_bytes() < 2 << 20);
     tx.rollback_to(mark).unwrap();
     tx.commit().unwrap();
     let tx = store.begin(Access::Read).unwrap();
     assert_eq!(
-        tx.kv_get("bucket", b"key").unwrap(),
+        tx.kv().get("bucket", b"key").unwrap(),
         Some(b"value".to_vec())
     );
 }

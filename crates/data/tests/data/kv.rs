@@ -1,4 +1,6 @@
-//! Buckets: content, expiry, conflicts, durability.
+//! Buckets: content, expiry, durability.
+
+mod conflicts;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,7 +90,8 @@ fn scan(
             bytes: 1 << 20,
         };
         after = tx
-            .kv_scan(bucket, range, order, limit, after.as_ref(), &mut page)
+            .kv()
+            .scan(bucket, range, order, limit, after.as_ref(), &mut page)
             .unwrap();
         assert!(page.len() <= keys);
         pairs.extend(
@@ -102,16 +105,17 @@ fn scan(
     // A visit sees the same, and no more than it requests.
     for wanted in [usize::MAX, keys] {
         let mut seen = 0;
-        tx.kv_each(bucket, range, order, &mut |key, value| {
-            assert_eq!((key, value), (&pairs[seen].0[..], &pairs[seen].1[..]));
-            seen += 1;
-            if seen == wanted {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })
-        .unwrap();
+        tx.kv()
+            .each(bucket, range, order, &mut |key, value| {
+                assert_eq!((key, value), (&pairs[seen].0[..], &pairs[seen].1[..]));
+                seen += 1;
+                if seen == wanted {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
+            .unwrap();
         assert_eq!(seen, pairs.len().min(wanted));
     }
     pairs
@@ -140,34 +144,40 @@ fn clean(store: &DataStore) {
 #[test]
 fn values_come_and_go() {
     let store = memory();
-    assert_eq!(read(&store).kv_get("sessions", b"a").unwrap(), None);
-    assert_eq!(read(&store).list_buckets().unwrap(), []);
+    assert_eq!(read(&store).kv().get("sessions", b"a").unwrap(), None);
+    assert_eq!(read(&store).kv().list_buckets().unwrap(), []);
     write(&store, |tx| {
-        tx.kv_put("sessions", b"a", b"1")?;
-        tx.kv_put("sessions", b"b", b"")?;
-        assert_eq!(tx.kv_get("sessions", b"a")?, Some(b"1".to_vec()));
-        tx.kv_put("sessions", b"a", b"2")?;
-        tx.kv_put("sessions", b"gone", b"x")?;
-        tx.kv_delete("sessions", b"gone")?;
-        tx.kv_delete("sessions", b"never there")?;
-        tx.kv_delete("no such bucket", b"a")
+        tx.kv_mut().put("sessions", b"a", b"1")?;
+        tx.kv_mut().put("sessions", b"b", b"")?;
+        assert_eq!(tx.kv().get("sessions", b"a")?, Some(b"1".to_vec()));
+        tx.kv_mut().put("sessions", b"a", b"2")?;
+        tx.kv_mut().put("sessions", b"gone", b"x")?;
+        tx.kv_mut().delete("sessions", b"gone")?;
+        tx.kv_mut().delete("sessions", b"never there")?;
+        tx.kv_mut().delete("no such bucket", b"a")
     })
     .unwrap();
     let tx = read(&store);
-    assert_eq!(tx.kv_get("sessions", b"a").unwrap(), Some(b"2".to_vec()));
-    assert_eq!(tx.kv_get("sessions", b"b").unwrap(), Some(Vec::new()));
-    assert_eq!(tx.kv_get("sessions", b"gone").unwrap(), None);
-    assert_eq!(tx.kv_get("other", b"a").unwrap(), None);
-    let many = tx.kv_get_many("sessions", &[b"b", b"x", b"a"]).unwrap();
+    assert_eq!(tx.kv().get("sessions", b"a").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(tx.kv().get("sessions", b"b").unwrap(), Some(Vec::new()));
+    assert_eq!(tx.kv().get("sessions", b"gone").unwrap(), None);
+    assert_eq!(tx.kv().get("other", b"a").unwrap(), None);
+    let many = tx.kv().get_many("sessions", &[b"b", b"x", b"a"]).unwrap();
     assert_eq!(many, [Some(Vec::new()), None, Some(b"2".to_vec())]);
-    assert_eq!(tx.kv_get_many("other", &[b"b"]).unwrap(), [None]);
+    assert_eq!(tx.kv().get_many("other", &[b"b"]).unwrap(), [None]);
     assert_eq!(
-        tx.list_buckets().unwrap(),
+        tx.kv().list_buckets().unwrap(),
         [("sessions".into(), BucketOptions::default())]
     );
     let mut tx = read(&store);
-    assert_eq!(kind(tx.kv_put("sessions", b"a", b"3")), ErrorKind::Denied);
-    assert_eq!(kind(tx.kv_delete("sessions", b"a")), ErrorKind::Denied);
+    assert_eq!(
+        kind(tx.kv_mut().put("sessions", b"a", b"3")),
+        ErrorKind::Denied
+    );
+    assert_eq!(
+        kind(tx.kv_mut().delete("sessions", b"a")),
+        ErrorKind::Denied
+    );
     clean(&store);
 }
 
@@ -176,15 +186,15 @@ fn values_come_and_go() {
 fn buckets_come_and_go() {
     let store = memory();
     write(&store, |tx| {
-        tx.create_bucket("tags", MULTI)?;
-        tx.create_bucket("emails", REVERSIBLE)?;
-        tx.kv_put("plain", b"k", b"v")?;
-        tx.kv_put("emails", b"ada", b"ada@example.org")?;
-        tx.kv_add("tags", b"ada", b"x")?;
-        tx.sequence_next("plain", "n").map(drop)
+        tx.kv_mut().create_bucket("tags", MULTI)?;
+        tx.kv_mut().create_bucket("emails", REVERSIBLE)?;
+        tx.kv_mut().put("plain", b"k", b"v")?;
+        tx.kv_mut().put("emails", b"ada", b"ada@example.org")?;
+        tx.kv_mut().add("tags", b"ada", b"x")?;
+        tx.kv_mut().sequence_next("plain", "n").map(drop)
     })
     .unwrap();
-    let listed = read(&store).list_buckets().unwrap();
+    let listed = read(&store).kv().list_buckets().unwrap();
     let expected = [
         ("emails".into(), REVERSIBLE),
         ("plain".into(), BucketOptions::default()),
@@ -192,16 +202,17 @@ fn buckets_come_and_go() {
     ];
     assert_eq!(listed, expected);
     assert_eq!(
-        kind(write(&store, |tx| tx.create_bucket("tags", MULTI))),
+        kind(write(&store, |tx| tx.kv_mut().create_bucket("tags", MULTI))),
         ErrorKind::Exists
     );
     assert_eq!(
         kind(write(&store, |tx| tx
+            .kv_mut()
             .create_bucket("plain", BucketOptions::default()))),
         ErrorKind::Exists
     );
     assert_eq!(
-        kind(write(&store, |tx| tx.create_bucket("", MULTI))),
+        kind(write(&store, |tx| tx.kv_mut().create_bucket("", MULTI))),
         ErrorKind::Invalid
     );
     let both = BucketOptions {
@@ -209,41 +220,47 @@ fn buckets_come_and_go() {
         reversible: true,
     };
     assert_eq!(
-        kind(write(&store, |tx| tx.create_bucket("both", both))),
+        kind(write(&store, |tx| tx.kv_mut().create_bucket("both", both))),
         ErrorKind::Invalid
     );
     assert_eq!(
-        kind(write(&store, |tx| tx.create_bucket(&"x".repeat(20_000), MULTI))),
+        kind(write(&store, |tx| tx
+            .kv_mut()
+            .create_bucket(&"x".repeat(20_000), MULTI))),
         ErrorKind::Limit
     );
     assert_eq!(
-        kind(write(&store, |tx| tx.kv_put("tags", b"a", b"b"))),
+        kind(write(&store, |tx| tx.kv_mut().put("tags", b"a", b"b"))),
         ErrorKind::Invalid
     );
     assert_eq!(
-        kind(write(&store, |tx| tx.kv_add("plain", b"a", b"b"))),
+        kind(write(&store, |tx| tx.kv_mut().add("plain", b"a", b"b"))),
         ErrorKind::Invalid
     );
     assert_eq!(
-        kind(write(&store, |tx| tx.kv_add("missing", b"a", b"b"))),
+        kind(write(&store, |tx| tx.kv_mut().add("missing", b"a", b"b"))),
         ErrorKind::Invalid
     );
     assert_eq!(
-        kind(read(&store).kv_keys_of("plain", b"v", None, 9)),
+        kind(read(&store).kv().keys_of("plain", b"v", None, 9)),
         ErrorKind::Invalid
     );
     for bucket in ["tags", "emails", "plain"] {
-        assert!(write(&store, |tx| tx.drop_bucket(bucket)).unwrap());
-        assert!(!write(&store, |tx| tx.drop_bucket(bucket)).unwrap());
+        assert!(write(&store, |tx| tx.kv_mut().drop_bucket(bucket)).unwrap());
+        assert!(!write(&store, |tx| tx.kv_mut().drop_bucket(bucket)).unwrap());
     }
-    assert_eq!(read(&store).list_buckets().unwrap(), []);
-    assert_eq!(read(&store).kv_get("plain", b"k").unwrap(), None);
+    assert_eq!(read(&store).kv().list_buckets().unwrap(), []);
+    assert_eq!(read(&store).kv().get("plain", b"k").unwrap(), None);
     write(&store, |tx| {
-        tx.create_bucket("tags", REVERSIBLE)?;
-        assert_eq!(tx.kv_get("tags", b"ada")?, None);
-        tx.kv_put("tags", b"k", b"v")?;
-        assert_eq!(tx.kv_get("emails", b"ada")?, None);
-        assert_eq!(tx.sequence_next("plain", "n")?, 1, "it begins anew");
+        tx.kv_mut().create_bucket("tags", REVERSIBLE)?;
+        assert_eq!(tx.kv().get("tags", b"ada")?, None);
+        tx.kv_mut().put("tags", b"k", b"v")?;
+        assert_eq!(tx.kv().get("emails", b"ada")?, None);
+        assert_eq!(
+            tx.kv_mut().sequence_next("plain", "n")?,
+            1,
+            "it begins anew"
+        );
         Ok(())
     })
     .unwrap();
@@ -255,8 +272,8 @@ fn buckets_come_and_go() {
 fn limits_are_errors() {
     let store = memory();
     write(&store, |tx| {
-        tx.create_bucket("multi", MULTI)?;
-        tx.create_bucket("reversible", REVERSIBLE)
+        tx.kv_mut().create_bucket("multi", MULTI)?;
+        tx.kv_mut().create_bucket("reversible", REVERSIBLE)
     })
     .unwrap();
     let (key, value) = (
@@ -265,22 +282,22 @@ fn limits_are_errors() {
     );
     let part = vec![0; MAX_PAIR_PART_BYTES];
     write(&store, |tx| {
-        tx.kv_put("map", &key, b"long")?;
-        tx.kv_put("map", b"large", &value)?;
-        tx.kv_put("reversible", &part, &part)?;
-        tx.kv_add("multi", &part, &part)?;
-        tx.kv_add("multi", &part, b"")
+        tx.kv_mut().put("map", &key, b"long")?;
+        tx.kv_mut().put("map", b"large", &value)?;
+        tx.kv_mut().put("reversible", &part, &part)?;
+        tx.kv_mut().add("multi", &part, &part)?;
+        tx.kv_mut().add("multi", &part, b"")
     })
     .unwrap();
     let tx = read(&store);
-    assert_eq!(tx.kv_get("map", &key).unwrap(), Some(b"long".to_vec()));
-    assert!(tx.kv_get("map", b"large").unwrap() == Some(value.clone()));
+    assert_eq!(tx.kv().get("map", &key).unwrap(), Some(b"long".to_vec()));
+    assert!(tx.kv().get("map", b"large").unwrap() == Some(value.clone()));
     assert_eq!(
-        tx.kv_keys_of("reversible", &part, None, 9).unwrap(),
+        tx.kv().keys_of("reversible", &part, None, 9).unwrap(),
         std::slice::from_ref(&part)
     );
     assert_eq!(
-        tx.kv_values("multi", &part, None, 9).unwrap(),
+        tx.kv().values("multi", &part, None, 9).unwrap(),
         [Vec::new(), part.clone()]
     );
     let (long_key, long_value, long_part) = (
@@ -289,32 +306,48 @@ fn limits_are_errors() {
         [&part[..], b"x"].concat(),
     );
     let mut tx = store.begin(Access::Write).unwrap();
-    let empty = tx.kv_put("map", b"", b"v").unwrap_err();
+    let empty = tx.kv_mut().put("map", b"", b"v").unwrap_err();
     assert!(
         empty.kind() == ErrorKind::Invalid && empty.to_string().contains("at least one byte"),
         "{empty}"
     );
-    let long = tx.kv_put("map", &long_key, b"v").unwrap_err().to_string();
+    let long = tx
+        .kv_mut()
+        .put("map", &long_key, b"v")
+        .unwrap_err()
+        .to_string();
     assert!(
         long.contains("32769 bytes") && long.contains("32768 bytes"),
         "{long}"
     );
-    assert_eq!(kind(tx.kv_put("map", b"k", &long_value)), ErrorKind::Limit);
     assert_eq!(
-        kind(tx.kv_put("reversible", &long_part, b"v")),
+        kind(tx.kv_mut().put("map", b"k", &long_value)),
         ErrorKind::Limit
     );
     assert_eq!(
-        kind(tx.kv_put("reversible", b"k", &long_part)),
+        kind(tx.kv_mut().put("reversible", &long_part, b"v")),
         ErrorKind::Limit
     );
-    assert_eq!(kind(tx.kv_add("multi", &long_part, b"v")), ErrorKind::Limit);
-    assert_eq!(kind(tx.kv_add("multi", b"k", &long_part)), ErrorKind::Limit);
-    assert_eq!(kind(tx.kv_add("multi", b"", b"v")), ErrorKind::Invalid);
-    tx.kv_put("map", b"after", b"v").unwrap();
+    assert_eq!(
+        kind(tx.kv_mut().put("reversible", b"k", &long_part)),
+        ErrorKind::Limit
+    );
+    assert_eq!(
+        kind(tx.kv_mut().add("multi", &long_part, b"v")),
+        ErrorKind::Limit
+    );
+    assert_eq!(
+        kind(tx.kv_mut().add("multi", b"k", &long_part)),
+        ErrorKind::Limit
+    );
+    assert_eq!(
+        kind(tx.kv_mut().add("multi", b"", b"v")),
+        ErrorKind::Invalid
+    );
+    tx.kv_mut().put("map", b"after", b"v").unwrap();
     tx.commit().unwrap();
     assert_eq!(
-        read(&store).kv_get("map", b"after").unwrap(),
+        read(&store).kv().get("map", b"after").unwrap(),
         Some(b"v".to_vec())
     );
     clean(&store);
@@ -327,11 +360,11 @@ fn scans_go_both_ways() {
     write(&store, |tx| {
         for bucket in ["before", "b", "after"] {
             for key in ["a", "b", "c", "d", "e", "f", "g"] {
-                tx.kv_put(bucket, key.as_bytes(), bucket.as_bytes())?;
+                tx.kv_mut().put(bucket, key.as_bytes(), bucket.as_bytes())?;
             }
         }
-        tx.kv_put("b", &[0xff, 0xff], b"last")?;
-        tx.kv_delete("b", &[0xff, 0xff])
+        tx.kv_mut().put("b", &[0xff, 0xff], b"last")?;
+        tx.kv_mut().delete("b", &[0xff, 0xff])
     })
     .unwrap();
     let tx = read(&store);
@@ -376,9 +409,9 @@ fn scans_go_both_ways() {
         Vec::<String>::new()
     );
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.kv_put("b", b"bb", b"own").unwrap();
-    tx.kv_delete("b", b"d").unwrap();
-    tx.kv_delete_range("b", between(b"f", b"z")).unwrap();
+    tx.kv_mut().put("b", b"bb", b"own").unwrap();
+    tx.kv_mut().delete("b", b"d").unwrap();
+    tx.kv_mut().delete_range("b", between(b"f", b"z")).unwrap();
     assert_eq!(
         keys(&tx, "b", ALL, Order::Ascending),
         ["a", "b", "bb", "c", "e"]
@@ -387,7 +420,7 @@ fn scans_go_both_ways() {
         keys(&tx, "b", ALL, Order::Descending),
         ["e", "c", "bb", "b", "a"]
     );
-    tx.kv_delete_range("b", ALL).unwrap();
+    tx.kv_mut().delete_range("b", ALL).unwrap();
     assert_eq!(keys(&tx, "b", ALL, Order::Descending), Vec::<String>::new());
     tx.commit().unwrap();
     assert_eq!(
@@ -400,7 +433,8 @@ fn scans_go_both_ways() {
         bytes: 1,
     };
     let next = read(&store)
-        .kv_scan("after", ALL, Order::Ascending, limit, None, &mut page)
+        .kv()
+        .scan("after", ALL, Order::Ascending, limit, None, &mut page)
         .unwrap();
     assert!(
         page.len() == 1 && next.is_some(),
@@ -413,24 +447,46 @@ fn scans_go_both_ways() {
 fn compare_and_set_compares() {
     let store = memory();
     let mut tx = store.begin(Access::Write).unwrap();
-    assert!(tx.kv_compare_and_set("b", b"k", None, Some(b"1")).unwrap());
-    assert!(!tx.kv_compare_and_set("b", b"k", None, Some(b"2")).unwrap());
-    assert!(!tx.kv_compare_and_set("b", b"k", Some(b"0"), None).unwrap());
     assert!(
-        tx.kv_compare_and_set("b", b"k", Some(b"1"), Some(b"2"))
+        tx.kv_mut()
+            .compare_and_set("b", b"k", None, Some(b"1"))
             .unwrap()
     );
-    assert!(tx.kv_compare_and_set("b", b"other", None, None).unwrap());
-    assert_eq!(tx.kv_get("b", b"k").unwrap(), Some(b"2".to_vec()));
-    assert!(tx.kv_compare_and_set("b", b"k", Some(b"2"), None).unwrap());
-    assert_eq!(tx.kv_get("b", b"k").unwrap(), None);
+    assert!(
+        !tx.kv_mut()
+            .compare_and_set("b", b"k", None, Some(b"2"))
+            .unwrap()
+    );
+    assert!(
+        !tx.kv_mut()
+            .compare_and_set("b", b"k", Some(b"0"), None)
+            .unwrap()
+    );
+    assert!(
+        tx.kv_mut()
+            .compare_and_set("b", b"k", Some(b"1"), Some(b"2"))
+            .unwrap()
+    );
+    assert!(
+        tx.kv_mut()
+            .compare_and_set("b", b"other", None, None)
+            .unwrap()
+    );
+    assert_eq!(tx.kv().get("b", b"k").unwrap(), Some(b"2".to_vec()));
+    assert!(
+        tx.kv_mut()
+            .compare_and_set("b", b"k", Some(b"2"), None)
+            .unwrap()
+    );
+    assert_eq!(tx.kv().get("b", b"k").unwrap(), None);
     tx.commit().unwrap();
     // Of several that compare at once, one sets.
     let winners: Vec<bool> = (0..4u8)
         .map(|number| {
             let mut tx = store.begin(Access::Write).unwrap();
             assert!(
-                tx.kv_compare_and_set("b", b"lock", None, Some(&[number]))
+                tx.kv_mut()
+                    .compare_and_set("b", b"lock", None, Some(&[number]))
                     .unwrap()
             );
             tx
@@ -449,30 +505,40 @@ fn entries_expire() {
     let (store, clock) = with_clock();
     let at = |ms: u64| clock.0.store(ms, Ordering::SeqCst);
     write(&store, |tx| {
-        tx.create_bucket("r", REVERSIBLE)?;
+        tx.kv_mut().create_bucket("r", REVERSIBLE)?;
         for bucket in ["b", "r"] {
-            tx.kv_put_with(bucket, b"soon", b"v", Expiry::After(500))?;
-            tx.kv_put_with(bucket, b"later", b"v", Expiry::At(1_002_000))?;
-            tx.kv_put_with(bucket, b"renewed", b"v", Expiry::After(500))?;
-            tx.kv_put(bucket, b"never", b"v")?;
-            tx.kv_put_with(bucket, b"past", b"v", Expiry::At(999_999))?;
-            assert_eq!(tx.kv_get(bucket, b"past")?, None, "invisible at once");
+            tx.kv_mut()
+                .put_with(bucket, b"soon", b"v", Expiry::After(500))?;
+            tx.kv_mut()
+                .put_with(bucket, b"later", b"v", Expiry::At(1_002_000))?;
+            tx.kv_mut()
+                .put_with(bucket, b"renewed", b"v", Expiry::After(500))?;
+            tx.kv_mut().put(bucket, b"never", b"v")?;
+            tx.kv_mut()
+                .put_with(bucket, b"past", b"v", Expiry::At(999_999))?;
+            assert_eq!(tx.kv().get(bucket, b"past")?, None, "invisible at once");
         }
         Ok(())
     })
     .unwrap();
     let long_running = read(&store);
     assert_eq!(
-        long_running.kv_get("b", b"soon").unwrap(),
+        long_running.kv().get("b", b"soon").unwrap(),
         Some(b"v".to_vec())
     );
     write(&store, |tx| {
         for bucket in ["b", "r"] {
-            assert!(tx.kv_expire(bucket, b"renewed", Expiry::After(10_000))?);
-            assert!(!tx.kv_expire(bucket, b"past", Expiry::Never)?);
-            assert_eq!(tx.kv_expiry(bucket, b"soon")?, Some(Expiry::At(1_000_500)));
-            assert_eq!(tx.kv_expiry(bucket, b"never")?, Some(Expiry::Never));
-            assert_eq!(tx.kv_expiry(bucket, b"past")?, None);
+            assert!(
+                tx.kv_mut()
+                    .expire(bucket, b"renewed", Expiry::After(10_000))?
+            );
+            assert!(!tx.kv_mut().expire(bucket, b"past", Expiry::Never)?);
+            assert_eq!(
+                tx.kv().expiry(bucket, b"soon")?,
+                Some(Expiry::At(1_000_500))
+            );
+            assert_eq!(tx.kv().expiry(bucket, b"never")?, Some(Expiry::Never));
+            assert_eq!(tx.kv().expiry(bucket, b"past")?, None);
         }
         Ok(())
     })
@@ -485,9 +551,9 @@ fn entries_expire() {
     at(1_000_500);
     let tx = read(&store);
     for bucket in ["b", "r"] {
-        assert_eq!(tx.kv_get(bucket, b"soon").unwrap(), None);
+        assert_eq!(tx.kv().get(bucket, b"soon").unwrap(), None);
         assert_eq!(
-            tx.kv_get_many(bucket, &[b"soon", b"never"]).unwrap(),
+            tx.kv().get_many(bucket, &[b"soon", b"never"]).unwrap(),
             [None, Some(b"v".to_vec())]
         );
         assert_eq!(
@@ -496,15 +562,15 @@ fn entries_expire() {
         );
     }
     assert_eq!(
-        tx.kv_keys_of("r", b"v", None, 9).unwrap(),
+        tx.kv().keys_of("r", b"v", None, 9).unwrap(),
         owned(&["later", "never", "renewed"])
     );
     assert_eq!(
-        tx.kv_keys_of("r", b"v", None, 2).unwrap(),
+        tx.kv().keys_of("r", b"v", None, 2).unwrap(),
         owned(&["later", "never"])
     );
     assert_eq!(
-        long_running.kv_get("b", b"soon").unwrap(),
+        long_running.kv().get("b", b"soon").unwrap(),
         Some(b"v".to_vec()),
         "one present for a transaction"
     );
@@ -515,18 +581,18 @@ fn entries_expire() {
     assert_eq!(store.sweep_expired(100).unwrap(), 0);
     clean(&store);
     assert_eq!(
-        read(&store).kv_get("b", b"renewed").unwrap(),
+        read(&store).kv().get("b", b"renewed").unwrap(),
         Some(b"v".to_vec())
     );
     // An expired entry that is put again without expiry stays, whatever its earlier expiry entries say.
     at(1_002_500);
     write(&store, |tx| {
-        tx.kv_put("b", b"later", b"again")?;
-        tx.kv_put("r", b"later", b"again")
+        tx.kv_mut().put("b", b"later", b"again")?;
+        tx.kv_mut().put("r", b"later", b"again")
     })
     .unwrap();
     assert_eq!(
-        read(&store).kv_keys_of("r", b"v", None, 9).unwrap(),
+        read(&store).kv().keys_of("r", b"v", None, 9).unwrap(),
         owned(&["never", "renewed"])
     );
     assert_eq!(store.sweep_expired(100).unwrap(), 2);
@@ -537,7 +603,7 @@ fn entries_expire() {
     );
     // Setting the clock back does not restore swept entries, and shows those that were not swept.
     at(0);
-    assert_eq!(read(&store).kv_get("b", b"soon").unwrap(), None);
+    assert_eq!(read(&store).kv().get("b", b"soon").unwrap(), None);
     at(u64::MAX);
     assert_eq!(
         keys(&read(&store), "b", ALL, Order::Ascending),
@@ -546,14 +612,14 @@ fn entries_expire() {
     assert_eq!(store.sweep_expired(u64::MAX).unwrap(), 2);
     // Expiry entries of a dropped bucket are deleted, and do not affect the next one of that name.
     write(&store, |tx| {
-        tx.kv_put_with("b", b"x", b"old", Expiry::At(5))
+        tx.kv_mut().put_with("b", b"x", b"old", Expiry::At(5))
     })
     .unwrap();
-    write(&store, |tx| tx.drop_bucket("b")).unwrap();
-    write(&store, |tx| tx.kv_put("b", b"x", b"new")).unwrap();
+    write(&store, |tx| tx.kv_mut().drop_bucket("b")).unwrap();
+    write(&store, |tx| tx.kv_mut().put("b", b"x", b"new")).unwrap();
     assert_eq!(store.sweep_expired(100).unwrap(), 1);
     assert_eq!(
-        read(&store).kv_get("b", b"x").unwrap(),
+        read(&store).kv().get("b", b"x").unwrap(),
         Some(b"new".to_vec())
     );
     clean(&store);
@@ -564,16 +630,21 @@ fn entries_expire() {
 fn sweeping_conflicts_with_puts_only() {
     let (store, clock) = with_clock();
     write(&store, |tx| {
-        (0..1000u32)
-            .try_for_each(|key| tx.kv_put_with("b", &key.to_be_bytes(), b"v", Expiry::After(1)))
+        (0..1000u32).try_for_each(|key| {
+            tx.kv_mut()
+                .put_with("b", &key.to_be_bytes(), b"v", Expiry::After(1))
+        })
     })
     .unwrap();
     clock.0.store(2_000_000, Ordering::SeqCst);
     let mut reader = store.begin(Access::Write).unwrap();
-    assert_eq!(reader.kv_get("b", &5u32.to_be_bytes()).unwrap(), None);
-    reader.kv_put("log", b"seen", b"nothing").unwrap();
+    assert_eq!(reader.kv().get("b", &5u32.to_be_bytes()).unwrap(), None);
+    reader.kv_mut().put("log", b"seen", b"nothing").unwrap();
     let mut writer = store.begin(Access::Write).unwrap();
-    writer.kv_put("b", &7u32.to_be_bytes(), b"anew").unwrap();
+    writer
+        .kv_mut()
+        .put("b", &7u32.to_be_bytes(), b"anew")
+        .unwrap();
     assert_eq!(store.sweep_expired(10_000).unwrap(), 1000);
     reader.commit().unwrap();
     writer.commit().unwrap();
@@ -582,7 +653,10 @@ fn sweeping_conflicts_with_puts_only() {
         [(7u32.to_be_bytes().to_vec(), b"anew".to_vec())]
     );
     // The background thread does the same.
-    write(&store, |tx| tx.kv_put_with("b", b"x", b"v", Expiry::At(1))).unwrap();
+    write(&store, |tx| {
+        tx.kv_mut().put_with("b", b"x", b"v", Expiry::At(1))
+    })
+    .unwrap();
     let before = store.engine().statistics().unwrap().key_count;
     let sweeper = store.start_sweeper(Duration::from_millis(5)).unwrap();
     for _ in 0..400 {
@@ -601,7 +675,7 @@ fn sweeping_conflicts_with_puts_only() {
 fn multi_value_buckets_keep_sorted_sets() {
     let store = memory();
     write(&store, |tx| {
-        tx.create_bucket("m", MULTI)?;
+        tx.kv_mut().create_bucket("m", MULTI)?;
         for (key, value) in [
             ("a", "3"),
             ("a", "1"),
@@ -611,30 +685,30 @@ fn multi_value_buckets_keep_sorted_sets() {
             ("aa", "y"),
             ("b", ""),
         ] {
-            tx.kv_add("m", key.as_bytes(), value.as_bytes())?;
+            tx.kv_mut().add("m", key.as_bytes(), value.as_bytes())?;
         }
         Ok(())
     })
     .unwrap();
     let tx = read(&store);
     assert_eq!(
-        tx.kv_values("m", b"a", None, 9).unwrap(),
+        tx.kv().values("m", b"a", None, 9).unwrap(),
         owned(&["1", "2", "3"])
     );
     assert_eq!(
-        tx.kv_values("m", b"a", Some(b"1"), 1).unwrap(),
+        tx.kv().values("m", b"a", Some(b"1"), 1).unwrap(),
         owned(&["2"])
     );
-    assert_eq!(tx.kv_values("m", b"a\0", None, 9).unwrap(), owned(&["x"]));
-    assert_eq!(tx.kv_values("m", b"none", None, 9).unwrap(), owned(&[]));
+    assert_eq!(tx.kv().values("m", b"a\0", None, 9).unwrap(), owned(&["x"]));
+    assert_eq!(tx.kv().values("m", b"none", None, 9).unwrap(), owned(&[]));
     assert_eq!(
         (
-            tx.kv_count("m", b"a").unwrap(),
-            tx.kv_count("m", b"b").unwrap()
+            tx.kv().count("m", b"a").unwrap(),
+            tx.kv().count("m", b"b").unwrap()
         ),
         (3, 1)
     );
-    assert!(tx.kv_has("m", b"a", b"2").unwrap() && !tx.kv_has("m", b"a", b"x").unwrap());
+    assert!(tx.kv().has("m", b"a", b"2").unwrap() && !tx.kv().has("m", b"a", b"x").unwrap());
     let pair = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
     let mut all = vec![
         pair("a", "1"),
@@ -662,12 +736,12 @@ fn multi_value_buckets_keep_sorted_sets() {
         assert_eq!(scan(&tx, "m", ALL, Order::Descending, page), all);
     }
     write(&store, |tx| {
-        tx.kv_remove("m", b"a", b"2")?;
-        tx.kv_remove("m", b"a", b"none")?;
-        assert_eq!(tx.kv_remove_all("m", b"aa")?, 1);
-        (0..3000u32).try_for_each(|value| tx.kv_add("m", b"many", &value.to_be_bytes()))?;
-        assert_eq!(tx.kv_count("m", b"many")?, 3000);
-        assert_eq!(tx.kv_remove_all("m", b"many")?, 3000);
+        tx.kv_mut().remove("m", b"a", b"2")?;
+        tx.kv_mut().remove("m", b"a", b"none")?;
+        assert_eq!(tx.kv_mut().remove_all("m", b"aa")?, 1);
+        (0..3000u32).try_for_each(|value| tx.kv_mut().add("m", b"many", &value.to_be_bytes()))?;
+        assert_eq!(tx.kv().count("m", b"many")?, 3000);
+        assert_eq!(tx.kv_mut().remove_all("m", b"many")?, 3000);
         Ok(())
     })
     .unwrap();
@@ -680,41 +754,44 @@ fn multi_value_buckets_keep_sorted_sets() {
 fn reversible_buckets_lead_back() {
     let store = memory();
     write(&store, |tx| {
-        tx.create_bucket("r", REVERSIBLE)?;
+        tx.kv_mut().create_bucket("r", REVERSIBLE)?;
         for (key, value) in [("ada", "x"), ("bob", "y"), ("cid", "x"), ("dan", "x\0")] {
-            tx.kv_put("r", key.as_bytes(), value.as_bytes())?;
+            tx.kv_mut().put("r", key.as_bytes(), value.as_bytes())?;
         }
-        assert_eq!(tx.kv_keys_of("r", b"x", None, 9)?, owned(&["ada", "cid"]));
+        assert_eq!(tx.kv().keys_of("r", b"x", None, 9)?, owned(&["ada", "cid"]));
         Ok(())
     })
     .unwrap();
     write(&store, |tx| {
-        tx.kv_put("r", b"ada", b"y")?;
-        tx.kv_put("r", b"ada", b"y")?;
-        tx.kv_delete("r", b"cid")?;
-        tx.kv_put("r", b"eva", b"")
+        tx.kv_mut().put("r", b"ada", b"y")?;
+        tx.kv_mut().put("r", b"ada", b"y")?;
+        tx.kv_mut().delete("r", b"cid")?;
+        tx.kv_mut().put("r", b"eva", b"")
     })
     .unwrap();
     let tx = read(&store);
-    assert_eq!(tx.kv_keys_of("r", b"x", None, 9).unwrap(), owned(&[]));
+    assert_eq!(tx.kv().keys_of("r", b"x", None, 9).unwrap(), owned(&[]));
     assert_eq!(
-        tx.kv_keys_of("r", b"y", None, 9).unwrap(),
+        tx.kv().keys_of("r", b"y", None, 9).unwrap(),
         owned(&["ada", "bob"])
     );
     assert_eq!(
-        tx.kv_keys_of("r", b"y", Some(b"ada"), 9).unwrap(),
+        tx.kv().keys_of("r", b"y", Some(b"ada"), 9).unwrap(),
         owned(&["bob"])
     );
     assert_eq!(
-        tx.kv_keys_of("r", b"x\0", None, 9).unwrap(),
+        tx.kv().keys_of("r", b"x\0", None, 9).unwrap(),
         owned(&["dan"])
     );
-    assert_eq!(tx.kv_keys_of("r", b"", None, 9).unwrap(), owned(&["eva"]));
-    assert_eq!(tx.kv_keys_of("none", b"", None, 9).unwrap(), owned(&[]));
+    assert_eq!(tx.kv().keys_of("r", b"", None, 9).unwrap(), owned(&["eva"]));
+    assert_eq!(tx.kv().keys_of("none", b"", None, 9).unwrap(), owned(&[]));
     clean(&store);
     write(&store, |tx| {
-        assert!(tx.kv_compare_and_set("r", b"bob", Some(b"y"), Some(b"z"))?);
-        tx.kv_delete_range(
+        assert!(
+            tx.kv_mut()
+                .compare_and_set("r", b"bob", Some(b"y"), Some(b"z"))?
+        );
+        tx.kv_mut().delete_range(
             "r",
             KeyRange {
                 start: b"d",
@@ -729,7 +806,7 @@ fn reversible_buckets_lead_back() {
         ["ada", "bob"]
     );
     assert_eq!(
-        read(&store).kv_keys_of("r", b"z", None, 9).unwrap(),
+        read(&store).kv().keys_of("r", b"z", None, 9).unwrap(),
         owned(&["bob"])
     );
 }
@@ -738,15 +815,15 @@ fn reversible_buckets_lead_back() {
 #[test]
 fn gapless_sequences_have_no_gaps() {
     let store = memory();
-    assert_eq!(read(&store).sequence_last("b", "n").unwrap(), 0);
+    assert_eq!(read(&store).kv().sequence_last("b", "n").unwrap(), 0);
     for expected in 1..=3 {
         assert_eq!(
-            write(&store, |tx| tx.sequence_next("b", "n")).unwrap(),
+            write(&store, |tx| tx.kv_mut().sequence_next("b", "n")).unwrap(),
             expected
         );
         let mut tx = store.begin(Access::Write).unwrap();
-        assert_eq!(tx.sequence_next("b", "n").unwrap(), expected + 1);
-        assert_eq!(tx.sequence_next("b", "n").unwrap(), expected + 2);
+        assert_eq!(tx.kv_mut().sequence_next("b", "n").unwrap(), expected + 1);
+        assert_eq!(tx.kv_mut().sequence_next("b", "n").unwrap(), expected + 2);
         tx.rollback();
     }
     let mut one = store.begin(Access::Write).unwrap();
@@ -754,16 +831,16 @@ fn gapless_sequences_have_no_gaps() {
     let mut other = store.begin(Access::Write).unwrap();
     assert_eq!(
         (
-            one.sequence_next("b", "n").unwrap(),
-            two.sequence_next("b", "n").unwrap()
+            one.kv_mut().sequence_next("b", "n").unwrap(),
+            two.kv_mut().sequence_next("b", "n").unwrap()
         ),
         (4, 4)
     );
-    assert_eq!(other.sequence_next("b", "m").unwrap(), 1);
+    assert_eq!(other.kv_mut().sequence_next("b", "m").unwrap(), 1);
     one.commit().unwrap();
     assert_eq!(kind(two.commit()), ErrorKind::Retry);
     other.commit().unwrap();
-    assert_eq!(read(&store).sequence_last("b", "n").unwrap(), 4);
+    assert_eq!(read(&store).kv().sequence_last("b", "n").unwrap(), 4);
     assert_eq!(
         keys(&read(&store), "b", ALL, Order::Ascending),
         Vec::<String>::new(),
@@ -802,295 +879,15 @@ fn gapped_sequences_never_repeat() {
         for number in taken {
             assert!(number > 0 && seen.insert(number), "{number} came twice");
         }
-        let gapless = write(&store, |tx| tx.sequence_next("b", "n")).unwrap();
+        let gapless = write(&store, |tx| tx.kv_mut().sequence_next("b", "n")).unwrap();
         assert!(seen.insert(gapless));
     }
     let store = open();
-    write(&store, |tx| tx.drop_bucket("b")).unwrap();
+    write(&store, |tx| tx.kv_mut().drop_bucket("b")).unwrap();
     assert_eq!(
         store.sequence_take("b", "n").unwrap(),
         1,
         "a dropped bucket begins anew"
-    );
-}
-
-/// What conflicts and what does not: readers with changes of what they read, blind writers with no other transaction.
-#[test]
-fn only_real_conflicts_are_reported() {
-    let store = memory();
-    write(&store, |tx| {
-        tx.create_bucket("m", MULTI)?;
-        tx.create_bucket("r", REVERSIBLE)?;
-        tx.kv_put("r", b"k", b"v")?;
-        (0..50u8).try_for_each(|key| tx.kv_put("b", &[b'k', key], b"v"))
-    })
-    .unwrap();
-    type Step = fn(&mut Transaction) -> Result<(), DataError>;
-    fn scan_part(
-        tx: &mut Transaction,
-        start: &[u8],
-        end: Option<&[u8]>,
-        keys: usize,
-    ) -> Result<(), DataError> {
-        let limit = PageLimit {
-            keys,
-            bytes: 1 << 20,
-        };
-        tx.kv_scan(
-            "b",
-            KeyRange { start, end },
-            Order::Ascending,
-            limit,
-            None,
-            &mut Page::new(),
-        )
-        .map(drop)
-    }
-    fn visit_part(
-        tx: &mut Transaction,
-        start: &[u8],
-        end: Option<&[u8]>,
-        order: Order,
-        keys: usize,
-    ) -> Result<(), DataError> {
-        let mut left = keys;
-        tx.kv_each("b", KeyRange { start, end }, order, &mut |_, _| {
-            left -= 1;
-            match left {
-                0 => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            }
-        })
-    }
-    let cases: &[(&str, Step, Step, bool)] = &[
-        (
-            "a visit and a phantom",
-            |tx| visit_part(tx, b"k", Some(b"l"), Order::Ascending, 1000),
-            |tx| tx.kv_put("b", b"k\x09x", b"n"),
-            true,
-        ),
-        (
-            "a visit that ended and what comes after it",
-            |tx| visit_part(tx, b"k\x07", Some(b"k\x30"), Order::Ascending, 3),
-            |tx| tx.kv_put("b", b"k\x20", b"n"),
-            false,
-        ),
-        (
-            "a visit that ended and what it ended at",
-            |tx| visit_part(tx, b"k\x07", Some(b"k\x30"), Order::Ascending, 1),
-            |tx| tx.kv_put("b", b"k\x07", b"n"),
-            true,
-        ),
-        (
-            "a visit backwards that ended and what comes after it",
-            |tx| visit_part(tx, b"k\x07", Some(b"k\x30"), Order::Descending, 3),
-            |tx| tx.kv_put("b", b"k\x20", b"n"),
-            false,
-        ),
-        (
-            "a visit backwards that ended and what it ended at",
-            |tx| visit_part(tx, b"k\x07", Some(b"k\x21"), Order::Descending, 1),
-            |tx| tx.kv_put("b", b"k\x20", b"n"),
-            true,
-        ),
-        (
-            "two blind puts of one key",
-            |tx| tx.kv_put("b", b"x", b"1"),
-            |tx| tx.kv_put("b", b"x", b"2"),
-            false,
-        ),
-        (
-            "a read and a put of one key",
-            |tx| tx.kv_get("b", b"x").map(drop),
-            |tx| tx.kv_put("b", b"x", b"3"),
-            true,
-        ),
-        (
-            "a read and a put of two keys",
-            |tx| tx.kv_get("b", b"x").map(drop),
-            |tx| tx.kv_put("b", b"y", b"3"),
-            false,
-        ),
-        (
-            "a read and a deletion",
-            |tx| tx.kv_get("b", b"k\x01").map(drop),
-            |tx| tx.kv_delete("b", b"k\x01"),
-            true,
-        ),
-        (
-            "a read and a range deletion",
-            |tx| tx.kv_get("b", b"k\x02").map(drop),
-            |tx| {
-                tx.kv_delete_range(
-                    "b",
-                    KeyRange {
-                        start: b"k\x02",
-                        end: Some(b"k\x03"),
-                    },
-                )
-            },
-            true,
-        ),
-        (
-            "a put and a range deletion",
-            |tx| tx.kv_put("b", b"k\x05", b"n"),
-            |tx| {
-                tx.kv_delete_range(
-                    "b",
-                    KeyRange {
-                        start: b"k\x05",
-                        end: Some(b"k\x06"),
-                    },
-                )
-            },
-            false,
-        ),
-        (
-            "a scan and a phantom",
-            |tx| scan_part(tx, b"k", Some(b"l"), 1000),
-            |tx| tx.kv_put("b", b"k\x09x", b"n"),
-            true,
-        ),
-        (
-            "a page and what comes after it",
-            |tx| scan_part(tx, b"k\x07", Some(b"k\x30"), 3),
-            |tx| tx.kv_put("b", b"k\x20", b"n"),
-            false,
-        ),
-        (
-            "a page and what it holds",
-            |tx| scan_part(tx, b"k\x0a", Some(b"k\x30"), 3),
-            |tx| tx.kv_put("b", b"k\x0b", b"n"),
-            true,
-        ),
-        (
-            "a whole scan and a new key",
-            |tx| scan_part(tx, b"", None, 1000),
-            |tx| tx.kv_put("b", b"zzz", b"n"),
-            true,
-        ),
-        (
-            "a scan and another bucket",
-            |tx| scan_part(tx, b"", None, 1000),
-            |tx| tx.kv_put("c", b"zzz", b"n"),
-            false,
-        ),
-        (
-            "two additions of one value",
-            |tx| tx.kv_add("m", b"k", b"1"),
-            |tx| tx.kv_add("m", b"k", b"1"),
-            false,
-        ),
-        (
-            "values and an addition",
-            |tx| tx.kv_values("m", b"k", None, 9).map(drop),
-            |tx| tx.kv_add("m", b"k", b"2"),
-            true,
-        ),
-        (
-            "values and another key's",
-            |tx| tx.kv_values("m", b"k", None, 9).map(drop),
-            |tx| tx.kv_add("m", b"kk", b"2"),
-            false,
-        ),
-        (
-            "one value and another",
-            |tx| tx.kv_has("m", b"k", b"9").map(drop),
-            |tx| tx.kv_add("m", b"k", b"8"),
-            false,
-        ),
-        (
-            "one value and its addition",
-            |tx| tx.kv_has("m", b"k", b"7").map(drop),
-            |tx| tx.kv_add("m", b"k", b"7"),
-            true,
-        ),
-        (
-            "two puts in a reversible bucket",
-            |tx| tx.kv_put("r", b"k", b"1"),
-            |tx| tx.kv_put("r", b"k", b"2"),
-            true,
-        ),
-        (
-            "keys of a value and a new one",
-            |tx| tx.kv_keys_of("r", b"w", None, 9).map(drop),
-            |tx| tx.kv_put("r", b"n", b"w"),
-            true,
-        ),
-        (
-            "keys of a value and another's",
-            |tx| tx.kv_keys_of("r", b"w", None, 9).map(drop),
-            |tx| tx.kv_put("r", b"o", b"ww"),
-            false,
-        ),
-        (
-            "a put and the bucket's end",
-            |tx| tx.kv_put("c", b"a", b"1"),
-            |tx| tx.drop_bucket("c").map(drop),
-            true,
-        ),
-        (
-            "an absent bucket and its first key",
-            |tx| tx.kv_get("new", b"a").map(drop),
-            |tx| tx.kv_put("new", b"b", b"1"),
-            true,
-        ),
-        (
-            "the list and a new bucket",
-            |tx| tx.list_buckets().map(drop),
-            |tx| tx.create_bucket("newer", MULTI),
-            true,
-        ),
-    ];
-    for (name, mine, others, collide) in cases {
-        let mut me = store.begin(Access::Write).unwrap();
-        mine(&mut me).unwrap();
-        me.kv_put("mine", b"k", b"v").unwrap();
-        write(&store, others).unwrap();
-        match me.commit() {
-            Ok(_) => assert!(!collide, "{name}: not noticed"),
-            Err(error) => {
-                assert!(
-                    *collide && error.kind() == ErrorKind::Retry,
-                    "{name}: {error}"
-                );
-                assert!(error.to_string().contains("bucket"), "{name}: {error}");
-            }
-        }
-        // The first commit of a case may have made the bucket.
-        let _ = write(&store, |tx| tx.kv_put("mine", b"k", b"v"));
-    }
-    assert_eq!(read(&store).kv_get("b", b"x").unwrap(), Some(b"3".to_vec()));
-    clean(&store);
-}
-
-/// Lost updates are refused whatever the interleaving: counters over threads add up.
-#[test]
-fn counters_add_up() {
-    let store = memory();
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..100 {
-                    loop {
-                        let raised = write(&store, |tx| {
-                            let value = tx
-                                .kv_get("b", b"counter")?
-                                .map_or(0, |value| u64::from_be_bytes(value.try_into().unwrap()));
-                            tx.kv_put("b", b"counter", &(value + 1).to_be_bytes())
-                        });
-                        match raised {
-                            Ok(()) => break,
-                            Err(error) => assert_eq!(error.kind(), ErrorKind::Retry),
-                        }
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(
-        read(&store).kv_get("b", b"counter").unwrap(),
-        Some(400u64.to_be_bytes().to_vec())
     );
 }
 
@@ -1099,31 +896,34 @@ fn counters_add_up() {
 fn changes_are_in_the_stream() {
     let store = memory();
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.kv_put("b", b"k", b"v").unwrap();
+    tx.kv_mut().put("b", b"k", b"v").unwrap();
     let mark = tx.savepoint();
-    tx.create_bucket("undone", MULTI).unwrap();
-    tx.kv_add("undone", b"k", b"v").unwrap();
+    tx.kv_mut().create_bucket("undone", MULTI).unwrap();
+    tx.kv_mut().add("undone", b"k", b"v").unwrap();
     tx.rollback_to(mark).unwrap();
     assert_eq!(
-        kind(tx.kv_add("undone", b"k", b"v")),
+        kind(tx.kv_mut().add("undone", b"k", b"v")),
         ErrorKind::Invalid,
         "the bucket is undone"
     );
-    tx.create_bucket("m", MULTI).unwrap();
-    tx.kv_add("m", b"k", b"v").unwrap();
-    tx.kv_remove("m", b"k", b"w").unwrap();
-    tx.kv_put_with("b", b"t", b"v", Expiry::At(77)).unwrap();
-    tx.kv_delete("b", b"k").unwrap();
-    tx.kv_delete_range(
-        "b",
-        KeyRange {
-            start: b"a",
-            end: Some(b"c"),
-        },
-    )
-    .unwrap();
-    tx.sequence_next("b", "n").unwrap();
-    tx.drop_bucket("m").unwrap();
+    tx.kv_mut().create_bucket("m", MULTI).unwrap();
+    tx.kv_mut().add("m", b"k", b"v").unwrap();
+    tx.kv_mut().remove("m", b"k", b"w").unwrap();
+    tx.kv_mut()
+        .put_with("b", b"t", b"v", Expiry::At(77))
+        .unwrap();
+    tx.kv_mut().delete("b", b"k").unwrap();
+    tx.kv_mut()
+        .delete_range(
+            "b",
+            KeyRange {
+                start: b"a",
+                end: Some(b"c"),
+            },
+        )
+        .unwrap();
+    tx.kv_mut().sequence_next("b", "n").unwrap();
+    tx.kv_mut().drop_bucket("m").unwrap();
     let version = tx.commit().unwrap();
     let entries = store
         .engine()
@@ -1207,26 +1007,30 @@ fn typed_values_keep_their_types() {
     ];
     write(&store, |tx| {
         for (number, value) in values.iter().enumerate() {
-            tx.kv_put_value("b", &text(&format!("k{number}")), value, Expiry::Never)?;
+            tx.kv_mut()
+                .put_value("b", &text(&format!("k{number}")), value, Expiry::Never)?;
         }
-        tx.kv_put("b", b"raw", b"bytes")
+        tx.kv_mut().put("b", b"raw", b"bytes")
     })
     .unwrap();
     let tx = read(&store);
     for (number, value) in values.iter().enumerate() {
         assert_eq!(
-            &tx.kv_get_value("b", &text(&format!("k{number}"))).unwrap(),
+            &tx.kv()
+                .get_value("b", &text(&format!("k{number}")))
+                .unwrap(),
             value
         );
     }
-    assert_eq!(tx.kv_get("b", b"k4").unwrap(), Some(b"text".to_vec()));
+    assert_eq!(tx.kv().get("b", b"k4").unwrap(), Some(b"text".to_vec()));
     assert_eq!(
-        tx.kv_get_value("b", &Value::Bytes((*b"raw").into()))
+        tx.kv()
+            .get_value("b", &Value::Bytes((*b"raw").into()))
             .unwrap(),
         Value::Bytes((*b"bytes").into())
     );
-    assert_eq!(tx.kv_get_value("b", &text("none")).unwrap(), Value::Null);
-    assert_eq!(kind(tx.kv_get_value("b", &int(1))), ErrorKind::Invalid);
+    assert_eq!(tx.kv().get_value("b", &text("none")).unwrap(), Value::Null);
+    assert_eq!(kind(tx.kv().get_value("b", &int(1))), ErrorKind::Invalid);
     let mut found = Vec::new();
     let mut after = None;
     loop {
@@ -1235,7 +1039,8 @@ fn typed_values_keep_their_types() {
             bytes: 1 << 20,
         };
         after = tx
-            .kv_scan_values(
+            .kv()
+            .scan_values(
                 "b",
                 ALL,
                 Order::Descending,
@@ -1252,10 +1057,11 @@ fn typed_values_keep_their_types() {
     assert_eq!(found[0], (text("raw"), Value::Bytes((*b"bytes").into())));
     assert_eq!(found[8], (text("k0"), int(i64::MIN)));
     write(&store, |tx| {
-        tx.kv_put_value("b", &text("k0"), &Value::Null, Expiry::Never)
+        tx.kv_mut()
+            .put_value("b", &text("k0"), &Value::Null, Expiry::Never)
     })
     .unwrap();
-    assert_eq!(read(&store).kv_get("b", b"k0").unwrap(), None);
+    assert_eq!(read(&store).kv().get("b", b"k0").unwrap(), None);
 }
 
 /// Random changes of three buckets, with dropped transactions and reopening, give the same results as plain maps, and
@@ -1284,8 +1090,8 @@ fn random_changes_match_plain_maps() {
             Arc::new(MemoryEngine::new())
         });
         write(&store, |tx| {
-            tx.create_bucket("r", REVERSIBLE)?;
-            tx.create_bucket("m", MULTI)
+            tx.kv_mut().create_bucket("r", REVERSIBLE)?;
+            tx.kv_mut().create_bucket("m", MULTI)
         })
         .unwrap();
         let mut random = Random(seed);
@@ -1365,45 +1171,50 @@ impl Model {
         let (key, value) = (random.bytes(), random.bytes());
         match random.below(12) {
             0..3 => {
-                tx.kv_put(bucket, &key, &value).unwrap();
+                tx.kv_mut().put(bucket, &key, &value).unwrap();
                 map.insert(key, (value, None));
             }
             3 | 4 => {
                 let time = now + random.below(8);
-                tx.kv_put_with(bucket, &key, &value, Expiry::At(time))
+                tx.kv_mut()
+                    .put_with(bucket, &key, &value, Expiry::At(time))
                     .unwrap();
                 map.insert(key, (value, Some(time)));
                 self.expire(now);
             }
             5 | 6 => {
-                tx.kv_delete(bucket, &key).unwrap();
+                tx.kv_mut().delete(bucket, &key).unwrap();
                 map.remove(&key);
             }
             7 => {
                 let end = value;
-                tx.kv_delete_range(
-                    bucket,
-                    KeyRange {
-                        start: &key,
-                        end: Some(&end),
-                    },
-                )
-                .unwrap();
+                tx.kv_mut()
+                    .delete_range(
+                        bucket,
+                        KeyRange {
+                            start: &key,
+                            end: Some(&end),
+                        },
+                    )
+                    .unwrap();
                 map.retain(|stored, _| *stored < key || *stored >= end);
             }
             8 => {
                 let found = map.contains_key(&key);
-                assert_eq!(tx.kv_expire(bucket, &key, Expiry::After(5)).unwrap(), found);
+                assert_eq!(
+                    tx.kv_mut().expire(bucket, &key, Expiry::After(5)).unwrap(),
+                    found
+                );
                 if let Some((_, time)) = map.get_mut(&key) {
                     *time = Some(now + 5);
                 }
             }
             9 | 10 => {
-                tx.kv_add("m", &key, &value).unwrap();
+                tx.kv_mut().add("m", &key, &value).unwrap();
                 self.pairs.insert((key, value));
             }
             _ => {
-                tx.kv_remove("m", &key, &value).unwrap();
+                tx.kv_mut().remove("m", &key, &value).unwrap();
                 self.pairs.remove(&(key, value));
             }
         }
@@ -1439,7 +1250,7 @@ impl Model {
             );
             let key = random.bytes();
             assert_eq!(
-                tx.kv_get(bucket, &key).unwrap(),
+                tx.kv().get(bucket, &key).unwrap(),
                 map.get(&key).map(|(value, _)| value.clone())
             );
         }
@@ -1455,12 +1266,12 @@ impl Model {
             .filter(|pair| pair.0 == key)
             .map(|pair| pair.1.clone())
             .collect();
-        assert_eq!(tx.kv_values("m", &key, None, 1000).unwrap(), values);
+        assert_eq!(tx.kv().values("m", &key, None, 1000).unwrap(), values);
         let of_value: Vec<Vec<u8>> = self.maps[1]
             .iter()
             .filter(|(_, (stored, _))| *stored == value)
             .map(|(key, _)| key.clone())
             .collect();
-        assert_eq!(tx.kv_keys_of("r", &value, None, 1000).unwrap(), of_value);
+        assert_eq!(tx.kv().keys_of("r", &value, None, 1000).unwrap(), of_value);
     }
 }

@@ -27,36 +27,38 @@ fn open() -> Transaction {
 #[test]
 fn nesting() {
     let mut tx = open();
-    tx.create_node(&[], &map(&[("v", deep(128))])).unwrap();
+    tx.graph_mut()
+        .create_node(&[], &map(&[("v", deep(128))]))
+        .unwrap();
     refused(
-        tx.create_node(&[], &map(&[("v", deep(129))])),
+        tx.graph_mut().create_node(&[], &map(&[("v", deep(129))])),
         ErrorKind::Limit,
         "128",
     );
-    let id = tx.create_node(&[], &Map::new()).unwrap();
+    let id = tx.graph_mut().create_node(&[], &Map::new()).unwrap();
     let abyss = deep(100_000);
     std::mem::forget(abyss.clone()); // never dropped, which would recurse
     refused(
-        tx.set_node_property(id, &["v"], abyss),
+        tx.graph_mut().set_node_property(id, &["v"], abyss),
         ErrorKind::Limit,
         "128",
     );
     let path = vec!["p"; 200];
     refused(
-        tx.set_node_property(id, &path, int(1)),
+        tx.graph_mut().set_node_property(id, &path, int(1)),
         ErrorKind::Limit,
         "200 names",
     );
     let patch = (0..200).fold(map(&[("x", int(1))]), |inner, _| {
         map(&[("m", Value::Map(Arc::new(inner)))])
     });
-    let key = tx.insert_document("D", &Map::new()).unwrap();
+    let key = tx.documents_mut().insert("D", &Map::new()).unwrap();
     refused(
-        tx.patch_document("D", &key, &patch),
+        tx.documents_mut().patch("D", &key, &patch),
         ErrorKind::Limit,
         "128",
     );
-    assert_eq!(tx.get_document("D", &key).unwrap().unwrap().len(), 1);
+    assert_eq!(tx.documents().get("D", &key).unwrap().unwrap().len(), 1);
 }
 
 #[test]
@@ -68,7 +70,11 @@ fn keys() {
         (Value::Float(1.0), ErrorKind::Invalid, "FLOAT"),
         (list(&[]), ErrorKind::Invalid, "LIST"),
     ] {
-        refused(tx.insert_document("D", &map(&[("_key", key)])), kind, says);
+        refused(
+            tx.documents_mut().insert("D", &map(&[("_key", key)])),
+            kind,
+            says,
+        );
     }
     for key in [
         int(i64::MIN),
@@ -78,17 +84,20 @@ fn keys() {
         text(&"k".repeat(2048)),
     ] {
         assert_eq!(
-            tx.insert_document("D", &map(&[("_key", key.clone())]))
+            tx.documents_mut()
+                .insert("D", &map(&[("_key", key.clone())]))
                 .unwrap(),
             key
         );
-        let found = tx.get_document("D", &key).unwrap().unwrap();
+        let found = tx.documents().get("D", &key).unwrap().unwrap();
         assert_eq!(found.get("_key"), Some(&key));
     }
     // 2^53 and 2^53 + 1 are one float and two integers.
-    assert_eq!(tx.get_document("D", &int(1 << 53)).unwrap(), None);
-    let label = tx.intern_label("D").unwrap();
-    tx.insert_document("D", &map(&[("_key", int(2))])).unwrap();
+    assert_eq!(tx.documents().get("D", &int(1 << 53)).unwrap(), None);
+    let label = tx.name_ids().intern_label("D").unwrap();
+    tx.documents_mut()
+        .insert("D", &map(&[("_key", int(2))]))
+        .unwrap();
     assert!(tx.node_by_key(label, &Value::Float(2.0)).unwrap().is_some());
     for none in [2.5, f64::NAN, f64::INFINITY, 9_223_372_036_854_775_807.0] {
         assert_eq!(
@@ -99,19 +108,20 @@ fn keys() {
     }
     // A generated key is a UUID of version 7, and later ones sort later.
     let keys: Vec<_> = (0..3)
-        .map(|_| tx.insert_document("E", &Map::new()).unwrap())
+        .map(|_| tx.documents_mut().insert("E", &Map::new()).unwrap())
         .collect();
     assert!(
         keys.iter()
             .all(|key| matches!(key, Value::String(key) if key.len() == 36 && &key[14..15] == "7"))
     );
     refused(
-        tx.replace_document("D", &int(2), &map(&[("_key", int(3))])),
+        tx.documents_mut()
+            .replace("D", &int(2), &map(&[("_key", int(3))])),
         ErrorKind::Invalid,
         "_key is 3",
     );
     refused(
-        tx.replace_document("D", &int(99), &Map::new()),
+        tx.documents_mut().replace("D", &int(99), &Map::new()),
         ErrorKind::NotFound,
         "no document with _key 99",
     );
@@ -121,13 +131,13 @@ fn keys() {
 fn names() {
     let mut tx = open();
     refused(
-        tx.intern_label(&"l".repeat(20_000)),
+        tx.name_ids().intern_label(&"l".repeat(20_000)),
         ErrorKind::Limit,
         "label",
     );
     let long = "p".repeat(20_000);
     refused(
-        tx.create_node(&[], &map(&[(&long, int(1))])),
+        tx.graph_mut().create_node(&[], &map(&[(&long, int(1))])),
         ErrorKind::Limit,
         "20000 bytes",
     );
@@ -137,19 +147,23 @@ fn names() {
         ("ü\u{0}", int(3)),
         ("nested", nested(&[("", int(4)), ("x.y", int(5))])),
     ]);
-    let id = tx.create_node(&[], &odd).unwrap();
+    let id = tx.graph_mut().create_node(&[], &odd).unwrap();
     let mut contents = Vec::new();
     tx.node_contents(&[id], &mut contents).unwrap();
     assert_eq!(contents[0].as_ref().unwrap().properties, odd);
-    tx.set_node_property(id, &["nested", ""], int(6)).unwrap();
-    tx.set_node_property(id, &[""], Value::Null).unwrap();
+    tx.graph_mut()
+        .set_node_property(id, &["nested", ""], int(6))
+        .unwrap();
+    tx.graph_mut()
+        .set_node_property(id, &[""], Value::Null)
+        .unwrap();
     refused(
-        tx.set_node_property(id, &[], int(1)),
+        tx.graph_mut().set_node_property(id, &[], int(1)),
         ErrorKind::Invalid,
         "empty",
     );
     refused(
-        tx.set_node_property(id, &["a.b", "c"], int(1)),
+        tx.graph_mut().set_node_property(id, &["a.b", "c"], int(1)),
         ErrorKind::Invalid,
         "a.b is a INTEGER",
     );
@@ -167,7 +181,10 @@ fn numbers_come_back_exactly() {
         Value::Float(-0.0),
         Value::Float(5e-324),
     ];
-    let id = tx.create_node(&[], &map(&[("v", list(&values))])).unwrap();
+    let id = tx
+        .graph_mut()
+        .create_node(&[], &map(&[("v", list(&values))]))
+        .unwrap();
     let mut out = [Vec::new()];
     tx.node_properties(&[id], &[tx.catalog().prop_id("v").unwrap()], &mut out)
         .unwrap();
@@ -177,34 +194,37 @@ fn numbers_come_back_exactly() {
 #[test]
 fn what_is_not_there() {
     let mut tx = open();
-    let label = tx.intern_label("A").unwrap();
-    let knows = tx.intern_type("KNOWS").unwrap();
-    let here = tx.create_node(&[label], &Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("A").unwrap();
+    let knows = tx.name_ids().intern_type("KNOWS").unwrap();
+    let here = tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     let gone = NodeId(4_711);
     refused(
-        tx.create_relationship(knows, here, gone, &Map::new()),
+        tx.graph_mut()
+            .create_relationship(knows, here, gone, &Map::new()),
         ErrorKind::NotFound,
         "ends at node 4711",
     );
     refused(
-        tx.create_relationship(knows, gone, here, &Map::new()),
+        tx.graph_mut()
+            .create_relationship(knows, gone, here, &Map::new()),
         ErrorKind::NotFound,
         "starts at node 4711",
     );
     refused(
-        tx.set_node_property(gone, &["x"], int(1)),
+        tx.graph_mut().set_node_property(gone, &["x"], int(1)),
         ErrorKind::NotFound,
         "node 4711",
     );
-    assert_eq!(tx.delete_node(gone, false).unwrap(), []);
-    tx.create_relationship(knows, here, here, &Map::new())
+    assert_eq!(tx.graph_mut().delete_node(gone, false).unwrap(), []);
+    tx.graph_mut()
+        .create_relationship(knows, here, here, &Map::new())
         .unwrap();
     refused(
-        tx.delete_node(here, false),
+        tx.graph_mut().delete_node(here, false),
         ErrorKind::Invalid,
         "still has relationships",
     );
-    assert_eq!(tx.delete_node(here, true).unwrap().len(), 1);
+    assert_eq!(tx.graph_mut().delete_node(here, true).unwrap().len(), 1);
     assert_eq!(tx.exact_node_count(None).unwrap(), 0);
 }
 

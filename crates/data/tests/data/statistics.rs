@@ -33,14 +33,14 @@ struct Made {
 /// `people` people, each tenth an admin, nine of ten in the state `open`, all living in one of ten cities.
 fn make(store: &DataStore, people: i64) -> Made {
     let mut tx = store.begin(Access::Write).expect("a transaction");
-    let person = tx.intern_label("Person").expect("a label");
-    let admin = tx.intern_label("Admin").expect("a label");
-    let city = tx.intern_label("City").expect("a label");
-    let lives = tx.intern_type("LIVES").expect("a type");
+    let person = tx.name_ids().intern_label("Person").expect("a label");
+    let admin = tx.name_ids().intern_label("Admin").expect("a label");
+    let city = tx.name_ids().intern_label("City").expect("a label");
+    let lives = tx.name_ids().intern_type("LIVES").expect("a type");
     let cities: Vec<NodeId> = (0..10)
         .map(|at| {
             let name = properties(&[("name", Value::Int(at))]);
-            tx.create_node(&[city], &name).expect("a city")
+            tx.graph_mut().create_node(&[city], &name).expect("a city")
         })
         .collect();
     let made = (0..people)
@@ -56,9 +56,10 @@ fn make(store: &DataStore, people: i64) -> Made {
             } else {
                 &[person]
             };
-            let node = tx.create_node(labels, &of).expect("a person");
+            let node = tx.graph_mut().create_node(labels, &of).expect("a person");
             let home = cities[at as usize % 10];
-            tx.create_relationship(lives, node, home, &Map::new())
+            tx.graph_mut()
+                .create_relationship(lives, node, home, &Map::new())
                 .expect("a home");
             node
         })
@@ -164,7 +165,8 @@ fn what_has_changed_a_lot_is_sampled_again() {
     let close = |from: usize, to: usize| {
         let mut tx = store.begin(Access::Write).expect("a transaction");
         for node in &made.people[from..to] {
-            tx.set_node_property(*node, &["state"], Value::from("closed"))
+            tx.graph_mut()
+                .set_node_property(*node, &["state"], Value::from("closed"))
                 .expect("set");
         }
         tx.commit().expect("committed");
@@ -188,7 +190,9 @@ fn what_has_changed_a_lot_is_sampled_again() {
     assert_eq!(of_admins(&store), 100);
     let mut tx = store.begin(Access::Write).expect("a transaction");
     for node in &made.people[..500] {
-        tx.add_label(*node, made.admin).expect("a label");
+        tx.graph_mut()
+            .add_label(*node, made.admin)
+            .expect("a label");
     }
     tx.commit().expect("committed");
     assert_eq!(of_admins(&store), 550);

@@ -45,10 +45,13 @@ fn amount(tx: &Transaction, id: NodeId) -> Result<i64, DataError> {
 fn commotion(store: &DataStore, rounds: u64) {
     const THREADS: u64 = 4;
     let (hub, accounts) = transact(store, |tx| {
-        let label = tx.intern_label("Account")?;
-        let hub = tx.create_node(&[], &Map::new())?;
+        let label = tx.name_ids().intern_label("Account")?;
+        let hub = tx.graph_mut().create_node(&[], &Map::new())?;
         let accounts: Result<Vec<_>, _> = (0..5)
-            .map(|_| tx.create_node(&[label], &map(&[("amount", int(100))])))
+            .map(|_| {
+                tx.graph_mut()
+                    .create_node(&[label], &map(&[("amount", int(100))]))
+            })
             .collect();
         Ok((hub, accounts?))
     });
@@ -67,15 +70,19 @@ fn commotion(store: &DataStore, rounds: u64) {
                             return Ok(());
                         }
                         let (mine, theirs) = (amount(tx, a)?, amount(tx, b)?);
-                        tx.set_node_property(a, &["amount"], int(mine - 1))?;
-                        tx.set_node_property(b, &["amount"], int(theirs + 1))
+                        tx.graph_mut()
+                            .set_node_property(a, &["amount"], int(mine - 1))?;
+                        tx.graph_mut()
+                            .set_node_property(b, &["amount"], int(theirs + 1))
                     });
                     transact(store, |tx| {
-                        let paid = tx.intern_type("PAID")?;
-                        let label = tx.intern_label(&format!("Round{}", round % 7))?;
+                        let paid = tx.name_ids().intern_type("PAID")?;
+                        let label = tx.name_ids().intern_label(&format!("Round{}", round % 7))?;
                         let node = tx
+                            .graph_mut()
                             .create_node(&[label], &map(&[(&format!("p{}", round % 5), int(1))]))?;
-                        tx.create_relationship(paid, hub, node, &Map::new())
+                        tx.graph_mut()
+                            .create_relationship(paid, hub, node, &Map::new())
                     });
                     if round % 4 == 0 {
                         let tx = store.begin(Access::Read).unwrap();
@@ -146,7 +153,7 @@ fn turmoil(store: &DataStore, rounds: u64) {
             reversible: true,
             ..Default::default()
         };
-        tx.create_bucket("sessions", options)
+        tx.kv_mut().create_bucket("sessions", options)
     });
     let patience = Instant::now();
     let tolerated = |error: Option<&DataError>| {
@@ -165,30 +172,35 @@ fn turmoil(store: &DataStore, rounds: u64) {
                     let key = isomer_value::Value::from(format!("k{number}"));
                     let mut tx = store.begin(Access::Write).unwrap();
                     let done = (|| {
-                        let friend = tx.intern_type("FRIEND")?;
-                        match tx.document_node("Person", &key)? {
+                        let friend = tx.name_ids().intern_type("FRIEND")?;
+                        match tx.documents().node("Person", &key)? {
                             Some(_) if round % 3 == 0 => {
-                                tx.remove_document("Person", &key, true)?;
+                                tx.documents_mut().remove("Person", &key, true)?;
                             }
                             Some(id) => {
                                 let tags = isomer_value::Value::from(vec![
                                     int(round as i64 % 5),
                                     int(thread as i64),
                                 ]);
-                                tx.set_node_property(id, &["tags"], tags)?;
+                                tx.graph_mut().set_node_property(id, &["tags"], tags)?;
                                 let other = isomer_value::Value::from(format!("k{}", number / 2));
-                                if let Some(other) = tx.document_node("Person", &other)? {
-                                    tx.create_relationship(friend, id, other, &Map::new())?;
+                                if let Some(other) = tx.documents().node("Person", &other)? {
+                                    tx.graph_mut().create_relationship(
+                                        friend,
+                                        id,
+                                        other,
+                                        &Map::new(),
+                                    )?;
                                 }
                             }
                             None => {
                                 let properties = [("_key", key.clone()), ("nick", key.clone())];
-                                tx.insert_document("Person", &map(&properties))?;
+                                tx.documents_mut().insert("Person", &map(&properties))?;
                             }
                         }
                         let expiry = isomer_data::Expiry::After(round % 3);
                         let (session, user) = ([number as u8 + 1], [round as u8 % 4 + 1]);
-                        tx.kv_put_with("sessions", &session, &user, expiry)
+                        tx.kv_mut().put_with("sessions", &session, &user, expiry)
                     })();
                     let done = done
                         .and_then(|()| tx.commit_with(isomer_data::Durability::Buffered).map(drop));

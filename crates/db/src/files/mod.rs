@@ -81,7 +81,8 @@ impl WriteTransaction {
 impl<'t> ReadFiles<'t> {
     /// The metadata of the file or folder at a path; none if there is none.
     pub fn about(&self, path: &str) -> Result<Option<FileAbout>> {
-        self.transaction.reading(|data| data.file_about(path))
+        self.transaction
+            .reading(|data| data.files().file_about(path))
     }
 
     /// Whether a file or folder exists at a path.
@@ -96,7 +97,7 @@ impl<'t> ReadFiles<'t> {
             let after = all.last().map(|(name, _)| name.clone());
             let page = self
                 .transaction
-                .reading(|data| data.list_folder(folder, after.as_deref(), PAGE))?;
+                .reading(|data| data.files().list_folder(folder, after.as_deref(), PAGE))?;
             let complete = page.len() < PAGE;
             all.extend(page);
             if complete {
@@ -113,28 +114,28 @@ impl<'t> ReadFiles<'t> {
         limit: usize,
     ) -> Result<Vec<(String, FileAbout)>> {
         self.transaction
-            .reading(|data| data.list_folder(folder, after, limit))
+            .reading(|data| data.files().list_folder(folder, after, limit))
     }
 
     /// All bytes of a file.
     pub fn read(&self, path: &str) -> Result<Vec<u8>> {
         self.transaction.reading(|data| {
-            let id = data.file(path)?;
-            let size = data.file_bytes(id)?;
+            let id = data.files().file(path)?;
+            let size = data.files().file_bytes(id)?;
             let size = usize::try_from(size).map_err(|_| {
                 isomer_data::DataError::Invalid(format!(
                     "`{path}` has {size} bytes, more than this machine can address: read it in parts"
                 ))
             })?;
             let mut bytes = vec![0; size];
-            data.read_file(id, 0, &mut bytes)?;
+            data.files().read_file(id, 0, &mut bytes)?;
             Ok(bytes)
         })
     }
 
     /// Opens a file at its beginning, for reading.
     pub fn open(&self, path: &str) -> Result<ReadFile<'t>> {
-        let id = self.transaction.reading(|data| data.file(path))?;
+        let id = self.transaction.reading(|data| data.files().file(path))?;
         Ok(ReadFile::new(self.transaction, id))
     }
 }
@@ -144,41 +145,40 @@ impl<'t> Files<'t> {
     pub fn create_folder(&self, path: &str) -> Result<()> {
         self.read
             .transaction
-            .writing(|data| data.create_folder(path))
+            .writing(|data| data.files_mut().create_folder(path))
     }
 
     /// Creates a folder and its missing parents.
     pub fn create_folders(&self, path: &str) -> Result<()> {
         self.read
             .transaction
-            .writing(|data| data.create_folders(path))
+            .writing(|data| data.files_mut().create_folders(path))
     }
 
     /// Creates an empty file and opens it. `Exists` if the path is taken.
     pub fn create(&self, path: &str) -> Result<File<'t>> {
         let transaction = self.read.transaction;
-        let id = transaction.writing(|data| data.create_file(path))?;
+        let id = transaction.writing(|data| data.files_mut().create_file(path))?;
         Ok(File::new(transaction, id, 0))
     }
 
     /// Opens a file at its beginning, for reading and writing.
     pub fn open(&self, path: &str) -> Result<File<'t>> {
         let transaction = self.read.transaction;
-        let id = transaction.reading(|data| data.file(path))?;
+        let id = transaction.reading(|data| data.files().file(path))?;
         Ok(File::new(transaction, id, 0))
     }
 
     /// Opens a file at its end; creates it if the path is free.
     pub fn append(&self, path: &str) -> Result<File<'t>> {
         let transaction = self.read.transaction;
-        let id =
-            transaction.writing(
-                |data| match data.file_about(path)?.map(|about| about.kind) {
-                    None => data.create_file(path),
-                    Some(PathKind::File | PathKind::Folder) => data.file(path),
-                },
-            )?;
-        let end = transaction.reading(|data| data.file_bytes(id))?;
+        let id = transaction.writing(|data| {
+            match data.files().file_about(path)?.map(|about| about.kind) {
+                None => data.files_mut().create_file(path),
+                Some(PathKind::File | PathKind::Folder) => data.files().file(path),
+            }
+        })?;
+        let end = transaction.reading(|data| data.files().file_bytes(id))?;
         Ok(File::new(transaction, id, end))
     }
 
@@ -187,24 +187,28 @@ impl<'t> Files<'t> {
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
         self.read
             .transaction
-            .writing(|data| data.put_file(path, bytes))
+            .writing(|data| data.files_mut().put_file(path, bytes))
     }
 
     /// Moves a file or a folder with its content; the cost does not depend on the content. A file may replace a file.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.read
             .transaction
-            .writing(|data| data.rename_path(from, to))
+            .writing(|data| data.files_mut().rename_path(from, to))
     }
 
     /// Removes a file, or an empty folder.
     pub fn remove(&self, path: &str) -> Result<()> {
-        self.read.transaction.writing(|data| data.remove_path(path))
+        self.read
+            .transaction
+            .writing(|data| data.files_mut().remove_path(path))
     }
 
     /// Removes a file, or a folder with its content; returns how many files and folders were removed.
     pub fn remove_all(&self, path: &str) -> Result<u64> {
-        self.read.transaction.writing(|data| data.remove_all(path))
+        self.read
+            .transaction
+            .writing(|data| data.files_mut().remove_all(path))
     }
 }
 

@@ -30,7 +30,8 @@ impl<'t> ReadFile<'t> {
 
     /// Its size in bytes.
     pub fn size(&self) -> Result<u64> {
-        self.transaction.reading(|data| data.file_bytes(self.id))
+        self.transaction
+            .reading(|data| data.files().file_bytes(self.id))
     }
 }
 
@@ -38,7 +39,7 @@ impl Read for ReadFile<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self
             .transaction
-            .reading(|data| data.read_file(self.id, self.at, into))
+            .reading(|data| data.files().read_file(self.id, self.at, into))
             .map_err(as_io)?;
         self.at += read as u64;
         Ok(read)
@@ -86,7 +87,7 @@ impl<'t> File<'t> {
         let ReadFile {
             transaction, id, ..
         } = self.read;
-        transaction.writing(|data| data.resize_file(id, bytes))
+        transaction.writing(|data| data.files_mut().resize_file(id, bytes))
     }
 }
 
@@ -104,7 +105,7 @@ impl Write for File<'_> {
             at,
         } = &mut self.read;
         transaction
-            .writing(|data| data.write_file(*id, *at, bytes))
+            .writing(|data| data.files_mut().write_file(*id, *at, bytes))
             .map_err(as_io)?;
         *at += bytes.len() as u64;
         Ok(bytes.len())
@@ -171,7 +172,7 @@ impl Read for FileReader {
             if into.len() >= AHEAD_BYTES {
                 let read = self
                     .transaction
-                    .reading(|data| data.read_file(self.id, self.at, into))
+                    .reading(|data| data.files().read_file(self.id, self.at, into))
                     .map_err(as_io)?;
                 self.at += read as u64;
                 return Ok(read);
@@ -180,7 +181,7 @@ impl Read for FileReader {
             let (id, at, ahead) = (self.id, self.at, &mut self.ahead);
             let read = self
                 .transaction
-                .reading(|data| data.read_file(id, at, ahead))
+                .reading(|data| data.files().read_file(id, at, ahead))
                 .inspect_err(|_| ahead_lost(ahead))
                 .map_err(as_io)?;
             self.ahead.truncate(read);
@@ -234,7 +235,7 @@ impl FileWriter {
         }
         let (db, id, at, held) = (&self.db, self.id, self.stored, &self.held);
         commit(db, Durability::Buffered, |data| {
-            data.write_file(id, at, held)
+            data.files_mut().write_file(id, at, held)
         })?;
         self.stored += self.held.len() as u64;
         self.held.clear();
@@ -275,7 +276,7 @@ impl FileWriter {
         let (id, path) = (self.id, self.path.as_str());
         let about = self.db.try_transact(|tx| -> Result<FileAbout, E> {
             check(tx.files().about(path)?.as_ref())?;
-            tx.writing(|data| data.name_file(id, path))?;
+            tx.writing(|data| data.files_mut().name_file(id, path))?;
             let about = tx.files().about(path)?;
             Ok(about.ok_or_else(|| {
                 Error::new(
@@ -311,7 +312,7 @@ impl Drop for FileWriter {
             let id = self.id;
             // Leftovers are removed when the database is opened again.
             let _ = commit(&self.db, Durability::Buffered, |data| {
-                data.remove_unnamed_file(id)
+                data.files_mut().remove_unnamed_file(id)
             });
         }
     }
@@ -359,8 +360,8 @@ impl Database {
     pub fn open_file(&self, path: &str) -> Result<FileReader> {
         let transaction = self.begin_read()?;
         let (id, about) = transaction.reading(|data| {
-            let id = data.file(path)?;
-            let about = data.file_about(path)?;
+            let id = data.files().file(path)?;
+            let about = data.files().file_about(path)?;
             Ok((id, about))
         })?;
         let about = about.ok_or_else(|| {
@@ -384,7 +385,7 @@ impl Database {
     pub fn create_file(&self, path: &str) -> Result<FileWriter> {
         self.check_place(path)?;
         let id = commit(self, Durability::Buffered, |data| {
-            data.create_unnamed_file()
+            data.files_mut().create_unnamed_file()
         })?;
         Ok(FileWriter {
             db: self.clone(),
@@ -403,12 +404,12 @@ impl Database {
                 Some(0) | None => "/",
                 Some(at) => &path[..at],
             };
-            if !data.is_folder(folder)? {
+            if !data.files().is_folder(folder)? {
                 return Err(isomer_data::DataError::NotFound(format!(
                     "there is no folder `{folder}`: make it first"
                 )));
             }
-            match data.is_folder(path)? {
+            match data.files().is_folder(path)? {
                 true => Err(isomer_data::DataError::Exists(format!(
                     "`{path}` is a folder: choose another name"
                 ))),

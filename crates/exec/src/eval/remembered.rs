@@ -113,8 +113,12 @@ fn read(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
             let [values] = column;
             return Ok(values);
         }
-        cx.tx
-            .node_properties_within(&nodes[counted..], &[prop], READ_BYTES, &mut column)?;
+        cx.tx.graph().node_properties_within(
+            &nodes[counted..],
+            &[prop],
+            READ_BYTES,
+            &mut column,
+        )?;
     }
 }
 

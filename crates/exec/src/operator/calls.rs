@@ -291,6 +291,7 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
         }
         ShowKind::Buckets => cx
             .tx
+            .kv()
             .list_buckets()?
             .into_iter()
             .map(|(name, options)| {
@@ -306,6 +307,7 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
         ShowKind::Procedures => procedures(cx),
         ShowKind::Conflicts => cx
             .tx
+            .replication()
             .conflicts()?
             .into_iter()
             .map(|conflict| {

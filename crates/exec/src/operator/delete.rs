@@ -129,7 +129,11 @@ impl Delete {
             cx.tick(1)?;
             cx.run.owed_rels.remove(&rel);
             if cx.run.deleted_rels.insert(rel.0)
-                && cx.tx.delete_relationship(rel).map_err(write_error)?
+                && cx
+                    .tx
+                    .graph_mut()
+                    .delete_relationship(rel)
+                    .map_err(write_error)?
             {
                 cx.run.counters.relationships_deleted += 1;
             }
@@ -152,10 +156,13 @@ impl Delete {
             }
             let owes = !*detach && deletes_again;
             let mut stopped = None;
-            let deleted = cx.tx.delete_node_while(node, *detach || owes, &mut || {
-                stopped = cx.run.watch.tick(1).err();
-                stopped.is_none()
-            });
+            let deleted = cx
+                .tx
+                .graph_mut()
+                .delete_node_while(node, *detach || owes, &mut || {
+                    stopped = cx.run.watch.tick(1).err();
+                    stopped.is_none()
+                });
             if let Some(stopped) = stopped {
                 return Err(stopped);
             }

@@ -165,7 +165,8 @@ impl Operate for Seek {
                 self.check = Recheck::of(self.pending.front());
                 // Each node occurs once unless the index has an entry per list element. A statement that writes could
                 // move an entry while the seek runs.
-                self.repeats = self.pending.len() > 1 || cx.tx.notes() || has_elements(seek, cx);
+                self.repeats =
+                    self.pending.len() > 1 || cx.tx.view_reads().notes() || has_elements(seek, cx);
                 if seek.descending {
                     self.pending.make_contiguous().reverse();
                 }

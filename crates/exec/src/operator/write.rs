@@ -147,6 +147,7 @@ fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> 
         if !ends.is_empty() {
             let type_id = type_of(one, cx)?;
             cx.tx
+                .graph_mut()
                 .create_relationships(type_id, &ends, &mut made)
                 .map_err(write_error)?;
         }
@@ -252,12 +253,13 @@ fn create_node(
             Some(id) => id,
             None => {
                 let plan = cx.run.plan.clone();
-                cx.tx.intern_label(plan.label_name(*label))?
+                cx.tx.name_ids().intern_label(plan.label_name(*label))?
             }
         });
     }
     let id = cx
         .tx
+        .graph_mut()
         .create_node(&labels, &properties)
         .map_err(write_error)?;
     cx.run.counters.nodes_created += 1;
@@ -276,6 +278,7 @@ fn create_relationship(
     let type_id = type_of(one, cx)?;
     let id = cx
         .tx
+        .graph_mut()
         .create_relationship(type_id, source, target, properties)
         .map_err(write_error)?;
     cx.run.counters.relationships_created += 1;
@@ -294,7 +297,7 @@ fn type_of(one: &CreateRelationship, cx: &mut Cx<'_>) -> Result<TypeId> {
         Some(id) => Ok(id),
         None => {
             let plan = cx.run.plan.clone();
-            Ok(cx.tx.intern_type(plan.type_name(one.rel_type))?)
+            Ok(cx.tx.name_ids().intern_type(plan.type_name(one.rel_type))?)
         }
     }
 }
@@ -516,9 +519,10 @@ impl Entity {
             storable(last, &value)?;
         }
         match self {
-            Self::Node(id) => cx.tx.set_node_property(*id, path, value),
+            Self::Node(id) => cx.tx.graph_mut().set_node_property(*id, path, value),
             Self::Relationship(relationship) => {
                 cx.tx
+                    .graph_mut()
                     .set_relationship_property(relationship.id, path, value)
             }
         }
@@ -609,6 +613,7 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
             for op in converge::operations(*operation, given)? {
                 cx.tick(1)?;
                 cx.tx
+                    .fields_mut()
                     .converge(owner, &path, &op, None)
                     .map_err(write_error)?;
             }
@@ -636,10 +641,10 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
             for label in labels {
                 let id = match cx.label(*label) {
                     Some(id) => id,
-                    None => cx.tx.intern_label(plan.label_name(*label))?,
+                    None => cx.tx.name_ids().intern_label(plan.label_name(*label))?,
                 };
                 cx.run.counters.labels_added +=
-                    u64::from(cx.tx.add_label(node, id).map_err(write_error)?);
+                    u64::from(cx.tx.graph_mut().add_label(node, id).map_err(write_error)?);
             }
             Ok(())
         }
@@ -649,8 +654,12 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
             };
             for label in labels {
                 if let Some(id) = cx.label(*label) {
-                    cx.run.counters.labels_removed +=
-                        u64::from(cx.tx.remove_label(node, id).map_err(write_error)?);
+                    cx.run.counters.labels_removed += u64::from(
+                        cx.tx
+                            .graph_mut()
+                            .remove_label(node, id)
+                            .map_err(write_error)?,
+                    );
                 }
             }
             Ok(())
@@ -695,8 +704,11 @@ fn change_all(
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         match &entity {
-            Entity::Node(id) => cx.tx.replace_node_properties(*id, &given),
-            Entity::Relationship(one) => cx.tx.replace_relationship_properties(one.id, &given),
+            Entity::Node(id) => cx.tx.graph_mut().replace_node_properties(*id, &given),
+            Entity::Relationship(one) => cx
+                .tx
+                .graph_mut()
+                .replace_relationship_properties(one.id, &given),
         }
         .map_err(write_error)?;
         given.len()
@@ -709,8 +721,11 @@ fn change_all(
         let removes = given.iter().any(|(_, value)| value.is_null());
         let before = removes.then(|| entity.properties(cx)).transpose()?;
         match &entity {
-            Entity::Node(id) => cx.tx.merge_node_properties(*id, &given),
-            Entity::Relationship(one) => cx.tx.merge_relationship_properties(one.id, &given),
+            Entity::Node(id) => cx.tx.graph_mut().merge_node_properties(*id, &given),
+            Entity::Relationship(one) => cx
+                .tx
+                .graph_mut()
+                .merge_relationship_properties(one.id, &given),
         }
         .map_err(write_error)?;
         given

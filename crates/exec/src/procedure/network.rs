@@ -133,7 +133,7 @@ fn in_views(
     numbers: &Numbers<'_>,
     call: &mut Call<'_>,
 ) -> Result<Option<Rows>> {
-    let own_writes = !call.transaction.dirty().linked().is_empty();
+    let own_writes = !call.transaction.view_reads().dirty().linked().is_empty();
     if own_writes || choice.weight.is_some() || types.is_some_and(<[TypeId]>::is_empty) {
         return Ok(None);
     }
@@ -151,8 +151,8 @@ fn in_views(
     match types {
         Some(types) => types
             .iter()
-            .for_each(|one| call.transaction.note_type_members(Some(*one))),
-        None => call.transaction.note_type_members(None),
+            .for_each(|one| call.transaction.view_reads().note_type_members(Some(*one))),
+        None => call.transaction.view_reads().note_type_members(None),
     }
     let mut held = 0;
     let mut offsets = Vec::with_capacity(nodes.len() + 1);

@@ -193,26 +193,31 @@ fn open() -> DataStore {
 /// People 0 to `count - 1` with the property `age = i % 10`, and KNOWS from each to the pairs given.
 fn people(store: &DataStore, count: u64, knows: &[(u64, u64)]) -> Vec<NodeId> {
     let mut tx = store.begin(Access::Write).expect("a transaction begins");
-    let label = tx.intern_label("Person").expect("a label is new");
-    let knows_id = tx.intern_type("KNOWS").expect("a type is new");
+    let label = tx
+        .name_ids()
+        .intern_label("Person")
+        .expect("a label is new");
+    let knows_id = tx.name_ids().intern_type("KNOWS").expect("a type is new");
     let nodes: Vec<NodeId> = (0..count)
         .map(|i| {
             let properties = Map::from_iter([
                 ("i", Value::Int(i as i64)),
                 ("age", Value::Int((i % 10) as i64)),
             ]);
-            tx.create_node(&[label], &properties)
+            tx.graph_mut()
+                .create_node(&[label], &properties)
                 .expect("a node is created")
         })
         .collect();
     for (from, to) in knows {
-        tx.create_relationship(
-            knows_id,
-            nodes[*from as usize],
-            nodes[*to as usize],
-            &Map::new(),
-        )
-        .expect("a relationship is created");
+        tx.graph_mut()
+            .create_relationship(
+                knows_id,
+                nodes[*from as usize],
+                nodes[*to as usize],
+                &Map::new(),
+            )
+            .expect("a relationship is created");
     }
     tx.commit().expect("nothing conflicts");
     nodes

@@ -423,12 +423,13 @@ fn nodes_come_out_with_their_contents() {
 fn a_point_read_needs_no_pipeline() {
     let store = open();
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("User").unwrap();
-    tx.create_node(
-        &[label],
-        &Map::from_iter([("_key", Value::from("u1")), ("x", 7.into())]),
-    )
-    .unwrap();
+    let label = tx.name_ids().intern_label("User").unwrap();
+    tx.graph_mut()
+        .create_node(
+            &[label],
+            &Map::from_iter([("_key", Value::from("u1")), ("x", 7.into())]),
+        )
+        .unwrap();
     tx.commit().unwrap();
     let mut b = Builder::default();
     let (node, label, key) = (b.slot(), b.label("User"), b.param("k"));

@@ -585,7 +585,7 @@ fn any_plan_gives_the_rows_of_a_naive_search() {
         let views = Views::open(&store, ViewOptions::default()).expect("views");
         let types = {
             let tx = store.begin(Access::Write).expect("a transaction");
-            ["R", "S"].map(|name| tx.intern_type(name).expect("a type"))
+            ["R", "S"].map(|name| tx.name_ids().intern_type(name).expect("a type"))
         };
         let make_views = || {
             for side in [Side::Out, Side::In] {

@@ -96,7 +96,7 @@ fn replica(clock: &Arc<Set>, engine: Arc<MemoryEngine>) -> DataStore {
 fn change(store: &DataStore, op: &ConvergentOp) {
     write(store, |tx| {
         let owner = ConvergentOwner::Node(find(tx, "ada"));
-        tx.converge(owner, &["n"], op, None).unwrap();
+        tx.fields_mut().converge(owner, &["n"], op, None).unwrap();
     });
 }
 
@@ -107,7 +107,8 @@ fn count(store: &DataStore, by: i64) {
 fn set(store: &DataStore, value: i64) {
     write(store, |tx| {
         let ada = find(tx, "ada");
-        tx.set_node_property(ada, &["p"], Value::Int(value))
+        tx.graph_mut()
+            .set_node_property(ada, &["p"], Value::Int(value))
             .unwrap();
     });
 }

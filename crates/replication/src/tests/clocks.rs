@@ -103,7 +103,8 @@ fn take(from: &DataStore, to: &DataStore, bytes: usize) -> Applied {
 
 fn has(store: &DataStore, key: &str) -> bool {
     let tx = store.begin(Access::Read).unwrap();
-    tx.document_node("Person", &Value::from(key))
+    tx.documents()
+        .node("Person", &Value::from(key))
         .unwrap()
         .is_some()
 }
@@ -187,7 +188,8 @@ fn what_is_accepted_drives_no_clock() {
     // A write that has seen a value replaces it, whatever its stamp.
     write(&a.store, |tx| {
         let node = super::small::find(tx, "ahead");
-        tx.set_node_property(node, &["by"], Value::from("a"))
+        tx.graph_mut()
+            .set_node_property(node, &["by"], Value::from("a"))
             .unwrap();
     });
     both(&a.store, &b.store);
@@ -351,14 +353,15 @@ fn change(store: &DataStore, numbers: &mut Numbers) {
     let key = *numbers.of(&["a", "b", "c"]);
     let number = numbers.below(100) as i64;
     write(store, |tx| {
-        let found = tx.document_node("Person", &Value::from(key)).unwrap();
+        let found = tx.documents().node("Person", &Value::from(key)).unwrap();
         let Some(node) = found else {
             person(tx, key, &[("p", Value::Int(number))]);
             return;
         };
         match numbers.below(6) {
-            0 => drop(tx.delete_node(node, true).unwrap()),
+            0 => drop(tx.graph_mut().delete_node(node, true).unwrap()),
             1 => tx
+                .fields_mut()
                 .converge(
                     ConvergentOwner::Node(node),
                     &["n"],
@@ -369,10 +372,12 @@ fn change(store: &DataStore, numbers: &mut Numbers) {
                 .unwrap(),
             2 => {
                 let value = Value::Int(number);
-                tx.kv_put_value("b", &Value::from(key), &value, Expiry::Never)
+                tx.kv_mut()
+                    .put_value("b", &Value::from(key), &value, Expiry::Never)
                     .unwrap();
             }
             _ => tx
+                .graph_mut()
                 .set_node_property(node, &["p"], Value::Int(number))
                 .unwrap(),
         }

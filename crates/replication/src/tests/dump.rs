@@ -190,21 +190,22 @@ pub(super) fn dump(store: &DataStore) -> Vec<String> {
             keys: usize::MAX,
             bytes: usize::MAX,
         };
-        tx.kv_scan_values(
-            &name,
-            range,
-            Order::Ascending,
-            limit,
-            None,
-            &mut |key, value| {
-                lines.push(format!(
-                    "bucket {name} {:?} {key:?} = {value:?}",
-                    options.kind
-                ));
-            },
-        )
-        .unwrap();
-        for (sequence, last) in tx.sequences(&name).unwrap() {
+        tx.kv()
+            .scan_values(
+                &name,
+                range,
+                Order::Ascending,
+                limit,
+                None,
+                &mut |key, value| {
+                    lines.push(format!(
+                        "bucket {name} {:?} {key:?} = {value:?}",
+                        options.kind
+                    ));
+                },
+            )
+            .unwrap();
+        for (sequence, last) in tx.kv().sequences(&name).unwrap() {
             lines.push(format!("sequence {name} {sequence} {last}"));
         }
     }
@@ -272,7 +273,7 @@ pub(super) fn plain_lines(store: &DataStore) -> Vec<String> {
             ""
         };
         lines.push(format!("bucket {name} is {:?}{reversible}", options.kind));
-        for (sequence, last) in tx.sequences(&name).unwrap() {
+        for (sequence, last) in tx.kv().sequences(&name).unwrap() {
             lines.push(format!("sequence {name} {sequence} {last}"));
         }
     }
@@ -282,7 +283,7 @@ pub(super) fn plain_lines(store: &DataStore) -> Vec<String> {
 }
 
 fn shared_buckets(tx: &Transaction) -> Vec<(Arc<str>, isomer_data::BucketOptions)> {
-    let mut all = tx.list_buckets().unwrap();
+    let mut all = tx.kv().list_buckets().unwrap();
     all.retain(|(name, _)| !is_outside_bucket(name));
     all
 }
@@ -290,7 +291,7 @@ fn shared_buckets(tx: &Transaction) -> Vec<(Arc<str>, isomer_data::BucketOptions
 /// Values of keys in buckets that are read as maps.
 fn hidden_lines(tx: &Transaction) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, options) in tx.list_buckets().unwrap() {
+    for (name, options) in tx.kv().list_buckets().unwrap() {
         let id = tx.names().bucket_id(&name).unwrap();
         if options.kind == isomer_data::BucketKind::Map {
             let prefix = keyspace::bucket_pairs(id);

@@ -61,27 +61,28 @@ pub(super) fn operate(
     let offset = *n.of(&[0, 2, CHUNK_BYTES, CHUNK_BYTES - 1]);
     match n.below(14) {
         0..=2 => {
-            let file = tx.create_file(path)?;
-            tx.write_file(file, offset, text.as_bytes())
+            let file = tx.files_mut().create_file(path)?;
+            tx.files_mut().write_file(file, offset, text.as_bytes())
         }
-        3 => tx.create_folder(path),
-        4 => tx.create_folders(path),
+        3 => tx.files_mut().create_folder(path),
+        4 => tx.files_mut().create_folders(path),
         5 | 6 => {
-            let file = tx.file(&there)?;
-            tx.write_file(file, offset, text.as_bytes())
+            let file = tx.files().file(&there)?;
+            tx.files_mut().write_file(file, offset, text.as_bytes())
         }
         7 => {
-            let file = tx.file(&there)?;
-            tx.resize_file(file, *n.of(&[0, 1, CHUNK_BYTES, CHUNK_BYTES + 2]))
+            let file = tx.files().file(&there)?;
+            tx.files_mut()
+                .resize_file(file, *n.of(&[0, 1, CHUNK_BYTES, CHUNK_BYTES + 2]))
         }
-        8 | 9 => tx.rename_path(&there, other),
-        10 => tx.remove_path(&there),
-        11 => tx.remove_all(&there).map(drop),
+        8 | 9 => tx.files_mut().rename_path(&there, other),
+        10 => tx.files_mut().remove_path(&there),
+        11 => tx.files_mut().remove_all(&there).map(drop),
         choice => {
-            let file = tx.create_unnamed_file()?;
-            tx.write_file(file, 0, text.as_bytes())?;
+            let file = tx.files_mut().create_unnamed_file()?;
+            tx.files_mut().write_file(file, 0, text.as_bytes())?;
             match choice {
-                12 => tx.name_file(file, path),
+                12 => tx.files_mut().name_file(file, path),
                 _ => Ok(()),
             }
         }
@@ -94,7 +95,7 @@ fn walk(
     all: &mut Vec<(String, isomer_data::FileAbout)>,
 ) -> Result<(), DataError> {
     let path = if folder.is_empty() { "/" } else { folder };
-    for (name, about) in tx.list_folder(path, None, usize::MAX)? {
+    for (name, about) in tx.files().list_folder(path, None, usize::MAX)? {
         let path = format!("{folder}/{name}");
         all.push((path.clone(), about));
         if about.kind == PathKind::Folder {
@@ -124,7 +125,7 @@ pub(super) fn lines(store: &DataStore) -> Vec<String> {
             None => format!("folder {path}"),
             Some(file) => {
                 let mut content = vec![0; about.bytes as usize];
-                tx.read_file(file, 0, &mut content).unwrap();
+                tx.files().read_file(file, 0, &mut content).unwrap();
                 line(path, &content)
             }
         })
@@ -145,7 +146,7 @@ pub(super) fn known(tx: &Transaction) -> Vec<String> {
             .map(|own| String::from_utf8_lossy(&own.value).into_owned())
             .collect();
         called.sort();
-        let record = tx.file_record(isomer_data::FileId(number))?;
+        let record = tx.files().file_record(isomer_data::FileId(number))?;
         let name = spelling::spell_identity(tx, &shadow.identity);
         let (name, shown) = (name.escape_ascii(), &shadow.shown);
         let sizes = buckets::lives(tx, &keyspace::file(number))?.len();
@@ -320,18 +321,18 @@ pub(super) fn said(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
 // ---- cases
 
 fn save(tx: &mut Transaction, path: &str, content: &[u8]) {
-    let file = match tx.file_about(path).unwrap() {
-        Some(_) => tx.file(path).unwrap(),
-        None => tx.create_file(path).unwrap(),
+    let file = match tx.files().file_about(path).unwrap() {
+        Some(_) => tx.files().file(path).unwrap(),
+        None => tx.files_mut().create_file(path).unwrap(),
     };
-    tx.write_file(file, 0, content).unwrap();
+    tx.files_mut().write_file(file, 0, content).unwrap();
 }
 
 fn read(store: &DataStore, path: &str) -> Vec<u8> {
     let tx = store.begin(Access::Read).unwrap();
-    let file = tx.file(path).unwrap();
-    let mut content = vec![0; tx.file_bytes(file).unwrap() as usize];
-    tx.read_file(file, 0, &mut content).unwrap();
+    let file = tx.files().file(path).unwrap();
+    let mut content = vec![0; tx.files().file_bytes(file).unwrap() as usize];
+    tx.files().read_file(file, 0, &mut content).unwrap();
     content
 }
 
@@ -347,7 +348,7 @@ fn files_and_folders_travel() {
     let (a, b) = (open(), open());
     let long: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
     write(&a, |tx| {
-        tx.create_folders("/docs/2026").unwrap();
+        tx.files_mut().create_folders("/docs/2026").unwrap();
         save(tx, "/docs/2026/long", &long);
         save(tx, "/docs/note", b"hello");
     });
@@ -358,14 +359,14 @@ fn files_and_folders_travel() {
     );
     assert_eq!(read(&b, "/docs/2026/long"), long);
     write(&b, |tx| {
-        tx.rename_path("/docs", "/papers").unwrap();
+        tx.files_mut().rename_path("/docs", "/papers").unwrap();
         save(tx, "/papers/note", b"J");
-        tx.remove_path("/papers/2026/long").unwrap();
+        tx.files_mut().remove_path("/papers/2026/long").unwrap();
     });
     both(&a, &b);
     assert_eq!(paths(&a), ["/papers", "/papers/2026", "/papers/note"]);
     assert_eq!(read(&a, "/papers/note"), b"Jello");
-    write(&a, |tx| tx.remove_all("/papers").unwrap());
+    write(&a, |tx| tx.files_mut().remove_all("/papers").unwrap());
     both(&a, &b);
     assert_eq!(paths(&b), Vec::<String>::new());
     // Nothing is left of them except in the log.
@@ -394,8 +395,8 @@ fn files_and_folders_travel() {
 fn a_file_that_is_written_over_several_transactions_is_seen_once_it_has_a_name() {
     let (a, b) = (open(), open());
     let file = write(&a, |tx| {
-        let file = tx.create_unnamed_file().unwrap();
-        tx.write_file(file, 0, &[1; 100_000]).unwrap();
+        let file = tx.files_mut().create_unnamed_file().unwrap();
+        tx.files_mut().write_file(file, 0, &[1; 100_000]).unwrap();
         file
     });
     both(&a, &b);
@@ -403,15 +404,17 @@ fn a_file_that_is_written_over_several_transactions_is_seen_once_it_has_a_name()
     // Opening the other one does not take it for a leftover.
     assert_eq!(b.remove_unnamed_files().unwrap(), 0);
     write(&a, |tx| {
-        tx.write_file(file, 100_000, &[2; 100_000]).unwrap()
+        tx.files_mut()
+            .write_file(file, 100_000, &[2; 100_000])
+            .unwrap()
     });
-    write(&a, |tx| tx.name_file(file, "/whole").unwrap());
+    write(&a, |tx| tx.files_mut().name_file(file, "/whole").unwrap());
     both(&a, &b);
     assert_eq!(read(&b, "/whole"), [[1; 100_000], [2; 100_000]].concat());
     // A file that is never finished is replicated, too.
     write(&a, |tx| {
-        let file = tx.create_unnamed_file().unwrap();
-        tx.write_file(file, 0, b"half").unwrap();
+        let file = tx.files_mut().create_unnamed_file().unwrap();
+        tx.files_mut().write_file(file, 0, b"half").unwrap();
     });
     both(&a, &b);
     assert_eq!(a.remove_unnamed_files().unwrap(), 1);
@@ -424,7 +427,7 @@ fn two_creations_of_one_folder_make_one_folder() {
     let (a, b) = (open(), open());
     for (store, name) in [(&a, "one"), (&b, "two")] {
         write(store, |tx| {
-            tx.create_folders("/in/box").unwrap();
+            tx.files_mut().create_folders("/in/box").unwrap();
             save(tx, &format!("/in/box/{name}"), b"x");
         });
     }
@@ -454,7 +457,7 @@ fn two_files_of_one_name_both_stay_and_are_a_conflict() {
     assert_eq!(conflicts[0].kind, ConflictKind::File);
     assert_eq!(conflicts[0].value, isomer_value::Value::from(&*substitute));
     // Removing the file that has the name gives it to the other.
-    write(&b, |tx| tx.remove_path("/r.txt").unwrap());
+    write(&b, |tx| tx.files_mut().remove_path("/r.txt").unwrap());
     both(&a, &b);
     assert_eq!(paths(&a), ["/r.txt"]);
     assert_eq!(
@@ -470,7 +473,9 @@ fn renaming_the_other_of_two_files_resolves_the_conflict() {
     write(&b, |tx| save(tx, "/r", b"b"));
     both(&a, &b);
     let substitute = paths(&a)[1].clone();
-    write(&a, |tx| tx.rename_path(&substitute, "/s").unwrap());
+    write(&a, |tx| {
+        tx.files_mut().rename_path(&substitute, "/s").unwrap()
+    });
     both(&a, &b);
     assert_eq!(paths(&b), ["/r", "/s"]);
     assert_eq!(
@@ -482,14 +487,14 @@ fn renaming_the_other_of_two_files_resolves_the_conflict() {
 #[test]
 fn adding_to_a_folder_that_is_removed_keeps_it() {
     let (a, b) = (open(), open());
-    write(&a, |tx| tx.create_folders("/d/e").unwrap());
+    write(&a, |tx| tx.files_mut().create_folders("/d/e").unwrap());
     both(&a, &b);
-    write(&a, |tx| tx.remove_all("/d").unwrap());
+    write(&a, |tx| tx.files_mut().remove_all("/d").unwrap());
     write(&b, |tx| save(tx, "/d/e/new", b"new"));
     both(&a, &b);
     assert_eq!(paths(&a), ["/d", "/d/e", "/d/e/new"]);
     // The folders that are left have no creation: they are removed with their content.
-    write(&a, |tx| tx.remove_path("/d/e/new").unwrap());
+    write(&a, |tx| tx.files_mut().remove_path("/d/e/new").unwrap());
     both(&a, &b);
     assert_eq!(paths(&b), Vec::<String>::new());
 }
@@ -499,14 +504,14 @@ fn a_folder_hides_a_file_of_its_name() {
     let (a, b) = (open(), open());
     write(&a, |tx| save(tx, "/x", b"file"));
     write(&b, |tx| {
-        tx.create_folder("/x").unwrap();
+        tx.files_mut().create_folder("/x").unwrap();
         save(tx, "/x/in", b"in");
     });
     both(&a, &b);
     let now = paths(&a);
     assert_eq!(now[..2], ["/x", "/x/in"]);
     assert_eq!(read(&b, &now[2]), b"file");
-    write(&b, |tx| tx.remove_all("/x").unwrap());
+    write(&b, |tx| tx.files_mut().remove_all("/x").unwrap());
     both(&a, &b);
     assert_eq!(paths(&a), ["/x"]);
     assert_eq!(read(&a, "/x"), b"file");
@@ -521,11 +526,11 @@ fn a_removal_deletes_a_file_that_is_renamed_or_written_concurrently() {
     });
     both(&a, &b);
     write(&a, |tx| {
-        tx.remove_path("/x").unwrap();
-        tx.remove_path("/y").unwrap();
+        tx.files_mut().remove_path("/x").unwrap();
+        tx.files_mut().remove_path("/y").unwrap();
     });
     write(&b, |tx| {
-        tx.rename_path("/x", "/z").unwrap();
+        tx.files_mut().rename_path("/x", "/z").unwrap();
         save(tx, "/y", b"3");
     });
     both(&a, &b);
@@ -539,10 +544,11 @@ fn chunks_that_two_replicas_write_concurrently_are_conflicts() {
     both(&a, &b);
     for (store, byte) in [(&a, 1), (&b, 2)] {
         write(store, |tx| {
-            let file = tx.file("/x").unwrap();
-            tx.write_file(file, 5, &[byte]).unwrap();
+            let file = tx.files().file("/x").unwrap();
+            tx.files_mut().write_file(file, 5, &[byte]).unwrap();
             // Separate chunks: both stay.
-            tx.write_file(file, CHUNK_BYTES * u64::from(byte), &[byte])
+            tx.files_mut()
+                .write_file(file, CHUNK_BYTES * u64::from(byte), &[byte])
                 .unwrap();
         });
     }
@@ -615,10 +621,10 @@ fn files_older_than_replication_travel_by_snapshot() {
     let engine = std::sync::Arc::new(isomer_storage::MemoryEngine::new());
     let a = crate::open(engine, isomer_data::DataStoreOptions::default()).unwrap();
     let unnamed = write(&a, |tx| {
-        tx.create_folders("/old/deep").unwrap();
+        tx.files_mut().create_folders("/old/deep").unwrap();
         save(tx, "/old/deep/x", &[7; 100_000]);
         save(tx, "/old/y", b"y");
-        tx.create_unnamed_file().unwrap()
+        tx.files_mut().create_unnamed_file().unwrap()
     });
     begin::begin_replication(&a).unwrap();
     let b = open();
@@ -626,11 +632,11 @@ fn files_older_than_replication_travel_by_snapshot() {
     both(&a, &b);
     assert_eq!(read(&b, "/old/deep/x"), [7; 100_000]);
     write(&b, |tx| {
-        tx.rename_path("/old/deep", "/new").unwrap();
-        let file = tx.file("/old/y").unwrap();
-        tx.resize_file(file, 0).unwrap();
+        tx.files_mut().rename_path("/old/deep", "/new").unwrap();
+        let file = tx.files().file("/old/y").unwrap();
+        tx.files_mut().resize_file(file, 0).unwrap();
     });
-    write(&a, |tx| tx.name_file(unnamed, "/late").unwrap());
+    write(&a, |tx| tx.files_mut().name_file(unnamed, "/late").unwrap());
     both(&a, &b);
     assert_eq!(paths(&a), ["/late", "/new", "/new/x", "/old", "/old/y"]);
     assert_eq!(read(&a, "/old/y"), b"");
@@ -643,9 +649,11 @@ fn files_older_than_replication_travel_by_snapshot() {
 fn a_transaction_that_no_page_could_hold_is_refused() {
     let a = open();
     let mut tx = a.begin(Access::Write).unwrap();
-    let file = tx.create_file("/large").unwrap();
+    let file = tx.files_mut().create_file("/large").unwrap();
     for part in 0..5 {
-        tx.write_file(file, part << 24, &vec![1; 1 << 24]).unwrap();
+        tx.files_mut()
+            .write_file(file, part << 24, &vec![1; 1 << 24])
+            .unwrap();
     }
     let error = tx.commit().unwrap_err();
     assert_eq!(error.kind(), isomer_data::ErrorKind::Limit, "{error}");
@@ -692,7 +700,7 @@ fn substitute_paths_do_not_run_out() {
     let path = format!("/{}", "é".repeat(127));
     let number = write(&a, |tx| {
         save(tx, &path, b"first");
-        tx.file(&path).unwrap().0
+        tx.files().file(&path).unwrap().0
     });
     let base = {
         let tx = a.begin(Access::Read).unwrap();
@@ -714,7 +722,7 @@ fn substitute_paths_do_not_run_out() {
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
     // When its path is free again the file gets it.
-    write(&b, |tx| tx.remove_path(&taken(3)).unwrap());
+    write(&b, |tx| tx.files_mut().remove_path(&taken(3)).unwrap());
     both(&a, &b);
     assert_eq!(paths(&a), paths(&b));
     assert_eq!(read(&a, &taken(3)), b"first");
@@ -725,8 +733,8 @@ fn substitute_paths_do_not_run_out() {
 fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
     let a = open();
     let file = write(&a, |tx| {
-        let file = tx.create_unnamed_file().unwrap();
-        tx.write_file(file, 0, b"whole").unwrap();
+        let file = tx.files_mut().create_unnamed_file().unwrap();
+        tx.files_mut().write_file(file, 0, b"whole").unwrap();
         file
     });
     let copied = crate::open(copy(&a), isomer_data::DataStoreOptions::default()).unwrap();
@@ -734,14 +742,14 @@ fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
     assert_eq!(copied.remove_unnamed_files().unwrap(), 1);
     assert_eq!(copied.remove_unnamed_files().unwrap(), 0);
     write(&copied, |tx| save(tx, "/other", b"other"));
-    write(&a, |tx| tx.name_file(file, "/whole").unwrap());
+    write(&a, |tx| tx.files_mut().name_file(file, "/whole").unwrap());
     both(&a, &copied);
     assert_eq!(paths(&a), ["/other", "/whole"]);
     assert_eq!(read(&copied, "/whole"), b"whole");
     for store in [&a, &copied] {
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
-    write(&copied, |tx| tx.remove_path("/whole").unwrap());
+    write(&copied, |tx| tx.files_mut().remove_path("/whole").unwrap());
     both(&a, &copied);
     assert_eq!(paths(&a), ["/other"]);
 }
@@ -752,14 +760,14 @@ fn merged_contents_have_different_versions() {
     let (a, b) = (open(), open());
     let mark = |store: &DataStore| {
         let tx = store.begin(Access::Read).unwrap();
-        tx.file_about("/x").unwrap().unwrap().merge_mark
+        tx.files().file_about("/x").unwrap().unwrap().merge_mark
     };
     write(&a, |tx| save(tx, "/x", &[0; 200_000]));
     both(&a, &b);
     let change = |store: &DataStore, at: u64| {
         write(store, |tx| {
-            let file = tx.file("/x").unwrap();
-            tx.write_file(file, at, b"x").unwrap();
+            let file = tx.files().file("/x").unwrap();
+            tx.files_mut().write_file(file, at, b"x").unwrap();
         });
         assert_eq!(mark(store), 0);
     };
@@ -778,7 +786,7 @@ fn sizes_and_times_of_peers_are_what_those_of_a_file_can_be() {
     let a = open();
     let number = write(&a, |tx| {
         save(tx, "/x", b"x");
-        tx.file("/x").unwrap().0
+        tx.files().file("/x").unwrap().0
     });
     let said = Stored {
         bytes: u64::MAX,
@@ -792,7 +800,7 @@ fn sizes_and_times_of_peers_are_what_those_of_a_file_can_be() {
     })
     .unwrap();
     let tx = a.begin(Access::Read).unwrap();
-    let about = tx.file_about("/x").unwrap().unwrap();
+    let about = tx.files().file_about("/x").unwrap().unwrap();
     assert_eq!(about.bytes, isomer_data::MAX_FILE_BYTES);
     let time = i64::try_from(about.modified_ms).unwrap();
     assert!(isomer_value::jiff::Timestamp::from_millisecond(time).is_ok());
@@ -804,16 +812,18 @@ fn what_has_paths_of_too_many_names_does_not_become_a_replica() {
     let engine = std::sync::Arc::new(isomer_storage::MemoryEngine::new());
     let a = crate::open(engine, isomer_data::DataStoreOptions::default()).unwrap();
     write(&a, |tx| {
-        tx.create_folders(&"/a".repeat(200)).unwrap();
-        tx.create_folders(&"/b".repeat(100)).unwrap();
-        tx.rename_path("/a", &format!("{}/a", "/b".repeat(100)))
+        tx.files_mut().create_folders(&"/a".repeat(200)).unwrap();
+        tx.files_mut().create_folders(&"/b".repeat(100)).unwrap();
+        tx.files_mut()
+            .rename_path("/a", &format!("{}/a", "/b".repeat(100)))
             .unwrap();
     });
     let error = begin::begin_replication(&a).unwrap_err();
     assert_eq!(error.kind(), isomer_data::ErrorKind::Limit, "{error}");
     assert!(!a.is_replicated());
     write(&a, |tx| {
-        tx.rename_path(&format!("{}/a", "/b".repeat(100)), "/a")
+        tx.files_mut()
+            .rename_path(&format!("{}/a", "/b".repeat(100)), "/a")
             .unwrap();
     });
     begin::begin_replication(&a).unwrap();
@@ -831,8 +841,8 @@ fn a_declared_space_has_no_files() {
     scope::declare_space(&b, &space).unwrap();
     write(&a, |tx| {
         save(tx, "/mine", b"x");
-        let label = tx.intern_label("L").unwrap();
-        tx.create_node(&[label], &map(&[])).unwrap();
+        let label = tx.name_ids().intern_label("L").unwrap();
+        tx.graph_mut().create_node(&[label], &map(&[])).unwrap();
     });
     send(&a, &b);
     assert_eq!(paths(&b), Vec::<String>::new());
@@ -848,7 +858,7 @@ fn a_declared_space_has_no_files() {
 fn damage_to_files_is_found_and_repaired() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
-        tx.create_folders("/d").unwrap();
+        tx.files_mut().create_folders("/d").unwrap();
         save(tx, "/d/x", &[3; 70_000]);
     });
     both(&a, &b);
@@ -860,7 +870,7 @@ fn damage_to_files_is_found_and_repaired() {
     let mut tx = b.engine().begin().unwrap();
     let number = {
         let tx = b.begin(Access::Read).unwrap();
-        tx.file("/d/x").unwrap().0
+        tx.files().file("/d/x").unwrap().0
     };
     for key in [
         keyspace::file_chunk(number, 1),
@@ -886,7 +896,7 @@ fn a_peer_that_sends_an_invalid_file_is_refused() {
     for path in ["xxxxx", "/../x", "/a//b", "/aaa/", "/./xx", "/aaa\0"] {
         let (a, b) = (open(), open());
         write(&a, |tx| {
-            tx.create_file("/1234").unwrap();
+            tx.files_mut().create_file("/1234").unwrap();
         });
         let page = exchange::entries_for(&a, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
         let at = page.windows(5).position(|part| part == b"/1234").unwrap();

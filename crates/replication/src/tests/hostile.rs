@@ -17,14 +17,15 @@ use crate::{
 };
 
 fn add(tx: &mut Transaction, key: i64) -> isomer_value::NodeId {
-    let label = tx.intern_label("L").unwrap();
-    tx.create_node(&[label], &map(&[("_key", Value::Int(key))]))
+    let label = tx.name_ids().intern_label("L").unwrap();
+    tx.graph_mut()
+        .create_node(&[label], &map(&[("_key", Value::Int(key))]))
         .unwrap()
 }
 
 fn remove(tx: &mut Transaction, key: i64) {
-    let node = tx.document_node("L", &Value::Int(key)).unwrap().unwrap();
-    tx.delete_node(node, true).unwrap();
+    let node = tx.documents().node("L", &Value::Int(key)).unwrap().unwrap();
+    tx.graph_mut().delete_node(node, true).unwrap();
 }
 
 /// A snapshot that is being pushed.
@@ -400,8 +401,10 @@ fn a_peer_with_another_schema() {
     })
     .unwrap();
     write(&a, |tx| {
-        let label = tx.intern_label("L").unwrap();
-        tx.create_node(&[label], &isomer_value::Map::new()).unwrap();
+        let label = tx.name_ids().intern_label("L").unwrap();
+        tx.graph_mut()
+            .create_node(&[label], &isomer_value::Map::new())
+            .unwrap();
     });
     both(&a, &b);
     let conflicts = conflicts::conflicts(&b.begin(Access::Read).unwrap()).unwrap();
@@ -447,7 +450,8 @@ fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
 #[test]
 fn keys_that_change_owner_within_a_transaction() {
     let set_key = |tx: &mut Transaction, node, key: i64| {
-        tx.set_node_property(node, &["_key"], Value::Int(key))
+        tx.graph_mut()
+            .set_node_property(node, &["_key"], Value::Int(key))
             .unwrap();
     };
     let (a, b) = (open(), open());
@@ -461,12 +465,17 @@ fn keys_that_change_owner_within_a_transaction() {
     assert_eq!(dump(&a).len(), 2, "{:?}", dump(&a));
     // The label changes its node.
     write(&a, |tx| {
-        let (l, m) = (tx.intern_label("L").unwrap(), tx.intern_label("M").unwrap());
+        let (l, m) = (
+            tx.name_ids().intern_label("L").unwrap(),
+            tx.name_ids().intern_label("M").unwrap(),
+        );
         for _ in 0..2 {
             let node = add(tx, 7);
-            tx.remove_label(node, l).unwrap();
-            tx.set_node_property(node, &["_key"], Value::Null).unwrap();
-            tx.add_label(node, m).unwrap();
+            tx.graph_mut().remove_label(node, l).unwrap();
+            tx.graph_mut()
+                .set_node_property(node, &["_key"], Value::Null)
+                .unwrap();
+            tx.graph_mut().add_label(node, m).unwrap();
         }
     });
     both(&a, &b);
@@ -511,9 +520,10 @@ fn numbers_lost_in_a_restore_are_requested_from_all_members() {
         both(&a, &b);
         both(&a, &c);
         let count = |tx: &mut Transaction| {
-            let node = tx.document_node("L", &Value::Int(1)).unwrap().unwrap();
+            let node = tx.documents().node("L", &Value::Int(1)).unwrap().unwrap();
             let owner = isomer_data::ConvergentOwner::Node(node);
-            tx.converge(owner, &["n"], &isomer_data::ConvergentOp::Count(5), None)
+            tx.fields_mut()
+                .converge(owner, &["n"], &isomer_data::ConvergentOp::Count(5), None)
                 .unwrap();
         };
         let mut slow = a.begin(isomer_data::Access::Write).unwrap();

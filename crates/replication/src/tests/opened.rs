@@ -42,6 +42,7 @@ fn a_database_opened_without_replication_becomes_no_replica() {
         store
             .begin(Access::Read)
             .unwrap()
+            .replication()
             .conflicts()
             .unwrap()
             .is_empty()

@@ -39,11 +39,13 @@ fn pages_of_one_join_are_of_one_version() {
         // The deletion has not seen what is set concurrently: that is kept, without a record.
         write(&f, |tx| {
             let d = find(tx, "d");
-            tx.set_node_property(d, &["p"], Value::Int(7)).unwrap();
+            tx.graph_mut()
+                .set_node_property(d, &["p"], Value::Int(7))
+                .unwrap();
         });
         write(&p, |tx| {
             let d = find(tx, "d");
-            tx.delete_node(d, false).unwrap();
+            tx.graph_mut().delete_node(d, false).unwrap();
         });
         both(&p, &f);
         let mut joining = join::begin_join(&j).unwrap();
@@ -190,9 +192,11 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
     b.keep_endpoints("NEEDS", true).unwrap();
     let relate = || {
         write(&b, |tx| {
-            let kind = tx.intern_type("NEEDS").unwrap();
+            let kind = tx.name_ids().intern_type("NEEDS").unwrap();
             let (from, to) = (find(tx, "d"), find(tx, "m"));
-            tx.create_relationship(kind, from, to, &Map::new()).unwrap();
+            tx.graph_mut()
+                .create_relationship(kind, from, to, &Map::new())
+                .unwrap();
         });
     };
     let all = || {
@@ -214,7 +218,7 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
     relate();
     write(&a, |tx| {
         let d = find(tx, "d");
-        tx.delete_node(d, true).unwrap();
+        tx.graph_mut().delete_node(d, true).unwrap();
     });
     all();
     let count = |store: &DataStore| {
@@ -233,8 +237,8 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
     // Where no relationship depends on them alone, lives do not accumulate.
     write(&a, |tx| {
         let (d, m) = (find(tx, "d"), find(tx, "m"));
-        tx.delete_node(d, true).unwrap();
-        tx.delete_node(m, true).unwrap();
+        tx.graph_mut().delete_node(d, true).unwrap();
+        tx.graph_mut().delete_node(m, true).unwrap();
     });
     all();
     write(&a, |tx| {
@@ -261,28 +265,30 @@ fn a_bucket_of_before_keeps_what_it_was_made_as() {
     };
     let a = crate::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
     write(&a, |tx| {
-        tx.create_bucket("k", several).unwrap();
+        tx.kv_mut().create_bucket("k", several).unwrap();
     });
     begin::begin_replication(&a).unwrap();
     let (b, c) = (open(), open());
     write(&b, |tx| {
-        tx.create_bucket("k", BucketOptions::default()).unwrap();
+        tx.kv_mut()
+            .create_bucket("k", BucketOptions::default())
+            .unwrap();
     });
     both(&b, &c);
     // Dropped during a put: a map without a life, because it is not empty.
-    write(&b, |tx| assert!(tx.drop_bucket("k").unwrap()));
-    write(&c, |tx| tx.kv_put("k", b"x", b"1").unwrap());
+    write(&b, |tx| assert!(tx.kv_mut().drop_bucket("k").unwrap()));
+    write(&c, |tx| tx.kv_mut().put("k", b"x", b"1").unwrap());
     both(&b, &c);
     let page = snapshot::snapshot_page(&b, &[], 1 << 20).unwrap();
     assert!(join::begin_join(&a).unwrap().join_page(&a, &page).unwrap());
     let page = snapshot::snapshot_page(&a, &[], 1 << 20).unwrap();
     assert!(join::begin_join(&b).unwrap().join_page(&b, &page).unwrap());
     both(&a, &b);
-    write(&b, |tx| tx.kv_delete("k", b"x").unwrap());
+    write(&b, |tx| tx.kv_mut().delete("k", b"x").unwrap());
     both(&a, &b);
     for store in [&a, &b] {
         let tx = store.begin(Access::Read).unwrap();
-        let buckets = tx.list_buckets().unwrap();
+        let buckets = tx.kv().list_buckets().unwrap();
         let kinds: Vec<_> = buckets.iter().map(|(_, options)| options.kind).collect();
         assert_eq!(kinds, [BucketKind::Multi]);
         assert_eq!(conflicts::conflicts(&tx).unwrap(), []);
@@ -296,8 +302,9 @@ fn equal_values_of_other_bytes_are_merged_too() {
         let (a, b) = (open(), open());
         write(&a, |tx| {
             let (one, other) = (person(tx, "d", &[]), person(tx, "m", &[]));
-            let kind = tx.intern_type("T").unwrap();
-            tx.create_relationship(kind, one, other, &Map::new())
+            let kind = tx.name_ids().intern_type("T").unwrap();
+            tx.graph_mut()
+                .create_relationship(kind, one, other, &Map::new())
                 .unwrap();
         });
         both(&a, &b);
@@ -305,12 +312,14 @@ fn equal_values_of_other_bytes_are_merged_too() {
             let value = if negative { -0.0 } else { 0.0 };
             write(store, |tx| {
                 let d = find(tx, "d");
-                tx.set_node_property(d, &["p"], Value::Float(value))
+                tx.graph_mut()
+                    .set_node_property(d, &["p"], Value::Float(value))
                     .unwrap();
                 let mut rels = Vec::new();
                 tx.scan_relationships(None, None, 9, &mut rels).unwrap();
                 let properties = map(&[("p", Value::Float(value))]);
-                tx.replace_relationship_properties(rels[0].id, &properties)
+                tx.graph_mut()
+                    .replace_relationship_properties(rels[0].id, &properties)
                     .unwrap();
             });
         }
@@ -379,7 +388,7 @@ fn a_partly_joined_state_is_not_visible() {
     for key in ["a", "b", "c", "d", "e", "f"] {
         write(&a, |tx| {
             person(tx, key, &[]);
-            tx.kv_put("left", key.as_bytes(), b"1").unwrap();
+            tx.kv_mut().put("left", key.as_bytes(), b"1").unwrap();
         });
     }
     write(&b, |tx| person(tx, "own", &[]));
@@ -438,8 +447,10 @@ fn relationships_that_keep_a_hub_cost_the_same() {
     let relate = || {
         write(&a, |tx| {
             let (hub, x) = (find(tx, "hub"), find(tx, "x"));
-            let needs = tx.intern_type("NEEDS").unwrap();
-            tx.create_relationship(needs, x, hub, &Map::new()).unwrap();
+            let needs = tx.name_ids().intern_type("NEEDS").unwrap();
+            tx.graph_mut()
+                .create_relationship(needs, x, hub, &Map::new())
+                .unwrap();
         });
     };
     for _ in 0..300 {
@@ -455,8 +466,10 @@ fn relationships_that_keep_a_hub_cost_the_same() {
     // Merged relationships may depend on other lives.
     write(&b, |tx| {
         let (hub, x) = (find(tx, "hub"), find(tx, "x"));
-        let knows = tx.intern_type("KNOWS").unwrap();
-        tx.create_relationship(knows, x, hub, &Map::new()).unwrap();
+        let knows = tx.name_ids().intern_type("KNOWS").unwrap();
+        tx.graph_mut()
+            .create_relationship(knows, x, hub, &Map::new())
+            .unwrap();
     });
     send(&b, &a);
     let before = looked();

@@ -38,19 +38,20 @@ fn race(a: &DataStore, b: &DataStore, body: impl Fn(&mut Transaction)) -> bool {
 }
 
 fn add(tx: &mut Transaction, more: &[(&str, Value)]) -> NodeId {
-    let label = tx.intern_label("L").unwrap();
+    let label = tx.name_ids().intern_label("L").unwrap();
     let mut properties = map(more);
     properties.insert("_key", Value::Int(1));
-    tx.create_node(&[label], &properties).unwrap()
+    tx.graph_mut().create_node(&[label], &properties).unwrap()
 }
 
 fn node(tx: &Transaction) -> NodeId {
-    tx.document_node("L", &Value::Int(1)).unwrap().unwrap()
+    tx.documents().node("L", &Value::Int(1)).unwrap().unwrap()
 }
 
 fn count(tx: &mut Transaction, by: i64) {
     let owner = ConvergentOwner::Node(node(tx));
-    tx.converge(owner, &["n"], &ConvergentOp::Count(by), None)
+    tx.fields_mut()
+        .converge(owner, &["n"], &ConvergentOp::Count(by), None)
         .unwrap();
 }
 
@@ -67,7 +68,7 @@ fn a_deletion_concurrent_with_an_invisible_creation() {
     write(&b, |tx| add(tx, &[]));
     assert!(race(&a, &b, |tx| {
         let node = node(tx);
-        tx.delete_node(node, true).unwrap();
+        tx.graph_mut().delete_node(node, true).unwrap();
     }));
     assert_eq!(dump(&a), Vec::<String>::new());
 }
@@ -79,7 +80,8 @@ fn a_change_concurrent_with_a_version_that_is_not_read() {
     both(&a, &b);
     let set = |tx: &mut Transaction, name: &str, value: i64| {
         let node = node(tx);
-        tx.set_node_property(node, &[name], Value::Int(value))
+        tx.graph_mut()
+            .set_node_property(node, &[name], Value::Int(value))
             .unwrap();
     };
     write(&b, |tx| set(tx, "p", 1));
@@ -104,7 +106,7 @@ fn a_deletion_concurrent_with_an_increment() {
         write(&b, |tx| count(tx, 5));
         assert!(race(&a, &b, |tx| {
             let node = node(tx);
-            tx.delete_node(node, true).unwrap();
+            tx.graph_mut().delete_node(node, true).unwrap();
         }));
         assert_eq!(dump(&a), Vec::<String>::new());
         // It was merged before, so the increment was seen.
@@ -121,7 +123,7 @@ fn a_creation_concurrent_with_a_ghost() {
     both(&a, &b);
     write(&a, |tx| {
         let node = node(tx);
-        tx.delete_node(node, true).unwrap();
+        tx.graph_mut().delete_node(node, true).unwrap();
     });
     write(&b, |tx| count(tx, 5));
     assert!(race(&a, &b, |tx| {
@@ -131,7 +133,7 @@ fn a_creation_concurrent_with_a_ghost() {
     // And where a ghost exists already, and more arrives.
     write(&a, |tx| {
         let node = node(tx);
-        tx.delete_node(node, true).unwrap();
+        tx.graph_mut().delete_node(node, true).unwrap();
     });
     write(&b, |tx| count(tx, 6));
     send(&b, &a);
@@ -148,14 +150,16 @@ fn relationships_concurrent_with_invisible_changes() {
         let (a, b) = (open(), open());
         write(&a, |tx| {
             let node = add(tx, &[]);
-            let knows = tx.intern_type("T").unwrap();
-            tx.create_relationship(knows, node, node, &Map::new())
+            let knows = tx.name_ids().intern_type("T").unwrap();
+            tx.graph_mut()
+                .create_relationship(knows, node, node, &Map::new())
                 .unwrap();
         });
         both(&a, &b);
         let set = |tx: &mut Transaction, name: &str, value: i64| {
             let rel = relationship(tx);
-            tx.set_relationship_property(rel, &[name], Value::Int(value))
+            tx.graph_mut()
+                .set_relationship_property(rel, &[name], Value::Int(value))
                 .unwrap();
         };
         for store in [&a, &b] {
@@ -164,7 +168,7 @@ fn relationships_concurrent_with_invisible_changes() {
         assert!(race(&a, &b, |tx| match deletes {
             true => {
                 let rel = relationship(tx);
-                tx.delete_relationship(rel).unwrap();
+                tx.graph_mut().delete_relationship(rel).unwrap();
             }
             false => set(tx, "q", 2),
         }));
@@ -181,16 +185,16 @@ fn bucket_entries_concurrent_with_versions_that_are_not_read() {
                     kind: BucketKind::Multi,
                     reversible: false,
                 };
-                tx.create_bucket("m", options).unwrap();
-                tx.kv_put("b", b"k", b"same").unwrap();
-                tx.kv_add("m", b"k", b"v").unwrap();
+                tx.kv_mut().create_bucket("m", options).unwrap();
+                tx.kv_mut().put("b", b"k", b"same").unwrap();
+                tx.kv_mut().add("m", b"k", b"v").unwrap();
             });
         }
         race(&a, &b, |tx| match step {
-            0 => tx.kv_put("b", b"k", b"other").unwrap(),
-            1 => tx.kv_delete("b", b"k").unwrap(),
-            2 => tx.kv_add("m", b"k", b"v").unwrap(),
-            _ => tx.kv_remove("m", b"k", b"v").unwrap(),
+            0 => tx.kv_mut().put("b", b"k", b"other").unwrap(),
+            1 => tx.kv_mut().delete("b", b"k").unwrap(),
+            2 => tx.kv_mut().add("m", b"k", b"v").unwrap(),
+            _ => tx.kv_mut().remove("m", b"k", b"v").unwrap(),
         });
     }
 }
@@ -204,17 +208,21 @@ fn a_number_that_a_replica_gave_up_may_be_reported_to_it() {
     write(&a, |tx| add(tx, &[]));
     let mut given_up = a.begin(Access::Write).unwrap();
     let id = given_up
-        .document_node("L", &Value::Int(1))
+        .documents()
+        .node("L", &Value::Int(1))
         .unwrap()
         .unwrap();
     let owner = ConvergentOwner::Node(id);
     given_up
+        .fields_mut()
         .converge(owner, &["n"], &ConvergentOp::Count(1), None)
         .unwrap();
     drop(given_up);
     write(&a, |tx| {
-        let owner = ConvergentOwner::Node(tx.document_node("L", &Value::Int(1)).unwrap().unwrap());
-        tx.converge(owner, &["n"], &ConvergentOp::Count(1), None)
+        let owner =
+            ConvergentOwner::Node(tx.documents().node("L", &Value::Int(1)).unwrap().unwrap());
+        tx.fields_mut()
+            .converge(owner, &["n"], &ConvergentOp::Count(1), None)
             .unwrap();
     });
     send(&a, &b);
@@ -234,21 +242,24 @@ fn threads_write_while_others_merge() {
         let mut numbers = super::world::Numbers(seed);
         for _ in 0..60 {
             let mut tx = store.begin(Access::Write).unwrap();
-            let there = tx.document_node("L", &Value::Int(1)).unwrap();
+            let there = tx.documents().node("L", &Value::Int(1)).unwrap();
             let done = match (numbers.below(6), there) {
                 (_, None) => {
-                    let label = tx.intern_label("L").unwrap();
+                    let label = tx.name_ids().intern_label("L").unwrap();
                     let properties = map(&[("_key", Value::Int(1))]);
-                    tx.create_node(&[label], &properties).map(drop)
+                    tx.graph_mut().create_node(&[label], &properties).map(drop)
                 }
-                (0, Some(id)) => tx.delete_node(id, true).map(drop),
+                (0, Some(id)) => tx.graph_mut().delete_node(id, true).map(drop),
                 (1 | 2, Some(id)) => {
                     let value = Value::Int(numbers.below(2) as i64);
-                    tx.set_node_property(id, &["p"], value).map(drop)
+                    tx.graph_mut()
+                        .set_node_property(id, &["p"], value)
+                        .map(drop)
                 }
                 (_, Some(id)) => {
                     let owner = ConvergentOwner::Node(id);
-                    tx.converge(owner, &["n"], &ConvergentOp::Count(1), None)
+                    tx.fields_mut()
+                        .converge(owner, &["n"], &ConvergentOp::Count(1), None)
                         .map(drop)
                 }
             };

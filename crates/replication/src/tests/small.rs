@@ -55,14 +55,15 @@ pub(super) fn both(one: &DataStore, other: &DataStore) {
 }
 
 pub(super) fn person(tx: &mut Transaction, key: &str, more: &[(&str, Value)]) -> NodeId {
-    let label = tx.intern_label("Person").unwrap();
+    let label = tx.name_ids().intern_label("Person").unwrap();
     let mut properties = map(more);
     properties.insert("_key", Value::from(key));
-    tx.create_node(&[label], &properties).unwrap()
+    tx.graph_mut().create_node(&[label], &properties).unwrap()
 }
 
 pub(super) fn find(tx: &Transaction, key: &str) -> NodeId {
-    tx.document_node("Person", &Value::from(key))
+    tx.documents()
+        .node("Person", &Value::from(key))
         .unwrap()
         .expect("the person")
 }
@@ -73,61 +74,69 @@ fn changes_reach_the_other_replica() {
     // Numbers of names differ.
     write(&b, |tx| {
         for name in ["X", "Y"] {
-            let label = tx.intern_label(name).unwrap();
-            tx.create_node(
-                &[label],
-                &map(&[("p", Value::Int(1)), ("q", Value::Int(2))]),
-            )
-            .unwrap();
+            let label = tx.name_ids().intern_label(name).unwrap();
+            tx.graph_mut()
+                .create_node(
+                    &[label],
+                    &map(&[("p", Value::Int(1)), ("q", Value::Int(2))]),
+                )
+                .unwrap();
         }
     });
     write(&a, |tx| {
         let nested = Value::Map(Arc::new(map(&[("city", Value::from("London"))])));
         let ada = person(tx, "ada", &[("address", nested)]);
         let bob = person(tx, "bob", &[]);
-        let knows = tx.intern_type("KNOWS").unwrap();
-        tx.create_relationship(knows, ada, bob, &map(&[("since", Value::Int(1833))]))
+        let knows = tx.name_ids().intern_type("KNOWS").unwrap();
+        tx.graph_mut()
+            .create_relationship(knows, ada, bob, &map(&[("since", Value::Int(1833))]))
             .unwrap();
-        tx.create_relationship(knows, ada, ada, &Map::new())
+        tx.graph_mut()
+            .create_relationship(knows, ada, ada, &Map::new())
             .unwrap();
         let owner = ConvergentOwner::Node(ada);
-        tx.converge(owner, &["likes"], &ConvergentOp::Count(5), None)
+        tx.fields_mut()
+            .converge(owner, &["likes"], &ConvergentOp::Count(5), None)
             .unwrap();
-        tx.converge(
-            owner,
-            &["m", "tags"],
-            &ConvergentOp::Insert(Value::from("x")),
-            None,
-        )
-        .unwrap();
-        tx.kv_put("b", b"k", b"v").unwrap();
-        tx.kv_put_value(
-            "b",
-            &Value::from("t"),
-            &Value::List(Arc::new(vec![Value::Int(7)])),
-            Expiry::Never,
-        )
-        .unwrap();
+        tx.fields_mut()
+            .converge(
+                owner,
+                &["m", "tags"],
+                &ConvergentOp::Insert(Value::from("x")),
+                None,
+            )
+            .unwrap();
+        tx.kv_mut().put("b", b"k", b"v").unwrap();
+        tx.kv_mut()
+            .put_value(
+                "b",
+                &Value::from("t"),
+                &Value::List(Arc::new(vec![Value::Int(7)])),
+                Expiry::Never,
+            )
+            .unwrap();
     });
     both(&a, &b);
     assert_eq!(dump(&a).len(), 8);
     // And back: changes, deletions, other numbers.
     write(&b, |tx| {
         let ada = find(tx, "ada");
-        tx.set_node_property(ada, &["address", "city"], Value::from("Paris"))
+        tx.graph_mut()
+            .set_node_property(ada, &["address", "city"], Value::from("Paris"))
             .unwrap();
-        let label = tx.intern_label("Y").unwrap();
-        tx.add_label(ada, label).unwrap();
+        let label = tx.name_ids().intern_label("Y").unwrap();
+        tx.graph_mut().add_label(ada, label).unwrap();
         let bob = find(tx, "bob");
-        tx.delete_node(bob, true).unwrap();
-        tx.converge(
-            ConvergentOwner::Node(ada),
-            &["m", "tags"],
-            &ConvergentOp::Remove(Value::from("x")),
-            None,
-        )
-        .unwrap();
-        tx.kv_delete("b", b"k").unwrap();
+        tx.graph_mut().delete_node(bob, true).unwrap();
+        tx.fields_mut()
+            .converge(
+                ConvergentOwner::Node(ada),
+                &["m", "tags"],
+                &ConvergentOp::Remove(Value::from("x")),
+                None,
+            )
+            .unwrap();
+        tx.kv_mut().delete("b", b"k").unwrap();
     });
     both(&a, &b);
     assert_eq!(send(&a, &b), Applied::default());
@@ -156,7 +165,8 @@ fn concurrent_records_of_one_key_are_one_record() {
     // A write that has seen both resolves the conflict.
     write(&b, |tx| {
         let ada = find(tx, "ada");
-        tx.set_node_property(ada, &["both"], Value::from("c"))
+        tx.graph_mut()
+            .set_node_property(ada, &["both"], Value::from("c"))
             .unwrap();
     });
     both(&a, &b);
@@ -180,18 +190,21 @@ fn what_a_deletion_has_not_seen() {
         both(&a, &c);
         write(&a, |tx| {
             let ada = find(tx, "ada");
-            tx.delete_node(ada, false).unwrap();
+            tx.graph_mut().delete_node(ada, false).unwrap();
         });
         write(&b, |tx| {
             let ada = find(tx, "ada");
-            tx.set_node_property(ada, &["y"], Value::Int(2)).unwrap();
-            tx.converge(
-                ConvergentOwner::Node(ada),
-                &["n"],
-                &ConvergentOp::Count(3),
-                None,
-            )
-            .unwrap();
+            tx.graph_mut()
+                .set_node_property(ada, &["y"], Value::Int(2))
+                .unwrap();
+            tx.fields_mut()
+                .converge(
+                    ConvergentOwner::Node(ada),
+                    &["n"],
+                    &ConvergentOp::Count(3),
+                    None,
+                )
+                .unwrap();
         });
         send(&a, &c);
         write(&c, |tx| person(tx, "ada", &[("z", Value::Int(3))]));
@@ -232,12 +245,13 @@ fn relationships_are_deleted_with_their_original_ends() {
     both(&a, &b);
     write(&a, |tx| {
         let ada = find(tx, "ada");
-        tx.delete_node(ada, false).unwrap();
+        tx.graph_mut().delete_node(ada, false).unwrap();
     });
     write(&b, |tx| {
         let (ada, bob) = (find(tx, "ada"), find(tx, "bob"));
-        let knows = tx.intern_type("KNOWS").unwrap();
-        tx.create_relationship(knows, ada, bob, &Map::new())
+        let knows = tx.name_ids().intern_type("KNOWS").unwrap();
+        tx.graph_mut()
+            .create_relationship(knows, ada, bob, &Map::new())
             .unwrap();
     });
     both(&a, &b);
@@ -257,7 +271,7 @@ fn buckets_keep_the_later_value_and_range_deletions_delete_what_was_seen() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         for key in ["k1", "k2", "k3"] {
-            tx.kv_put("b", key.as_bytes(), b"old").unwrap();
+            tx.kv_mut().put("b", key.as_bytes(), b"old").unwrap();
         }
     });
     both(&a, &b);
@@ -266,19 +280,19 @@ fn buckets_keep_the_later_value_and_range_deletions_delete_what_was_seen() {
             start: b"",
             end: None,
         };
-        tx.kv_delete_range("b", range).unwrap();
+        tx.kv_mut().delete_range("b", range).unwrap();
     });
-    write(&b, |tx| tx.kv_put("b", b"k2", b"new").unwrap());
-    write(&a, |tx| tx.kv_put("c", b"k", b"from a").unwrap());
-    write(&b, |tx| tx.kv_put("c", b"k", b"from b").unwrap());
+    write(&b, |tx| tx.kv_mut().put("b", b"k2", b"new").unwrap());
+    write(&a, |tx| tx.kv_mut().put("c", b"k", b"from a").unwrap());
+    write(&b, |tx| tx.kv_mut().put("c", b"k", b"from b").unwrap());
     both(&a, &b);
     assert_eq!(dump(&a).len(), 2);
     assert_eq!(status::replication_status(&a).unwrap().conflicts, 1);
     // Dropping a bucket removes what was seen in it.
     write(&a, |tx| {
-        assert!(tx.drop_bucket("b").unwrap());
+        assert!(tx.kv_mut().drop_bucket("b").unwrap());
     });
-    write(&b, |tx| tx.kv_put("b", b"k9", b"unseen").unwrap());
+    write(&b, |tx| tx.kv_mut().put("b", b"k9", b"unseen").unwrap());
     both(&a, &b);
     assert_eq!(dump(&a).len(), 2);
 }
@@ -307,9 +321,11 @@ fn relationships_that_keep_their_ends() {
     both(&a, &b);
     let relate = |store: &DataStore, name: &str, to: &str| {
         write(store, |tx| {
-            let kind = tx.intern_type(name).unwrap();
+            let kind = tx.name_ids().intern_type(name).unwrap();
             let (from, to) = (find(tx, "ada"), find(tx, to));
-            tx.create_relationship(kind, from, to, &Map::new()).unwrap();
+            tx.graph_mut()
+                .create_relationship(kind, from, to, &Map::new())
+                .unwrap();
         });
     };
     relate(&a, "LIKES", "eve");
@@ -317,12 +333,13 @@ fn relationships_that_keep_their_ends() {
     // A moves her and deletes her; B, which has seen neither, needs her.
     write(&a, |tx| {
         let ada = find(tx, "ada");
-        tx.set_node_property(ada, &["city"], Value::from("Paris"))
+        tx.graph_mut()
+            .set_node_property(ada, &["city"], Value::from("Paris"))
             .unwrap();
     });
     write(&a, |tx| {
         let ada = find(tx, "ada");
-        tx.delete_node(ada, true).unwrap();
+        tx.graph_mut().delete_node(ada, true).unwrap();
     });
     relate(&b, "NEEDS", "bob");
     both(&a, &b);
@@ -344,7 +361,8 @@ fn relationships_that_keep_their_ends() {
     relate(&b, "NEEDS", "eve");
     write(&a, |tx| {
         let ada = find(tx, "ada");
-        tx.set_node_property(ada, &["city"], Value::from("Rome"))
+        tx.graph_mut()
+            .set_node_property(ada, &["city"], Value::from("Rome"))
             .unwrap();
     });
     both(&a, &b);
@@ -358,7 +376,7 @@ fn relationships_that_keep_their_ends() {
     // A deletion that has seen all of it removes it.
     write(&a, |tx| {
         let ada = find(tx, "ada");
-        tx.delete_node(ada, true).unwrap();
+        tx.graph_mut().delete_node(ada, true).unwrap();
     });
     both(&a, &b);
     assert_eq!(dump(&a).len(), 2);
@@ -370,8 +388,9 @@ fn writing_the_read_value_resolves_a_conflict() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
         let (ada, bob) = (person(tx, "ada", &[]), person(tx, "bob", &[]));
-        let knows = tx.intern_type("KNOWS").unwrap();
-        tx.create_relationship(knows, ada, bob, &Map::new())
+        let knows = tx.name_ids().intern_type("KNOWS").unwrap();
+        tx.graph_mut()
+            .create_relationship(knows, ada, bob, &Map::new())
             .unwrap();
     });
     both(&a, &b);
@@ -383,9 +402,12 @@ fn writing_the_read_value_resolves_a_conflict() {
     let set = |store: &DataStore, value: &Value| {
         write(store, |tx| {
             let ada = find(tx, "ada");
-            tx.set_node_property(ada, &["city"], value.clone()).unwrap();
+            tx.graph_mut()
+                .set_node_property(ada, &["city"], value.clone())
+                .unwrap();
             let rel = rel(tx);
-            tx.merge_relationship_properties(rel, &map(&[("since", value.clone())]))
+            tx.graph_mut()
+                .merge_relationship_properties(rel, &map(&[("since", value.clone())]))
                 .unwrap();
         });
     };
@@ -415,45 +437,50 @@ fn writing_the_read_value_resolves_a_conflict() {
 fn buckets_and_sequences_that_are_dropped_and_created_again() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
-        tx.kv_put("x", b"k", b"1").unwrap();
+        tx.kv_mut().put("x", b"k", b"1").unwrap();
         for _ in 0..3 {
-            tx.sequence_next("x", "n").unwrap();
+            tx.kv_mut().sequence_next("x", "n").unwrap();
         }
-        tx.create_bucket("empty", BucketOptions::default()).unwrap();
+        tx.kv_mut()
+            .create_bucket("empty", BucketOptions::default())
+            .unwrap();
     });
     both(&a, &b);
     write(&a, |tx| {
-        tx.drop_bucket("x").unwrap();
-        tx.drop_bucket("empty").unwrap();
+        tx.kv_mut().drop_bucket("x").unwrap();
+        tx.kv_mut().drop_bucket("empty").unwrap();
     });
     write(&b, |tx| {
-        tx.sequence_next("x", "n").unwrap();
-        tx.drop_bucket("empty").unwrap();
-        tx.create_bucket("empty", BucketOptions::default()).unwrap();
+        tx.kv_mut().sequence_next("x", "n").unwrap();
+        tx.kv_mut().drop_bucket("empty").unwrap();
+        tx.kv_mut()
+            .create_bucket("empty", BucketOptions::default())
+            .unwrap();
     });
     both(&a, &b);
     for store in [&a, &b] {
         let tx = store.begin(Access::Read).unwrap();
-        let names: Vec<_> = tx.list_buckets().unwrap();
+        let names: Vec<_> = tx.kv().list_buckets().unwrap();
         let names: Vec<&str> = names.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["empty", "x"]);
-        assert_eq!(tx.sequences("x").unwrap(), [("n".to_owned(), 4)]);
-        assert_eq!(tx.kv_get("x", b"k").unwrap(), None);
+        assert_eq!(tx.kv().sequences("x").unwrap(), [("n".to_owned(), 4)]);
+        assert_eq!(tx.kv().get("x", b"k").unwrap(), None);
     }
     // What was put concurrently is deleted, and the bucket, which has no life any more, with it.
     write(&b, |tx| {
-        tx.kv_put("y", b"k", b"1").unwrap();
+        tx.kv_mut().put("y", b"k", b"1").unwrap();
     });
     both(&a, &b);
-    write(&a, |tx| assert!(tx.drop_bucket("y").unwrap()));
-    write(&b, |tx| tx.kv_put("y", b"l", b"2").unwrap());
+    write(&a, |tx| assert!(tx.kv_mut().drop_bucket("y").unwrap()));
+    write(&b, |tx| tx.kv_mut().put("y", b"l", b"2").unwrap());
     both(&a, &b);
-    write(&a, |tx| tx.kv_delete("y", b"l").unwrap());
+    write(&a, |tx| tx.kv_mut().delete("y", b"l").unwrap());
     both(&a, &b);
     for store in [&a, &b] {
         let tx = store.begin(Access::Read).unwrap();
         assert!(
-            tx.list_buckets()
+            tx.kv()
+                .list_buckets()
                 .unwrap()
                 .iter()
                 .all(|(name, _)| &**name != "y")
@@ -465,20 +492,20 @@ fn buckets_and_sequences_that_are_dropped_and_created_again() {
 #[test]
 fn a_bucket_that_was_made_in_two_ways() {
     let (a, b) = (open(), open());
-    write(&a, |tx| tx.kv_put("x", b"k", b"map").unwrap());
+    write(&a, |tx| tx.kv_mut().put("x", b"k", b"map").unwrap());
     write(&b, |tx| {
         let options = BucketOptions {
             kind: BucketKind::Multi,
             reversible: false,
         };
-        tx.create_bucket("x", options).unwrap();
-        tx.kv_add("x", b"k", b"one").unwrap();
-        tx.kv_add("x", b"k", b"two").unwrap();
+        tx.kv_mut().create_bucket("x", options).unwrap();
+        tx.kv_mut().add("x", b"k", b"one").unwrap();
+        tx.kv_mut().add("x", b"k", b"two").unwrap();
     });
     both(&a, &b);
     for store in [&a, &b] {
         let tx = store.begin(Access::Read).unwrap();
-        assert_eq!(tx.kv_get("x", b"k").unwrap().unwrap(), b"map");
+        assert_eq!(tx.kv().get("x", b"k").unwrap().unwrap(), b"map");
         let conflicts = conflicts::conflicts(&tx).unwrap();
         assert_eq!(conflicts.len(), 1);
         assert_eq!(conflicts[0].kind, ConflictKind::Bucket);
@@ -487,13 +514,13 @@ fn a_bucket_that_was_made_in_two_ways() {
         assert_eq!(conflicts[0].others, [Value::from("several values a key")]);
     }
     write(&b, |tx| {
-        tx.kv_put("x as map", b"k", b"map").unwrap();
-        tx.drop_bucket("x").unwrap();
+        tx.kv_mut().put("x as map", b"k", b"map").unwrap();
+        tx.kv_mut().drop_bucket("x").unwrap();
     });
     both(&a, &b);
     for store in [&a, &b] {
         let tx = store.begin(Access::Read).unwrap();
-        assert_eq!(tx.kv_count("x", b"k").unwrap(), 2);
+        assert_eq!(tx.kv().count("x", b"k").unwrap(), 2);
         assert_eq!(conflicts::conflicts(&tx).unwrap(), []);
         assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
     }
@@ -504,8 +531,8 @@ fn a_bucket_that_was_made_in_two_ways() {
 fn dropping_a_map_reports_the_values_it_shadowed() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
-        tx.kv_put("x", b"k", b"map").unwrap();
-        tx.kv_put("y", b"k", b"map").unwrap();
+        tx.kv_mut().put("x", b"k", b"map").unwrap();
+        tx.kv_mut().put("y", b"k", b"map").unwrap();
     });
     write(&b, |tx| {
         let options = BucketOptions {
@@ -513,9 +540,9 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
             reversible: false,
         };
         for name in ["x", "y"] {
-            tx.create_bucket(name, options).unwrap();
-            tx.kv_add(name, b"k\0", b"one").unwrap();
-            tx.kv_add(name, b"l", b"").unwrap();
+            tx.kv_mut().create_bucket(name, options).unwrap();
+            tx.kv_mut().add(name, b"k\0", b"one").unwrap();
+            tx.kv_mut().add(name, b"l", b"").unwrap();
         }
     });
     both(&a, &b);
@@ -523,10 +550,10 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
         .map(|store| store.watch("x", Watched::All, None).unwrap())
         .into();
     write(&b, |tx| {
-        tx.drop_bucket("x").unwrap();
+        tx.kv_mut().drop_bucket("x").unwrap();
         // A map that is created again shadows them as before.
-        tx.drop_bucket("y").unwrap();
-        tx.kv_put("y", b"l", b"again").unwrap();
+        tx.kv_mut().drop_bucket("y").unwrap();
+        tx.kv_mut().put("y", b"l", b"again").unwrap();
     });
     both(&a, &b);
     let mut watch = watches.remove(1);
@@ -550,12 +577,12 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
     assert_eq!(there.unwrap().map(|change| change.kind), Some(gone));
     for store in [&a, &b] {
         let tx = store.begin(Access::Read).unwrap();
-        assert_eq!(tx.kv_count("x", b"l").unwrap(), 1);
-        assert_eq!(tx.kv_get("y", b"l").unwrap().unwrap(), b"again");
+        assert_eq!(tx.kv().count("x", b"l").unwrap(), 1);
+        assert_eq!(tx.kv().get("y", b"l").unwrap().unwrap(), b"again");
         let found = check(store, &mut |_, _| Verdict::Continue).unwrap();
         assert_eq!(found, Vec::<String>::new());
     }
-    write(&a, |tx| tx.drop_bucket("y").unwrap());
+    write(&a, |tx| tx.kv_mut().drop_bucket("y").unwrap());
     both(&a, &b);
     for store in [&a, &b] {
         let found = check(store, &mut |_, _| Verdict::Continue).unwrap();
@@ -569,19 +596,19 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
 fn a_map_that_is_reversible_for_one_maker_only() {
     let (a, b) = (open(), open());
     let long = vec![7; 40_000];
-    write(&a, |tx| tx.kv_put("x", b"long", &long).unwrap());
+    write(&a, |tx| tx.kv_mut().put("x", b"long", &long).unwrap());
     let reversible = BucketOptions {
         reversible: true,
         ..BucketOptions::default()
     };
     write(&b, |tx| {
-        tx.create_bucket("x", reversible).unwrap();
-        tx.kv_put("x", b"k", b"v").unwrap();
+        tx.kv_mut().create_bucket("x", reversible).unwrap();
+        tx.kv_mut().put("x", b"k", b"v").unwrap();
     });
     both(&a, &b);
     for store in [&a, &b] {
         let tx = store.begin(Access::Read).unwrap();
-        assert!(tx.kv_keys_of("x", b"v", None, 9).is_err());
+        assert!(tx.kv().keys_of("x", b"v", None, 9).is_err());
         assert_eq!(
             conflicts::conflicts(&tx).unwrap()[0].kind,
             ConflictKind::Bucket
@@ -592,17 +619,17 @@ fn a_map_that_is_reversible_for_one_maker_only() {
     let c = open();
     send(&b, &c);
     write(&a, |tx| {
-        tx.drop_bucket("x").unwrap();
-        tx.create_bucket("x", reversible).unwrap();
+        tx.kv_mut().drop_bucket("x").unwrap();
+        tx.kv_mut().create_bucket("x", reversible).unwrap();
     });
-    write(&c, |tx| tx.kv_put("x", b"longer", &long).unwrap());
+    write(&c, |tx| tx.kv_mut().put("x", b"longer", &long).unwrap());
     send(&c, &b);
     both(&a, &b);
     let tx = a.begin(Access::Read).unwrap();
-    assert_eq!(tx.kv_get("x", b"longer").unwrap().unwrap(), long);
+    assert_eq!(tx.kv().get("x", b"longer").unwrap().unwrap(), long);
     assert_eq!(conflicts::conflicts(&tx).unwrap(), []);
     assert_eq!(
-        tx.kv_keys_of("x", b"nothing", None, 9).unwrap(),
+        tx.kv().keys_of("x", b"nothing", None, 9).unwrap(),
         Vec::<Vec<u8>>::new()
     );
     assert_eq!(a.check_buckets().unwrap(), Vec::<String>::new());
@@ -613,12 +640,16 @@ fn a_map_that_is_reversible_for_one_maker_only() {
 fn buckets_in_snapshots_and_scrubs() {
     let (a, b) = (open(), open());
     write(&a, |tx| {
-        tx.create_bucket("empty", BucketOptions::default()).unwrap();
-        tx.sequence_next("s", "n").unwrap();
-        tx.create_bucket("gone", BucketOptions::default()).unwrap();
+        tx.kv_mut()
+            .create_bucket("empty", BucketOptions::default())
+            .unwrap();
+        tx.kv_mut().sequence_next("s", "n").unwrap();
+        tx.kv_mut()
+            .create_bucket("gone", BucketOptions::default())
+            .unwrap();
     });
     both(&a, &b);
-    write(&a, |tx| assert!(tx.drop_bucket("gone").unwrap()));
+    write(&a, |tx| assert!(tx.kv_mut().drop_bucket("gone").unwrap()));
     members::cut_log(&a).unwrap();
     join(&a, &b, 150);
     assert_eq!(dump(&a), dump(&b));
@@ -661,7 +692,7 @@ fn nothing_is_read_as_whole_while_a_state_is_joined() {
     let people = |store: &DataStore| {
         let tx = store.begin(Access::Read).unwrap();
         let keys = (0..20).map(|at| Value::from(format!("p{at}")));
-        keys.filter(|key| tx.document_node("Person", key).unwrap().is_some())
+        keys.filter(|key| tx.documents().node("Person", key).unwrap().is_some())
             .count()
     };
     let read = |store: &DataStore| store.while_whole(|| Ok(people(store))).unwrap();
@@ -702,7 +733,7 @@ fn no_entry_is_between_two_runs_of_a_field() {
         let operate = |store: &DataStore, path: &[&str], op: &ConvergentOp| {
             write(store, |tx| {
                 let owner = ConvergentOwner::Node(find(tx, "ada"));
-                tx.converge(owner, path, op, None).unwrap();
+                tx.fields_mut().converge(owner, path, op, None).unwrap();
             });
         };
         // Each element twice at the same time, and counters in a map of many fields.
@@ -741,7 +772,7 @@ fn fields_outlive_their_record_where_it_still_lived() {
         }
         write(&a, |tx| {
             let ada = find(tx, "ada");
-            tx.delete_node(ada, true).unwrap();
+            tx.graph_mut().delete_node(ada, true).unwrap();
         });
         count(&b, 6);
         send(&a, &state);
@@ -837,6 +868,7 @@ fn killed(store: DataStore, node: NodeId) -> DataStore {
     let mut begun = store.begin(Access::Write).unwrap();
     let owner = ConvergentOwner::Node(node);
     begun
+        .fields_mut()
         .converge(owner, &["n"], &ConvergentOp::Count(1), None)
         .unwrap();
     write(&store, |tx| person(tx, "bea", &[]));
@@ -869,13 +901,14 @@ pub(super) fn copy_of(state: &dyn isomer_storage::Snapshot) -> Arc<MemoryEngine>
 pub(super) fn count(store: &DataStore, by: i64) {
     write(store, |tx| {
         let ada = find(tx, "ada");
-        tx.converge(
-            ConvergentOwner::Node(ada),
-            &["n"],
-            &ConvergentOp::Count(by),
-            None,
-        )
-        .unwrap();
+        tx.fields_mut()
+            .converge(
+                ConvergentOwner::Node(ada),
+                &["n"],
+                &ConvergentOp::Count(by),
+                None,
+            )
+            .unwrap();
     });
 }
 
@@ -931,7 +964,7 @@ fn the_first_transaction_after_a_crash_has_seen_all_that_is_here() {
     let a = killed(a, ada);
     write(&a, |tx| {
         let bea = find(tx, "bea");
-        tx.delete_node(bea, false).unwrap();
+        tx.graph_mut().delete_node(bea, false).unwrap();
     });
     both(&a, &b);
     assert_eq!(dump(&b).len(), 1);
@@ -1070,13 +1103,14 @@ fn lower_numbers_come_first() {
         write(&a, |tx| person(tx, "ada", &[]));
         let mut slow = a.begin(Access::Write).unwrap();
         let ada = find(&slow, "ada");
-        slow.converge(
-            ConvergentOwner::Node(ada),
-            &["n"],
-            &ConvergentOp::Count(1),
-            None,
-        )
-        .unwrap();
+        slow.fields_mut()
+            .converge(
+                ConvergentOwner::Node(ada),
+                &["n"],
+                &ConvergentOp::Count(1),
+                None,
+            )
+            .unwrap();
         write(&a, |tx| person(tx, "bob", &[]));
         send(&a, &b);
         slow.commit().unwrap();
@@ -1133,9 +1167,11 @@ fn conflicts_are_listed_until_they_are_resolved() {
     }
     write(&a, |tx| {
         let (ada, bob) = (find(tx, "ada"), find(tx, "bob"));
-        tx.set_node_property(ada, &["city"], Value::from("Rome"))
+        tx.graph_mut()
+            .set_node_property(ada, &["city"], Value::from("Rome"))
             .unwrap();
-        tx.set_node_property(bob, &["email"], Value::from("bob@y"))
+        tx.graph_mut()
+            .set_node_property(bob, &["email"], Value::from("bob@y"))
             .unwrap();
     });
     both(&a, &b);
@@ -1153,10 +1189,11 @@ fn a_scrub_finds_and_repairs_damage() {
     let (a, b) = (open(), open());
     // Other numbers of names, other ids.
     write(&b, |tx| {
-        let label = tx.intern_label("Z").unwrap();
-        tx.create_node(&[label], &map(&[("zz", Value::Int(1))]))
+        let label = tx.name_ids().intern_label("Z").unwrap();
+        tx.graph_mut()
+            .create_node(&[label], &map(&[("zz", Value::Int(1))]))
             .unwrap();
-        tx.kv_put("zz", b"k", b"v").unwrap();
+        tx.kv_mut().put("zz", b"k", b"v").unwrap();
     });
     write(&a, |tx| {
         let ada = person(
@@ -1168,20 +1205,23 @@ fn a_scrub_finds_and_repairs_damage() {
             ],
         );
         let bob = person(tx, "bob", &[]);
-        let knows = tx.intern_type("KNOWS").unwrap();
-        tx.create_relationship(knows, ada, bob, &map(&[("w", Value::Int(3))]))
+        let knows = tx.name_ids().intern_type("KNOWS").unwrap();
+        tx.graph_mut()
+            .create_relationship(knows, ada, bob, &map(&[("w", Value::Int(3))]))
             .unwrap();
         let owner = ConvergentOwner::Node(ada);
-        tx.converge(owner, &["n"], &ConvergentOp::Count(5), None)
+        tx.fields_mut()
+            .converge(owner, &["n"], &ConvergentOp::Count(5), None)
             .unwrap();
-        tx.converge(
-            owner,
-            &["tags"],
-            &ConvergentOp::Insert(Value::from("x")),
-            None,
-        )
-        .unwrap();
-        tx.kv_put("b", b"k", b"v").unwrap();
+        tx.fields_mut()
+            .converge(
+                owner,
+                &["tags"],
+                &ConvergentOp::Insert(Value::from("x")),
+                None,
+            )
+            .unwrap();
+        tx.kv_mut().put("b", b"k", b"v").unwrap();
     });
     both(&a, &b);
     let differing = || {
@@ -1199,7 +1239,7 @@ fn a_scrub_finds_and_repairs_damage() {
             apply::purge_relationship(tx, row.id).unwrap();
         }
         let shadow = records::node_shadow(tx, ada).unwrap().unwrap();
-        tx.delete_node(ada, true).unwrap();
+        tx.graph_mut().delete_node(ada, true).unwrap();
         records::drop_shadow(
             tx,
             isomer_data::internals::keyspace::IdSpace::Nodes,
@@ -1214,7 +1254,7 @@ fn a_scrub_finds_and_repairs_damage() {
             &[],
         )
         .unwrap();
-        tx.kv_delete("b", b"k")
+        tx.kv_mut().delete("b", b"k")
     })
     .unwrap();
     assert_ne!(dump(&b), whole);

@@ -50,34 +50,39 @@ fn write<T>(store: &DataStore, body: impl FnOnce(&mut Transaction) -> T) -> T {
 fn make(tx: &mut Transaction, labels: &[&str], key: &str) -> isomer_value::NodeId {
     let labels: Vec<_> = labels
         .iter()
-        .map(|label| tx.intern_label(label).unwrap())
+        .map(|label| tx.name_ids().intern_label(label).unwrap())
         .collect();
-    tx.create_node(&labels, &map(&[("_key", Value::from(key))]))
+    tx.graph_mut()
+        .create_node(&labels, &map(&[("_key", Value::from(key))]))
         .unwrap()
 }
 
 fn find(tx: &Transaction, label: &str, key: &str) -> Option<isomer_value::NodeId> {
-    tx.document_node(label, &Value::from(key)).unwrap()
+    tx.documents().node(label, &Value::from(key)).unwrap()
 }
 
 /// Records inside and outside the space, in one transaction.
 fn fill(store: &DataStore, key: &str) {
     write(store, |tx| {
         let (shared, own) = (make(tx, &["L"], key), make(tx, &["Outside"], key));
-        let type_id = tx.intern_type("T").unwrap();
-        tx.create_relationship(type_id, own, shared, &Map::new())
+        let type_id = tx.name_ids().intern_type("T").unwrap();
+        tx.graph_mut()
+            .create_relationship(type_id, own, shared, &Map::new())
             .unwrap();
-        tx.create_relationship(type_id, shared, shared, &Map::new())
+        tx.graph_mut()
+            .create_relationship(type_id, shared, shared, &Map::new())
             .unwrap();
         for id in [shared, own] {
             let owner = ConvergentOwner::Node(id);
             let op = ConvergentOp::Insert(Value::from(key));
-            tx.converge(owner, &["tags"], &op, None).unwrap();
+            tx.fields_mut()
+                .converge(owner, &["tags"], &op, None)
+                .unwrap();
         }
         for bucket in ["b", "outside"] {
-            tx.kv_put(bucket, key.as_bytes(), b"1").unwrap();
+            tx.kv_mut().put(bucket, key.as_bytes(), b"1").unwrap();
         }
-        tx.sequence_next("outside", "x").unwrap();
+        tx.kv_mut().sequence_next("outside", "x").unwrap();
     });
 }
 
@@ -104,28 +109,29 @@ fn records_outside_the_space_stay() {
     let read = b.begin(Access::Read).unwrap();
     assert!(find(&read, "L", "one").is_some());
     assert!(find(&read, "Outside", "one").is_none());
-    assert!(read.kv_get("b", b"one").unwrap().is_some());
-    assert!(read.kv_get("outside", b"one").unwrap().is_none());
+    assert!(read.kv().get("b", b"one").unwrap().is_some());
+    assert!(read.kv().get("outside", b"one").unwrap().is_none());
     drop(read);
     let entries = status::replication_status(&a).unwrap().log_entries;
     write(&a, |tx| {
         let id = make(tx, &["Outside"], "alone");
         let owner = ConvergentOwner::Node(id);
-        tx.converge(owner, &["count"], &ConvergentOp::Count(1), None)
+        tx.fields_mut()
+            .converge(owner, &["count"], &ConvergentOp::Count(1), None)
             .unwrap();
-        tx.kv_put("outside", b"k", b"v").unwrap();
+        tx.kv_mut().put("outside", b"k", b"v").unwrap();
     });
     assert_eq!(status::replication_status(&a).unwrap().log_entries, entries);
     // The number that it took is reported as given up.
     fill(&a, "three");
     both(&a, &b);
-    assert!(!write(&b, |tx| tx.drop_bucket("none").unwrap()));
-    assert!(write(&b, |tx| tx.drop_bucket("outside").unwrap()));
-    assert!(write(&b, |tx| tx.drop_bucket("b").unwrap()));
+    assert!(!write(&b, |tx| tx.kv_mut().drop_bucket("none").unwrap()));
+    assert!(write(&b, |tx| tx.kv_mut().drop_bucket("outside").unwrap()));
+    assert!(write(&b, |tx| tx.kv_mut().drop_bucket("b").unwrap()));
     both(&a, &b);
     let read = a.begin(Access::Read).unwrap();
-    assert!(read.kv_get("outside", b"one").unwrap().is_some());
-    assert!(read.kv_get("b", b"one").unwrap().is_none());
+    assert!(read.kv().get("outside", b"one").unwrap().is_some());
+    assert!(read.kv().get("b", b"one").unwrap().is_none());
 }
 
 /// A relationship outside the space is deleted with the end that another replica deletes, and only then.
@@ -136,7 +142,9 @@ fn a_local_relationship_is_deleted_with_its_ends() {
     both(&a, &b);
     write(&b, |tx| {
         let id = find(tx, "L", "n").unwrap();
-        tx.set_node_property(id, &["p"], Value::Int(1)).unwrap();
+        tx.graph_mut()
+            .set_node_property(id, &["p"], Value::Int(1))
+            .unwrap();
     });
     both(&a, &b);
     let rels = |store: &DataStore| {
@@ -148,7 +156,7 @@ fn a_local_relationship_is_deleted_with_its_ends() {
     assert_eq!((rels(&a), rels(&b)), (2, 1));
     write(&b, |tx| {
         let id = find(tx, "L", "n").unwrap();
-        tx.delete_node(id, true).unwrap();
+        tx.graph_mut().delete_node(id, true).unwrap();
     });
     both(&a, &b);
     assert_eq!((rels(&a), rels(&b)), (0, 0));
@@ -191,8 +199,8 @@ fn states_are_joined_within_the_space() {
         // Each has seen all of the other: what one deletes the other one deletes by a state, too.
         write(&b, |tx| {
             let id = find(tx, "L", "gone").unwrap();
-            tx.delete_node(id, true).unwrap();
-            tx.kv_delete("b", b"after").unwrap();
+            tx.graph_mut().delete_node(id, true).unwrap();
+            tx.kv_mut().delete("b", b"after").unwrap();
         });
         join(&b, &a);
         both(&a, &b);
@@ -218,8 +226,8 @@ fn records_do_not_enter_or_leave_the_space() {
     let message = refused(&|tx| {
         let id = find(tx, "L", "in").unwrap();
         for label in ["L", "M"] {
-            let label = tx.intern_label(label).unwrap();
-            tx.remove_label(id, label).unwrap();
+            let label = tx.name_ids().intern_label(label).unwrap();
+            tx.graph_mut().remove_label(id, label).unwrap();
         }
     });
     assert!(
@@ -228,8 +236,8 @@ fn records_do_not_enter_or_leave_the_space() {
     );
     let message = refused(&|tx| {
         let id = find(tx, "Outside", "out").unwrap();
-        let label = tx.intern_label("M").unwrap();
-        tx.add_label(id, label).unwrap();
+        let label = tx.name_ids().intern_label("M").unwrap();
+        tx.graph_mut().add_label(id, label).unwrap();
     });
     assert!(
         message.contains("cannot be brought into the space"),
@@ -238,14 +246,17 @@ fn records_do_not_enter_or_leave_the_space() {
     // One label of several is removed; labels outside the space come and go; a node is what its transaction makes it.
     write(&a, |tx| {
         let id = find(tx, "L", "in").unwrap();
-        let [x, m] = ["Outside", "M"].map(|label| tx.intern_label(label).unwrap());
-        tx.remove_label(id, m).unwrap();
-        tx.add_label(id, x).unwrap();
-        let made = tx.create_node(&[], &map(&[("p", Value::Int(1))])).unwrap();
-        tx.add_label(made, m).unwrap();
+        let [x, m] = ["Outside", "M"].map(|label| tx.name_ids().intern_label(label).unwrap());
+        tx.graph_mut().remove_label(id, m).unwrap();
+        tx.graph_mut().add_label(id, x).unwrap();
+        let made = tx
+            .graph_mut()
+            .create_node(&[], &map(&[("p", Value::Int(1))]))
+            .unwrap();
+        tx.graph_mut().add_label(made, m).unwrap();
         let out = find(tx, "Outside", "out").unwrap();
-        tx.add_label(out, m).unwrap();
-        tx.remove_label(out, m).unwrap();
+        tx.graph_mut().add_label(out, m).unwrap();
+        tx.graph_mut().remove_label(out, m).unwrap();
     });
     let b = spaced();
     send(&a, &b);
@@ -267,8 +278,8 @@ fn a_node_without_labels_is_still_shared() {
     for (store, label) in [(&a, "L"), (&b, "M")] {
         write(store, |tx| {
             let id = find(tx, "L", "n").unwrap();
-            let label = tx.intern_label(label).unwrap();
-            tx.remove_label(id, label).unwrap();
+            let label = tx.name_ids().intern_label(label).unwrap();
+            tx.graph_mut().remove_label(id, label).unwrap();
         });
     }
     both(&a, &b);
@@ -278,7 +289,8 @@ fn a_node_without_labels_is_still_shared() {
     drop(tx);
     assert_eq!(nodes.len(), 1);
     write(&a, |tx| {
-        tx.set_node_property(nodes[0], &["p"], Value::Int(7))
+        tx.graph_mut()
+            .set_node_property(nodes[0], &["p"], Value::Int(7))
             .unwrap();
     });
     both(&a, &b);
@@ -374,7 +386,8 @@ fn forged_pages_do_not_change_records_outside_the_space() {
         exchange::greeting(&open).unwrap()
     };
     for body in [
-        &(|tx: &mut Transaction| tx.kv_put("outside", b"n", b"forged").unwrap()) as &dyn Fn(&mut _),
+        &(|tx: &mut Transaction| tx.kv_mut().put("outside", b"n", b"forged").unwrap())
+            as &dyn Fn(&mut _),
         &|tx| {
             make(tx, &["Outside"], "n");
         },
@@ -401,8 +414,8 @@ fn forged_records_without_names_are_refused() {
     let a = spaced();
     let (inside, outside) = write(&a, |tx| {
         (
-            tx.intern_label("L").unwrap(),
-            tx.intern_label("Outside").unwrap(),
+            tx.name_ids().intern_label("L").unwrap(),
+            tx.name_ids().intern_label("Outside").unwrap(),
         )
     });
     let node = |labels: &[LabelId]| Op::NodeMade {
@@ -445,13 +458,15 @@ fn keys_of_labels_outside_the_space_keep_their_nodes() {
     assert_eq!(find(&tx, "Outside", "today"), Some(own));
     drop(tx);
     write(&b, |tx| {
-        tx.set_node_property(there, &["p"], Value::Int(1)).unwrap()
+        tx.graph_mut()
+            .set_node_property(there, &["p"], Value::Int(1))
+            .unwrap()
     });
     send(&b, &a);
     let tx = a.begin(Access::Read).unwrap();
     assert_eq!(find(&tx, "Outside", "today"), Some(own));
     drop(tx);
-    write(&a, |tx| tx.delete_node(own, true).unwrap());
+    write(&a, |tx| tx.graph_mut().delete_node(own, true).unwrap());
     let tx = a.begin(Access::Read).unwrap();
     assert_eq!(find(&tx, "Outside", "today"), Some(shared));
 }
@@ -462,7 +477,7 @@ fn a_replica_that_was_not_empty_adopts_no_space() {
     let (a, b) = (spaced(), bare());
     begin::begin_replication(&b).unwrap();
     let id = write(&b, |tx| make(tx, &["Outside"], "x"));
-    write(&b, |tx| tx.delete_node(id, true).unwrap());
+    write(&b, |tx| tx.graph_mut().delete_node(id, true).unwrap());
     let error = exchange::greeted(&b, &exchange::greeting(&a).unwrap()).unwrap_err();
     assert!(
         error.to_string().contains("do not replicate the same"),

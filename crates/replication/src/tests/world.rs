@@ -201,7 +201,7 @@ impl World {
         let mut tx = store.begin(Access::Write).unwrap();
         self.next += 1;
         let name = self.next.to_be_bytes();
-        tx.kv_put("left", &name, b"1").unwrap();
+        tx.kv_mut().put("left", &name, b"1").unwrap();
         for _ in 0..1 + self.numbers.below(4) {
             let mark = tx.savepoint();
             if let Err(error) = self.operate(&mut tx, at) {
@@ -216,7 +216,7 @@ impl World {
         if self.is_spaced && self.numbers.below(2) == 0 {
             self.operate_outside(&mut tx).unwrap();
         }
-        tx.kv_put("right", &name, b"1").unwrap();
+        tx.kv_mut().put("right", &name, b"1").unwrap();
         if self.numbers.below(12) == 0 {
             return; // given up
         }
@@ -246,7 +246,7 @@ impl World {
         }
         let labels = ["L", "M"];
         let key = *n.of(&KEYS);
-        let node = tx.document_node("L", &Value::from(key))?;
+        let node = tx.documents().node("L", &Value::from(key))?;
         let value = Value::Int((at as i64 + 1) * 1_000_000 + n.below(1000) as i64);
         let nodes = {
             let mut ids = Vec::new();
@@ -268,49 +268,53 @@ impl World {
         };
         match choice {
             0..=3 => {
-                let label = tx.intern_label("L")?;
+                let label = tx.name_ids().intern_label("L")?;
                 let mut properties = Map::new();
                 properties.insert("_key", Value::from(key));
                 properties.insert("p", value);
-                tx.create_node(&[label], &properties)?;
+                tx.graph_mut().create_node(&[label], &properties)?;
             }
             4 => {
                 let mut properties = Map::new();
                 properties.insert("q", value);
-                let label = tx.intern_label(labels[n.below(2) as usize])?;
-                tx.create_node(&[label], &properties)?;
+                let label = tx.name_ids().intern_label(labels[n.below(2) as usize])?;
+                tx.graph_mut().create_node(&[label], &properties)?;
             }
             5 | 6 => {
                 if let Some(id) = node.or(any) {
-                    tx.delete_node(id, true)?;
+                    tx.graph_mut().delete_node(id, true)?;
                 }
             }
             7 | 8 => {
                 if let Some(id) = any {
-                    tx.set_node_property(id, &[*n.of(&["p", "q"])], value)?;
+                    tx.graph_mut()
+                        .set_node_property(id, &[*n.of(&["p", "q"])], value)?;
                 }
             }
             9 => {
                 if let Some(id) = any {
-                    tx.set_node_property(id, &["p"], Value::Null)?;
+                    tx.graph_mut().set_node_property(id, &["p"], Value::Null)?;
                 }
             }
             10 => {
                 if let Some(id) = any {
-                    let [l, m] = [tx.intern_label("L")?, tx.intern_label("M")?];
+                    let [l, m] = [
+                        tx.name_ids().intern_label("L")?,
+                        tx.name_ids().intern_label("M")?,
+                    ];
                     match n.below(2) {
-                        0 => tx.add_label(id, m)?,
+                        0 => tx.graph_mut().add_label(id, m)?,
                         // One of two, so that it does not leave the space; other replicas may remove the other one.
                         _ if is_spaced => {
                             let mut contents = Vec::new();
                             tx.node_contents(&[id], &mut contents)?;
                             let count = contents.pop().flatten().map(|own| own.labels.len());
                             match count == Some(2) {
-                                true => tx.remove_label(id, *n.of(&[l, m]))?,
-                                false => tx.add_label(id, m)?,
+                                true => tx.graph_mut().remove_label(id, *n.of(&[l, m]))?,
+                                false => tx.graph_mut().add_label(id, m)?,
                             }
                         }
-                        _ => tx.remove_label(id, m)?,
+                        _ => tx.graph_mut().remove_label(id, m)?,
                     };
                 }
             }
@@ -318,20 +322,22 @@ impl World {
                 if let Some(source) = any {
                     let target = *n.of(&nodes);
                     let type_name = *n.of(&["T", "KEEPS"]);
-                    let type_id = tx.intern_type(type_name)?;
+                    let type_id = tx.name_ids().intern_type(type_name)?;
                     let mut properties = Map::new();
                     properties.insert("w", value);
-                    tx.create_relationship(type_id, source, target, &properties)?;
+                    tx.graph_mut()
+                        .create_relationship(type_id, source, target, &properties)?;
                 }
             }
             13 => {
                 if let Some(rel) = rel {
-                    tx.set_relationship_property(rel, &["w"], value)?;
+                    tx.graph_mut()
+                        .set_relationship_property(rel, &["w"], value)?;
                 }
             }
             14 => {
                 if let Some(rel) = rel {
-                    tx.delete_relationship(rel)?;
+                    tx.graph_mut().delete_relationship(rel)?;
                 }
             }
             15 | 16 => {
@@ -345,20 +351,22 @@ impl World {
                     None => *n.of(&ConvergentKind::ALL),
                 };
                 let (path, op) = field_operation(n, kind, value);
-                tx.converge(owner, path, &op, None)?;
+                tx.fields_mut().converge(owner, path, &op, None)?;
             }
-            17 | 18 => tx.kv_put("b", key.as_bytes(), format!("{value:?}").as_bytes())?,
-            19 => tx.kv_delete("b", key.as_bytes())?,
+            17 | 18 => tx
+                .kv_mut()
+                .put("b", key.as_bytes(), format!("{value:?}").as_bytes())?,
+            19 => tx.kv_mut().delete("b", key.as_bytes())?,
             20 => {
                 let range = KeyRange {
                     start: b"b",
                     end: Some(b"d"),
                 };
-                tx.kv_delete_range("b", range)?;
+                tx.kv_mut().delete_range("b", range)?;
             }
             21 | 22 => {
                 let bucket = *n.of(&["b", "m"]);
-                tx.drop_bucket(bucket)?;
+                tx.kv_mut().drop_bucket(bucket)?;
             }
             23 | 24 => {
                 let (kind, reversible) = *n.of(&[
@@ -367,24 +375,30 @@ impl World {
                     (BucketKind::Multi, false),
                 ]);
                 let bucket = *n.of(&["b", "m"]);
-                tx.create_bucket(bucket, BucketOptions { kind, reversible })?;
+                tx.kv_mut()
+                    .create_bucket(bucket, BucketOptions { kind, reversible })?;
             }
             25 | 26 => {
                 let (bucket, name) = (*n.of(&["b", "s"]), *n.of(&["x", "y"]));
-                tx.sequence_next(bucket, name)?;
+                tx.kv_mut().sequence_next(bucket, name)?;
             }
             _ => {
                 let options = BucketOptions {
                     kind: BucketKind::Multi,
                     reversible: false,
                 };
-                if !tx.list_buckets()?.iter().any(|(name, _)| &**name == "m") {
-                    tx.create_bucket("m", options)?;
+                if !tx
+                    .kv()
+                    .list_buckets()?
+                    .iter()
+                    .any(|(name, _)| &**name == "m")
+                {
+                    tx.kv_mut().create_bucket("m", options)?;
                 }
                 let value = *n.of(&KEYS);
                 match n.below(3) {
-                    0 => tx.kv_remove("m", key.as_bytes(), value.as_bytes())?,
-                    _ => tx.kv_add("m", key.as_bytes(), value.as_bytes())?,
+                    0 => tx.kv_mut().remove("m", key.as_bytes(), value.as_bytes())?,
+                    _ => tx.kv_mut().add("m", key.as_bytes(), value.as_bytes())?,
                 }
             }
         }
@@ -419,34 +433,37 @@ impl World {
         let key = *n.of(&KEYS);
         match (n.below(9), own, other) {
             (0 | 1, ..) | (_, None, _) => {
-                let label = tx.intern_label("Outside")?;
+                let label = tx.name_ids().intern_label("Outside")?;
                 let mut properties = Map::new();
-                if tx.document_node("Outside", &Value::from(key))?.is_none() {
+                if tx.documents().node("Outside", &Value::from(key))?.is_none() {
                     properties.insert("_key", Value::from(key));
                 }
                 properties.insert("p", value);
-                tx.create_node(&[label], &properties)?;
+                tx.graph_mut().create_node(&[label], &properties)?;
             }
-            (2, Some(id), _) => drop(tx.delete_node(id, true)?),
-            (3, Some(id), _) => drop(tx.set_node_property(id, &["p"], value)?),
+            (2, Some(id), _) => drop(tx.graph_mut().delete_node(id, true)?),
+            (3, Some(id), _) => drop(tx.graph_mut().set_node_property(id, &["p"], value)?),
             (4, Some(id), _) => {
                 let owner = ConvergentOwner::Node(id);
-                tx.converge(owner, &["own"], &ConvergentOp::Count(1), None)?;
+                tx.fields_mut()
+                    .converge(owner, &["own"], &ConvergentOp::Count(1), None)?;
             }
             (5, Some(id), Some(other)) => {
-                let type_id = tx.intern_type("T")?;
-                tx.create_relationship(type_id, id, other, &Map::new())?;
+                let type_id = tx.name_ids().intern_type("T")?;
+                tx.graph_mut()
+                    .create_relationship(type_id, id, other, &Map::new())?;
             }
             (6, _, Some(other)) => {
-                let type_id = tx.intern_type("OUTSIDE")?;
+                let type_id = tx.name_ids().intern_type("OUTSIDE")?;
                 let target = *n.of(&shared);
-                tx.create_relationship(type_id, other, target, &Map::new())?;
+                tx.graph_mut()
+                    .create_relationship(type_id, other, target, &Map::new())?;
             }
             (7, ..) => {
-                tx.kv_put("outside", key.as_bytes(), b"1")?;
-                tx.sequence_next("outside", "x")?;
+                tx.kv_mut().put("outside", key.as_bytes(), b"1")?;
+                tx.kv_mut().sequence_next("outside", "x")?;
             }
-            _ => drop(tx.drop_bucket("outside")?),
+            _ => drop(tx.kv_mut().drop_bucket("outside")?),
         }
         Ok(())
     }
@@ -564,7 +581,10 @@ impl World {
         if let Some(id) = nodes.first() {
             let owner = ConvergentOwner::Node(*id);
             let op = ConvergentOp::Count(1);
-            begun.converge(owner, &["count"], &op, None).unwrap();
+            begun
+                .fields_mut()
+                .converge(owner, &["count"], &op, None)
+                .unwrap();
         }
         if self.numbers.below(2) == 0 {
             self.write(at); // concurrently
@@ -837,17 +857,18 @@ fn check_halves(store: &DataStore) {
             keys: usize::MAX,
             bytes: usize::MAX,
         };
-        tx.kv_scan_values(
-            bucket,
-            range,
-            isomer_data::Order::Ascending,
-            limit,
-            None,
-            &mut |key, _| {
-                keys.push(format!("{key:?}"));
-            },
-        )
-        .unwrap();
+        tx.kv()
+            .scan_values(
+                bucket,
+                range,
+                isomer_data::Order::Ascending,
+                limit,
+                None,
+                &mut |key, _| {
+                    keys.push(format!("{key:?}"));
+                },
+            )
+            .unwrap();
         keys
     };
     assert_eq!(

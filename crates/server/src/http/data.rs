@@ -86,6 +86,7 @@ pub async fn buckets(call: Call, access: Access) -> Result<Reply> {
     read(&call, access, |tx| {
         let buckets: Vec<Value> = tx
             .data_ref()
+            .kv()
             .list_buckets()?
             .into_iter()
             .map(|(name, options)| {
@@ -169,7 +170,7 @@ pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
     }
     let page = Page::new("pairs", call.page()?, call.core.config.limits.result_bytes);
     read(&call, access, move |tx| {
-        let options = tx.data_ref().bucket_options(&name)?;
+        let options = tx.data_ref().kv().bucket_options(&name)?;
         match options.map(|options| options.kind) {
             Some(BucketKind::Multi) => sole_keys(tx, &name, keys, page),
             _ => pairs(tx, &name, keys, page),
@@ -220,7 +221,7 @@ fn pairs(tx: &ReadTransaction, bucket: &str, mut keys: Keys, mut page: Page) -> 
             bytes: READ_BYTES,
         };
         let mut found = Vec::new();
-        let more = tx.data_ref().kv_scan_values(
+        let more = tx.data_ref().kv().scan_values(
             bucket,
             keys.range(),
             keys.order,
@@ -254,10 +255,12 @@ fn sole_keys(tx: &ReadTransaction, bucket: &str, mut keys: Keys, mut page: Page)
         }
         let mut found = None;
         let (range, order) = (keys.range(), keys.order);
-        tx.data_ref().kv_each(bucket, range, order, &mut |key, _| {
-            found = Some(key.to_vec());
-            ControlFlow::Break(())
-        })?;
+        tx.data_ref()
+            .kv()
+            .each(bucket, range, order, &mut |key, _| {
+                found = Some(key.to_vec());
+                ControlFlow::Break(())
+            })?;
         let Some(key) = found else {
             return page.finish(None);
         };
@@ -445,7 +448,9 @@ pub async fn key_values(call: Call, access: Access) -> Result<Reply> {
                 return page.finish(last.map(|value| base64::encode(&value)));
             }
             let data = tx.data_ref();
-            let values = data.kv_values(&name, &key, last.as_deref(), room.min(VALUES))?;
+            let values = data
+                .kv()
+                .values(&name, &key, last.as_deref(), room.min(VALUES))?;
             if values.is_empty() {
                 return page.finish(None);
             }
@@ -605,11 +610,14 @@ fn documents(
     let mut last: Option<Value> = None;
     loop {
         let room = page.room().min(DOCUMENTS);
-        let found = data.scan_documents(label, (keys.from.as_ref(), keys.to.as_ref()), room)?;
+        let found = data
+            .documents()
+            .scan(label, (keys.from.as_ref(), keys.to.as_ref()), room)?;
         let ids: Vec<_> = found.iter().map(|(_, id)| *id).collect();
         let (mut at, mut contents) = (0, Vec::new());
         while at < ids.len() && page.room() > 0 {
-            data.node_contents_within(&ids[at..], READ_BYTES, &mut contents)?;
+            data.graph()
+                .node_contents_within(&ids[at..], READ_BYTES, &mut contents)?;
             for content in contents.drain(..) {
                 let properties = content.map(|content| content.properties.clone());
                 if !page.push(&properties.unwrap_or_default().into())? {

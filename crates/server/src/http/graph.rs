@@ -110,9 +110,9 @@ pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         let ids: Result<Vec<_>, DataError> = labels
             .iter()
-            .map(|label| tx.data_ref().intern_label(label))
+            .map(|label| tx.data_ref().name_ids().intern_label(label))
             .collect();
-        let id = tx.data().create_node(&ids?, &properties)?;
+        let id = tx.data().graph_mut().create_node(&ids?, &properties)?;
         let made = node_value(node(tx, id.0)?);
         let mut answer = Answer::of(StatusCode::CREATED).with_json(json::to_string(&made)?);
         answer.location = Some(format!("{path}/{id}"));
@@ -139,7 +139,9 @@ pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
         let properties = types.entries(&properties, || Entity::Node(id).properties(tx))?;
-        tx.data().merge_node_properties(NodeId(id), &properties)?;
+        tx.data()
+            .graph_mut()
+            .merge_node_properties(NodeId(id), &properties)?;
         changed(&node_value(node(tx, id)?))
     })
     .await
@@ -151,7 +153,7 @@ pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
     let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
-        tx.data().delete_node(NodeId(id), detach)?;
+        tx.data().graph_mut().delete_node(NodeId(id), detach)?;
         Ok(Answer::done())
     })
     .await
@@ -163,11 +165,11 @@ pub async fn change_label(call: Call, access: Access) -> Result<Reply> {
     let (add, conditions) = (call.route.method == "PUT", conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
         check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
-        let label = tx.data_ref().intern_label(&label)?;
+        let label = tx.data_ref().name_ids().intern_label(&label)?;
         if add {
-            tx.data().add_label(NodeId(id), label)?;
+            tx.data().graph_mut().add_label(NodeId(id), label)?;
         } else {
-            tx.data().remove_label(NodeId(id), label)?;
+            tx.data().graph_mut().remove_label(NodeId(id), label)?;
         }
         Ok(Answer::done())
     })
@@ -205,9 +207,13 @@ impl Entity {
 
     fn set(self, tx: &WriteTransaction, name: &str, value: Value) -> Result<()> {
         Ok(match self {
-            Self::Node(id) => tx.data().set_node_property(NodeId(id), &[name], value),
+            Self::Node(id) => tx
+                .data()
+                .graph_mut()
+                .set_node_property(NodeId(id), &[name], value),
             Self::Relationship(id) => {
                 tx.data()
+                    .graph_mut()
                     .set_relationship_property(RelId(id), &[name], value)
             }
         }?)
@@ -294,7 +300,7 @@ pub async fn degree(call: Call, access: Access) -> Result<Reply> {
         node(tx, id)?;
         let known: Vec<_> = types
             .iter()
-            .filter_map(|name| tx.data_ref().find_type(name))
+            .filter_map(|name| tx.data_ref().name_ids().find_type(name))
             .collect();
         let mut degrees = Vec::new();
         // If none of the requested types exists, the answer is zero: an empty list would mean all types.
@@ -386,10 +392,13 @@ pub async fn create_relationship(mut call: Call, access: Access) -> Result<Reply
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
         node(tx, source)?;
         node(tx, target)?;
-        let type_id = tx.data().intern_type(&rel_type)?;
-        let id =
-            tx.data()
-                .create_relationship(type_id, NodeId(source), NodeId(target), &properties)?;
+        let type_id = tx.data().name_ids().intern_type(&rel_type)?;
+        let id = tx.data().graph_mut().create_relationship(
+            type_id,
+            NodeId(source),
+            NodeId(target),
+            &properties,
+        )?;
         let made = relationship_value(relationship(tx, id.0)?);
         let mut answer = Answer::of(StatusCode::CREATED).with_json(json::to_string(&made)?);
         answer.location = Some(format!("{path}/{id}"));
@@ -419,6 +428,7 @@ pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply>
         check(conditions.as_ref(), Some(&now))?;
         let properties = types.entries(&properties, || Entity::Relationship(id).properties(tx))?;
         tx.data()
+            .graph_mut()
             .merge_relationship_properties(RelId(id), &properties)?;
         changed(&relationship_value(relationship(tx, id)?))
     })
@@ -431,7 +441,7 @@ pub async fn delete_relationship(call: Call, access: Access) -> Result<Reply> {
     write(&call, access, Role::Editor, b"", move |tx| {
         let now = relationship_value(relationship(tx, id)?);
         check(conditions.as_ref(), Some(&now))?;
-        tx.data().delete_relationship(RelId(id))?;
+        tx.data().graph_mut().delete_relationship(RelId(id))?;
         Ok(Answer::done())
     })
     .await

@@ -213,7 +213,7 @@ impl Export {
             return Ok(properties.clone());
         }
         let data = self.transaction.data_ref();
-        if let Some((name, kind)) = data.convergent_field_among(owner, properties)? {
+        if let Some((name, kind)) = data.fields().field_among(owner, properties)? {
             return Err(ServerError::Invalid(format!(
                 "`{name}` is a convergent field ({}), which JSON lines cannot represent: take a backup, or only its value with `plain=true`",
                 kind.name()
@@ -229,7 +229,8 @@ impl Export {
         let data = self.transaction.data_ref();
         let (mut ids, mut contents) = (Vec::new(), Vec::new());
         data.scan_nodes(Some(label), self.after.map(NodeId), BATCH, &mut ids)?;
-        data.node_contents_within(&ids, BATCH_BYTES, &mut contents)?;
+        data.graph()
+            .node_contents_within(&ids, BATCH_BYTES, &mut contents)?;
         for (id, content) in ids.iter().zip(&contents) {
             let Some(content) = content else { continue };
             let mut row = self.row(ConvergentOwner::Node(*id), &content.properties)?;
@@ -249,7 +250,8 @@ impl Export {
         let (mut found, mut contents) = (Vec::new(), Vec::new());
         data.scan_relationships(Some(type_id), self.after.map(RelId), BATCH, &mut found)?;
         let ids: Vec<_> = found.iter().map(|row| row.id).collect();
-        data.relationship_contents_within(&ids, BATCH_BYTES, &mut contents)?;
+        data.graph()
+            .relationship_contents_within(&ids, BATCH_BYTES, &mut contents)?;
         let ends: Vec<_> = found[..contents.len()]
             .iter()
             .flat_map(|row| [row.source, row.target])

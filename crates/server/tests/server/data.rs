@@ -1091,7 +1091,7 @@ fn a_large_transaction_reaches_a_server() {
         .begin(isomer_db::internals::data::Access::Write)
         .expect("begun");
     for key in 0..18_u8 {
-        tx.kv_put("large", &[key], &value).expect("put");
+        tx.kv_mut().put("large", &[key], &value).expect("put");
     }
     tx.commit().expect("committed");
     let options = isomer_sync::RemoteOptions {
@@ -1106,5 +1106,5 @@ fn a_large_transaction_reaches_a_server() {
     let tx = people
         .begin(isomer_db::internals::data::Access::Read)
         .expect("begun");
-    assert_eq!(tx.kv_get("large", &[17]).expect("read"), Some(value));
+    assert_eq!(tx.kv().get("large", &[17]).expect("read"), Some(value));
 }

@@ -403,7 +403,7 @@ fn running_requests_complete_at_shutdown() {
         .unwrap();
     for key in keys.iter() {
         assert!(
-            tx.kv_get("b", key.as_bytes()).unwrap().is_some(),
+            tx.kv().get("b", key.as_bytes()).unwrap().is_some(),
             "{key} was acknowledged"
         );
     }

@@ -105,10 +105,12 @@ fn a_bucket_with_several_values_per_key_is_paged_through() {
     let mut tx = tx.begin(isomer_db::internals::data::Access::Write).unwrap();
     for n in 0..250 {
         let value = format!("v{n:03}");
-        tx.kv_add("many", b"k", value.as_bytes()).unwrap();
-        tx.kv_add("many", format!("other{n:03}").as_bytes(), b"x")
+        tx.kv_mut().add("many", b"k", value.as_bytes()).unwrap();
+        tx.kv_mut()
+            .add("many", format!("other{n:03}").as_bytes(), b"x")
             .unwrap();
-        tx.kv_add("many", format!("other{n:03}").as_bytes(), b"y")
+        tx.kv_mut()
+            .add("many", format!("other{n:03}").as_bytes(), b"y")
             .unwrap();
     }
     tx.commit().unwrap();

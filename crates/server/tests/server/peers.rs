@@ -49,14 +49,14 @@ fn put(store: &DataStore, key: &[u8], bytes: usize) {
             (state >> 56) as u8
         })
         .collect();
-    tx.kv_put("b", key, &value).expect("put");
+    tx.kv_mut().put("b", key, &value).expect("put");
     tx.commit().expect("committed");
 }
 
 fn keys(store: &DataStore) -> usize {
     let tx = store.begin(Access::Read).expect("begun");
     (0..=255_u8)
-        .filter(|key| tx.kv_get("b", &[*key]).expect("read").is_some())
+        .filter(|key| tx.kv().get("b", &[*key]).expect("read").is_some())
         .count()
 }
 

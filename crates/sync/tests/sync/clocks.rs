@@ -42,17 +42,20 @@ impl Replica {
 
     fn put(&self, key: &str, bytes: usize) {
         let mut tx = self.store.begin(Access::Write).unwrap();
-        let label = tx.intern_label("P").unwrap();
+        let label = tx.name_ids().intern_label("P").unwrap();
         let mut properties = Map::new();
         properties.insert("_key", Value::from(key));
         properties.insert("text", Value::from("x".repeat(bytes).as_str()));
-        tx.create_node(&[label], &properties).unwrap();
+        tx.graph_mut().create_node(&[label], &properties).unwrap();
         tx.commit().unwrap();
     }
 
     fn has(&self, key: &str) -> bool {
         let tx = self.store.begin(Access::Read).unwrap();
-        tx.document_node("P", &Value::from(key)).unwrap().is_some()
+        tx.documents()
+            .node("P", &Value::from(key))
+            .unwrap()
+            .is_some()
     }
 }
 

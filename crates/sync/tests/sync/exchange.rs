@@ -42,25 +42,27 @@ impl Peer for Watched {
 fn fill(database: &Database, count: usize) {
     let store = database.store().unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Owner").unwrap();
+    let label = tx.name_ids().intern_label("Owner").unwrap();
     let mut properties = isomer_db::Map::new();
     properties.insert("_key", Value::from("owner"));
-    let node = tx.create_node(&[label], &properties).unwrap();
+    let node = tx.graph_mut().create_node(&[label], &properties).unwrap();
     tx.commit().unwrap();
     for first in (0..count).step_by(2_500) {
         let mut tx = store.begin(Access::Write).unwrap();
         for number in first..(first + 2_500).min(count) {
             let element = Value::from(format!("{number:0>200}").as_str());
-            tx.converge(
-                ConvergentOwner::Node(node),
-                &["map", "set"],
-                &ConvergentOp::Insert(element),
-                None,
-            )
-            .unwrap();
+            tx.fields_mut()
+                .converge(
+                    ConvergentOwner::Node(node),
+                    &["map", "set"],
+                    &ConvergentOp::Insert(element),
+                    None,
+                )
+                .unwrap();
         }
         let count = ConvergentOp::Count(1);
-        tx.converge(ConvergentOwner::Node(node), &["map", "count"], &count, None)
+        tx.fields_mut()
+            .converge(ConvergentOwner::Node(node), &["map", "count"], &count, None)
             .unwrap();
         tx.commit_with(Durability::Buffered).unwrap();
     }

@@ -228,13 +228,18 @@ fn invalid_greetings_make_no_replica() {
     assert_eq!(store.engine().version(), before);
     // It has an id since it wrote a convergent field.
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("P").unwrap();
-    let node = tx.create_node(&[label], &isomer_db::Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("P").unwrap();
+    let node = tx
+        .graph_mut()
+        .create_node(&[label], &isomer_db::Map::new())
+        .unwrap();
     let (owner, count) = (
         isomer_data::ConvergentOwner::Node(node),
         isomer_data::ConvergentOp::Count(1),
     );
-    tx.converge(owner, &["n"], &count, None).unwrap();
+    tx.fields_mut()
+        .converge(owner, &["n"], &count, None)
+        .unwrap();
     tx.commit().unwrap();
     let own = store.replica().unwrap().to_bytes();
     let other = Database::open_in_memory().unwrap();

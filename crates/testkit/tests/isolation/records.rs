@@ -54,17 +54,17 @@ impl Records {
             .expect("it was just made")
             .id;
         let tx = store.begin(isomer_data::Access::Write)?;
-        let item = tx.intern_label("Item")?;
+        let item = tx.name_ids().intern_label("Item")?;
         let names = Names {
             item,
             item_group,
-            shared: tx.intern_label("Shared")?,
-            member: tx.intern_label("Member")?,
-            has: tx.intern_type("HAS")?,
-            list: tx.intern_prop("list")?,
-            register: tx.intern_prop("register")?,
-            element: tx.intern_prop("element")?,
-            group: tx.intern_prop("group")?,
+            shared: tx.name_ids().intern_label("Shared")?,
+            member: tx.name_ids().intern_label("Member")?,
+            has: tx.name_ids().intern_type("HAS")?,
+            list: tx.name_ids().intern_prop("list")?,
+            register: tx.name_ids().intern_prop("register")?,
+            element: tx.name_ids().intern_prop("element")?,
+            group: tx.name_ids().intern_prop("group")?,
         };
         drop(tx);
         Ok(Self { store, names })
@@ -80,7 +80,7 @@ impl Subject for Records {
                 ("_key", Value::Int(object as i64)),
                 ("list", Value::empty_list()),
             ]);
-            tx.insert_document("Shared", &document)?;
+            tx.documents_mut().insert("Shared", &document)?;
         }
         tx.commit_with(Durability::Buffered)?;
         Ok(())
@@ -117,7 +117,7 @@ fn element_of(value: &Value) -> Element {
 
 impl OpenTransaction {
     fn bucket_numbers(&self, key: &[u8]) -> Result<Vec<Element>, DataError> {
-        let bytes = self.tx.kv_get("shared", key)?.unwrap_or_default();
+        let bytes = self.tx.kv().get("shared", key)?.unwrap_or_default();
         Ok(bytes
             .as_chunks()
             .0
@@ -148,7 +148,8 @@ impl OpenTransaction {
         loop {
             cursor = self
                 .tx
-                .kv_scan("range", range, order, limit, cursor.as_ref(), &mut page)?;
+                .kv()
+                .scan("range", range, order, limit, cursor.as_ref(), &mut page)?;
             let element =
                 |key: &[u8]| u64::from_be_bytes(key[8..].try_into().expect("keys are two numbers"));
             seen.extend(page.iter().map(|(key, _)| element(key)));
@@ -222,7 +223,7 @@ impl OpenTransaction {
     fn member_nodes(&self, kind: Kind, object: u64) -> Result<Vec<(NodeId, Element)>, DataError> {
         let nodes = match kind {
             Kind::Index => self.indexed_nodes(object)?,
-            Kind::Label => match self.tx.find_label(&label_name(object)) {
+            Kind::Label => match self.tx.name_ids().find_label(&label_name(object)) {
                 Some(label) => self.labelled_nodes(label)?,
                 None => Vec::new(),
             },
@@ -282,7 +283,10 @@ impl OpenTransaction {
 
     fn add_member(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), DataError> {
         if kind == Kind::BucketRange {
-            return self.tx.kv_put("range", &range_key(object, element), b"");
+            return self
+                .tx
+                .kv_mut()
+                .put("range", &range_key(object, element), b"");
         }
         let element = ("element", Value::Int(element as i64));
         match kind {
@@ -290,7 +294,7 @@ impl OpenTransaction {
                 // A hub, and as its other end the hub of the next object: two transactions may add at both
                 // ends.
                 let (source, target) = (self.document(object)?, self.document(object)?);
-                self.tx.create_relationship(
+                self.tx.graph_mut().create_relationship(
                     self.names.has,
                     source,
                     target,
@@ -298,8 +302,10 @@ impl OpenTransaction {
                 )?;
             }
             Kind::Label => {
-                let label = self.tx.intern_label(&label_name(object))?;
-                self.tx.create_node(&[label], &Map::from_iter([element]))?;
+                let label = self.tx.name_ids().intern_label(&label_name(object))?;
+                self.tx
+                    .graph_mut()
+                    .create_node(&[label], &Map::from_iter([element]))?;
             }
             _ => {
                 let group = ("group", Value::Int(object as i64));
@@ -309,6 +315,7 @@ impl OpenTransaction {
                     self.names.member
                 };
                 self.tx
+                    .graph_mut()
                     .create_node(&[label], &Map::from_iter([element, group]))?;
             }
         }
@@ -322,13 +329,17 @@ impl OpenTransaction {
         element: Element,
     ) -> Result<(), DataError> {
         match kind {
-            Kind::BucketRange => self.tx.kv_delete("range", &range_key(object, element))?,
+            Kind::BucketRange => self
+                .tx
+                .kv_mut()
+                .delete("range", &range_key(object, element))?,
             Kind::Adjacency => {
                 let found = self
                     .member_relationships(object)?
                     .into_iter()
                     .find(|(_, other)| *other == element);
                 self.tx
+                    .graph_mut()
                     .delete_relationship(found.expect("the member was just seen").0)?;
             }
             _ => {
@@ -340,13 +351,14 @@ impl OpenTransaction {
                 match kind {
                     // A member leaves by losing the label or the group as well as by deletion.
                     Kind::Label if element.is_multiple_of(2) => {
-                        let label = self.tx.intern_label(&label_name(object))?;
-                        self.tx.remove_label(node, label)?;
+                        let label = self.tx.name_ids().intern_label(&label_name(object))?;
+                        self.tx.graph_mut().remove_label(node, label)?;
                     }
                     Kind::Scan | Kind::Index if element.is_multiple_of(2) => self
                         .tx
+                        .graph_mut()
                         .set_node_property(node, &["group"], Value::Int(-1))?,
-                    _ => drop(self.tx.delete_node(node, false)?),
+                    _ => drop(self.tx.graph_mut().delete_node(node, false)?),
                 }
             }
         }
@@ -391,7 +403,8 @@ impl Steps for OpenTransaction {
                 .collect();
             return self
                 .tx
-                .kv_put("shared", &bucket_key(kind, object), &bytes)
+                .kv_mut()
+                .put("shared", &bucket_key(kind, object), &bytes)
                 .map_err(failure);
         }
         let value = elements
@@ -400,6 +413,7 @@ impl Steps for OpenTransaction {
             .collect();
         let node = self.document(object).map_err(failure)?;
         self.tx
+            .graph_mut()
             .set_node_property(node, &["list"], value)
             .map_err(failure)
     }
@@ -421,11 +435,13 @@ impl Steps for OpenTransaction {
         if kind == Kind::BucketRegister {
             return self
                 .tx
-                .kv_put("shared", &bucket_key(kind, object), &value.to_be_bytes())
+                .kv_mut()
+                .put("shared", &bucket_key(kind, object), &value.to_be_bytes())
                 .map_err(failure);
         }
         let node = self.document(object).map_err(failure)?;
         self.tx
+            .graph_mut()
             .set_node_property(node, &["register"], Value::Int(value as i64))
             .map_err(failure)
     }

@@ -134,8 +134,8 @@ fn database(random: &mut Random, path: &Path, converging: bool) {
     let store = db.store().expect("open");
     let mut tx = store.begin(Access::Write).expect("a transaction");
     let (label, rel_type) = (
-        tx.intern_label("L").expect("a label"),
-        tx.intern_type("T").expect("a type"),
+        tx.name_ids().intern_label("L").expect("a label"),
+        tx.name_ids().intern_type("T").expect("a type"),
     );
     let mut nodes: Vec<NodeId> = Vec::new();
     for number in 0..1 + random.below(9) {
@@ -147,7 +147,7 @@ fn database(random: &mut Random, path: &Path, converging: bool) {
         map.insert("_key", key);
         // An existing key creates no node.
         let mark = tx.savepoint();
-        match tx.create_node(&[label], &map) {
+        match tx.graph_mut().create_node(&[label], &map) {
             Ok(node) => nodes.push(node),
             Err(_) => tx.rollback_to(mark).expect("back"),
         }
@@ -158,6 +158,7 @@ fn database(random: &mut Random, path: &Path, converging: bool) {
         let mut map = properties(random, types.as_ref());
         map.remove("_from");
         let relationship = tx
+            .graph_mut()
             .create_relationship(rel_type, from, to, &map)
             .expect("a relationship");
         owners.push(ConvergentOwner::Relationship(relationship));
@@ -166,7 +167,9 @@ fn database(random: &mut Random, path: &Path, converging: bool) {
         owners.extend(nodes.iter().copied().map(ConvergentOwner::Node));
         for owner in owners {
             for (path, op) in operations(random) {
-                tx.converge(owner, path, &op, None).expect("an operation");
+                tx.fields_mut()
+                    .converge(owner, path, &op, None)
+                    .expect("an operation");
             }
         }
     }
@@ -279,7 +282,7 @@ fn shown(map: &Map) -> String {
 }
 
 fn kinds(tx: &Transaction, owner: ConvergentOwner, map: &Map) -> Vec<(String, ConvergentKind)> {
-    let of = |name: &str| tx.convergent_kind(owner, &[name]).expect("a kind");
+    let of = |name: &str| tx.fields().kind(owner, &[name]).expect("a kind");
     map.names()
         .filter_map(|name| Some((name.to_string(), of(name)?)))
         .collect()

@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
         let Some(prop) = self.prop else {
             return Ok(plain);
         };
-        Ok(match self.tx.scalar_field(owner, prop)? {
+        Ok(match self.tx.fields().scalar(owner, prop)? {
             ScalarField::Absent => plain,
             ScalarField::Value(value) => Cell::Value(value),
             ScalarField::Large => Cell::Rows,
@@ -189,11 +189,13 @@ fn of_relationships(
     loop {
         effort.check()?;
         let mut too_large = false;
-        after = tx.visit_relationships(type_id, after, PAGE_ROWS, |id, record| {
-            too_large |= small(id.0).is_none();
-            plain.push((id, cell_of(record, path, &catalog)?));
-            Ok(())
-        })?;
+        after = tx
+            .graph()
+            .visit_relationships(type_id, after, PAGE_ROWS, |id, record| {
+                too_large |= small(id.0).is_none();
+                plain.push((id, cell_of(record, path, &catalog)?));
+                Ok(())
+            })?;
         for (id, cell) in plain.drain(..) {
             making.push(id.0, fields.over(ConvergentOwner::Relationship(id), cell)?);
         }
@@ -263,7 +265,7 @@ fn of_nodes(
         if ids.last().is_some_and(|id| small(id.0).is_none()) {
             return Err(ViewError::IdTooLarge);
         }
-        tx.visit_node_records(&ids, |id, record| {
+        tx.graph().visit_node_records(&ids, |id, record| {
             if let Some(record) = record {
                 plain.push((id, cell_of(record, path, &catalog)?));
             }
@@ -342,7 +344,7 @@ fn read_cell(tx: &Transaction, owner: Owner, path: &[PropId], id: u32) -> Result
     let owner = match owner {
         Owner::Nodes(label) => {
             let id = NodeId(id.into());
-            tx.visit_node_records(&[id], |_, record| {
+            tx.graph().visit_node_records(&[id], |_, record| {
                 if let Some(record) = record.filter(|record| record.has_label(label)) {
                     plain = cell_of(record, path, &catalog)?;
                 }
@@ -352,7 +354,7 @@ fn read_cell(tx: &Transaction, owner: Owner, path: &[PropId], id: u32) -> Result
         }
         Owner::Relationships(_) => {
             let id = RelId(id.into());
-            tx.visit_relationship_record(id, |record| {
+            tx.graph().visit_relationship_record(id, |record| {
                 plain = cell_of(record, path, &catalog)?;
                 Ok(())
             })?;

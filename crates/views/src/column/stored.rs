@@ -260,12 +260,12 @@ mod tests {
         let store =
             DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
         let mut tx = store.begin(Access::Write).unwrap();
-        let label = tx.intern_label("N").unwrap();
+        let label = tx.name_ids().intern_label("N").unwrap();
         let properties: Map = [("p", Value::Int(1))].into_iter().collect();
         for _ in 0..5 {
-            tx.create_node(&[label], &properties).unwrap();
+            tx.graph_mut().create_node(&[label], &properties).unwrap();
         }
-        let prop = tx.intern_prop("p").unwrap();
+        let prop = tx.name_ids().intern_prop("p").unwrap();
         tx.commit().unwrap();
         let kind = Owner::Nodes(label).column([prop].into());
         let open = || {

@@ -24,8 +24,8 @@ fn fixture() -> Fixture {
     let views = Views::open(&store, options).unwrap();
     let tx = store.begin(Access::Write).unwrap();
     Fixture {
-        label: tx.intern_label("Person").unwrap(),
-        knows: tx.intern_type("KNOWS").unwrap(),
+        label: tx.name_ids().intern_label("Person").unwrap(),
+        knows: tx.name_ids().intern_type("KNOWS").unwrap(),
         store,
         views,
     }
@@ -41,14 +41,19 @@ impl Fixture {
 
     fn people(&self, count: usize) -> Vec<NodeId> {
         self.write(|tx| {
-            let make = |_| tx.create_node(&[self.label], &Map::new()).unwrap();
+            let make = |_| {
+                tx.graph_mut()
+                    .create_node(&[self.label], &Map::new())
+                    .unwrap()
+            };
             (0..count).map(make).collect()
         })
     }
 
     fn know(&self, source: NodeId, target: NodeId) {
         self.write(|tx| {
-            tx.create_relationship(self.knows, source, target, &Map::new())
+            tx.graph_mut()
+                .create_relationship(self.knows, source, target, &Map::new())
                 .unwrap()
         });
     }
@@ -119,7 +124,9 @@ fn a_view_is_made_on_demand_and_follows_commits() {
         let mut found = Neighbours::new();
         tx.expand(&nodes[..1], Direction::Outgoing, &[], &mut found)
             .unwrap();
-        tx.delete_relationship(found.of(0)[0].id).unwrap()
+        tx.graph_mut()
+            .delete_relationship(found.of(0)[0].id)
+            .unwrap()
     });
     let last = fixture.store.begin(Access::Read).unwrap();
     assert_eq!(
@@ -143,10 +150,15 @@ fn own_writes_are_asked_of_the_rows() {
         .make(&ViewKind::Adjacency(fixture.knows, Side::Out))
         .unwrap();
     let mut tx = fixture.store.begin(Access::Write).unwrap();
-    tx.create_relationship(fixture.knows, nodes[0], nodes[2], &Map::new())
+    tx.graph_mut()
+        .create_relationship(fixture.knows, nodes[0], nodes[2], &Map::new())
         .unwrap();
-    let own = tx.create_node(&[fixture.label], &Map::new()).unwrap();
-    tx.create_relationship(fixture.knows, own, nodes[2], &Map::new())
+    let own = tx
+        .graph_mut()
+        .create_node(&[fixture.label], &Map::new())
+        .unwrap();
+    tx.graph_mut()
+        .create_relationship(fixture.knows, own, nodes[2], &Map::new())
         .unwrap();
     let found = fixture.expand(
         &tx,

@@ -93,13 +93,14 @@ fn a_delta_that_finds_no_room_is_dropped_with_its_view() {
     let _query = memory.reserve(MemoryKind::Queries, rest).unwrap();
     let mut writer = store.begin(Access::Write).unwrap();
     let nodes: Vec<NodeId> = (0..2)
-        .map(|_| writer.create_node(&[], &Map::new()).unwrap())
+        .map(|_| writer.graph_mut().create_node(&[], &Map::new()).unwrap())
         .collect();
     writer.commit().unwrap();
     for _ in 0..100 {
         let mut writer = store.begin(Access::Write).unwrap();
         for _ in 0..200 {
             writer
+                .graph_mut()
                 .create_relationship(r, nodes[0], nodes[1], &Map::new())
                 .unwrap();
         }

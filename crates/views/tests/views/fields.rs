@@ -143,7 +143,8 @@ fn write<T>(store: &DataStore, body: impl FnOnce(&mut Transaction) -> T) -> T {
 
 fn count(tx: &mut Transaction, node: NodeId, by: i64) {
     let owner = ConvergentOwner::Node(node);
-    tx.converge(owner, &["likes"], &ConvergentOp::Count(by), None)
+    tx.fields_mut()
+        .converge(owner, &["likes"], &ConvergentOp::Count(by), None)
         .unwrap();
 }
 
@@ -187,15 +188,18 @@ fn likes(replica: &Replica, node: NodeId) -> (Cell, Value) {
 
 fn post(replica: &Replica) -> NodeId {
     write(&replica.store, |tx| {
-        let label = tx.intern_label("Post").unwrap();
+        let label = tx.name_ids().intern_label("Post").unwrap();
         let key: Map = [("_key", Value::Int(1))].into_iter().collect();
-        tx.create_node(&[label], &key).unwrap()
+        tx.graph_mut().create_node(&[label], &key).unwrap()
     })
 }
 
 fn find(replica: &Replica) -> NodeId {
     let tx = replica.store.begin(Access::Read).unwrap();
-    tx.document_node("Post", &Value::Int(1)).unwrap().unwrap()
+    tx.documents()
+        .node("Post", &Value::Int(1))
+        .unwrap()
+        .unwrap()
 }
 
 fn holds(replica: &Replica, node: NodeId, value: Value) {
@@ -220,7 +224,9 @@ fn a_field_goes_through_its_kinds() {
     let node = post(&replica);
     let plain = |value: Value| {
         write(&replica.store, |tx| {
-            tx.set_node_property(node, &["likes"], value).unwrap();
+            tx.graph_mut()
+                .set_node_property(node, &["likes"], value)
+                .unwrap();
         });
     };
     plain(Value::Int(3));
@@ -246,7 +252,9 @@ fn a_field_goes_through_its_kinds() {
         let old = read(&replica, &before, node);
         write(&replica.store, |tx| {
             let owner = ConvergentOwner::Node(node);
-            tx.converge(owner, &["likes"], &op, None).unwrap();
+            tx.fields_mut()
+                .converge(owner, &["likes"], &op, None)
+                .unwrap();
         });
         asks(&replica, node, value.clone());
         assert_eq!(read(&replica, &before, node), old);
@@ -256,7 +264,9 @@ fn a_field_goes_through_its_kinds() {
     write(&replica.store, |tx| {
         let owner = ConvergentOwner::Node(node);
         let op = ConvergentOp::Insert(x());
-        tx.converge(owner, &["likes"], &op, None).unwrap();
+        tx.fields_mut()
+            .converge(owner, &["likes"], &op, None)
+            .unwrap();
     });
     replica.views.merge_now(&kind).unwrap();
     asks(&replica, node, Value::from(vec![x()]));
@@ -279,7 +289,9 @@ fn a_deletion_takes_out_what_it_had_seen() {
     let node = find(&b);
     let kind = make(&b);
     holds(&b, node, Value::Int(7));
-    write(&a.store, |tx| tx.delete_node(find(&a), true).unwrap());
+    write(&a.store, |tx| {
+        tx.graph_mut().delete_node(find(&a), true).unwrap()
+    });
     send(&a.store, &b.store);
     asks(&b, node, Value::Int(2));
     b.views.merge_now(&kind).unwrap();
@@ -296,7 +308,9 @@ fn a_node_that_is_made_anew_has_the_fields_that_outlived_it() {
     let kind = make(&b);
     holds(&b, find(&b), Value::Int(5));
     write(&b.store, |tx| count(tx, find(&b), 1));
-    write(&a.store, |tx| tx.delete_node(node, true).unwrap());
+    write(&a.store, |tx| {
+        tx.graph_mut().delete_node(node, true).unwrap()
+    });
     send(&a.store, &b.store);
     b.views.merge_now(&kind).unwrap();
     post(&a);

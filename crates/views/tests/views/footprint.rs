@@ -27,16 +27,21 @@ fn fixture() -> Fixture {
     let views = Views::open(&store, ViewOptions::default()).unwrap();
     let world = World::new(&store);
     let mut tx = store.begin(Access::Write).unwrap();
-    let (a, b) = (tx.intern_label("A").unwrap(), tx.intern_label("B").unwrap());
-    let r = tx.intern_type("R").unwrap();
+    let (a, b) = (
+        tx.name_ids().intern_label("A").unwrap(),
+        tx.name_ids().intern_label("B").unwrap(),
+    );
+    let r = tx.name_ids().intern_type("R").unwrap();
     let properties: Map = [("p", Value::Int(1))].into_iter().collect();
     for _ in 0..NODES {
-        let node = tx.create_node(&[a], &properties).unwrap();
+        let node = tx.graph_mut().create_node(&[a], &properties).unwrap();
         let op = ConvergentOp::Count(1);
-        tx.converge(ConvergentOwner::Node(node), &["f"], &op, None)
+        tx.fields_mut()
+            .converge(ConvergentOwner::Node(node), &["f"], &op, None)
             .unwrap();
     }
-    tx.create_relationship(r, NodeId(0), NodeId(1), &Map::new())
+    tx.graph_mut()
+        .create_relationship(r, NodeId(0), NodeId(1), &Map::new())
         .unwrap();
     tx.commit().unwrap();
     for kind in world.kinds() {
@@ -71,7 +76,9 @@ fn collides(
         change(&fixture, &mut other);
         other.commit().unwrap();
         // One more write, so that the commit is not empty.
-        tx.create_node(&[fixture.b], &Map::new()).unwrap();
+        tx.graph_mut()
+            .create_node(&[fixture.b], &Map::new())
+            .unwrap();
         match tx.commit() {
             Ok(_) => false,
             Err(DataError::Conflict { .. }) => true,
@@ -96,7 +103,8 @@ fn neighbours_that_were_seen_must_not_change() {
     };
     let link = |from: u64, to: u64| {
         move |fixture: &Fixture, tx: &mut Transaction| {
-            tx.create_relationship(fixture.r, NodeId(from), NodeId(to), &Map::new())
+            tx.graph_mut()
+                .create_relationship(fixture.r, NodeId(from), NodeId(to), &Map::new())
                 .unwrap();
         }
     };
@@ -129,7 +137,9 @@ fn members_that_were_seen_must_not_change() {
     };
     let create = |label: fn(&Fixture) -> LabelId| {
         move |fixture: &Fixture, tx: &mut Transaction| {
-            tx.create_node(&[label(fixture)], &Map::new()).unwrap();
+            tx.graph_mut()
+                .create_node(&[label(fixture)], &Map::new())
+                .unwrap();
         }
     };
     assert!(collides(scan, create(|fixture| fixture.a)));
@@ -154,17 +164,18 @@ fn labels_and_properties_that_were_seen_must_not_change() {
     };
     let set = |node: u64| {
         move |_: &Fixture, tx: &mut Transaction| {
-            tx.set_node_property(NodeId(node), &["p"], Value::Int(2))
+            tx.graph_mut()
+                .set_node_property(NodeId(node), &["p"], Value::Int(2))
                 .unwrap();
         }
     };
     let label = |node: u64| {
         move |fixture: &Fixture, tx: &mut Transaction| {
-            tx.add_label(NodeId(node), fixture.b).unwrap();
+            tx.graph_mut().add_label(NodeId(node), fixture.b).unwrap();
         }
     };
     let delete = |_: &Fixture, tx: &mut Transaction| {
-        tx.delete_node(NodeId(5), true).unwrap();
+        tx.graph_mut().delete_node(NodeId(5), true).unwrap();
     };
     assert!(collides(labels, label(3)));
     assert!(!collides(labels, label(NODES - 1)));
@@ -188,7 +199,7 @@ fn convergent_fields_that_were_seen_must_not_change() {
     let converge = |name: &'static str, node: u64, op: ConvergentOp| {
         move |_: &Fixture, tx: &mut Transaction| {
             let owner = ConvergentOwner::Node(NodeId(node));
-            tx.converge(owner, &[name], &op, None).unwrap();
+            tx.fields_mut().converge(owner, &[name], &op, None).unwrap();
         }
     };
     let field = || read("f", Value::Int(1));

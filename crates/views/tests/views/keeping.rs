@@ -407,7 +407,9 @@ fn the_change_stream_reaches_back_to_the_files() {
         };
         for _ in 0..2_500 {
             let mut tx = store.begin(Access::Write).unwrap();
-            tx.create_node(&[], &isomer_value::Map::new()).unwrap();
+            tx.graph_mut()
+                .create_node(&[], &isomer_value::Map::new())
+                .unwrap();
             tx.commit().unwrap();
         }
         // A few commits have no entry.
@@ -439,7 +441,9 @@ fn a_small_file_that_is_far_behind_is_written_anew() {
         let views = Views::open(&store, options(&kept)).unwrap();
         if stored(&views, &kind).is_none() {
             let mut tx = store.begin(Access::Write).unwrap();
-            tx.create_node(&[], &isomer_value::Map::new()).unwrap();
+            tx.graph_mut()
+                .create_node(&[], &isomer_value::Map::new())
+                .unwrap();
             tx.commit().unwrap();
             views.make(&kind).unwrap();
             views.wait_ready();
@@ -449,7 +453,9 @@ fn a_small_file_that_is_far_behind_is_written_anew() {
         while store.engine().version() < before + commits {
             let mut tx = store.begin(Access::Write).unwrap();
             let at = isomer_value::Value::Int(store.engine().version() as i64);
-            tx.set_node_property(NodeId(0), &["at"], at).unwrap();
+            tx.graph_mut()
+                .set_node_property(NodeId(0), &["at"], at)
+                .unwrap();
             tx.commit().unwrap();
         }
         drop((store, views));
@@ -479,7 +485,7 @@ fn a_file_is_written_anew_where_much_was_merged() {
         let mut tx = store.begin(Access::Write).unwrap();
         let mut properties = isomer_value::Map::new();
         properties.insert("text", text.into());
-        tx.create_node(&[], &properties).unwrap();
+        tx.graph_mut().create_node(&[], &properties).unwrap();
         tx.commit().unwrap();
     };
     create("");

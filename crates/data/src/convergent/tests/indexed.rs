@@ -75,7 +75,7 @@ fn operation(dice: &mut Dice) -> (&'static [&'static str], ConvergentOp) {
 fn step(tx: &mut Transaction, dice: &mut Dice) -> Result<(), DataError> {
     let mut nodes = Vec::new();
     tx.scan_nodes(None, None, 100, &mut nodes)?;
-    let label = tx.intern_label("Post")?;
+    let label = tx.name_ids().intern_label("Post")?;
     if nodes.len() < 3 {
         let plain: Map = [("year", Value::Int(1)), ("tags", Value::from("plain"))]
             .into_iter()
@@ -85,23 +85,30 @@ fn step(tx: &mut Transaction, dice: &mut Dice) -> Result<(), DataError> {
         } else {
             Map::new()
         };
-        return tx.create_node(&[label], &plain).map(drop);
+        return tx.graph_mut().create_node(&[label], &plain).map(drop);
     }
     let node = nodes[dice.below(nodes.len())];
     match dice.below(20) {
-        0 => tx.add_label(node, label).map(drop),
-        1 => tx.remove_label(node, label).map(drop),
-        2 => tx.delete_node(node, true).map(drop),
-        3 => tx.set_node_property(node, &["year"], Value::Int(dice.below(3) as i64)),
-        4 => tx.set_node_property(node, &["year"], Value::Null),
+        0 => tx.graph_mut().add_label(node, label).map(drop),
+        1 => tx.graph_mut().remove_label(node, label).map(drop),
+        2 => tx.graph_mut().delete_node(node, true).map(drop),
+        3 => tx
+            .graph_mut()
+            .set_node_property(node, &["year"], Value::Int(dice.below(3) as i64)),
+        4 => tx
+            .graph_mut()
+            .set_node_property(node, &["year"], Value::Null),
         5 => {
             let list = Value::List(Arc::new(vec![Value::Int(1), Value::from("x")]));
-            tx.set_node_property(node, &["tags"], list)
+            tx.graph_mut().set_node_property(node, &["tags"], list)
         }
-        6 => tx.set_node_property(node, &["count"], Value::Int(7)),
+        6 => tx
+            .graph_mut()
+            .set_node_property(node, &["count"], Value::Int(7)),
         _ => {
             let (path, op) = operation(dice);
-            tx.converge(ConvergentOwner::Node(node), path, &op, None)
+            tx.fields_mut()
+                .converge(ConvergentOwner::Node(node), path, &op, None)
         }
     }
 }
@@ -121,7 +128,7 @@ fn run(tx: &mut Transaction, dice: &mut Dice) {
 }
 
 fn value_at(tx: &Transaction, node: NodeId, path: &[&str]) -> Value {
-    let Some(prop) = tx.find_prop(path[0]) else {
+    let Some(prop) = tx.name_ids().find_prop(path[0]) else {
         return Value::Null;
     };
     let mut columns = vec![Vec::new()];
@@ -160,7 +167,7 @@ fn sought(tx: &Transaction, name: &str, prefix: &[Value]) -> BTreeSet<NodeId> {
 /// Every index finds for each existing value what a full scan finds.
 fn compare(tx: &Transaction) {
     let mut members = Vec::new();
-    let label = tx.find_label("Post").unwrap();
+    let label = tx.name_ids().find_label("Post").unwrap();
     tx.scan_nodes(Some(label), None, 1000, &mut members)
         .unwrap();
     for (name, paths, each) in INDEXES {
@@ -250,14 +257,14 @@ fn adding_stays_blind_and_counting_does_not() {
     create(&store, INDEXES[0], false).unwrap();
     create(&store, INDEXES[1], false).unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Post").unwrap();
-    let node = tx.create_node(&[label], &Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("Post").unwrap();
+    let node = tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     tx.commit().unwrap();
     let owner = ConvergentOwner::Node(node);
     let both = |ops: [(&str, ConvergentOp); 2]| {
         let mut open = ops.map(|(path, op)| {
             let mut tx = store.begin(Access::Write).unwrap();
-            tx.converge(owner, &[path], &op, None).unwrap();
+            tx.fields_mut().converge(owner, &[path], &op, None).unwrap();
             Some(tx)
         });
         let mut done = open.iter_mut().map(|tx| tx.take().unwrap().commit());
@@ -286,10 +293,13 @@ fn adding_stays_blind_and_counting_does_not() {
     let mut reader = store.begin(Access::Write).unwrap();
     assert!(sought(&reader, "tags", &[Value::Int(9)]).is_empty());
     reader
+        .graph_mut()
         .set_node_property(node, &["seen"], Value::Int(0))
         .unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.converge(owner, &["tags"], &insert(9).1, None).unwrap();
+    tx.fields_mut()
+        .converge(owner, &["tags"], &insert(9).1, None)
+        .unwrap();
     tx.commit().unwrap();
     assert_eq!(reader.commit().unwrap_err().kind(), ErrorKind::Retry);
     compare(&store.begin(Access::Read).unwrap());
@@ -298,11 +308,12 @@ fn adding_stays_blind_and_counting_does_not() {
     for add in [false, true] {
         let mut tx = store.begin(Access::Write).unwrap();
         match add {
-            true => tx.add_label(node, label).unwrap(),
-            false => tx.remove_label(node, label).unwrap(),
+            true => tx.graph_mut().add_label(node, label).unwrap(),
+            false => tx.graph_mut().remove_label(node, label).unwrap(),
         };
         let mut concurrent = store.begin(Access::Write).unwrap();
         concurrent
+            .fields_mut()
             .converge(owner, &["tags"], &insert(3).1, None)
             .unwrap();
         tx.commit().unwrap();
@@ -316,13 +327,17 @@ fn adding_stays_blind_and_counting_does_not() {
 fn what_cannot_be_indexed_is_refused() {
     let store = open();
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Post").unwrap();
-    let node = tx.create_node(&[label], &Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("Post").unwrap();
+    let node = tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     let owner = ConvergentOwner::Node(node);
     let sketch = ConvergentOp::Observe(Value::Int(1), None);
     let tag = ConvergentOp::Insert(Value::Int(1));
-    tx.converge(owner, &["tags"], &tag, None).unwrap();
-    tx.converge(owner, &["sketch"], &sketch, None).unwrap();
+    tx.fields_mut()
+        .converge(owner, &["tags"], &tag, None)
+        .unwrap();
+    tx.fields_mut()
+        .converge(owner, &["sketch"], &sketch, None)
+        .unwrap();
     tx.commit().unwrap();
     for (name, path, each, unique, why) in [
         ("a", "tags", false, false, "sets are indexed by element"),
@@ -349,22 +364,24 @@ fn what_cannot_be_indexed_is_refused() {
         (&["other"], &sketch),
         (&["only"], &tag),
     ] {
-        let refused = tx.converge(owner, path, op, None).unwrap_err();
+        let refused = tx.fields_mut().converge(owner, path, op, None).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         assert!(refused.to_string().contains("indexed by"), "{refused}");
     }
     let long = Value::from("x".repeat(5000).as_str());
     let refused = tx
+        .fields_mut()
         .converge(owner, &["other"], &ConvergentOp::Assign(long), None)
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
-    tx.converge(
-        owner,
-        &["other"],
-        &ConvergentOp::Assign(Value::Int(4)),
-        None,
-    )
-    .unwrap();
+    tx.fields_mut()
+        .converge(
+            owner,
+            &["other"],
+            &ConvergentOp::Assign(Value::Int(4)),
+            None,
+        )
+        .unwrap();
     tx.commit().unwrap();
     check(&store);
     let tx = store.begin(Access::Read).unwrap();
@@ -377,20 +394,23 @@ fn large_sets_are_deleted_with_their_entries() {
     let store = open();
     create(&store, INDEXES[1], false).unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Post").unwrap();
-    let node = tx.create_node(&[label], &Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("Post").unwrap();
+    let node = tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     let owner = ConvergentOwner::Node(node);
     for value in 0..12_000 {
         let op = ConvergentOp::Insert(Value::Int(value));
-        tx.converge(owner, &["tags"], &op, None).unwrap();
+        tx.fields_mut()
+            .converge(owner, &["tags"], &op, None)
+            .unwrap();
     }
     tx.commit().unwrap();
     check(&store);
     for how in 0..2 {
         let mut tx = store.begin(Access::Write).unwrap();
         match how {
-            0 => drop(tx.remove_label(node, label).unwrap()),
+            0 => drop(tx.graph_mut().remove_label(node, label).unwrap()),
             _ => tx
+                .fields_mut()
                 .converge(owner, &["tags"], &ConvergentOp::Clear, None)
                 .unwrap(),
         }
@@ -404,8 +424,8 @@ fn large_sets_are_deleted_with_their_entries() {
 
 fn a_post(store: &DataStore) -> NodeId {
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Post").unwrap();
-    let node = tx.create_node(&[label], &Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("Post").unwrap();
+    let node = tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     tx.commit().unwrap();
     node
 }
@@ -418,7 +438,8 @@ fn run_concurrently(
 ) -> Result<(), DataError> {
     let [one, other] = ops.map(|(path, op)| {
         let mut tx = store.begin(Access::Write).unwrap();
-        tx.converge(ConvergentOwner::Node(node), path, &op, None)
+        tx.fields_mut()
+            .converge(ConvergentOwner::Node(node), path, &op, None)
             .unwrap();
         tx
     });
@@ -428,7 +449,8 @@ fn run_concurrently(
 
 fn alone(store: &DataStore, node: NodeId, path: &[&str], op: &ConvergentOp) {
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.converge(ConvergentOwner::Node(node), path, op, None)
+    tx.fields_mut()
+        .converge(ConvergentOwner::Node(node), path, op, None)
         .unwrap();
     tx.commit().unwrap();
 }
@@ -494,7 +516,7 @@ fn an_indexed_field_is_made_of_one_kind() {
 
 /// As if another replica had done it: of any kind the field has here.
 fn from_elsewhere(tx: &mut Transaction, node: NodeId, path: &[&str], does: &ConvergentOp) {
-    let prop = tx.intern_prop(path[0]).unwrap();
+    let prop = tx.name_ids().intern_prop(path[0]).unwrap();
     let (kind, action) = match does {
         ConvergentOp::Count(by) => (ConvergentKind::Counter, Action::Count(*by)),
         ConvergentOp::Enable => (ConvergentKind::Flag, Action::Enable),
@@ -506,13 +528,14 @@ fn from_elsewhere(tx: &mut Transaction, node: NodeId, path: &[&str], does: &Conv
     };
     let owner = ConvergentOwner::Node(node);
     let position = FieldPosition::new(owner, prop, &path[1..]).kind(kind, 0);
-    let (replica, number, time, _) = tx.number().unwrap();
+    let (replica, number, time, _) = tx.fields_mut().number().unwrap();
     let dot = Dot {
         replica,
         number,
         op: 1000,
     };
-    tx.converge_remote(owner, position, &action, (dot, time), &|_| false)
+    tx.fields_mut()
+        .converge_remote(owner, position, &action, (dot, time), &|_| false)
         .unwrap();
 }
 
@@ -554,6 +577,7 @@ fn entries_of_a_set_follow_a_field_that_shadows_it() {
         let mut adding = store.begin(Access::Write).unwrap();
         let owner = ConvergentOwner::Node(node);
         adding
+            .fields_mut()
             .converge(owner, &["map", "tags"], &insert(8), None)
             .unwrap();
         let mut hiding = store.begin(Access::Write).unwrap();
@@ -574,26 +598,32 @@ fn a_label_with_a_unique_index_is_refused_to_convergent_fields() {
     let store = open();
     create(&store, ("mail", &[&["mail"]], false), true).unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    let post = tx.intern_label("Post").unwrap();
-    let other = tx.intern_label("Other").unwrap();
-    let node = tx.create_node(&[other], &Map::new()).unwrap();
+    let post = tx.name_ids().intern_label("Post").unwrap();
+    let other = tx.name_ids().intern_label("Other").unwrap();
+    let node = tx.graph_mut().create_node(&[other], &Map::new()).unwrap();
     let owner = ConvergentOwner::Node(node);
     let mail = ConvergentOp::Assign(Value::from("a@b"));
-    tx.converge(owner, &["mail"], &mail, None).unwrap();
+    tx.fields_mut()
+        .converge(owner, &["mail"], &mail, None)
+        .unwrap();
     tx.commit().unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    let refused = tx.add_label(node, post).unwrap_err();
+    let refused = tx.graph_mut().add_label(node, post).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     drop(tx);
 
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.converge(owner, &["mail"], &ConvergentOp::Clear, None)
+    tx.fields_mut()
+        .converge(owner, &["mail"], &ConvergentOp::Clear, None)
         .unwrap();
     tx.commit().unwrap();
     let mut labels = store.begin(Access::Write).unwrap();
-    labels.add_label(node, post).unwrap();
+    labels.graph_mut().add_label(node, post).unwrap();
     let mut making = store.begin(Access::Write).unwrap();
-    making.converge(owner, &["mail"], &mail, None).unwrap();
+    making
+        .fields_mut()
+        .converge(owner, &["mail"], &mail, None)
+        .unwrap();
     making.commit().unwrap();
     assert_eq!(labels.commit().unwrap_err().kind(), ErrorKind::Retry);
     check(&store);

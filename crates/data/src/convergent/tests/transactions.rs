@@ -27,8 +27,8 @@ fn memory() -> Arc<dyn Engine> {
 
 fn a_node(store: &DataStore) -> NodeId {
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Post").unwrap();
-    let id = tx.create_node(&[label], &Map::new()).unwrap();
+    let label = tx.name_ids().intern_label("Post").unwrap();
+    let id = tx.graph_mut().create_node(&[label], &Map::new()).unwrap();
     tx.commit().unwrap();
     id
 }
@@ -48,19 +48,21 @@ fn doing(
 ) -> Result<(), DataError> {
     let mut tx = store.begin(Access::Write)?;
     for (path, op) in ops {
-        tx.converge(ConvergentOwner::Node(node), path, op, None)?;
+        tx.fields_mut()
+            .converge(ConvergentOwner::Node(node), path, op, None)?;
     }
     tx.commit().map(drop)
 }
 
 fn value(tx: &Transaction, node: NodeId, name: &str) -> Value {
     let mut columns = [Vec::new()];
-    let prop = tx.intern_prop(name).unwrap();
+    let prop = tx.name_ids().intern_prop(name).unwrap();
     tx.node_properties(&[node], &[prop], &mut columns).unwrap();
     let [mut column] = columns;
     let value = column.pop().unwrap();
     let read = tx
-        .convergent_value(ConvergentOwner::Node(node), &[name])
+        .fields()
+        .value(ConvergentOwner::Node(node), &[name])
         .unwrap();
     assert_eq!(read.unwrap_or_default(), value);
     value
@@ -108,33 +110,31 @@ fn every_kind_reads_as_a_plain_value() {
     assert_eq!(value(&tx, node, "visitors"), int(2));
     let owner = ConvergentOwner::Node(node);
     assert_eq!(
-        tx.convergent_value(owner, &["stats", "views"]).unwrap(),
+        tx.fields().value(owner, &["stats", "views"]).unwrap(),
         Some(int(7))
     );
     assert_eq!(
-        tx.convergent_contains(owner, &["tags"], &text("a"))
-            .unwrap(),
+        tx.fields().contains(owner, &["tags"], &text("a")).unwrap(),
         Some(true)
     );
     assert_eq!(
-        tx.convergent_contains(owner, &["tags"], &text("c"))
-            .unwrap(),
+        tx.fields().contains(owner, &["tags"], &text("c")).unwrap(),
         Some(false)
     );
     assert_eq!(
-        tx.convergent_contains(owner, &["likes"], &text("c"))
-            .unwrap(),
+        tx.fields().contains(owner, &["likes"], &text("c")).unwrap(),
         None
     );
-    assert_eq!(tx.convergent_size(owner, &["tags"]).unwrap(), Some(3));
-    assert_eq!(tx.convergent_size(owner, &["stats"]).unwrap(), Some(2));
+    assert_eq!(tx.fields().size(owner, &["tags"]).unwrap(), Some(3));
+    assert_eq!(tx.fields().size(owner, &["stats"]).unwrap(), Some(2));
     assert_eq!(
-        tx.convergent_page(owner, &["tags"], Bound::Excluded(&text("a")), 1)
+        tx.fields()
+            .page(owner, &["tags"], Bound::Excluded(&text("a")), 1)
             .unwrap(),
         Some(vec![text("b")])
     );
     assert_eq!(
-        tx.convergent_kind(owner, &["stats"]).unwrap(),
+        tx.fields().kind(owner, &["stats"]).unwrap(),
         Some(ConvergentKind::Map)
     );
 
@@ -194,7 +194,7 @@ fn added_and_removed_entries_leave_no_row() {
     // Nor of the numbers, after they are compacted: explicitly, or at closing. They continue where they were.
     let context = || {
         let tx = store.begin(Access::Read).unwrap();
-        tx.convergent_context().unwrap()
+        tx.fields().context().unwrap()
     };
     let before = context();
     store.sum_up_numbers().unwrap();
@@ -207,7 +207,7 @@ fn added_and_removed_entries_leave_no_row() {
     assert_eq!(keys(&engine), (after, 0));
     let store = open(&engine);
     let tx = store.begin(Access::Read).unwrap();
-    assert_eq!(tx.convergent_context().unwrap(), seen);
+    assert_eq!(tx.fields().context().unwrap(), seen);
 }
 
 #[test]
@@ -215,26 +215,29 @@ fn relationships_and_documents_have_fields_and_delete_them() {
     let store = open(&memory());
     let node = a_node(&store);
     let mut tx = store.begin(Access::Write).unwrap();
-    let likes = tx.intern_type("LIKES").unwrap();
+    let likes = tx.name_ids().intern_type("LIKES").unwrap();
     let rel = tx
+        .graph_mut()
         .create_relationship(likes, node, node, &Map::new())
         .unwrap();
-    tx.converge(
-        ConvergentOwner::Relationship(rel),
-        &["times"],
-        &ConvergentOp::Count(2),
-        None,
-    )
-    .unwrap();
-    let key = tx.insert_document("users", &Map::new()).unwrap();
-    let user = tx.document_node("users", &key).unwrap().unwrap();
-    tx.converge(
-        ConvergentOwner::Node(user),
-        &["tags"],
-        &ConvergentOp::Insert(int(1)),
-        None,
-    )
-    .unwrap();
+    tx.fields_mut()
+        .converge(
+            ConvergentOwner::Relationship(rel),
+            &["times"],
+            &ConvergentOp::Count(2),
+            None,
+        )
+        .unwrap();
+    let key = tx.documents_mut().insert("users", &Map::new()).unwrap();
+    let user = tx.documents().node("users", &key).unwrap().unwrap();
+    tx.fields_mut()
+        .converge(
+            ConvergentOwner::Node(user),
+            &["tags"],
+            &ConvergentOp::Insert(int(1)),
+            None,
+        )
+        .unwrap();
     tx.commit().unwrap();
 
     let mut tx = store.begin(Access::Write).unwrap();
@@ -244,21 +247,26 @@ fn relationships_and_documents_have_fields_and_delete_them() {
         contents[0].as_ref().unwrap().properties.get("times"),
         Some(&int(2))
     );
-    let document = tx.get_document("users", &key).unwrap().unwrap();
+    let document = tx.documents().get("users", &key).unwrap().unwrap();
     assert_eq!(document.get("tags"), Some(&list(&[1])));
     // A value that was read can be written back; another value is refused.
-    tx.replace_document("users", &key, &document).unwrap();
+    tx.documents_mut()
+        .replace("users", &key, &document)
+        .unwrap();
     let mut other = document.clone();
     other.insert("tags", int(7));
-    let refused = tx.replace_document("users", &key, &other).unwrap_err();
+    let refused = tx
+        .documents_mut()
+        .replace("users", &key, &other)
+        .unwrap_err();
     assert!(
         refused
             .to_string()
             .starts_with("tags is a convergent SET here"),
         "{refused}"
     );
-    tx.remove_document("users", &key, true).unwrap();
-    tx.delete_node(node, true).unwrap();
+    tx.documents_mut().remove("users", &key, true).unwrap();
+    tx.graph_mut().delete_node(node, true).unwrap();
     tx.commit().unwrap();
     let tx = store.begin(Access::Read).unwrap();
     let left = crate::convergent::rows::Rows::scan(&tx, &[0x40], &[], 1, &mut |key, _| {
@@ -286,7 +294,9 @@ fn what_does_not_fit_is_refused_with_a_reason() {
     )
     .unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.set_node_property(node, &["plain"], int(1)).unwrap();
+    tx.graph_mut()
+        .set_node_property(node, &["plain"], int(1))
+        .unwrap();
     tx.commit().unwrap();
     for (path, op, reason) in [
         (
@@ -337,6 +347,7 @@ fn what_does_not_fit_is_refused_with_a_reason() {
     }
     let mut tx = store.begin(Access::Write).unwrap();
     let message = tx
+        .graph_mut()
         .set_node_property(node, &["likes"], int(1))
         .unwrap_err()
         .to_string();
@@ -344,14 +355,14 @@ fn what_does_not_fit_is_refused_with_a_reason() {
         message.starts_with("likes is a convergent COUNTER here"),
         "{message}"
     );
-    let gone = tx.converge(
+    let gone = tx.fields_mut().converge(
         ConvergentOwner::Node(NodeId(9)),
         &["x"],
         &ConvergentOp::Enable,
         None,
     );
     assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
-    let odd = tx.converge(
+    let odd = tx.fields_mut().converge(
         ConvergentOwner::Node(node),
         &["likes"],
         &ConvergentOp::Clear,
@@ -359,8 +370,12 @@ fn what_does_not_fit_is_refused_with_a_reason() {
     );
     assert_eq!(odd.unwrap_err().kind(), ErrorKind::Invalid);
     // A null removes the field, and then it may be of any kind.
-    tx.set_node_property(node, &["likes"], Value::Null).unwrap();
-    tx.set_node_property(node, &["likes"], int(9)).unwrap();
+    tx.graph_mut()
+        .set_node_property(node, &["likes"], Value::Null)
+        .unwrap();
+    tx.graph_mut()
+        .set_node_property(node, &["likes"], int(9))
+        .unwrap();
     tx.commit().unwrap();
     let tx = store.begin(Access::Read).unwrap();
     assert_eq!(value_of(&tx, node, "likes"), int(9));
@@ -368,7 +383,7 @@ fn what_does_not_fit_is_refused_with_a_reason() {
 
 fn value_of(tx: &Transaction, node: NodeId, name: &str) -> Value {
     let mut columns = [Vec::new()];
-    let Some(prop) = tx.find_prop(name) else {
+    let Some(prop) = tx.name_ids().find_prop(name) else {
         return Value::Null;
     };
     tx.node_properties(&[node], &[prop], &mut columns).unwrap();
@@ -398,41 +413,44 @@ fn a_context_does_not_remove_later_entries() {
     let context = store
         .begin(Access::Read)
         .unwrap()
-        .convergent_context()
+        .fields()
+        .context()
         .unwrap();
     add(1);
     add(2);
     let remove = |path: &[&str], op: ConvergentOp| {
         let mut tx = store.begin(Access::Write).unwrap();
-        tx.converge(owner, path, &op, Some(&context)).unwrap();
+        tx.fields_mut()
+            .converge(owner, path, &op, Some(&context))
+            .unwrap();
         tx.commit().unwrap();
     };
     remove(&["m", "set"], ConvergentOp::Remove(int(1)));
     remove(&["m", "on"], ConvergentOp::Disable);
     let tx = store.begin(Access::Read).unwrap();
     assert_eq!(
-        tx.convergent_value(owner, &["m", "set"]).unwrap(),
+        tx.fields().value(owner, &["m", "set"]).unwrap(),
         Some(list(&[1, 2]))
     );
     assert_eq!(
-        tx.convergent_value(owner, &["m", "on"]).unwrap(),
+        tx.fields().value(owner, &["m", "on"]).unwrap(),
         Some(Value::Bool(true))
     );
     remove(&["m"], ConvergentOp::Clear);
     let tx = store.begin(Access::Read).unwrap();
     assert_eq!(
-        tx.convergent_value(owner, &["m", "count"]).unwrap(),
+        tx.fields().value(owner, &["m", "count"]).unwrap(),
         Some(int(3))
     );
     assert_eq!(
-        tx.convergent_value(owner, &["m", "set"]).unwrap(),
+        tx.fields().value(owner, &["m", "set"]).unwrap(),
         Some(list(&[1, 2]))
     );
     // Another database has not seen it.
     let other = open(&memory());
     let there = a_node(&other);
     let mut tx = other.begin(Access::Write).unwrap();
-    let refused = tx.converge(
+    let refused = tx.fields_mut().converge(
         ConvergentOwner::Node(there),
         &["m"],
         &ConvergentOp::Clear,
@@ -445,7 +463,7 @@ fn a_context_does_not_remove_later_entries() {
             .starts_with("the context is unknown")
     );
     // Only removals take one.
-    let refused = tx.converge(
+    let refused = tx.fields_mut().converge(
         ConvergentOwner::Node(there),
         &["m"],
         &ConvergentOp::Enable,
@@ -470,14 +488,15 @@ fn counters_are_folded() {
     let early = store
         .begin(Access::Read)
         .unwrap()
-        .convergent_context()
+        .fields()
+        .context()
         .unwrap();
     for _ in 0..999 {
         doing(&store, node, &one).unwrap();
     }
     let tx = store.begin(Access::Read).unwrap();
     assert_eq!(
-        tx.convergent_value(owner, &["m", "n"]).unwrap(),
+        tx.fields().value(owner, &["m", "n"]).unwrap(),
         Some(int(1000))
     );
     let mut entries = 0;
@@ -487,20 +506,22 @@ fn counters_are_folded() {
     })
     .unwrap();
     assert!(entries <= 200, "{entries} entries");
-    let late = tx.convergent_context().unwrap();
+    let late = tx.fields().context().unwrap();
     let mut tx = store.begin(Access::Write).unwrap();
     let refused = tx
+        .fields_mut()
         .converge(owner, &["m"], &ConvergentOp::Clear, Some(&early))
         .unwrap_err();
     assert!(
         refused.to_string().starts_with("the context is too old"),
         "{refused}"
     );
-    tx.converge(owner, &["m"], &ConvergentOp::Clear, Some(&late))
+    tx.fields_mut()
+        .converge(owner, &["m"], &ConvergentOp::Clear, Some(&late))
         .unwrap();
     tx.commit().unwrap();
     let tx = store.begin(Access::Read).unwrap();
-    assert_eq!(tx.convergent_value(owner, &["m"]).unwrap(), None);
+    assert_eq!(tx.fields().value(owner, &["m"]).unwrap(), None);
 }
 
 #[test]
@@ -517,7 +538,7 @@ fn commuting_operations_do_not_conflict_and_reads_do() {
             ("f", ConvergentOp::Enable),
             ("v", ConvergentOp::Observe(int(value), None)),
         ] {
-            tx.converge(owner, &[name], &op, None).unwrap();
+            tx.fields_mut().converge(owner, &[name], &op, None).unwrap();
         }
     };
     let mut first = begin();
@@ -539,40 +560,47 @@ fn commuting_operations_do_not_conflict_and_reads_do() {
         change(&mut writer);
         writer.commit().unwrap();
         // A write, so that the transaction is validated.
-        reader.create_node(&[], &Map::new()).unwrap();
+        reader.graph_mut().create_node(&[], &Map::new()).unwrap();
         reader
             .commit()
             .is_err_and(|error| error.kind() == ErrorKind::Retry)
     };
     let count = |tx: &mut Transaction| {
-        tx.converge(owner, &["n"], &ConvergentOp::Count(1), None)
+        tx.fields_mut()
+            .converge(owner, &["n"], &ConvergentOp::Count(1), None)
             .unwrap()
     };
     let insert = |value: i64| {
         move |tx: &mut Transaction| {
-            tx.converge(owner, &["s"], &ConvergentOp::Insert(int(value)), None)
+            tx.fields_mut()
+                .converge(owner, &["s"], &ConvergentOp::Insert(int(value)), None)
                 .unwrap()
         }
     };
     let remove = |tx: &mut Transaction| {
-        tx.converge(owner, &["s"], &ConvergentOp::Remove(int(1)), None)
+        tx.fields_mut()
+            .converge(owner, &["s"], &ConvergentOp::Remove(int(1)), None)
             .unwrap()
     };
     let clear = |tx: &mut Transaction| {
-        tx.converge(owner, &["s"], &ConvergentOp::Clear, None)
+        tx.fields_mut()
+            .converge(owner, &["s"], &ConvergentOp::Clear, None)
             .unwrap()
     };
     let has = |element: i64| {
         move |tx: &mut Transaction| {
-            tx.convergent_contains(owner, &["s"], &int(element))
-                .unwrap();
+            tx.fields().contains(owner, &["s"], &int(element)).unwrap();
         }
     };
     let whole = |tx: &mut Transaction| tx.node_contents(&[node], &mut Vec::new()).unwrap();
     let size = |tx: &mut Transaction| {
-        tx.convergent_size(owner, &["s"]).unwrap();
+        tx.fields().size(owner, &["s"]).unwrap();
     };
-    let plain = |tx: &mut Transaction| tx.set_node_property(node, &["other"], int(1)).unwrap();
+    let plain = |tx: &mut Transaction| {
+        tx.graph_mut()
+            .set_node_property(node, &["other"], int(1))
+            .unwrap()
+    };
     assert!(loses(&|tx| drop(value(tx, node, "n")), &count));
     assert!(loses(&whole, &count));
     assert!(loses(&has(9), &insert(9)));
@@ -589,7 +617,7 @@ fn commuting_operations_do_not_conflict_and_reads_do() {
     assert!(!loses(&plain, &count), "another property");
     assert!(!loses(&insert(5), &clear), "it was added later");
     assert!(loses(&count, &|tx| drop(
-        tx.delete_node(node, true).unwrap()
+        tx.graph_mut().delete_node(node, true).unwrap()
     )));
 }
 
@@ -601,6 +629,7 @@ fn a_property_becomes_convergent_under_a_reader() {
     let prop = store
         .begin(Access::Write)
         .unwrap()
+        .name_ids()
         .intern_prop("late")
         .unwrap();
     for whole in [false, true] {
@@ -614,7 +643,7 @@ fn a_property_becomes_convergent_under_a_reader() {
         }
         let name = if whole { "later" } else { "late" };
         doing(&store, node, &[(&[name], ConvergentOp::Count(1))]).unwrap();
-        reader.create_node(&[], &Map::new()).unwrap();
+        reader.graph_mut().create_node(&[], &Map::new()).unwrap();
         assert_eq!(reader.commit().unwrap_err().kind(), ErrorKind::Retry);
     }
 }
@@ -651,7 +680,7 @@ fn a_check_finds_invalid_entries() {
     let tx = store.begin(Access::Read).unwrap();
     let counter = [
         &owner.prefix()[..],
-        &[tx.find_prop("n").unwrap().0 as u8, 1],
+        &[tx.name_ids().find_prop("n").unwrap().0 as u8, 1],
     ]
     .concat();
     let entry = |replica: u8, number: u8| [&counter[..], &[replica, number, 0]].concat();
@@ -765,13 +794,19 @@ fn concurrent_transactions_are_serializable() {
                 2 => {
                     let mark = one.tx.savepoint();
                     let (op, name) = an_operation(&mut dice);
-                    one.tx.converge(owner, &[NAMES[name]], &op, None).unwrap();
+                    one.tx
+                        .fields_mut()
+                        .converge(owner, &[NAMES[name]], &op, None)
+                        .unwrap();
                     one.tx.rollback_to(mark).unwrap();
                     one.tx.release(mark);
                 }
                 _ => {
                     let (op, name) = an_operation(&mut dice);
-                    one.tx.converge(owner, &[NAMES[name]], &op, None).unwrap();
+                    one.tx
+                        .fields_mut()
+                        .converge(owner, &[NAMES[name]], &op, None)
+                        .unwrap();
                     one.done.push((op, name));
                 }
             }
@@ -855,7 +890,7 @@ fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &DataStore, node: NodeI
     let tx = store.begin(Access::Read).unwrap();
     let mut count = 0;
     for name in NAMES {
-        let prop = tx.find_prop(name);
+        let prop = tx.name_ids().find_prop(name);
         let there = rows
             .iter()
             .find(|(own, _)| Some(*own) == prop)
@@ -897,13 +932,14 @@ fn numbers_are_not_used_twice() {
     assert_eq!(third.id, first.id);
     assert!(third.epoch != first.epoch && third.epoch != second.epoch);
     let mut tx = store.begin(Access::Write).unwrap();
-    tx.converge(
-        ConvergentOwner::Node(node),
-        &["n"],
-        &ConvergentOp::Count(1),
-        None,
-    )
-    .unwrap();
+    tx.fields_mut()
+        .converge(
+            ConvergentOwner::Node(node),
+            &["n"],
+            &ConvergentOp::Count(1),
+            None,
+        )
+        .unwrap();
     assert_eq!(store.begin_epoch().unwrap_err().kind(), ErrorKind::Denied);
     drop(tx);
 
@@ -961,9 +997,9 @@ fn the_schema_knows_convergent_fields() {
             .contains("is a COUNTER, not a FLAG")
     );
     let mut tx = store.begin(Access::Write).unwrap();
-    let label = tx.intern_label("Post").unwrap();
+    let label = tx.name_ids().intern_label("Post").unwrap();
     let plain: Map = [("likes", int(1))].into_iter().collect();
-    let refused = tx.create_node(&[label], &plain).unwrap_err();
+    let refused = tx.graph_mut().create_node(&[label], &plain).unwrap_err();
     assert!(
         refused
             .to_string()

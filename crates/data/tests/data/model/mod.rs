@@ -136,10 +136,20 @@ fn history(store: &DataStore, seed: u64, length: usize) -> Tally {
 /// Labels, types, properties and indexes, in a fixed order.
 fn prepare(store: &DataStore) {
     let tx = store.begin(Access::Write).unwrap();
-    (0..LABELS)
-        .for_each(|label| assert_eq!(tx.intern_label(&format!("L{label}")).unwrap().0, label));
+    (0..LABELS).for_each(|label| {
+        assert_eq!(
+            tx.name_ids().intern_label(&format!("L{label}")).unwrap().0,
+            label
+        )
+    });
     (0..TYPES).for_each(|rel_type| {
-        assert_eq!(tx.intern_type(&format!("T{rel_type}")).unwrap().0, rel_type)
+        assert_eq!(
+            tx.name_ids()
+                .intern_type(&format!("T{rel_type}"))
+                .unwrap()
+                .0,
+            rel_type
+        )
     });
     drop(tx);
     let plain = |name: &str| IndexField {
@@ -337,7 +347,7 @@ fn answer(tx: &mut Transaction, op: &Op, created: &mut Option<u64>) -> Result<St
     Ok(match op {
         Op::CreateNode { labels, properties } => {
             let labels: Vec<_> = labels.iter().map(|label| LabelId(*label)).collect();
-            *created = Some(tx.create_node(&labels, properties)?.0);
+            *created = Some(tx.graph_mut().create_node(&labels, properties)?.0);
             "created".into()
         }
         Op::CreateRel {
@@ -346,7 +356,7 @@ fn answer(tx: &mut Transaction, op: &Op, created: &mut Option<u64>) -> Result<St
             target,
             properties,
         } => {
-            let id = tx.create_relationship(
+            let id = tx.graph_mut().create_relationship(
                 TypeId(*rel_type),
                 NodeId(*source),
                 NodeId(*target),
@@ -356,17 +366,26 @@ fn answer(tx: &mut Transaction, op: &Op, created: &mut Option<u64>) -> Result<St
             "created".into()
         }
         Op::SetNode { id, name, value } => {
-            tx.set_node_property(NodeId(*id), &[name], value.clone())?;
+            tx.graph_mut()
+                .set_node_property(NodeId(*id), &[name], value.clone())?;
             String::new()
         }
         Op::ReplaceNode { id, properties } => {
-            tx.replace_node_properties(NodeId(*id), properties)?;
+            tx.graph_mut()
+                .replace_node_properties(NodeId(*id), properties)?;
             String::new()
         }
-        Op::AddLabel { id, label } => tx.add_label(NodeId(*id), LabelId(*label))?.to_string(),
-        Op::RemoveLabel { id, label } => tx.remove_label(NodeId(*id), LabelId(*label))?.to_string(),
+        Op::AddLabel { id, label } => tx
+            .graph_mut()
+            .add_label(NodeId(*id), LabelId(*label))?
+            .to_string(),
+        Op::RemoveLabel { id, label } => tx
+            .graph_mut()
+            .remove_label(NodeId(*id), LabelId(*label))?
+            .to_string(),
         Op::DeleteNode { id, detach } => {
             let mut rels: Vec<u64> = tx
+                .graph_mut()
                 .delete_node(NodeId(*id), *detach)?
                 .into_iter()
                 .map(|rel| rel.0)
@@ -375,10 +394,11 @@ fn answer(tx: &mut Transaction, op: &Op, created: &mut Option<u64>) -> Result<St
             format!("{rels:?}")
         }
         Op::SetRel { id, name, value } => {
-            tx.set_relationship_property(RelId(*id), &[name], value.clone())?;
+            tx.graph_mut()
+                .set_relationship_property(RelId(*id), &[name], value.clone())?;
             String::new()
         }
-        Op::DeleteRel { id } => tx.delete_relationship(RelId(*id))?.to_string(),
+        Op::DeleteRel { id } => tx.graph_mut().delete_relationship(RelId(*id))?.to_string(),
         Op::Node { id } => node(tx, *id)?,
         Op::Contents { ids } => contents(tx, ids)?,
         Op::Nodes {
@@ -449,7 +469,7 @@ fn answer(tx: &mut Transaction, op: &Op, created: &mut Option<u64>) -> Result<St
         }
         Op::Keys { label, from } => {
             let range = (Bound::Included(from), Bound::Unbounded);
-            let found = tx.scan_documents(&format!("L{label}"), range, 1000)?;
+            let found = tx.documents().scan(&format!("L{label}"), range, 1000)?;
             show_ids(&found.into_iter().map(|(_, id)| id).collect::<Vec<_>>())
         }
         Op::SeekA { low, high } => {
@@ -516,7 +536,7 @@ fn contents(tx: &Transaction, ids: &[u64]) -> Result<String, DataError> {
     let ids: Vec<_> = ids.iter().map(|id| NodeId(*id)).collect();
     let props: Vec<_> = NAMES
         .iter()
-        .map(|name| tx.intern_prop(name))
+        .map(|name| tx.name_ids().intern_prop(name))
         .collect::<Result<_, _>>()?;
     let (mut labels, mut contents) = (NodeLabels::new(), Vec::new());
     let mut columns = vec![Vec::new(); props.len()];

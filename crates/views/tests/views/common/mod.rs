@@ -48,12 +48,16 @@ impl World {
     pub fn new(store: &DataStore) -> Self {
         let tx = store.begin(Access::Write).unwrap();
         Self {
-            labels: LABELS.map(|name| tx.intern_label(name).unwrap()).into(),
-            types: TYPES.map(|name| tx.intern_type(name).unwrap()).into(),
+            labels: LABELS
+                .map(|name| tx.name_ids().intern_label(name).unwrap())
+                .into(),
+            types: TYPES
+                .map(|name| tx.name_ids().intern_type(name).unwrap())
+                .into(),
             props: PROPS
                 .iter()
                 .chain(&["x"])
-                .map(|name| tx.intern_prop(name).unwrap())
+                .map(|name| tx.name_ids().intern_prop(name).unwrap())
                 .collect(),
         }
     }
@@ -144,7 +148,10 @@ impl World {
             (0..4, _) | (_, None) => {
                 let count = random.below(3);
                 let labels: Vec<_> = (0..count).map(|_| self.labels[random.below(3)]).collect();
-                drop(tx.create_node(&labels, &self.properties(random)));
+                drop(
+                    tx.graph_mut()
+                        .create_node(&labels, &self.properties(random)),
+                );
             }
             (4..7, Some(node)) => {
                 let name = PROPS[random.below(PROPS.len())];
@@ -153,16 +160,19 @@ impl World {
                 } else {
                     self.value(random)
                 };
-                drop(tx.set_node_property(node, &[name], value));
+                drop(tx.graph_mut().set_node_property(node, &[name], value));
             }
             (7, Some(node)) => {
                 let value = self.value(random);
-                drop(tx.set_node_property(node, &["m", "x"], value));
+                drop(tx.graph_mut().set_node_property(node, &["m", "x"], value));
             }
-            (8, Some(node)) => drop(tx.replace_node_properties(node, &self.properties(random))),
-            (9..11, Some(node)) => drop(tx.add_label(node, label)),
-            (11..13, Some(node)) => drop(tx.remove_label(node, label)),
-            (13, Some(node)) => drop(tx.delete_node(node, true)),
+            (8, Some(node)) => drop(
+                tx.graph_mut()
+                    .replace_node_properties(node, &self.properties(random)),
+            ),
+            (9..11, Some(node)) => drop(tx.graph_mut().add_label(node, label)),
+            (11..13, Some(node)) => drop(tx.graph_mut().remove_label(node, label)),
+            (13, Some(node)) => drop(tx.graph_mut().delete_node(node, true)),
             (14..19, Some(node)) => {
                 let other = self.some_node(tx, random).unwrap_or(node);
                 let type_id = self.types[random.below(2)];
@@ -172,7 +182,10 @@ impl World {
                         0 => Map::new(),
                         _ => self.properties(random),
                     };
-                    drop(tx.create_relationship(type_id, node, other, &properties));
+                    drop(
+                        tx.graph_mut()
+                            .create_relationship(type_id, node, other, &properties),
+                    );
                 }
             }
             (19, Some(node)) => {
@@ -183,14 +196,21 @@ impl World {
                     let one = found.rows()[random.below(found.rows().len())];
                     let name = PROPS[random.below(PROPS.len())];
                     match random.below(3) {
-                        0 => drop(tx.delete_relationship(one.id)),
+                        0 => drop(tx.graph_mut().delete_relationship(one.id)),
                         1 => {
                             let value = self.value(random);
-                            drop(tx.set_relationship_property(one.id, &[name], value));
+                            drop(
+                                tx.graph_mut()
+                                    .set_relationship_property(one.id, &[name], value),
+                            );
                         }
                         _ => {
                             let value = self.value(random);
-                            drop(tx.set_relationship_property(one.id, &["m", "x"], value));
+                            drop(tx.graph_mut().set_relationship_property(
+                                one.id,
+                                &["m", "x"],
+                                value,
+                            ));
                         }
                     }
                 }
@@ -252,7 +272,8 @@ impl World {
         }
         let tx = store.begin(Access::Read).unwrap();
         let keyed = tx
-            .scan_documents(
+            .documents()
+            .scan(
                 label,
                 (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded),
                 100,
@@ -308,7 +329,7 @@ fn converge(tx: &mut Transaction, owner: ConvergentOwner, random: &mut Random) {
         0 => &["f", "x"],
         _ => &["f"],
     };
-    drop(tx.converge(owner, path, &op, None));
+    drop(tx.fields_mut().converge(owner, path, &op, None));
 }
 
 /// Runs the same reads on views and rows at the version of `tx`. Records in `used` which kinds of view
@@ -549,7 +570,7 @@ fn fields(
     used: &mut BTreeSet<&'static str>,
 ) {
     for &id in members {
-        let field = tx.scalar_field(owner(id), column.path()[0]).unwrap();
+        let field = tx.fields().scalar(owner(id), column.path()[0]).unwrap();
         match (field, column.cell(id as u32)) {
             (ScalarField::Value(_), Cell::Value(_)) => drop(used.insert("field")),
             (ScalarField::Value(_), _) => drop(used.insert("changed field")),
