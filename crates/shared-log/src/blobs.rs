@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// Tells the contents of an object at different times apart.
+/// Identifies one version of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub String);
 
@@ -41,7 +41,8 @@ pub enum BlobError {
     Name(String),
 }
 
-/// Named objects that are read whole or in part, created once, and replaced only by who knows their present content.
+/// Named objects that are read whole or in part, created once, and replaced only by a caller that has the current tag.
+/// After an error of `remove` the object may be removed, or may be removed later: never use its name again.
 pub trait Blobs: Send + Sync + fmt::Debug {
     /// The content of an object, and its tag.
     fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Tag)>, BlobError>;

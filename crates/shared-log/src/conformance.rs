@@ -64,6 +64,19 @@ fn trimmed_records_are_gone(log: &impl SharedLog) {
     assert_eq!(log.trim(2), Ok(()), "trimming less changes nothing");
     assert_eq!(log.first(), Ok(3));
     assert_eq!(log.read(2, 100), Err(LogError::Trimmed { first: 3 }));
+    let late = log.append(2, b"late");
+    let is_allowed = matches!(
+        late,
+        Ok(Append::Appended | Append::Taken) | Err(LogError::Trimmed { .. })
+    );
+    assert!(is_allowed, "{late:?}");
+    let read = log.read(2, 100);
+    assert_eq!(
+        read,
+        Err(LogError::Trimmed { first: 3 }),
+        "no part of the log"
+    );
+    assert_eq!((log.first(), log.end()), (Ok(3), Ok(6)));
     assert_eq!(log.read(3, 100).map(|page| page.len()), Ok(3));
     assert_eq!(log.end(), Ok(6));
     assert!(log.trim(7).is_err(), "beyond the end");
@@ -131,7 +144,7 @@ fn large_records_are_refused(log: &impl SharedLog) {
 /// Runs all scripts for objects; `make` returns an empty store.
 pub fn blobs<B: Blobs>(make: impl Fn() -> B) {
     objects_are_created_once(&make());
-    only_who_knows_an_object_replaces_it(&make());
+    a_replace_needs_the_current_tag(&make());
     one_of_many_creates_an_object(&make());
     names_are_checked(&make());
 }
@@ -167,7 +180,7 @@ fn objects_are_created_once(blobs: &impl Blobs) {
     assert_eq!(names("a/"), ["a/c"]);
 }
 
-fn only_who_knows_an_object_replaces_it(blobs: &impl Blobs) {
+fn a_replace_needs_the_current_tag(blobs: &impl Blobs) {
     let first = created(blobs, "manifest", b"1");
     let second = match blobs.replace("manifest", &first, b"2") {
         Ok(Replaced::Replaced(tag)) => tag,

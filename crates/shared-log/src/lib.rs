@@ -18,13 +18,13 @@
 //! An answer of the log may be lost. The node then sends the *same* record to the *same* position again and reads what
 //! is there: a record with its own nonce is committed, another one took the position.
 //!
-//! Records that every node has in a checkpoint are *trimmed*. A log made of objects forgets a trimmed position, and a
+//! Records that a checkpoint contains are *trimmed*. A log made of objects forgets a trimmed position, and a
 //! node that was stopped for long could fill it again: before it acknowledges, a node whose knowledge of the trimmed
 //! part is older than half the *grace period* reads it anew, and nothing younger than the grace period is trimmed
 //! (known from OSWALD, and from SlateDB, issue 1622).
 //!
-//! [`MemoryLog`] and [`MemoryBlobs`] are for tests, with injected faults ([`Faults`]); [`conformance`] has the scripts
-//! that every implementation must pass.
+//! [`MemoryLog`] and [`MemoryBlobs`] are for tests, the first with injected faults ([`Faults`]); [`conformance`] has the
+//! scripts that every implementation must pass. No database uses this crate yet.
 
 mod blobs;
 pub mod conformance;
@@ -33,7 +33,7 @@ mod memory;
 mod node;
 mod record;
 
-pub use blobs::{BlobError, Blobs, Created, MemoryBlobs, Replaced, Tag};
+pub use blobs::{BlobError, Blobs, Created, MemoryBlobs, Replaced, Tag, check_name};
 pub use log::{Append, LogError, Position, SharedLog};
 pub use memory::{Faults, MemoryLog};
 pub use node::{Node, NodeError, Options, StateMachine, Validated};

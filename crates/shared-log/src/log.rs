@@ -2,13 +2,13 @@
 
 use std::{fmt, time::Duration};
 
-/// Place of a record in a log. The first one is 1; 0 is before all records.
+/// Position of a record in a log. The first one is 1; 0 is before all records.
 pub type Position = u64;
 
 /// Outcome of an attempt to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Append {
-    /// The record is at the position.
+    /// The record is at the position. It is durable only after [`SharedLog::sync`].
     Appended,
     /// Another record, or an earlier attempt with this one, is at the position.
     Taken,
@@ -55,21 +55,25 @@ pub enum LogError {
 
 /// A sequence of records without gaps, to which several nodes append.
 ///
-/// At each position there is at most one record, for ever; which one, all nodes agree on. Calls may come from several
-/// threads.
+/// At each position there is at most one record, and all nodes see the same one. `append`, `read`, `end`, `first` and
+/// `trim` are linearizable: a record that any call on any node has returned, counted or found to be there is counted by
+/// every later call, and `end` is at least `first`. Calls may come from several threads.
 pub trait SharedLog: Send + Sync + fmt::Debug {
     /// Appends `record` at `at` if there is no record yet. `at` is at most the position after the last record.
     ///
     /// # Errors
     /// `Gap` beyond the end, `TooLarge`, `Unavailable` if the record certainly was not and will not be appended. A log
-    /// may take, or refuse with `Trimmed`, a record below its first position: see [`SharedLog::first`].
+    /// may take, or refuse with `Trimmed`, a record below its first position: it is not part of the log then.
+    ///
+    /// An implementation that repeats a request within one call returns `Unknown` after a quarter of the grace period:
+    /// later, the position could have been filled and trimmed in between.
     fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError>;
 
-    /// Records from `from` on in order, until their bytes exceed `max_bytes`; at least one, if there is one. Empty at
-    /// the end of the log.
+    /// Records from `from` on in order, of at most `max_bytes` together, but at least one, if there is one. Empty at the
+    /// end of the log.
     ///
     /// # Errors
-    /// `Trimmed` if the record at `from` is gone, `Unavailable`.
+    /// `Trimmed` whenever `from` is below [`SharedLog::first`], also if something was stored there since; `Unavailable`.
     fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError>;
 
     /// The position after the last record: at least that of every record whose append has returned [`Append::Appended`]
@@ -84,7 +88,10 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
     fn first(&self) -> Result<Position, LogError>;
 
     /// Removes the records below `below`, which some checkpoint contains. Raises [`SharedLog::first`] before it removes
-    /// anything.
+    /// anything. After an error, a part may be removed, or may be removed later.
+    ///
+    /// # Errors
+    /// `Gap` if `below` is above the end, `Unavailable`.
     fn trim(&self, below: Position) -> Result<(), LogError>;
 
     /// Waits until the end of the log is above `seen`, at most for `time`; returns the end. Costs nothing while nothing

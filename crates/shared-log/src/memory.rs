@@ -23,7 +23,7 @@ pub struct Faults {
     pub late: u32,
     /// An append takes effect at once, and once more some calls later.
     pub duplicated: u32,
-    /// Any call fails, without effect.
+    /// A call other than `sync` and `wait` fails, without effect.
     pub unavailable: u32,
 }
 
@@ -45,7 +45,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Every record that was appended at its turn, trimmed ones too.
+    /// Every record that was appended in order, trimmed ones too.
     records: Vec<Vec<u8>>,
     /// The number of trimmed records.
     trimmed: u64,
@@ -63,7 +63,7 @@ impl State {
 
     fn append(&mut self, at: Position, record: &[u8], forgets: bool) -> Result<Append, LogError> {
         if at <= self.trimmed {
-            if !forgets {
+            if !forgets || at == 0 {
                 return Err(LogError::Trimmed {
                     first: self.trimmed + 1,
                 });
@@ -165,6 +165,8 @@ impl MemoryLog {
         }
         let mut state = self.shared.state.lock();
         state.advance(self.shared.forgets);
+        // A delayed append may have taken effect.
+        self.shared.grown.notify_all();
         run(&mut state)
     }
 }
@@ -243,10 +245,18 @@ impl SharedLog for MemoryLog {
     }
 
     fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
-        let until = Instant::now() + time;
+        let until = Instant::now().checked_add(time);
         let mut state = self.shared.state.lock();
         while state.end() <= seen {
-            if self.shared.grown.wait_until(&mut state, until).timed_out() {
+            let grown = &self.shared.grown;
+            let is_over = match until {
+                Some(until) => grown.wait_until(&mut state, until).timed_out(),
+                None => {
+                    grown.wait(&mut state);
+                    false
+                }
+            };
+            if is_over {
                 break;
             }
         }

@@ -21,7 +21,7 @@ pub trait StateMachine {
     type Refused;
 
     /// Validates the transactions of a group in order, each against everything that was applied and against the valid
-    /// ones before it.
+    /// ones before it. It is called again after another node was faster, and must leave no trace in the state.
     fn validate(&mut self, group: &[Self::Transaction]) -> Validated<Self::Refused>;
 
     /// Applies the content of the record at `at`: one of this node or of another one.
@@ -40,7 +40,8 @@ pub struct Validated<R> {
     pub content: Option<Vec<u8>>,
 }
 
-/// Why a node could not do what it was asked for.
+/// Why a call of a node failed. After `Log` and `Fenced` nothing of the group is in the log; after `CommitUnknown` it may
+/// be. After any error but `Log` and `CommitUnknown` the node is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeError {
     /// The log failed; nothing was committed.
@@ -54,12 +55,14 @@ pub enum NodeError {
         "the commit may or may not have happened: {0}: read what it should have changed before it is tried again"
     )]
     CommitUnknown(String),
-    /// The node was stopped for so long that records which it has not applied are trimmed. What it may have appended
-    /// since is not part of the log.
+    /// Records that the node has not applied are trimmed: it was stopped for long, or its checkpoint was too old.
     #[error(
-        "this process was stopped for so long that it lost touch with the shared log: open the database again"
+        "this process is too far behind the shared log, whose records it needs are trimmed: open the database again"
     )]
     Fenced,
+    /// An earlier call failed so that the state may be incomplete.
+    #[error("this process could not follow the shared log: open the database again")]
+    Failed,
     /// The state machine could not apply a record.
     #[error("the record {at} cannot be applied: {reason}")]
     Apply {
@@ -76,11 +79,12 @@ pub struct Options {
     pub writer: u64,
     /// Random numbers.
     pub nonces: Box<dyn FnMut() -> Nonce + Send>,
-    /// A monotonic clock, which must not stop while the process is stopped.
+    /// A monotonic clock that counts the time in which the process, or the machine, is suspended. `RealTime` does not
+    /// count the latter on every system.
     pub time: Arc<dyn Time>,
-    /// How long a record stays in the log at least.
+    /// How long a record stays in the log at least; the same for all nodes of a log, or records are lost.
     pub grace: Duration,
-    /// How often a call is tried.
+    /// How often a call is tried; at least once.
     pub attempts: u32,
 }
 
@@ -108,6 +112,8 @@ pub struct Node<L, S> {
     free_at: Option<Duration>,
     /// Times, and the last record that was applied at each, for the grace period.
     applied_at: VecDeque<(Duration, Position)>,
+    /// Whether an error left the state incomplete.
+    failed: bool,
 }
 
 /// How an attempt to append ended, certainly.
@@ -121,6 +127,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// state of a checkpoint, or the empty one, 1 and the default hash.
     pub fn new(log: L, machine: S, next: Position, last: RecordHash, options: Options) -> Self {
         assert!(next > 0, "positions begin at 1");
+        assert!(options.attempts > 0, "a call is tried at least once");
         Self {
             log,
             machine,
@@ -128,6 +135,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             last,
             free_at: None,
             applied_at: VecDeque::new(),
+            failed: false,
             options,
         }
     }
@@ -148,22 +156,40 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// # Errors
     /// See [`NodeError`]; the node may have applied a part.
     pub fn catch_up(&mut self) -> Result<(), NodeError> {
+        self.check_usable()?;
+        let outcome = self.apply_to_end();
+        self.checked(outcome)
+    }
+
+    fn apply_to_end(&mut self) -> Result<(), NodeError> {
         let began = self.options.time.now();
         let end = self.retried(|log| log.end())?;
+        if end < self.next {
+            let what = format!("it ends before {end}, and this process has applied more");
+            return Err(LogError::Damaged(what).into());
+        }
         while self.next < end {
             self.apply_page()?;
         }
-        if self.next == end {
-            self.free_at = Some(began);
-        }
+        // The position after the end was free when this call began; a page may even have gone beyond it.
+        self.free_at = Some(began);
         Ok(())
     }
 
     /// Commits a group of transactions as one record, at the position that each outcome names.
     ///
     /// # Errors
-    /// `CommitUnknown` if no answer says whether the valid ones are committed; after any other error none of them is.
+    /// `CommitUnknown` if no answer says whether the valid ones are committed; see [`NodeError`] for the others.
     pub fn commit(
+        &mut self,
+        group: &[S::Transaction],
+    ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
+        self.check_usable()?;
+        let outcome = self.commit_group(group);
+        self.checked(outcome)
+    }
+
+    fn commit_group(
         &mut self,
         group: &[S::Transaction],
     ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
@@ -177,6 +203,10 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             let at = self.next;
             let committed = |outcome: Result<(), _>| outcome.map(|()| at);
             let Some(content) = content else {
+                assert!(
+                    outcomes.iter().all(Result::is_err),
+                    "valid transactions have content"
+                );
                 return Ok(outcomes.into_iter().map(committed).collect());
             };
             match self.append(&content)? {
@@ -193,8 +223,11 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// # Errors
     /// `Log`, if it cannot be reached.
     pub fn trim(&mut self, below: Position) -> Result<Position, NodeError> {
+        self.check_usable()?;
         let now = self.options.time.now();
-        let is_old = |&(applied, _): &(Duration, Position)| applied + self.options.grace <= now;
+        let is_old = |&(applied, _): &(Duration, Position)| {
+            now.saturating_sub(applied) >= self.options.grace
+        };
         let old = self
             .applied_at
             .iter()
@@ -208,9 +241,16 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok(self.retried(|log| log.first())?)
     }
 
-    /// Appends one record with `content` at the next position, and applies what is there afterwards: it, or the record
-    /// of another node.
+    /// Appends one record with `content` at the next position, makes it durable, and applies what is there afterwards:
+    /// it, or the record of another node.
     fn append(&mut self, content: &[u8]) -> Result<Attempt, NodeError> {
+        let (bytes, max) = (
+            Record::encoded_bytes(content.len()),
+            self.log.max_record_bytes(),
+        );
+        if bytes > max {
+            return Err(LogError::TooLarge { bytes, max }.into());
+        }
         let record = Record {
             writer: self.options.writer,
             nonce: (self.options.nonces)(),
@@ -226,21 +266,28 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
             match self.log.append(self.next, &bytes) {
                 Ok(Append::Appended) => {
                     self.check_fence(may_be_there)?;
-                    self.note_applied(content, hash)?;
+                    self.sync()?;
+                    self.apply_own(content, hash)?;
                     // The record before was the last one when this call began.
                     self.free_at = Some(began);
                     return Ok(Attempt::Committed);
                 }
-                Ok(Append::Taken) => match self.read_taken(nonce, may_be_there)? {
-                    Some(attempt) => return Ok(attempt),
-                    None => reason = "the log cannot be read".into(),
-                },
+                // A log that repeats a request by itself says this of a record that it has appended.
+                Ok(Append::Taken) => {
+                    may_be_there = true;
+                    match self.read_taken(nonce)? {
+                        Some(attempt) => return Ok(attempt),
+                        None => reason = "the log cannot be read".into(),
+                    }
+                }
                 // Never go on to another position before it is known what is at this one.
                 Ok(Append::Unknown(why)) => (reason, may_be_there) = (why, true),
                 Err(LogError::Unavailable(why)) => reason = why,
+                Err(error) if may_be_there => {
+                    return Err(NodeError::CommitUnknown(error.to_string()));
+                }
                 Err(LogError::Trimmed { .. }) => return Err(NodeError::Fenced),
-                Err(error) if !may_be_there => return Err(error.into()),
-                Err(error) => return Err(NodeError::CommitUnknown(error.to_string())),
+                Err(error) => return Err(error.into()),
             }
         }
         match may_be_there {
@@ -249,32 +296,43 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         }
     }
 
-    /// Applies the record that is at the next position; tells whether it has the nonce of this attempt. `None` if the
+    /// Makes everything up to the next position durable, the record there included.
+    fn sync(&self) -> Result<(), NodeError> {
+        let synced = self.retried(|log| log.sync(self.next + 1));
+        synced.map_err(|error| NodeError::CommitUnknown(error.to_string()))
+    }
+
+    /// Applies this node's record, which is in the log.
+    fn apply_own(&mut self, content: &[u8], hash: RecordHash) -> Result<(), NodeError> {
+        let applied = self.apply_record(content, hash);
+        applied.map_err(|error| {
+            self.failed = true;
+            NodeError::CommitUnknown(error.to_string())
+        })
+    }
+
+    /// Applies the record that is at the next position; returns whether it has the nonce of this attempt. `None` if the
     /// log cannot be read now.
-    fn read_taken(
-        &mut self,
-        nonce: Nonce,
-        may_be_there: bool,
-    ) -> Result<Option<Attempt>, NodeError> {
+    fn read_taken(&mut self, nonce: Nonce) -> Result<Option<Attempt>, NodeError> {
+        let unknown = |error: String| NodeError::CommitUnknown(error);
         let page = match self.retried(|log| log.read(self.next, 0)) {
             Ok(page) => page,
             Err(LogError::Unavailable(_)) => return Ok(None),
-            Err(LogError::Trimmed { .. }) if may_be_there => {
-                return Err(NodeError::CommitUnknown("its position is trimmed".into()));
-            }
-            Err(LogError::Trimmed { .. }) => return Err(NodeError::Fenced),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(unknown(error.to_string())),
         };
         let Some(bytes) = page.first() else {
-            return Err(LogError::Damaged(format!("the record {} is missing", self.next)).into());
+            return Err(unknown(format!("the record {} is missing", self.next)));
         };
-        let (record, hash) = Record::decode(bytes, self.next, self.last)?;
-        let attempt = match record.nonce == nonce {
-            true => Attempt::Committed,
-            false => Attempt::Taken,
-        };
-        self.note_applied(record.content, hash)?;
-        Ok(Some(attempt))
+        let decoded = Record::decode(bytes, self.next, self.last);
+        let (record, hash) = decoded.map_err(|error| unknown(error.to_string()))?;
+        if record.nonce == nonce {
+            self.check_fence(true)?;
+            self.sync()?;
+            self.apply_own(record.content, hash)?;
+            return Ok(Some(Attempt::Committed));
+        }
+        self.apply_record(record.content, hash)?;
+        Ok(Some(Attempt::Taken))
     }
 
     /// Refuses to acknowledge a record at a position that may have been trimmed, and forgotten, before.
@@ -308,30 +366,52 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         }
         for bytes in page {
             let (record, hash) = Record::decode(&bytes, self.next, self.last)?;
-            self.note_applied(record.content, hash)?;
+            self.apply_record(record.content, hash)?;
         }
         Ok(())
     }
 
     /// Applies the record at the next position, whose hash is `hash`.
-    fn note_applied(&mut self, content: &[u8], hash: RecordHash) -> Result<(), NodeError> {
+    fn apply_record(&mut self, content: &[u8], hash: RecordHash) -> Result<(), NodeError> {
         let at = self.next;
         let applied = self.machine.apply(at, content);
         applied.map_err(|reason| NodeError::Apply { at, reason })?;
         (self.next, self.last) = (at + 1, hash);
         let now = self.options.time.now();
-        // Of the marks that are older than the grace period the last one tells all.
+        // Of the marks that are older than the grace period the last one is enough.
         while let Some(&(second, _)) = self.applied_at.get(1)
-            && second + self.options.grace <= now
+            && now.saturating_sub(second) >= self.options.grace
         {
             self.applied_at.pop_front();
         }
         // Some marks are enough: a record without one is trimmed with the next one that has one.
-        let is_due = |&(last, _): &(Duration, Position)| last + self.options.grace / MARKS <= now;
+        let is_due = |&(last, _): &(Duration, Position)| {
+            now.saturating_sub(last) >= self.options.grace / MARKS
+        };
         if self.applied_at.back().is_none_or(is_due) {
             self.applied_at.push_back((now, at));
         }
         Ok(())
+    }
+
+    fn check_usable(&self) -> Result<(), NodeError> {
+        match self.failed {
+            true => Err(NodeError::Failed),
+            false => Ok(()),
+        }
+    }
+
+    /// The outcome of a call; remembers an error after which the state may be incomplete.
+    fn checked<T>(&mut self, outcome: Result<T, NodeError>) -> Result<T, NodeError> {
+        if let Err(error) = &outcome {
+            let goes_on = match error {
+                NodeError::Log(error) => !matches!(error, LogError::Damaged(_)),
+                NodeError::CommitUnknown(_) => true,
+                _ => false,
+            };
+            self.failed |= !goes_on;
+        }
+        outcome
     }
 
     /// Tries a call that has no effect, or the same one each time.

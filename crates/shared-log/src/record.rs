@@ -61,7 +61,12 @@ pub enum RecordError {
 }
 
 impl<'a> Record<'a> {
-    /// The bytes of the record for the position `at`, and its hash.
+    /// Size of a record with `content_bytes` of content.
+    pub fn encoded_bytes(content_bytes: usize) -> usize {
+        HEAD_BYTES + content_bytes + CHECK_BYTES
+    }
+
+    /// The bytes of the record for the position `at`, and its hash. The content is below 4 GiB.
     pub fn encode(&self, at: Position) -> (Vec<u8>, RecordHash) {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.content.len() + CHECK_BYTES);
         bytes.extend_from_slice(&MAGIC);

@@ -1,4 +1,4 @@
-//! Texts about times, ids and what is held back.
+//! Messages: times, ids, and transactions that are held back.
 
 use isomer_db::jiff::Timestamp;
 use isomer_replication::HeldBack;

@@ -57,7 +57,7 @@ impl FileTree<'_> {
 
     /// The folder that contains the last name of a path, and that name.
     #[doc(hidden)]
-    pub fn parent<'p>(self, path: &'p str) -> Result<(u64, &'p str), DataError> {
+    pub fn parent(self, path: &str) -> Result<(u64, &str), DataError> {
         let names = names(path)?;
         let Some((last, before)) = names.split_last() else {
             return Err(DataError::invalid(

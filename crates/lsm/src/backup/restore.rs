@@ -202,7 +202,7 @@ pub fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
     }
 }
 
-/// The versions and times of all backups in `target`, for messages.
+/// The versions of all backups, for messages.
 fn describe(backups: &[Backup]) -> String {
     let versions: Vec<String> = backups
         .iter()

@@ -1,6 +1,6 @@
 //! Random histories of several nodes on one faulty log, each deterministic by its seed.
 //!
-//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, stop for long, crash at any call
+//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, stop for long, crash between calls
 //! and come back from a checkpoint, which some of them take and trim the log by. The log loses requests and answers,
 //! delivers late and twice, and forgets what is trimmed. Afterwards the log alone is the truth:
 //! - every transaction in it read what all before it had written (serializable, in the order of the log);
@@ -222,17 +222,20 @@ impl World {
                 3 => continue,
                 _ => self.commit(&mut node),
             };
-            match outcome {
-                Ok(()) | Err(NodeError::Log(LogError::Unavailable(_))) => {
-                    self.nodes[at] = Some(node)
-                }
-                Err(NodeError::CommitUnknown(_)) if self.random.below(2) == 0 => {
-                    self.nodes[at] = Some(node);
-                }
-                Err(NodeError::CommitUnknown(_)) => {}
-                Err(NodeError::Fenced) => self.fenced += 1,
-                Err(error) => panic!("{error}"),
+            self.keep(at, node, outcome);
+        }
+    }
+
+    /// Puts a node back after a call, unless it must be opened again or crashes.
+    fn keep(&mut self, at: usize, node: Node<MemoryLog, Numbers>, outcome: Result<(), NodeError>) {
+        match outcome {
+            Ok(()) | Err(NodeError::Log(LogError::Unavailable(_))) => self.nodes[at] = Some(node),
+            Err(NodeError::CommitUnknown(_)) if self.random.below(2) == 0 => {
+                self.nodes[at] = Some(node);
             }
+            Err(NodeError::CommitUnknown(_)) => {}
+            Err(NodeError::Fenced) => self.fenced += 1,
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -284,9 +287,8 @@ impl World {
             if self.random.below(3) == 0
                 && let Some(mut other) = self.nodes[at].take()
             {
-                // Its errors are as those of any other commit.
-                let _ = self.commit_now(&mut other);
-                self.nodes[at] = Some(other);
+                let outcome = self.commit_now(&mut other);
+                self.keep(at, other, outcome);
             }
         }
         if self.random.below(12) == 0 {
@@ -373,7 +375,7 @@ impl World {
         Ok(())
     }
 
-    /// Another node commits, takes a checkpoint, and trims what is old.
+    /// Another node takes a checkpoint, and trims what is old.
     fn advance_and_trim(&mut self) {
         let Some(at) = (0..self.nodes.len()).find(|at| self.nodes[*at].is_some()) else {
             return;
@@ -384,9 +386,7 @@ impl World {
         let outcome = self
             .checkpoint(&mut other)
             .and_then(|()| self.trim(&mut other));
-        if !matches!(outcome, Err(NodeError::Fenced)) {
-            self.nodes[at] = Some(other);
-        }
+        self.keep(at, other, outcome);
     }
 
     /// Compares everything with the log.
@@ -441,12 +441,15 @@ impl World {
 fn no_history_of_nodes_has_an_anomaly() {
     let (mut acknowledged, mut refused, mut unknown, mut fenced) = (0, 0, 0, 0);
     for seed in 0..HISTORIES {
-        let world = World::new(seed);
-        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check()));
-        if let Err(reason) = checked {
+        let run = std::panic::catch_unwind(|| {
+            let world = World::new(seed);
+            world.check();
+            world
+        });
+        let world = run.unwrap_or_else(|reason| {
             eprintln!("seed {seed}");
-            std::panic::resume_unwind(reason);
-        }
+            std::panic::resume_unwind(reason)
+        });
         for (_, outcome) in world.outcomes.values() {
             match outcome {
                 Outcome::Acknowledged(_) => acknowledged += 1,
