@@ -35,7 +35,7 @@ pub fn exchange(here: &Database, there: &Database) -> Result<Exchanged> {
         let (store, other) = (here.store()?, there.store()?);
         for one in [&store, &other] {
             if !one.is_replicated() {
-                one.begin_replication()?;
+                isomer_replication::begin_replication(one)?;
             }
         }
         let mut peer = Local::new("the other database", there)?;
