@@ -343,7 +343,7 @@ impl DataStore {
         self.shared.replica_state.is_joining()
     }
 
-    /// What replication does in transactions; none where the store was opened without it, and so is no replica.
+    /// The hooks of replication; `None` if the store was opened without them, and is not a replica.
     pub(crate) fn hooks(&self) -> Option<&'static dyn ReplicationHooks> {
         self.shared.hooks.as_ref().map(|hooks| hooks.calls)
     }

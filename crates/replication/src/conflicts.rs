@@ -203,7 +203,7 @@ pub(crate) fn release_keys(
         }
         tx.replication_mut().delete_row(&claim(label, &key, id))?;
         others.retain(|other| *other != id);
-        // A single claimant is no conflict any more.
+        // With one claimant left, the conflict is resolved.
         if let [last] = others[..] {
             tx.replication_mut().delete_row(&claim(label, &key, last))?;
         }

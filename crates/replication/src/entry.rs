@@ -215,7 +215,7 @@ impl LogEntry {
         }
     }
 
-    /// Whether its operations, in order, have seen a dot; of its own dots those of earlier operations.
+    /// Whether its operations, in order, have seen a dot. Of the entry's dots, only those of earlier operations count.
     pub(crate) fn saw(&self, dot: Dot) -> bool {
         self.seen.covers(dot) || dot.replica == self.origin && dot.number == self.number
     }

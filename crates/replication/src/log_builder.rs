@@ -81,7 +81,7 @@ pub(crate) fn log_for_replicas(tx: &mut Transaction) -> Result<(), DataError> {
     let mut changes = stream::operations(&operations)?;
     if let Some(space) = scope::space(tx) {
         changes = scope::only_in_space(tx, &space, changes)?;
-        // Without a change in the space there is no log entry, and no number is taken.
+        // A transaction without changes in the space gets neither a log entry nor a number.
         if changes.is_empty() {
             return Ok(());
         }

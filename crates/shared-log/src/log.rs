@@ -59,7 +59,7 @@ pub enum LogError {
 /// `trim` are linearizable: a record that any call on any node has returned, counted or found to be there is counted by
 /// every later call, and `end` is at least `first`. Calls may come from several threads.
 pub trait SharedLog: Send + Sync + fmt::Debug {
-    /// Appends `record` at `at` if there is no record yet. `at` is at most the position after the last record.
+    /// Appends `record` at `at` if that position is free. `at` is at most the position after the last record.
     ///
     /// # Errors
     /// `Gap` beyond the end, `TooLarge`, `Unavailable` if the record certainly was not and will not be appended. A log

@@ -102,7 +102,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Syncs a folder: makes its names durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
     /// Locks the file `path` until the returned lock is dropped, without waiting. An exclusive lock creates a
-    /// missing file and records the process id in it; a shared lock returns `None` if there is no file.
+    /// missing file and records the process id in it; a shared lock of a missing file is `None`.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Option<Lock>, LockError>;
     /// Free bytes on the file system of `path`; `None` if unknown.
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>>;

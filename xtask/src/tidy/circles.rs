@@ -18,7 +18,7 @@ use super::{
 };
 use crate::workspace;
 
-/// A longer circle is no longer read as one story.
+/// Files of a longer circle cannot be read one after the other.
 pub const MAX_FILES: usize = 3;
 
 /// Re-exports that are followed one after the other at most.

@@ -7,7 +7,7 @@ use crate::{Access, DataError, catalog::NameKind};
 
 /// Ids of the names of labels, relationship types, properties and buckets.
 ///
-/// A lookup reads the catalog in memory. A new name is entered in a small commit of its own, which costs a sync.
+/// A lookup reads the catalog in memory. A new name is stored by a separate small commit, which costs a sync.
 #[derive(Clone, Copy)]
 pub struct NameIds<'t> {
     pub(crate) tx: &'t Transaction,

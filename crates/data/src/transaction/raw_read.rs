@@ -3,7 +3,7 @@
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use super::Transaction;
-use crate::DataError;
+use crate::{DataError, pairs::each_between};
 
 /// Keys, in their order.
 type Keys = Vec<Vec<u8>>;
@@ -41,36 +41,9 @@ impl RawRead<'_> {
         start: &[u8],
         end: Option<&[u8]>,
         limit: usize,
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
+        visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        let mut page = Page::new();
-        let mut rest = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
-        let mut left = limit;
-        while left > 0
-            && let Some((start, end)) = rest.take()
-        {
-            let limit = PageLimit {
-                keys: left.min(8192),
-                bytes: 1 << 20,
-            };
-            self.tx.read().scan(
-                KeyRange {
-                    start: &start,
-                    end: end.as_deref(),
-                },
-                Order::Ascending,
-                limit,
-                &mut page,
-            )?;
-            for (key, value) in page.iter() {
-                visit(key, value)?;
-            }
-            left -= page.len();
-            rest = page
-                .next()
-                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
-        }
-        Ok(())
+        each_between(self.tx.read(), start, end, limit, visit)
     }
 
     /// Keys from `start` up to `end`, collected, so that the caller can change them.
