@@ -183,6 +183,11 @@ fn paths_of(tree: &str) -> Vec<(ModulePath, String)> {
             '}' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
                 for (path, name) in paths_of(&group[start..at]) {
+                    // `self` in a group is imported under the name before the group.
+                    let name = match names.last() {
+                        Some(last) if name.is_empty() => last.clone(),
+                        _ => name,
+                    };
                     paths.push((names.iter().cloned().chain(path).collect(), name));
                 }
                 start = at + 1;
