@@ -151,7 +151,8 @@ impl<'a> RecordRef<'a> {
         decode_value(raw, names).map(Some)
     }
 
-    /// The encoded value of one property, as [`decode_value`] and [`RecordBuilder::put_raw`](super::RecordBuilder::put_raw) accept it.
+    /// The encoded value of one property, as [`decode_value`] and
+    /// [`RecordBuilder::put_raw`](super::RecordBuilder::put_raw) accept it.
     ///
     /// # Errors
     /// `Corrupt` if the directory is damaged there.
