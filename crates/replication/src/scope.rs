@@ -453,7 +453,18 @@ impl Scope<'_> {
             | Change::SequenceAdvanced { bucket, .. } => self.space.has_bucket(*bucket),
             // Never sent, or refused.
             Change::NodesLoaded { .. } | Change::RelationshipsLoaded { .. } => true,
-            _ => false,
+            // Local to each replica.
+            Change::SchemaChanged { .. } => false,
+            // From the recorded names; there are no files in a space.
+            Change::FileNamed { .. }
+            | Change::FileUnnamed { .. }
+            | Change::FileChanged { .. }
+            | Change::FileWritten { .. }
+            | Change::FileRemoved { .. } => false,
+            // The transaction itself, not a change of a record.
+            Change::ConvergedBy { .. } => false,
+            // Merges are not forwarded.
+            Change::FieldMerged { .. } => false,
         })
     }
 
