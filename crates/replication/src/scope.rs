@@ -22,7 +22,6 @@ use crate::{
     entry::{Op, Owner},
     part::Part,
     relationship_ends,
-    rules::{self, Mutant},
     space::{ReplicatedSpace, Space},
     state::replication_of,
 };
@@ -326,9 +325,6 @@ pub(crate) fn holds(tx: &Transaction, part: Part, key: &[u8]) -> Result<bool, Da
     let Some(space) = space(tx) else {
         return Ok(true);
     };
-    if rules::broken(Mutant::AppliesOutside) {
-        return Ok(true);
-    }
     let id = |skipped: usize| sole_id(&key[skipped..], "the key of a record");
     match part {
         Part::Nodes => has_node(tx, NodeId(id(1)?)),
@@ -360,9 +356,6 @@ pub(crate) fn only_in_space<'c>(
     space: &Space,
     changes: Vec<Change<'c>>,
 ) -> Result<Vec<Change<'c>>, DataError> {
-    if rules::broken(Mutant::SendsOutside) {
-        return Ok(changes);
-    }
     let mut scope = Scope {
         tx,
         space,
