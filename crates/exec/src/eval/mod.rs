@@ -22,6 +22,6 @@ pub(crate) use arith::arithmetic;
 pub(crate) use last_list::LastList;
 pub(crate) use node_cache::Remembered;
 pub(crate) use row::{Row, holds, value};
-pub(crate) use strict::{equal_truth, is_of, properties_of};
+pub(crate) use strict::{is_of, properties_of};
 pub(crate) use truth::truth;
 pub(crate) use vector::{Selection, column, truths};
