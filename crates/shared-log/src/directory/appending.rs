@@ -154,6 +154,10 @@ impl Appending {
             bytes: record.len(),
             max: super::MAX_RECORD_BYTES,
         })?;
+        let seen = self.glance()?;
+        if (seen.first..seen.tail.position).contains(&at) {
+            return Ok(Append::Taken);
+        }
         let check = record_check(record, at);
         let lock = self.lock()?;
         self.check_usable()?;

@@ -242,9 +242,9 @@ impl Blobs for DirectoryBlobs {
             return Ok(Created::Exists);
         }
         let (new, tag) = self.write(content)?;
-        let linked = self.locked().and_then(|_lock| {
+        let linked = self.locked().map(|_lock| {
             let linked = self.disk.link(&new, &path);
-            Ok(linked.map(|()| self.disk.sync_folder(&self.folder)))
+            linked.map(|()| self.disk.sync_folder(&self.folder))
         });
         self.discard(&new);
         match linked? {

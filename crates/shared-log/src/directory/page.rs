@@ -199,7 +199,8 @@ impl Page {
         (self.load(Word::SyncedCheck) == self.synced_check(synced)).then_some(synced)
     }
 
-    /// Says that the records below `synced` are durable.
+    /// Says that the records below `synced` are durable. If two processes say so at once, the check may not match then, and
+    /// the next sync says it again.
     pub(super) fn set_synced(&self, synced: Position) {
         self.store(Word::Synced, synced);
         self.store(Word::SyncedCheck, self.synced_check(synced));
