@@ -15,10 +15,11 @@ use crate::workspace;
 /// the copy and the checkout would overwrite each other's libraries in the build folder.
 const FOLDER: &str = "planted";
 /// The copied crates: those with faults, and those that they or their tests use.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "value",
     "storage",
     "vfs",
+    "shared-log",
     "lsm",
     "storage-redb",
     "data",
@@ -35,9 +36,13 @@ pub const BUILT: &[&str] = &[
     "isomer-data",
     "--package",
     "isomer-replication",
+    "--package",
+    "isomer-shared-log",
     "--lib",
     "--test",
     "simdisk",
+    "--test",
+    "nodes",
 ];
 
 /// Brings the copy up to date and returns its manifest. Files that do not change keep their time, so that cargo builds
