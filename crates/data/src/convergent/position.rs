@@ -5,7 +5,7 @@ use isomer_value::{NodeId, PropId, RelId};
 use super::place::{ConvergentKind, push_kind, push_name, push_property, take_kind, take_name};
 use crate::keyspace::{self, IdSpace, take_id};
 
-/// The owner of convergent fields.
+/// The owner of convergent fields. Closed: records of a graph are nodes and relationships.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConvergentOwner {
     /// A node, or the document that it is.
