@@ -301,7 +301,7 @@ impl<T: Clone> Iterator for Items<'_, T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.page.len() == 0
+        if self.page.as_slice().is_empty()
             && let Err(error) = self.fetch()
         {
             return Some(Err(error));
