@@ -325,7 +325,7 @@ impl ViewsAt {
 
     fn node_count(&self, label: Option<LabelId>) -> u64 {
         let store = self.store();
-        store.map_or(0, |store| store.node_count_now(label))
+        store.map_or(0, |store| store.counts().nodes_now(label))
     }
 
     fn record_count(&self, owner: Owner) -> u64 {
@@ -333,7 +333,7 @@ impl ViewsAt {
             Owner::Nodes(label) => self.node_count(Some(label)),
             Owner::Relationships(type_id) => self
                 .store()
-                .map_or(0, |store| store.relationship_count_now(Some(type_id))),
+                .map_or(0, |store| store.counts().relationships_now(Some(type_id))),
         }
     }
 

@@ -88,9 +88,11 @@ impl Keeping {
         if !found.is_empty() {
             // Retain the change stream first, so that no entry is trimmed in between.
             let now = store.engine().version();
-            let held = |(head, bytes): (Head, u64)| (store.hold_stream(head.version), head, bytes);
+            let held = |(head, bytes): (Head, u64)| {
+                (store.change_stream().hold(head.version), head, bytes)
+            };
             let held: Vec<_> = found.into_iter().map(held).collect();
-            let lineage = store.lineage().unwrap_or_default();
+            let lineage = store.eras().lineage().unwrap_or_default();
             for (hold, head, bytes) in held {
                 let usable = lineage.holds(&head.era, head.version)
                     && lineage.has_changes_since(head.version)
@@ -251,7 +253,7 @@ impl Views {
 
     /// Schedules a rewrite of a file whose era will soon be forgotten.
     fn renew(&self, head: &Head) {
-        let age = || self.store.upgrade()?.lineage().ok()?.age(&head.era);
+        let age = || self.store.upgrade()?.eras().lineage().ok()?.age(&head.era);
         if self.keeps() && age().is_some_and(|age| age > OLD_ERAS) {
             self.worker.push(&self.this, Job::Merge(head.kind.clone()));
             self.save_soon(&head.kind);
@@ -268,12 +270,12 @@ impl Views {
     ) -> Result<bool, ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
         // The file may be removed concurrently, and its retention of the change stream with it.
-        let _hold = store.hold_stream(head.version);
+        let _hold = store.change_stream().hold(head.version);
         let mut blocks = keeping.folder.open(&head.kind)?;
-        if blocks.head() != head || !store.lineage()?.has_changes_since(head.version) {
+        if blocks.head() != head || !store.eras().lineage()?.has_changes_since(head.version) {
             return Err(SegmentError::Foreign.into());
         }
-        let nodes = store.node_count_now(None);
+        let nodes = store.counts().nodes_now(None);
         let newest = self.begin_building(slot, nodes)?;
         let tx = self.snapshot_including(&store, newest, should_continue)?;
         let catalog = store.catalog();
@@ -325,7 +327,9 @@ impl Views {
             if self.worker.stop().load(Ordering::Relaxed) || !should_continue() {
                 return Err(ViewError::Stopped);
             }
-            let entries = store.stream_after(after, ENTRIES, ENTRY_BYTES, false)?;
+            let entries = store
+                .change_stream()
+                .after(after, ENTRIES, ENTRY_BYTES, false)?;
             let Some(last) = entries.last() else {
                 break;
             };
@@ -418,9 +422,9 @@ impl Views {
             {
                 return Ok(());
             }
-            let era = store.begin_era()?;
-            let hold = store.hold_stream(generation.from);
-            let lineage = store.lineage()?;
+            let era = store.eras().begin()?;
+            let hold = store.change_stream().hold(generation.from);
+            let lineage = store.eras().lineage()?;
             if !lineage.holds(&era, generation.from) || !lineage.has_changes_since(generation.from)
             {
                 // The base is too old: it is from an earlier opening, or the change stream does not reach

@@ -139,7 +139,7 @@ impl Files {
     fn begin(views: &Views, load: &Loading) -> Option<Self> {
         let store = views.store.upgrade()?;
         // An error here will be reported when views are saved, too.
-        let era = store.begin_era().ok()?;
+        let era = store.eras().begin().ok()?;
         let making = Making::begin(views, &store, era, load).ok()?;
         Some(Self {
             store,
@@ -154,11 +154,11 @@ impl Files {
             .engine()
             .sync()
             .map_err(isomer_data::DataError::from)?;
-        if !store.lineage()?.holds(&era, version) {
+        if !store.eras().lineage()?.holds(&era, version) {
             return Ok(());
         }
         let finish = |kind: ViewKind, mut file: NewFile| -> Result<(), ViewError> {
-            let hold = store.hold_stream(version);
+            let hold = store.change_stream().hold(version);
             let head = Head { kind, era, version };
             file.writer().set_version(version);
             let bytes = file.finish()?;

@@ -200,7 +200,7 @@ impl Views {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
         // Order matters: collecting starts before the snapshot is taken, so that every commit is in the base,
         // in the delta, or in both (then the delta entry is skipped by its version), but never in neither.
-        let newest = self.begin_building(slot, store.node_count_now(None))?;
+        let newest = self.begin_building(slot, store.counts().nodes_now(None))?;
         let tx = self.snapshot_including(&store, newest, should_continue)?;
         let (base, kept) =
             self.with_effort_while(kind, should_continue, |effort| make(&tx, effort))?;
@@ -654,7 +654,8 @@ mod tests {
         assert!(slot.is_ready() && views.member_slot(Some(label)).is_ready());
         let version = store.begin(Access::Read).unwrap().version();
         let entries = store
-            .stream_after(version - 1, 1, usize::MAX, false)
+            .change_stream()
+            .after(version - 1, 1, usize::MAX, false)
             .unwrap();
         // The same commit once more, while queries use the budget.
         let most = memory.free_bytes() - 400_000;

@@ -18,19 +18,18 @@ use std::{
     },
 };
 
-use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
-use isomer_value::{IndexId, PropId};
-use parking_lot::{Mutex, RwLock};
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::clock::{ReplicaId, ReplicaNo, Vector};
-use crate::{
+use isomer_layout::{
     DataError,
+    convergent::clock::{ReplicaId, ReplicaNo, Vector},
     keyspace::{
         self, GIVEN_UP, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA,
         after_prefix, push_id, sole_id, take_id,
     },
 };
+use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
+use isomer_value::{IndexId, PropId};
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How far the clocks of replicas may differ, in ms.
 pub const MAX_AHEAD_MS: u64 = 5 * 60_000;

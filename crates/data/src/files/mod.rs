@@ -4,7 +4,7 @@
 //! `/` and no zero. A folder's entries name files and folders by number, so that renaming either moves one entry,
 //! however large its content is.
 //!
-//! **Content** is stored in chunks of [`CHUNK_BYTES`]. A write inside a chunk rewrites it, and reading a byte reads it:
+//! **Content** is stored in chunks of [`CHUNK_BYTES`](isomer_layout::files::CHUNK_BYTES). A write inside a chunk rewrites it, and reading a byte reads it:
 //! large enough that a gigabyte has only 16,384 keys, small enough that a change of a few bytes costs a few dozen
 //! microseconds. Unwritten chunks, and the unwritten end of a chunk, read as zeros and use no space.
 //!
@@ -21,9 +21,7 @@ mod content;
 mod folders;
 mod handles;
 mod numbers;
-pub(crate) mod record;
 
 pub use handles::{FileTree, FileTreeMut};
-pub use record::{MAX_PATH_NAMES, ROOT, Stored, names};
 
 pub(crate) use numbers::FileNumbers;
