@@ -12,8 +12,8 @@ use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    AdjacencyAt, ColumnAt, Owner, Side, ViewError, ViewKind, Views, members::MemberBase,
-    slot::Pinned, views::Records,
+    AdjacencyAt, ColumnAt, Owner, ViewError, ViewKind, Views, members::MemberBase, side::Side,
+    slot::Pinned, status::Records,
 };
 
 /// With more types than this, a query over any type reads one range of rows instead of one view per type.
@@ -38,6 +38,16 @@ struct Pins {
     members: FxHashMap<Option<LabelId>, Pinned<MemberBase>>,
     columns: Vec<ColumnAt>,
     by_prop: FxHashMap<(Records, PropId), Arc<[ColumnAt]>>,
+}
+
+impl Views {
+    /// The views at a transaction's snapshot. Cheap: each view is pinned when it is requested.
+    pub fn at(&self, tx: &Transaction) -> ViewsAt {
+        match self.this.upgrade() {
+            Some(views) if !self.closed.load(Ordering::Relaxed) => ViewsAt::new(views, tx),
+            _ => ViewsAt::none(),
+        }
+    }
 }
 
 /// Whether the thread that set `busy` built the view; the flag is cleared if the thread was stopped before

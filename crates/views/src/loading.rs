@@ -13,11 +13,13 @@ use isomer_value::{LabelId, NodeId, PropId, RelId, Value, record::RecordRef};
 use roaring::RoaringBitmap;
 
 use crate::{
-    Owner, Side, ViewError, ViewKind, Views,
-    adjacency::{AdjacencyWriter, small},
+    Owner, ViewError, ViewKind, Views,
+    adjacency::AdjacencyWriter,
     column::{ColumnWriter, cell_of},
-    members::store_set,
+    id::small,
+    members::stored::store_set,
     segment::{Head, NewFile, SegmentError, malformed},
+    side::Side,
     worker::Job,
 };
 
@@ -99,7 +101,7 @@ impl LoadFiles {
         let mut again = views.standing_for(load);
         let mut files = None;
         if let Some(keeping) = &views.keeping
-            && views.keeps()
+            && views.files().keeps()
             && count >= views.options.keep_at_least
         {
             // Sealed blocks are bound to a version, which is not known yet: with encryption, files are
@@ -162,7 +164,7 @@ impl Files {
             let head = Head { kind, era, version };
             file.writer().set_version(version);
             let bytes = file.finish()?;
-            views.keep(head, bytes, hold);
+            views.files().keep(head, bytes, hold);
             Ok(())
         };
         let columns = match *making {

@@ -25,9 +25,6 @@ const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 30
 /// The same for a query, which can read rows instead.
 const SHORT_PATIENCE: Duration = Duration::from_millis(200);
 
-/// For background work that no query waits for.
-pub(crate) const ALWAYS: ShouldContinue<'static> = &|| true;
-
 /// Interval at which a query that waits for another builder checks whether to continue.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -71,14 +68,14 @@ impl Views {
         match job {
             Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids, ALWAYS)),
             Job::Merge(kind) => drop(self.merge(kind)),
-            Job::Save(kind) => drop(self.save(kind)),
+            Job::Save(kind) => drop(self.files().save(kind)),
             Job::ApplyCommits => {
                 // If this is the last handle, the database must be closed after the feed is released.
                 let store = self.store.upgrade();
                 drop(self.feed());
                 drop(store);
             }
-            Job::ReviewFiles => self.review_files(),
+            Job::ReviewFiles => self.files().review_files(),
         }
     }
 
@@ -98,7 +95,8 @@ impl Views {
                 let fits = |base: &adjacency::AdjacencyBase| base.with_ids || !with_ids;
                 // One side is in a file; the other one is transposed from it.
                 let other = ViewKind::Adjacency(*type_id, side.reversed());
-                if !slot.is_ready() && !self.has_file(kind) && self.has_file(&other) {
+                if !slot.is_ready() && !self.files().has_file(kind) && self.files().has_file(&other)
+                {
                     drop(self.build(&other, with_ids, should_continue));
                 }
                 self.build_slot(&slot, kind, should_continue, fits, |tx, effort| {
@@ -165,11 +163,12 @@ impl Views {
         let outcome = match slot.current() {
             Some((generation, true)) if fits(&generation.base) => Ok(()),
             _ => self
+                .files()
                 .restore(slot, kind, should_continue, fits)
                 .and_then(|restored| {
                     if !restored {
                         self.build_base(slot, kind, should_continue, make)?;
-                        self.save_soon(kind);
+                        self.files().save_soon(kind);
                     }
                     Ok(())
                 }),
@@ -316,7 +315,7 @@ impl Views {
             drop(feed);
             drop(cleared);
         } else {
-            self.save_if_far(slot, kind);
+            self.files().save_if_far(slot, kind);
         }
         drop(busy);
         outcome
@@ -393,7 +392,7 @@ mod tests {
     use isomer_value::{LabelId, Map, NodeId, Value};
 
     use super::*;
-    use crate::{Side, ViewOptions};
+    use crate::{ViewOptions, side::Side};
 
     fn open(budget: usize) -> (DataStore, Arc<Views>, Memory) {
         let memory = Memory::new(budget);

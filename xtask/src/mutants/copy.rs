@@ -15,12 +15,13 @@ use crate::workspace;
 /// the copy and the checkout would overwrite each other's libraries in the build folder.
 const FOLDER: &str = "planted";
 /// The copied crates: those with faults, and those that they or their tests use.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "value",
     "storage",
     "vfs",
     "lsm",
     "storage-redb",
+    "layout",
     "data",
     "bulk",
     "check",
@@ -31,6 +32,8 @@ const CRATES: [&str; 9] = [
 pub const BUILT: &[&str] = &[
     "--package",
     "isomer-lsm",
+    "--package",
+    "isomer-layout",
     "--package",
     "isomer-data",
     "--package",
