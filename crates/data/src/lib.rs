@@ -1,4 +1,4 @@
-//! Catalog, key map and transactions over key-values, documents and graphs.
+//! Transactions over key-values, documents and graphs, which `isomer-layout` describes as keys and rows.
 //!
 //! [`DataStore`] is an open database, [`Transaction`] the only way to read and write it. Invariants of this crate:
 //! - everything that one commit changes (records, keys, index entries, adjacency, change-stream entry) goes into one

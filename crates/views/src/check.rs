@@ -1,7 +1,11 @@
 //! Checks views and their files against the rows.
 
 use crate::{
-    ViewError, ViewKind, Views, build::ALWAYS, keeping::Keeping, segment::Stored, slot::Slot,
+    ViewError, ViewKind, Views,
+    build::ALWAYS,
+    keeping::Keeping,
+    segment::{DamagedFile, Stored},
+    slot::Slot,
     views::for_slot,
 };
 

@@ -53,7 +53,7 @@ impl ViewFiles<'_> {
         should_continue: ShouldContinue<'_>,
         fits: impl Fn(&B) -> bool,
     ) -> Result<bool, ViewError> {
-        let Some(keeping) = self.views.keeping else {
+        let Some(keeping) = &self.views.keeping else {
             return Ok(false);
         };
         let Some(head) = keeping.head(kind) else {
@@ -116,7 +116,7 @@ impl ViewFiles<'_> {
         if self.keeps() && age().is_some_and(|age| age > OLD_ERAS) {
             self.views
                 .worker
-                .push(self.views.this, Job::Merge(head.kind.clone()));
+                .push(&self.views.this, Job::Merge(head.kind.clone()));
             self.save_soon(&head.kind);
         }
     }
@@ -213,13 +213,14 @@ impl ViewFiles<'_> {
         if self.keeps() {
             self.views
                 .worker
-                .push(self.views.this, Job::Save(kind.clone()));
+                .push(&self.views.this, Job::Save(kind.clone()));
         }
     }
 
     /// As [`Views::save_soon`], unless there is a file that is cheap to bring up to date.
     pub(crate) fn save_if_far<B: Stored>(self, slot: &Slot<B>, kind: &ViewKind) {
-        let (Some(keeping), Some((generation, true))) = (self.views.keeping, slot.current()) else {
+        let (Some(keeping), Some((generation, true))) = (&self.views.keeping, slot.current())
+        else {
             return;
         };
         if keeping.is_far(kind, generation.from, generation.base.len()) {
@@ -229,7 +230,7 @@ impl ViewFiles<'_> {
 
     /// A file of this view was written: the first request reads it.
     pub(crate) fn keep(self, head: Head, bytes: u64, hold: StreamHold) {
-        let Some(keeping) = self.views.keeping else {
+        let Some(keeping) = &self.views.keeping else {
             return;
         };
         let kind = head.kind.clone();
@@ -261,7 +262,7 @@ impl ViewFiles<'_> {
     /// the two sides of adjacency one is written: transposing it takes little longer than reading the other.
     pub(crate) fn save(self, kind: &ViewKind) -> Result<(), ViewError> {
         if kind.reversed().is_some_and(|other| self.has_file(&other)) {
-            if let (Some(keeping), true) = (self.views.keeping, self.keeps()) {
+            if let (Some(keeping), true) = (&self.views.keeping, self.keeps()) {
                 keeping.forget(kind);
             }
             return Ok(());
@@ -270,7 +271,7 @@ impl ViewFiles<'_> {
     }
 
     fn save_slot<B: Stored>(self, slot: &Slot<B>, kind: &ViewKind) -> Result<(), ViewError> {
-        let (Some(keeping), true) = (self.views.keeping, self.keeps()) else {
+        let (Some(keeping), true) = (&self.views.keeping, self.keeps()) else {
             return Ok(());
         };
         let store = self.views.store.upgrade().ok_or(ViewError::Stopped)?;
@@ -325,7 +326,7 @@ impl ViewFiles<'_> {
 
     /// Prevents files from retaining the change stream forever.
     pub(crate) fn review_files(self) {
-        let Some(keeping) = self.views.keeping else {
+        let Some(keeping) = &self.views.keeping else {
             return;
         };
         for kind in keeping.behind() {

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Owner, ViewError, ViewKind, Views, adjacency,
-    build::{Effort, ShouldContinue},
+    build::{ALWAYS, Effort, ShouldContinue},
     column, members,
     segment::Stored,
     slot::{Base, Generation, Slot},

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{DataError, DataStore, Transaction, Version, WeakDataStore};
+use isomer_data::{DataError, DataStore, Version, WeakDataStore};
 use isomer_storage::{Memory, MemoryKind, Reclaim};
 use isomer_value::{LabelId, PropId, TypeId};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -25,6 +25,7 @@ use crate::{
     registry::Registry,
     side::Side,
     slot::{Base, Cleared, Pinned, Slot},
+    status::Records,
     worker::{Job, Worker},
 };
 

@@ -10,7 +10,8 @@ mod numbers;
 mod stored;
 
 pub(crate) use error::SegmentError;
-pub(crate) use folder::{DamagedFile, Folder, FolderListing, NewFile};
+pub use folder::DamagedFile;
+pub(crate) use folder::{Folder, FolderListing, NewFile};
 pub(crate) use format::{Blocks, Head, Writer, malformed};
 pub(crate) use numbers::{Taker, push_packed};
 pub(crate) use stored::Stored;

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
-use isomer_layout::convergent::{clock::Vector, value::OwnerReading};
+use isomer_layout::{
+    convergent::{clock::Vector, effect::Action, place::malformed, value::OwnerReading},
+    stream::change::Change,
+};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, NodeId, Value};
 
@@ -859,6 +862,45 @@ fn apply(model: &mut Model, op: &ConvergentOp, name: usize) {
             }
         }
         other => panic!("{other:?} is not in these histories"),
+    }
+}
+
+impl Parcel {
+    /// The convergent part of a commit, if any.
+    pub(crate) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
+        let mut operations = Vec::new();
+        for change in &entry.changes {
+            match change {
+                Change::Converged {
+                    owner,
+                    op,
+                    place,
+                    action,
+                } => {
+                    let action = Action::decode(action).ok_or_else(malformed)?;
+                    operations.push((*op, [&owner.prefix()[..], place].concat(), action));
+                }
+                Change::ConvergedBy {
+                    replica,
+                    number,
+                    time,
+                    seen,
+                } => {
+                    return Ok(Some(Self {
+                        origin: *replica,
+                        number: *number,
+                        time: *time,
+                        seen: seen.clone(),
+                        operations,
+                    }));
+                }
+                _ => {}
+            }
+        }
+        match operations.is_empty() {
+            true => Ok(None),
+            false => Err(malformed()),
+        }
     }
 }
 

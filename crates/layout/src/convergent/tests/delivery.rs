@@ -5,11 +5,9 @@ use isomer_layout::{
     convergent::{
         clock::{Dot, ReplicaNo, Vector},
         effect::{Action, Stamp},
-        place::malformed,
         rows::RowsMut,
     },
     keyspace,
-    stream::change::{Change, ChangeSet},
 };
 
 /// The convergent operations of one transaction.
@@ -37,43 +35,6 @@ pub(crate) enum Turn {
 }
 
 impl Parcel {
-    /// The convergent part of a commit, if any.
-    pub(crate) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
-        let mut operations = Vec::new();
-        for change in &entry.changes {
-            match change {
-                Change::Converged {
-                    owner,
-                    op,
-                    place,
-                    action,
-                } => {
-                    let action = Action::decode(action).ok_or_else(malformed)?;
-                    operations.push((*op, [&owner.prefix()[..], place].concat(), action));
-                }
-                Change::ConvergedBy {
-                    replica,
-                    number,
-                    time,
-                    seen,
-                } => {
-                    return Ok(Some(Self {
-                        origin: *replica,
-                        number: *number,
-                        time: *time,
-                        seen: seen.clone(),
-                        operations,
-                    }));
-                }
-                _ => {}
-            }
-        }
-        match operations.is_empty() {
-            true => Ok(None),
-            false => Err(malformed()),
-        }
-    }
-
     /// Whether it can be applied in a state that has seen `here`: after the previous one of its replica, and after
     /// everything that it has seen. A replica sends its transactions in the order of their numbers, once no lower one
     /// is under way.
