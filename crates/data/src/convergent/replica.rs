@@ -8,7 +8,7 @@
 //! A number is never used for two transactions that another replica can have received: the first reservation after
 //! opening is on disk before its first number is used, and says *open*; a clean shutdown says *closed*. When opening
 //! finds *open*, commits that were only buffered may be lost and their numbers with them, and a new epoch begins.
-//! [`DataStore::begin_epoch`] begins one after a backup was restored.
+//! [`Numbering::begin_epoch`](crate::Numbering::begin_epoch) begins one after a backup was restored.
 
 use std::{
     collections::BTreeSet,
