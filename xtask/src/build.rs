@@ -10,49 +10,15 @@ use crate::{
     mutants,
     pool::Cost,
     process::{self, Log, Stream},
-    suites::FEATURES,
+    test_program::{LIBRARY, TestProgram},
     workspace,
 };
 
 /// The time after which a build is killed.
 const LIMIT: Duration = Duration::from_secs(40 * 60);
 
-/// A built test program.
-#[derive(Clone, Debug)]
-pub struct TestProgram {
-    /// Its package, `isomer-value`.
-    pub package: String,
-    /// Its target: the name of the file in `tests/`, or of the library or binary.
-    pub target: String,
-    /// Whether it is a file in `tests/`.
-    pub is_integration: bool,
-    /// The executable.
-    pub path: PathBuf,
-    /// The package's folder, in which cargo would run it.
-    pub folder: PathBuf,
-}
-
-impl TestProgram {
-    /// A command that runs the program as cargo would.
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
-        command
-            .current_dir(&self.folder)
-            .env("CARGO_MANIFEST_DIR", &self.folder);
-        command
-    }
-
-    /// Whether it is the integration test with that name or, for [`LIBRARY`], the library's own tests.
-    pub fn is_target(&self, target: &str) -> bool {
-        match target {
-            LIBRARY => !self.is_integration && self.target == self.package.replace('-', "_"),
-            target => self.is_integration && self.target == target,
-        }
-    }
-}
-
-/// The target name of a package's library, next to those of files in `tests/`.
-pub const LIBRARY: &str = "--lib";
+/// Features that are off by default, of the builds whose libraries suites share.
+pub const FEATURES: &str = "isomer-server/otel,isomerdb/replication";
 
 /// A build that suites share. Each compiles the workspace with its own features or profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

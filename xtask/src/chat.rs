@@ -6,11 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{
-    suites::{Context, is_suite},
-    tally::Tally,
-    workspace,
-};
+use crate::{context::Context, tally::Tally, test_program::is_suite, workspace};
 
 /// The suite.
 pub fn suite(context: &mut Context<'_>) -> Result<Tally> {

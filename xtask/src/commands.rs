@@ -9,10 +9,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     build,
+    context::PROPERTY_SEED,
     live::Live,
     process::{self, Log},
-    suites::{OWN_SUITES, PROPERTY_SEED, is_suite},
     tally::Tally,
+    test_program::{LIBRARY, OWN_SUITES, TestProgram, is_suite},
     tidy, workspace,
 };
 
@@ -21,14 +22,9 @@ const SEEDED: [&str; 5] = ["simdisk", "isolation", "crash", "faults", "queries"]
 
 /// Seeded tests of the suite `unit`: a name, their package and target, and a filter on test names.
 const SEEDED_UNITS: [(&str, &str, &str, &str); 7] = [
-    (
-        "histories",
-        "isomer-replication",
-        build::LIBRARY,
-        "history_says",
-    ),
+    ("histories", "isomer-replication", LIBRARY, "history_says"),
     ("replicas", "isomer-cli", "cli", "replicas::partitions::"),
-    ("sums", "isomer-exec", build::LIBRARY, "exact::"),
+    ("sums", "isomer-exec", LIBRARY, "exact::"),
     ("codecs", "isomer-value", "value", "codecs::"),
     ("cursors", "isomer-data", "data", "cursors::"),
     ("files", "isomer-data", "data", "files::"),
@@ -240,7 +236,7 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
             if !ended.succeeded {
                 let target = match program.is_integration {
                     true => format!("--test {}", program.target),
-                    false => build::LIBRARY.to_owned(),
+                    false => LIBRARY.to_owned(),
                 };
                 let filter = filter.unwrap_or_default();
                 println!(
@@ -259,9 +255,9 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
 
 /// What `soak` runs in each round: a name, the filter on test names of a suite `unit`'s part, and the program.
 fn seeded<'a>(
-    programs: &'a [build::TestProgram],
+    programs: &'a [TestProgram],
     wanted: &dyn Fn(&str) -> bool,
-) -> Vec<(&'static str, Option<&'static str>, &'a build::TestProgram)> {
+) -> Vec<(&'static str, Option<&'static str>, &'a TestProgram)> {
     let suites = SEEDED.into_iter().flat_map(|suite| {
         let of_suite = programs
             .iter()

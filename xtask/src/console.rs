@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{needs::Need, suites::Context, tally::Tally, workspace};
+use crate::{context::Context, needs::Need, tally::Tally, workspace};
 
 /// Maximum total size of the built files.
 const MOST_BYTES: u64 = 2 << 20;

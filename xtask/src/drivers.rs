@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{commands::succeeds, suites::Context, tally::Tally, usage, workspace};
+use crate::{commands::succeeds, context::Context, tally::Tally, usage, workspace};
 
 /// The password of the users of these servers, which exist only during the suite.
 const PASSWORD: &str = "only for tests of drivers";

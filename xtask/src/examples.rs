@@ -4,12 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 
-use crate::{
-    process::Stream,
-    suites::{Context, FEATURES},
-    tally::Tally,
-    workspace,
-};
+use crate::{build::FEATURES, context::Context, process::Stream, tally::Tally, workspace};
 
 /// The line before the expected output.
 const PRINTS: &str = "// Prints:";

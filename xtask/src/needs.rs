@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use crate::{package::NO_RELEASE, platforms::NO_STANDARD_LIBRARY, workspace};
+use crate::workspace;
 
 /// A prerequisite of a suite.
 pub enum Need {
@@ -106,6 +106,13 @@ impl Need {
 
 /// Begins the reason of a skip that `--strict` accepts, because the tool exists for some toolchains only.
 pub const WHERE_INSTALLED: &str = "runs only where it is installed";
+
+/// Begins the reason of a skip that `--strict` accepts: nothing was released yet.
+pub const NO_RELEASE: &str = "no version was released";
+
+/// Begins the reason of a skip that `--strict` accepts, because a machine without network cannot install a standard
+/// library.
+pub const NO_STANDARD_LIBRARY: &str = "no standard library";
 
 /// Whether `--strict` accepts a skip with this reason: the shared data, such a tool, or another platform's standard
 /// library is missing.

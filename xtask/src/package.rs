@@ -7,14 +7,11 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::{
-    needs::{WHERE_INSTALLED, quietly},
-    suites::Context,
+    context::Context,
+    needs::{NO_RELEASE, WHERE_INSTALLED, quietly},
     tally::Tally,
     workspace,
 };
-
-/// How a skip's message begins that `--strict` accepts.
-pub const NO_RELEASE: &str = "no version was released";
 
 /// The crates whose documentation users read.
 const PUBLIC: [&str; 2] = ["isomer-db", "isomerdb"];

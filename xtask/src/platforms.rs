@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::Command};
 use anyhow::Result;
 
 use crate::{
-    needs::{on_path, quietly},
-    suites::Context,
+    context::Context,
+    needs::{NO_STANDARD_LIBRARY, on_path, quietly},
     tally::Tally,
     workspace,
 };
@@ -17,8 +17,6 @@ const TARGETS: [&str; 3] = [
     "aarch64-apple-darwin",
     "x86_64-pc-windows-gnu",
 ];
-/// How a skip's message begins. `--strict` accepts it: a machine without network cannot install a standard library.
-pub const NO_STANDARD_LIBRARY: &str = "no standard library";
 /// Programs that build scripts run to compile C.
 const C_TOOLS: [&str; 4] = ["CC", "CXX", "AR", "RANLIB"];
 

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, process::Stdio};
 
-use crate::{build::TestProgram, suites::test_environment};
+use crate::{context::test_environment, test_program::TestProgram};
 
 /// A program is split if it took longer in its last run, in seconds.
 pub const LONG_SECONDS: f64 = 15.0;

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{host, suites::Context, tally::Tally, workspace};
+use crate::{context::Context, host, tally::Tally, workspace};
 
 const FENCE: &str = "```";
 

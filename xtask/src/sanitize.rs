@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::{
+    context::Context,
     needs::{self, Need},
-    suites::Context,
     tally::Tally,
     workspace,
 };

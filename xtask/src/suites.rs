@@ -1,21 +1,20 @@
 //! The suites of `cargo xtask test`: what each needs, builds and runs.
 
-use std::{path::PathBuf, process::Command, time::Duration};
-
 use anyhow::Result;
 
 use crate::{
-    build::{Build, DEBUG_FOLDER, RELEASE_FOLDER, TestProgram},
-    chat, console, drivers, examples,
-    live::Live,
-    mutants,
+    build::{Build, DEBUG_FOLDER, FEATURES, RELEASE_FOLDER},
+    chat, console,
+    context::Context,
+    drivers, examples, mutants,
     needs::Need,
     package, platforms,
     pool::Cost,
-    process::{self, Log, Stream},
     readme, sanitize,
     tally::Tally,
-    tck, tidy, workspace,
+    tck,
+    test_program::{OWN_SUITES, TestProgram, is_suite},
+    tidy, workspace,
 };
 
 /// A suite: its name, prerequisites and parts.
@@ -125,40 +124,10 @@ pub struct Invocation {
     pub environment: &'static [(&'static str, &'static str)],
 }
 
-/// State of a running part.
-pub struct Context<'a> {
-    /// The part's log.
-    pub log: &'a mut Log,
-    /// The part's progress.
-    pub live: &'a mut Live,
-    /// The programs of the first build that the part uses.
-    pub tests: &'a [TestProgram],
-    /// Whether to reduce randomised and repeated work.
-    pub quick: bool,
-    /// Lines to print before the closing line.
-    pub notes: Vec<String>,
-    /// Processor time of the programs that ended.
-    pub busy: Duration,
-}
-
-/// Features that are off by default, of the builds whose libraries suites share.
-pub const FEATURES: &str = "isomer-server/otel,isomerdb/replication";
-
 const CC: Need = Need::Program {
     name: "cc",
     apt: "gcc libc6-dev",
 };
-/// Test targets that are separate suites, and their packages; all others belong to `unit`.
-pub const OWN_SUITES: [(&str, &str); 8] = [
-    ("isomer-testkit", "golden"),
-    ("isomer-testkit", "isolation"),
-    ("isomer-testkit", "faults"),
-    ("isomer-testkit", "crash"),
-    ("isomer-testkit", "algorithms"),
-    ("isomer-testkit", "queries"),
-    ("isomer-lsm", "simdisk"),
-    ("isomer-chat", "stores"),
-];
 
 /// All suites.
 pub const SUITES: &[Suite] = &[
@@ -560,85 +529,6 @@ pub const SUITES: &[Suite] = &[
     },
 ];
 
-/// Environment variable with the seed of property tests: fixed in every run, so that failures are
-/// reproducible; `soak` draws others.
-pub const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
-
-/// Threads of a test program: the pool runs several programs at once, and tests often wait for disks and timers.
-const TEST_THREADS: &str = "2";
-
-/// Sets the variables with which test programs run, unless they are set.
-pub fn test_environment(command: &mut Command, quick: bool) {
-    if quick {
-        command.env("ISOMER_TEST_QUICK", "1");
-    }
-    for (variable, value) in [(PROPERTY_SEED, "1"), ("RUST_TEST_THREADS", TEST_THREADS)] {
-        if std::env::var_os(variable).is_none() {
-            command.env(variable, value);
-        }
-    }
-}
-
-impl Context<'_> {
-    /// Runs a program and adds up its processor time. Every line goes to `on_line`; lines for which it returns true go
-    /// to the log too.
-    pub fn run(
-        &mut self,
-        command: &mut Command,
-        limit_minutes: u64,
-        on_line: &mut dyn FnMut(Stream, &str) -> bool,
-    ) -> Result<bool> {
-        let limit = Duration::from_secs(limit_minutes * 60);
-        let ended = process::run(command, limit, self.log, self.live, on_line)?;
-        self.busy += ended.busy.unwrap_or_default();
-        Ok(ended.succeeded)
-    }
-
-    /// Runs `command` and counts its tests. A program that fails without a failed test counts as one failure, and so
-    /// does one that prints no result or fewer results than it announced.
-    pub fn count(
-        &mut self,
-        command: &mut Command,
-        limit_minutes: u64,
-        name: &str,
-    ) -> Result<Tally> {
-        test_environment(command, self.quick);
-        let mut tally = Tally::default();
-        let succeeded = self.run(command, limit_minutes, &mut |_, line| {
-            tally.read_line(line);
-            true
-        })?;
-        if let Some(missing) = tally.missing_results() {
-            self.log.line(&format!("{name}: {missing}"));
-            tally.fail(format!("{name}: {missing}"));
-        } else if !succeeded && tally.failed == 0 {
-            tally.fail(name);
-        }
-        Ok(tally)
-    }
-
-    /// Runs `command` as one check: success or failure.
-    pub fn check(
-        &mut self,
-        command: &mut Command,
-        limit_minutes: u64,
-        name: &str,
-    ) -> Result<Tally> {
-        let succeeded = self.run(command, limit_minutes, &mut |_, _| true)?;
-        Ok(Tally::single(name, succeeded))
-    }
-
-    /// The binary `isomer`: the released one, or with `--quick`, which makes no release build, the one that the tests
-    /// start.
-    pub fn isomer(&self) -> PathBuf {
-        let folder = match self.quick {
-            true => "debug",
-            false => "release",
-        };
-        workspace::target_dir().join(folder).join("isomer")
-    }
-}
-
 fn fmt(context: &mut Context<'_>) -> Result<Tally> {
     context.check(
         workspace::cargo().args(["fmt", "--all", "--", "--check"]),
@@ -733,11 +623,4 @@ fn redb(program: &TestProgram) -> Option<Invocation> {
         arguments: &[],
         environment: &[("ISOMER_ENGINE", "redb")],
     })
-}
-
-/// Whether a program is the suite with that name.
-pub fn is_suite(program: &TestProgram, suite: &str) -> bool {
-    program.is_integration
-        && OWN_SUITES.contains(&(&*program.package, suite))
-        && program.target == suite
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{commands, process::Stream, suites::Context, tally::Tally, workspace};
+use crate::{commands, context::Context, process::Stream, tally::Tally, workspace};
 
 /// Minimum percentage of scenarios that pass: a ratchet.
 const MIN_PASSED: &str = "99.5";

@@ -14,16 +14,18 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
-    build::{Build, TestProgram},
+    build::Build,
+    context::Context,
     durations::Durations,
     live::{Live, Screen},
     needs::{self, Missing},
     pool::{Cost, Finished, Limits, Pool},
     portions::{self, LONG_SECONDS, Portion},
     process::{self, Log},
-    suites::{Context, Invocation, Part, SUITES, Suite, When, Work},
+    suites::{Invocation, Part, SUITES, Suite, When, Work},
     table::{Row, Table},
     tally::Tally,
+    test_program::TestProgram,
     usage, workspace,
 };
 

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use isomer_data::Version;
 use isomer_lsm::{
     LsmOptions,
     backup::{self, Restoring, Taken},
@@ -15,7 +16,7 @@ use isomer_vfs::{
 };
 
 use crate::{
-    Database, Error, ErrorKind, Result, Version,
+    Database, Error, ErrorKind, Result,
     layers::{LayerError as _, LayerResult as _},
 };
 

@@ -9,6 +9,25 @@ use crate::{
     Cursor, KeyBounds, Pairs, ReadTransaction, Result, WriteTransaction, bounds::ByteRange,
 };
 
+impl ReadTransaction {
+    /// A bucket of keys and values.
+    pub fn bucket(&self, name: &str) -> ReadBucket<'_> {
+        ReadBucket::new(self, name)
+    }
+}
+
+impl WriteTransaction {
+    /// A bucket of keys and values.
+    pub fn bucket(&self, name: &str) -> Bucket<'_> {
+        Bucket::new(self, name)
+    }
+
+    /// A bucket that is reserved by [`Database::reserving`](crate::Database::reserving), writable through this handle.
+    pub fn reserved_bucket(&self, name: &str) -> Bucket<'_> {
+        Bucket::reserved(self, name)
+    }
+}
+
 /// A bucket of keys and values in a transaction that reads: see [`ReadTransaction::bucket`]. Keys are bytes, ordered as
 /// bytes.
 pub struct ReadBucket<'t> {

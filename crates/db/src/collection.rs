@@ -11,6 +11,20 @@ use crate::{
     ser::to_shared_map,
 };
 
+impl ReadTransaction {
+    /// The documents of a label.
+    pub fn collection(&self, label: &str) -> ReadCollection<'_> {
+        ReadCollection::new(self, label)
+    }
+}
+
+impl WriteTransaction {
+    /// The documents of a label: insert, get, replace, patch, remove, by key.
+    pub fn collection(&self, label: &str) -> Collection<'_> {
+        Collection::new(self, label)
+    }
+}
+
 /// The documents of one label in a transaction that reads: see [`ReadTransaction::collection`]. A document is a node of
 /// that label with a `_key`, a string or an integer that is unique in the label.
 pub struct ReadCollection<'t> {

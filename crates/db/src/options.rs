@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isomer_data::Durability;
-use isomer_exec::Registry;
+use isomer_exec::{CancelHandle, Limits, Registry};
 use isomer_vfs::keys::MasterKey;
 use isomer_views::ViewOptions;
 
 use isomer_plan::physical::StatementClass;
 
-use crate::{CancelHandle, Database, Error, ErrorKind, Limits, Memory, Result};
+use crate::{Error, ErrorKind, Memory, Result};
 
 /// The storage engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum EngineKind {
     Memory,
 }
 
-/// A point in the past of a database: see [`Database::begin_at`].
+/// A point in the past of a database: see [`Database::begin_at`](crate::Database::begin_at).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum At {
@@ -36,7 +36,7 @@ pub enum At {
     Time(u64),
 }
 
-/// Builder for opening a database: see [`Database::builder`].
+/// Builder for opening a database: see [`Database::builder`](crate::Database::builder).
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(crate) engine: Option<EngineKind>,
@@ -184,8 +184,8 @@ impl Builder {
         self
     }
 
-    /// How long replaced versions remain readable ([`Database::begin_at`]); by default not at all. Retained versions
-    /// take disk space. The engine `lsm` only: others keep the last version.
+    /// How long replaced versions remain readable ([`Database::begin_at`](crate::Database::begin_at)); by default not
+    /// at all. Retained versions take disk space. The engine `lsm` only: others keep the last version.
     pub fn keep_versions(mut self, time: Duration) -> Self {
         self.keep_versions = time;
         self
@@ -199,10 +199,10 @@ impl Builder {
         self
     }
 
-    /// Retention of changes for slow consumers ([`Database::watch`], a change feed of the server): the change stream is
-    /// retained for the slowest one, but at most about this number of bytes (since the opening), and not longer than
-    /// `time` after the first unread commit. A consumer that is further behind gets `Invalid` at its next read.
-    /// Default: 4 GiB and seven days.
+    /// Retention of changes for slow consumers ([`Database::watch`](crate::Database::watch), a change feed of the
+    /// server): the change stream is retained for the slowest one, but at most about this number of bytes (since the
+    /// opening), and not longer than `time` after the first unread commit. A consumer that is further behind gets
+    /// `Invalid` at its next read. Default: 4 GiB and seven days.
     pub fn hold_changes(mut self, bytes: u64, time: Duration) -> Self {
         self.hold_changes = Some((bytes, time));
         self
@@ -259,25 +259,6 @@ impl Builder {
     pub fn csv_folder(mut self, folder: impl AsRef<Path>) -> Self {
         self.csv_folder = Some(folder.as_ref().into());
         self
-    }
-
-    /// Opens the database in the directory `path`.
-    ///
-    /// `Unavailable` if another process has it open or the disk fails, `Corrupt` if it is not a database or is damaged,
-    /// `Invalid` if the path is an address such as `bolt://127.0.0.1:7687`.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {
-        let name = path.as_ref().to_string_lossy();
-        if name.contains("://") {
-            return Err(Error::invalid(format!(
-                "`{name}` is an address, not a folder: a database on a server is reached over HTTP or Bolt"
-            )));
-        }
-        Database::open_with(self, Some(PathBuf::from(path.as_ref())))
-    }
-
-    /// Opens an empty database in memory.
-    pub fn open_in_memory(self) -> Result<Database> {
-        Database::open_with(self.engine(EngineKind::Memory), None)
     }
 }
 

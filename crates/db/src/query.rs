@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use isomer_exec::{CancelHandle, Limits};
+use isomer_plan::physical::StatementClass;
 use isomer_value::{Map, Value};
 
-use crate::{
-    CancelHandle, IntoParameters, Limits, QueryOptions, Result, StatementClass, parameters::checked,
-};
+use crate::{IntoParameters, QueryOptions, Result, parameters::checked};
 
 /// A query: a text, its parameters, and options that differ from the database's.
 ///

@@ -3,12 +3,13 @@
 use std::sync::{Arc, OnceLock};
 
 use isomer_data::Reservation;
+use isomer_exec::Counters;
 use isomer_plan::physical::StatementClass;
 use isomer_value::Value;
 use serde_core::de::DeserializeOwned;
 
 use crate::{
-    Counters, Error, ErrorKind, Result,
+    Error, ErrorKind, Result,
     de::{from_pairs, from_value},
 };
 

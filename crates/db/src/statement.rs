@@ -3,8 +3,8 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use isomer_cypher::{Normalised, Span, ast::Literal};
-use isomer_data::{Access, GraphRead, MemoryKind, Transaction};
-use isomer_exec::{ExecError, Execution, Options, Rows};
+use isomer_data::{GraphRead, MemoryKind, Transaction};
+use isomer_exec::{Counters, ExecError, Execution, Options, Rows};
 use isomer_plan::{
     Plan, PlanError,
     explain::text as plan_text,
@@ -13,11 +13,10 @@ use isomer_plan::{
 use isomer_value::{Map, Value};
 
 use crate::{
-    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, ReadTransaction, Result,
+    Database, Error, ErrorKind, QueryOptions, QueryResult, Result,
     cache::Ready,
     catalog::PlanCatalog,
     layers::{LayerError as _, LayerResult as _},
-    parameters::checked,
     result_size::HeldBytes,
     rows::Batch,
     running::Registration,
@@ -166,7 +165,7 @@ fn is_special(plan: &Plan, lifted: &Map) -> bool {
 
 /// Plans a text: with its literals extracted if that gives a plan, otherwise unchanged, so that errors refer to
 /// positions in the user's text.
-fn make(
+pub(crate) fn make(
     db: &Database,
     transaction: &Transaction,
     text: &str,
@@ -302,7 +301,7 @@ impl Run {
         self.plan.class
     }
 
-    pub(crate) fn counters(&self) -> crate::Counters {
+    pub(crate) fn counters(&self) -> Counters {
         *self.execution.counters()
     }
 
@@ -422,128 +421,4 @@ pub(crate) fn gather(
     }
     result.notices = run.notices();
     Ok(result)
-}
-
-/// A query that was prepared once and runs many times: see [`Database::prepare`].
-pub struct Prepared {
-    db: Database,
-    text: Arc<str>,
-    ready: parking_lot::RwLock<Ready>,
-}
-
-impl Prepared {
-    pub(crate) fn new(db: Database, text: &str) -> Result<Self> {
-        let statement = db.begin_read()?.statement(text)?;
-        Ok(Self {
-            db,
-            text: statement.text,
-            ready: parking_lot::RwLock::new(statement.ready),
-        })
-    }
-
-    /// The text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// The names of its result's columns.
-    pub fn columns(&self) -> Vec<Arc<str>> {
-        self.ready.read().plan.columns.clone()
-    }
-
-    /// Its plan as text with `?` in place of every constant, for output that must not show data, such as a log.
-    pub fn outline(&self) -> String {
-        isomer_plan::explain::outline(&self.ready.read().plan)
-    }
-
-    /// The names of its parameters.
-    pub fn parameters(&self) -> Vec<Arc<str>> {
-        self.ready.read().plan.parameters.clone()
-    }
-
-    /// Whether it only reads.
-    pub fn is_read_only(&self) -> bool {
-        self.ready.read().plan.class == StatementClass::Read
-    }
-
-    /// Whether it begins with `EXPLAIN`: it returns its plan instead of running.
-    pub fn is_explain(&self) -> bool {
-        self.ready.read().plan.mode == Mode::Explain
-    }
-
-    /// Whether it begins with `PROFILE`: it runs and returns its plan with a profile.
-    pub fn is_profile(&self) -> bool {
-        self.ready.read().plan.mode == Mode::Profile
-    }
-
-    /// Runs it in its own transaction: see [`Database::query`].
-    pub fn query(&self, parameters: impl IntoParameters) -> Result<QueryResult> {
-        self.query_with(parameters, &QueryOptions::default())
-    }
-
-    /// Like [`Prepared::query`], with its own limits or a cancel handle.
-    pub fn query_with(
-        &self,
-        parameters: impl IntoParameters,
-        options: &QueryOptions,
-    ) -> Result<QueryResult> {
-        let parameters = checked(parameters.into_parameters())?;
-        if let Some(result) = self.read_point(&parameters, options)? {
-            return Ok(result);
-        }
-        self.db.retrying(|| {
-            let access = match self.is_read_only() {
-                true => Access::Read,
-                false => self.db.most_access(),
-            };
-            let transaction = ReadTransaction::begin(self.db.clone(), access)?;
-            let result = transaction.run_prepared(self, &parameters, options)?;
-            transaction.finish()?;
-            Ok(result)
-        })
-    }
-
-    /// Executes a point read; none if it is not one, or must run as a pipeline.
-    fn read_point(&self, parameters: &Map, options: &QueryOptions) -> Result<Option<QueryResult>> {
-        let ready = self.ready.read();
-        let Some(point) = &ready.point else {
-            return Ok(None);
-        };
-        let transaction = self.db.store()?.begin(Access::Read).lift()?;
-        if ready.plan.schema_version != crate::catalog::planned_version(&transaction) {
-            return Ok(None);
-        }
-        let limits = &self.db.inner.options.limits;
-        point.read(&transaction, &ready, parameters, options, limits)
-    }
-
-    /// The plan, made again if the schema or the size of the database changed.
-    pub(crate) fn statement(&self, transaction: &Transaction) -> Result<Statement> {
-        let ready = self.ready.read().clone();
-        if is_valid(&ready, transaction) {
-            return Ok(Statement {
-                text: self.text.clone(),
-                ready,
-            });
-        }
-        let ready = make(
-            &self.db,
-            transaction,
-            &self.text,
-            &isomer_cypher::normalise(&self.text),
-        )?;
-        *self.ready.write() = ready.clone();
-        Ok(Statement {
-            text: self.text.clone(),
-            ready,
-        })
-    }
-}
-
-impl std::fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
-            .field("text", &self.text)
-            .finish_non_exhaustive()
-    }
 }

@@ -3,18 +3,63 @@
 use std::sync::Arc;
 
 use isomer_data::Version;
-use isomer_exec::Rows;
+use isomer_exec::{Counters, Rows};
 use isomer_plan::physical::{Mode, Notice, StatementClass};
 use isomer_value::{Map, Value};
 
 use crate::{
-    Counters, Error, QueryOptions, ReadTransaction, Result, Row,
+    Database, Error, Query, QueryOptions, ReadTransaction, Result, Row,
     rows::Batch,
     statement::{Run, Statement},
 };
 
-/// The rows of a query in its own transaction, computed on demand: see
-/// [`Database::stream`](crate::Database::stream).
+impl Database {
+    /// Runs one query in its own transaction and streams its rows: nothing is buffered. Writes of the query are
+    /// committed after its last row was read; a stream that is dropped earlier is rolled back.
+    ///
+    /// ```
+    /// let db = isomerdb::Database::open_in_memory()?;
+    /// let mut sum = 0;
+    /// for row in db.stream("UNWIND range(1, 100000) AS n RETURN n")? {
+    ///     sum += row?.get::<i64>("n")?;
+    /// }
+    /// assert_eq!(sum, 5_000_050_000);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowStream> {
+        let (text, parameters, options) = query.into().into_parts()?;
+        let (transaction, statement) = self.begin_for(text)?;
+        RowStream::new(transaction, &statement, &parameters, &options)
+    }
+}
+
+impl ReadTransaction {
+    /// Runs a query and streams its rows. Its writes are complete when the last row was read.
+    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<TransactionRows<'_>> {
+        Ok(TransactionRows::new(self, self.open_query(query)?))
+    }
+
+    /// Opens a query whose rows are pulled one by one, interleaved with other uses of the transaction:
+    ///
+    /// ```
+    /// # let db = isomerdb::Database::open_in_memory()?;
+    /// let tx = db.begin_read()?;
+    /// let mut ones = tx.open_query("UNWIND [1, 2] AS n RETURN n")?;
+    /// let mut tens = tx.open_query("UNWIND [10, 20] AS n RETURN n")?;
+    /// let mut sum = 0;
+    /// while let (Some(one), Some(ten)) = (ones.next(&tx)?, tens.next(&tx)?) {
+    ///     sum += one.get::<i64>("n")? + ten.get::<i64>("n")?;
+    /// }
+    /// assert_eq!(sum, 33);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn open_query<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowCursor> {
+        let (text, parameters, options) = query.into().into_parts()?;
+        RowCursor::open(self, text, &parameters, &options)
+    }
+}
+
+/// The rows of a query in its own transaction, computed on demand: see [`Database::stream`].
 ///
 /// It commits after the last row. An error ends the stream; if the commit fails, the error is the last item.
 pub struct RowStream {

@@ -8,23 +8,21 @@ use std::{
     task::{Context, Poll},
 };
 
-use isomer_data::{Access, DataError, Durability, Version};
+use isomer_data::{Access, BucketOptions, DataError, Durability, Version};
+use isomer_plan::{physical::StatementClass, reads::Reads};
 use isomer_value::Map;
 
 use crate::{
-    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, Query, QueryOptions,
-    QueryResult, ReadBucket, ReadCollection, Reads, Result, RowCursor, StatementClass,
-    TransactionRows,
+    Database, Error, ErrorKind, Query, QueryOptions, QueryResult, Result,
     layers::{LayerError, LayerResult as _},
-    parameters::checked,
     statement::{self, Statement},
 };
 
 /// A transaction that reads one version of the database: see [`Database::begin_read`] and [`Database::read`].
 ///
-/// Its handles ([`ReadBucket`], [`ReadCollection`], [`ReadFiles`](crate::ReadFiles)) have no writing methods. A query
-/// that writes is refused when it runs (`Denied`). Several handles and streams can be used alternately. The transaction
-/// is `Send`; its handles borrow it and are not.
+/// Its handles ([`ReadBucket`](crate::ReadBucket), [`ReadCollection`](crate::ReadCollection),
+/// [`ReadFiles`](crate::ReadFiles)) have no writing methods. A query that writes is refused when it runs (`Denied`).
+/// Several handles and streams can be used alternately. The transaction is `Send`; its handles borrow it and are not.
 ///
 /// ```
 /// let db = isomerdb::Database::open_in_memory()?;
@@ -125,40 +123,6 @@ impl ReadTransaction {
         self.run(text, &parameters, &options)
     }
 
-    /// Runs a prepared query and collects its rows.
-    pub fn query_prepared(
-        &self,
-        prepared: &Prepared,
-        parameters: impl IntoParameters,
-    ) -> Result<QueryResult> {
-        let parameters = checked(parameters.into_parameters())?;
-        self.run_prepared(prepared, &parameters, &QueryOptions::default())
-    }
-
-    /// Runs a query and streams its rows. Its writes are complete when the last row was read.
-    pub fn stream<'q>(&self, query: impl Into<Query<'q>>) -> Result<TransactionRows<'_>> {
-        Ok(TransactionRows::new(self, self.open_query(query)?))
-    }
-
-    /// Opens a query whose rows are pulled one by one, interleaved with other uses of the transaction:
-    ///
-    /// ```
-    /// # let db = isomerdb::Database::open_in_memory()?;
-    /// let tx = db.begin_read()?;
-    /// let mut ones = tx.open_query("UNWIND [1, 2] AS n RETURN n")?;
-    /// let mut tens = tx.open_query("UNWIND [10, 20] AS n RETURN n")?;
-    /// let mut sum = 0;
-    /// while let (Some(one), Some(ten)) = (ones.next(&tx)?, tens.next(&tx)?) {
-    ///     sum += one.get::<i64>("n")? + ten.get::<i64>("n")?;
-    /// }
-    /// assert_eq!(sum, 33);
-    /// # Ok::<(), isomerdb::Error>(())
-    /// ```
-    pub fn open_query<'q>(&self, query: impl Into<Query<'q>>) -> Result<RowCursor> {
-        let (text, parameters, options) = query.into().into_parts()?;
-        RowCursor::open(self, text, &parameters, &options)
-    }
-
     /// The dependencies of a query's rows: a commit that touches none of them does not change the rows. `Unsupported`
     /// if they cannot be derived: see [`Reads`].
     ///
@@ -193,16 +157,6 @@ impl ReadTransaction {
         Ok(self.statement(text)?.ready.plan.class)
     }
 
-    /// The documents of a label.
-    pub fn collection(&self, label: &str) -> ReadCollection<'_> {
-        ReadCollection::new(self, label)
-    }
-
-    /// A bucket of keys and values.
-    pub fn bucket(&self, name: &str) -> ReadBucket<'_> {
-        ReadBucket::new(self, name)
-    }
-
     /// The text's plan.
     pub(crate) fn statement(&self, text: &str) -> Result<Statement> {
         Statement::ready(&self.db, &*self.borrow()?, text)
@@ -226,7 +180,7 @@ impl ReadTransaction {
     /// assert_eq!(names, ["a", "b"]);
     /// # Ok::<(), isomerdb::Error>(())
     /// ```
-    pub fn buckets(&self) -> Result<Vec<(String, crate::BucketOptions)>> {
+    pub fn buckets(&self) -> Result<Vec<(String, BucketOptions)>> {
         let found = self.reading(|data| data.kv().list_buckets())?;
         let named = found.into_iter();
         Ok(named
@@ -260,16 +214,6 @@ impl ReadTransaction {
         options: &QueryOptions,
     ) -> Result<QueryResult> {
         let statement = self.noted(self.statement(text))?;
-        self.gather(&statement, parameters, options)
-    }
-
-    pub(crate) fn run_prepared(
-        &self,
-        prepared: &Prepared,
-        parameters: &Map,
-        options: &QueryOptions,
-    ) -> Result<QueryResult> {
-        let statement = self.noted(prepared.statement(&*self.borrow()?))?;
         self.gather(&statement, parameters, options)
     }
 
@@ -340,21 +284,6 @@ impl WriteTransaction {
     /// Begins one. With [`Access::Read`], its writes are `Denied`.
     pub(crate) fn begin(db: Database, access: Access) -> Result<Self> {
         ReadTransaction::begin(db, access).map(Self)
-    }
-
-    /// The documents of a label: insert, get, replace, patch, remove, by key.
-    pub fn collection(&self, label: &str) -> Collection<'_> {
-        Collection::new(self, label)
-    }
-
-    /// A bucket of keys and values.
-    pub fn bucket(&self, name: &str) -> Bucket<'_> {
-        Bucket::new(self, name)
-    }
-
-    /// A bucket that is reserved by [`Database::reserving`], writable through this handle.
-    pub fn reserved_bucket(&self, name: &str) -> Bucket<'_> {
-        Bucket::reserved(self, name)
     }
 
     /// Whether its writes are refused: that the database was opened read-only.

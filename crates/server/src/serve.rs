@@ -29,7 +29,7 @@ use crate::{
     config::Config,
     core::{Core, make_folder, stop_asked},
     files,
-    http::{self, route::ROUTES},
+    http::{self, routes::ROUTES},
     listen::{self, Protocol},
     metrics::Metrics,
     replication::{self, Replicating},

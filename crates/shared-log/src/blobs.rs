@@ -1,8 +1,6 @@
-//! The contract of shared objects, and an implementation in memory.
+//! The contract of shared objects.
 
-use std::{collections::BTreeMap, fmt, ops::Range, sync::Arc};
-
-use parking_lot::Mutex;
+use std::{fmt, ops::Range};
 
 /// Identifies one version of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,13 +34,26 @@ pub enum BlobError {
     /// The store cannot be reached now; nothing was done.
     #[error("the shared objects cannot be reached: {0}: try again")]
     Unavailable(String),
+    /// The store refuses the call, and would refuse it again; nothing was done.
+    #[error("the shared objects refuse this: {0}")]
+    Refused(String),
     /// Not a valid name.
-    #[error("invalid name of an object: `{0}`: use letters, digits, `-`, `_`, `.` and `/`")]
+    #[error(
+        "invalid name of an object: `{0}`: use at most 200 lower-case letters, digits, `-`, `_`, `.` and `/`"
+    )]
     Name(String),
+    /// The content of an object is not what was written.
+    #[error("the shared object `{name}` is damaged: {what}: restore it from a backup")]
+    Damaged {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
 }
 
 /// Named objects that are read whole or in part, created once, and replaced only by a caller that has the current tag.
-/// After an error of `remove` the object may be removed, or may be removed later: never use its name again.
+/// An object is durable when the call that wrote it returns. After an error of `remove` the object may be removed, or may be removed later: never use its name again.
 pub trait Blobs: Send + Sync + fmt::Debug {
     /// The content of an object, and its tag.
     fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Tag)>, BlobError>;
@@ -56,7 +67,8 @@ pub trait Blobs: Send + Sync + fmt::Debug {
     /// Replaces an object whose content is still the one of `known`.
     fn replace(&self, name: &str, known: &Tag, content: &[u8]) -> Result<Replaced, BlobError>;
 
-    /// The names that begin with `prefix`, in order. May lack objects that were created a moment ago: never decide by
+    /// The names that begin with `prefix`, in order of their bytes. A prefix is any text: one with which no name can begin
+    /// has no objects. May lack objects that were created a moment ago: never decide by
     /// it what is committed.
     fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError>;
 
@@ -64,95 +76,22 @@ pub trait Blobs: Send + Sync + fmt::Debug {
     fn remove(&self, name: &str) -> Result<(), BlobError>;
 }
 
-/// Checks a name: path components of letters, digits, `-`, `_` and `.`, none of them empty, `.` or `..`.
+/// Longest name of an object in bytes: a file system can store it, with what an implementation adds to it.
+const MAX_NAME_BYTES: usize = 200;
+
+/// Checks a name, which every store can have: at most 200 bytes; parts, separated by `/`, of lower-case letters, digits, `-`,
+/// `_` and `.`, none of them empty or with a `.` at its end. Upper-case letters are not valid because there are file systems
+/// that do not tell them from lower-case ones, and others drop a `.` at the end. `a` and `a/b` may both exist.
 ///
 /// # Errors
 /// [`BlobError::Name`].
 pub fn check_name(name: &str) -> Result<(), BlobError> {
-    let is_valid = |part: &str| {
-        !matches!(part, "" | "." | "..")
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    };
-    match name.len() <= 512 && name.split('/').all(is_valid) {
+    let is_allowed =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+    let is_valid =
+        |part: &str| !part.is_empty() && !part.ends_with('.') && part.bytes().all(is_allowed);
+    match name.len() <= MAX_NAME_BYTES && name.split('/').all(is_valid) {
         true => Ok(()),
         false => Err(BlobError::Name(name.to_owned())),
-    }
-}
-
-/// Objects in memory; clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryBlobs(Arc<Mutex<Objects>>);
-
-#[derive(Debug, Default)]
-struct Objects {
-    by_name: BTreeMap<String, (u64, Vec<u8>)>,
-    writes: u64,
-}
-
-impl Objects {
-    fn put(&mut self, name: &str, content: &[u8]) -> Tag {
-        self.writes += 1;
-        self.by_name
-            .insert(name.to_owned(), (self.writes, content.to_vec()));
-        Tag(self.writes.to_string())
-    }
-}
-
-impl Blobs for MemoryBlobs {
-    fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Tag)>, BlobError> {
-        check_name(name)?;
-        let objects = self.0.lock();
-        let found = objects.by_name.get(name);
-        Ok(found.map(|(write, content)| (content.clone(), Tag(write.to_string()))))
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>, BlobError> {
-        check_name(name)?;
-        let objects = self.0.lock();
-        Ok(objects.by_name.get(name).map(|(_, content)| {
-            let at = |offset: u64| {
-                usize::try_from(offset).map_or(content.len(), |at| at.min(content.len()))
-            };
-            let (start, end) = (at(range.start), at(range.end));
-            content[start..end.max(start)].to_vec()
-        }))
-    }
-
-    fn create(&self, name: &str, content: &[u8]) -> Result<Created, BlobError> {
-        check_name(name)?;
-        let mut objects = self.0.lock();
-        if objects.by_name.contains_key(name) {
-            return Ok(Created::Exists);
-        }
-        Ok(Created::Created(objects.put(name, content)))
-    }
-
-    fn replace(&self, name: &str, known: &Tag, content: &[u8]) -> Result<Replaced, BlobError> {
-        check_name(name)?;
-        let mut objects = self.0.lock();
-        match objects.by_name.get(name) {
-            Some((write, _)) if write.to_string() == known.0 => {
-                Ok(Replaced::Replaced(objects.put(name, content)))
-            }
-            _ => Ok(Replaced::Changed),
-        }
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError> {
-        let objects = self.0.lock();
-        let names = objects.by_name.range(prefix.to_owned()..);
-        Ok(names
-            .map(|(name, _)| name)
-            .take_while(|name| name.starts_with(prefix))
-            .cloned()
-            .collect())
-    }
-
-    fn remove(&self, name: &str) -> Result<(), BlobError> {
-        check_name(name)?;
-        self.0.lock().by_name.remove(name);
-        Ok(())
     }
 }

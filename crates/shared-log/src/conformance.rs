@@ -2,7 +2,7 @@
 
 use std::{sync::Barrier, thread, time::Duration};
 
-use crate::{Append, Blobs, Created, LogError, Replaced, SharedLog, Tag};
+use crate::{Append, BlobError, Blobs, Created, LogError, Replaced, SharedLog, Tag};
 
 /// How many threads race for a position or a name.
 const RACERS: usize = 16;
@@ -17,6 +17,13 @@ pub fn log<L: SharedLog>(make: impl Fn() -> L) {
     one_of_many_gets_a_position(&make());
     a_waiter_sees_what_is_appended(&make());
     large_records_are_refused(&make());
+    a_log_has_an_identity(&make(), &make());
+}
+
+fn a_log_has_an_identity(log: &impl SharedLog, other: &impl SharedLog) {
+    assert_eq!(log.id(), log.id());
+    assert_ne!(log.id(), other.id(), "two logs");
+    assert!(!log.grace().is_zero());
 }
 
 fn appends_take_their_turn(log: &impl SharedLog) {
@@ -147,6 +154,7 @@ pub fn blobs<B: Blobs>(make: impl Fn() -> B) {
     a_replace_needs_the_current_tag(&make());
     one_of_many_creates_an_object(&make());
     names_are_checked(&make());
+    lists_have_all_names_in_order(&make());
 }
 
 fn created(blobs: &impl Blobs, name: &str, content: &[u8]) -> Tag {
@@ -240,13 +248,85 @@ fn one_of_many_creates_an_object(blobs: &impl Blobs) {
 }
 
 fn names_are_checked(blobs: &impl Blobs) {
-    let long = "x".repeat(513);
+    let long = "x".repeat(201);
+    let long_path = ["abcd"; 41].join("/");
     for name in [
-        "", "/", "/a", "a/", "a//b", "..", "a/../b", "./a", "a b", "ä", "a\0", &long,
+        "", "/", "/a", "a/", "a//b", "..", ".", "a/../b", "./a", "a b", "ä", "a\0", "a\\b", "c:a",
+        "a.", "a./b", "A", "a/B", "a*", &long, &long_path,
     ] {
-        assert!(blobs.create(name, b"").is_err(), "{name}");
-        assert!(blobs.get(name).is_err(), "{name}");
-        assert!(blobs.remove(name).is_err(), "{name}");
+        let is_refused = |error| matches!(error, BlobError::Name(refused) if refused == name);
+        assert!(blobs.create(name, b"").is_err_and(is_refused), "{name}");
+        assert!(blobs.get(name).is_err_and(is_refused), "{name}");
+        assert!(blobs.get_range(name, 0..1).is_err_and(is_refused), "{name}");
+        let tag = Tag("1".into());
+        assert!(
+            blobs.replace(name, &tag, b"").is_err_and(is_refused),
+            "{name}"
+        );
+        assert!(blobs.remove(name).is_err_and(is_refused), "{name}");
     }
-    created(blobs, "tables/0-9_a.Z", b"");
+    assert_eq!(blobs.list(""), Ok(Vec::new()));
+    // Names that some file systems have other plans for.
+    let longest = "x".repeat(200);
+    let names = [
+        "-",
+        ".a",
+        "a",
+        "a/b",
+        "a/b/c",
+        "a.b",
+        "aux",
+        "con",
+        "lpt1.txt",
+        "nul/a",
+        "tables/0-9_a.z",
+        &longest,
+    ];
+    for name in names {
+        created(blobs, name, name.as_bytes());
+    }
+    for name in names {
+        let content = blobs.get(name).expect("an answer").expect("it exists").0;
+        assert_eq!(content, name.as_bytes());
+    }
+}
+
+fn lists_have_all_names_in_order(blobs: &impl Blobs) {
+    assert_eq!(blobs.list(""), Ok(Vec::new()));
+    assert_eq!(blobs.list("a"), Ok(Vec::new()));
+    let mut names: Vec<String> = (0..300).map(|number| format!("t/{}", number * 7)).collect();
+    names.extend(["t", "t-", "t.t", "t/a/b", "t/a-b", "u"].map(String::from));
+    for name in &names {
+        created(blobs, name, b"");
+    }
+    names.sort();
+    assert_eq!(blobs.list(""), Ok(names.clone()));
+    for prefix in [
+        "t", "t/", "t/1", "t/a", "t/a/", "t/a/b", "t/a/b/", "t.", "u", "uu", "v",
+    ] {
+        let expected: Vec<&String> = names
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .collect();
+        let listed = blobs.list(prefix).expect("names");
+        assert_eq!(listed.iter().collect::<Vec<_>>(), expected, "{prefix}");
+    }
+    // No name begins with these.
+    for prefix in ["/", "T", "..", "../", "t//", "t\0", "ä"] {
+        assert_eq!(blobs.list(prefix), Ok(Vec::new()), "{prefix}");
+    }
+    let (_, tag) = blobs.get("u").expect("an answer").expect("it exists");
+    assert!(matches!(
+        blobs.replace("u", &tag, b"2"),
+        Ok(Replaced::Replaced(_))
+    ));
+    assert_eq!(
+        blobs.list("u"),
+        Ok(vec!["u".to_owned()]),
+        "replaced, and listed once"
+    );
+    assert_eq!(blobs.remove("u"), Ok(()));
+    assert_eq!(blobs.list("u"), Ok(Vec::new()));
+    created(blobs, "u", b"3");
+    assert_eq!(blobs.list("u"), Ok(vec!["u".to_owned()]), "created again");
 }

@@ -23,18 +23,23 @@
 //! part is older than half the *grace period* reads it anew, and nothing younger than the grace period is trimmed
 //! (known from OSWALD, and from SlateDB, issue 1622).
 //!
-//! [`MemoryLog`] and [`MemoryBlobs`] are for tests, the first with injected faults ([`Faults`]); [`conformance`] has the
+//! [`DirectoryLog`] and [`DirectoryBlobs`] are for the processes of one machine, in a folder of a local disk. [`MemoryLog`]
+//! and [`MemoryBlobs`] are for tests, with injected faults ([`Faults`], [`Hook`]); [`conformance`] has the
 //! scripts that every implementation must pass. No database uses this crate yet.
 
 mod blobs;
 pub mod conformance;
+mod directory;
 mod log;
 mod memory;
 mod node;
 mod record;
+mod retry;
 
-pub use blobs::{BlobError, Blobs, Created, MemoryBlobs, Replaced, Tag, check_name};
-pub use log::{Append, LogError, Position, SharedLog};
-pub use memory::{Faults, MemoryLog};
+pub use blobs::{BlobError, Blobs, Created, Replaced, Tag, check_name};
+pub use directory::{DirectoryBlobs, DirectoryLog, DirectoryOptions, Mode};
+pub use log::{Append, LogError, LogId, Position, SharedLog};
+pub use memory::{Fate, Faults, Hook, MemoryBlobs, MemoryLog, Moment};
 pub use node::{Node, NodeError, Options, StateMachine, Validated};
 pub use record::{Nonce, Record, RecordError, RecordHash};
+pub use retry::Retry;

@@ -5,6 +5,16 @@ use std::{fmt, time::Duration};
 /// Position of a record in a log. The first one is 1; 0 is before all records.
 pub type Position = u64;
 
+/// Identifies a log; a random number that is drawn when the log is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LogId(pub u128);
+
+impl fmt::Display for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
 /// Outcome of an attempt to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Append {
@@ -22,6 +32,9 @@ pub enum LogError {
     /// The log cannot be reached now; nothing was done.
     #[error("the shared log cannot be reached: {0}: try again")]
     Unavailable(String),
+    /// The log refuses the call, and would refuse it again; nothing was done.
+    #[error("the shared log refuses this: {0}")]
+    Refused(String),
     /// Records below `first` are trimmed.
     #[error("the shared log begins at {first}: restore the newest checkpoint and read from there")]
     Trimmed {
@@ -58,12 +71,16 @@ pub enum LogError {
 /// At each position there is at most one record, and all nodes see the same one. `append`, `read`, `end`, `first` and
 /// `trim` are linearizable: a record that any call on any node has returned, counted or found to be there is counted by
 /// every later call, and `end` is at least `first`. Calls may come from several threads.
+///
+/// Every call may fail with [`LogError::Unavailable`], after which it can be repeated, and with [`LogError::Refused`], after
+/// which it cannot.
 pub trait SharedLog: Send + Sync + fmt::Debug {
     /// Appends `record` at `at` if that position is free. `at` is at most the position after the last record.
     ///
     /// # Errors
-    /// `Gap` beyond the end, `TooLarge`, `Unavailable` if the record certainly was not and will not be appended. A log
-    /// may take, or refuse with `Trimmed`, a record below its first position: it is not part of the log then.
+    /// `Gap` beyond the end, `TooLarge`, `Unavailable` and `Refused` if the record certainly was not and will not be
+    /// appended. A log may take, or refuse with `Trimmed`, a record below its first position: it is not part of the log
+    /// then.
     ///
     /// An implementation that repeats a request within one call returns `Unknown` after a quarter of the grace period:
     /// later, the position could have been filled and trimmed in between.
@@ -100,4 +117,11 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
 
     /// Largest record in bytes.
     fn max_record_bytes(&self) -> usize;
+
+    /// Identifies the log: every record of a node names it.
+    fn id(&self) -> LogId;
+
+    /// The *grace period*: how long a record stays in the log at least after nodes could read it. It is a property of the
+    /// log, because nodes that disagreed about it would lose records.
+    fn grace(&self) -> Duration;
 }

@@ -4,7 +4,10 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use isomer_vfs::Time;
 
-use crate::{Append, LogError, Nonce, Position, Record, RecordError, RecordHash, SharedLog};
+use crate::{
+    Append, LogError, Nonce, Position, Record, RecordError, RecordHash, Retry, SharedLog,
+    retry::Attempts,
+};
 
 /// Bytes of records that a node reads in one call.
 const PAGE_BYTES: usize = 4 << 20;
@@ -79,21 +82,17 @@ pub struct Options {
     pub writer: u64,
     /// Random numbers.
     pub nonces: Box<dyn FnMut() -> Nonce + Send>,
-    /// A monotonic clock that counts the time in which the process, or the machine, is suspended. `RealTime` does not
-    /// count the latter on every system.
+    /// A monotonic clock that counts the time in which the process, or the machine, is suspended: `isomer_vfs::BootTime`.
     pub time: Arc<dyn Time>,
-    /// How long a record stays in the log at least; the same for all nodes of a log, or records are lost.
-    pub grace: Duration,
-    /// How often a call is tried; at least once.
-    pub attempts: u32,
+    /// When calls are repeated.
+    pub retry: Retry,
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("writer", &self.writer)
-            .field("grace", &self.grace)
-            .field("attempts", &self.attempts)
+            .field("retry", &self.retry)
             .finish_non_exhaustive()
     }
 }
@@ -124,19 +123,60 @@ enum Attempt {
 
 impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// A node whose `machine` contains everything before the position `next`, after a record with the hash `last`: the
-    /// state of a checkpoint, or the empty one, 1 and the default hash.
-    pub fn new(log: L, machine: S, next: Position, last: RecordHash, options: Options) -> Self {
-        assert!(next > 0, "positions begin at 1");
-        assert!(options.attempts > 0, "a call is tried at least once");
-        Self {
+    /// state of a checkpoint, or the empty one, 1 and the default hash. The record before `next` is compared with it, unless
+    /// it is trimmed: then the one at `next` is, when it is applied.
+    ///
+    /// # Errors
+    /// `Log`, also if the log ends before `next`; `Fenced` if the record at `next` is trimmed; `Record` if the state belongs
+    /// to another log.
+    pub fn open(
+        log: L,
+        machine: S,
+        next: Position,
+        last: RecordHash,
+        options: Options,
+    ) -> Result<Self, NodeError> {
+        let mut node = Self {
             log,
             machine,
-            next,
+            next: next.max(1),
             last,
             free_at: None,
             applied_at: VecDeque::new(),
             failed: false,
             options,
+        };
+        node.check_start()?;
+        Ok(node)
+    }
+
+    /// Compares the state that the node begins with with the log.
+    fn check_start(&mut self) -> Result<(), NodeError> {
+        let at = self.next - 1;
+        if at == 0 {
+            return match self.last == RecordHash::default() {
+                true => Ok(()),
+                false => Err(RecordError::OtherHistory { at: 1 }.into()),
+            };
+        }
+        let first = self.retried(|log| log.first())?;
+        if first > self.next {
+            return Err(NodeError::Fenced);
+        }
+        let end = self.retried(|log| log.end())?;
+        if end < self.next {
+            return Err(shorter(end).into());
+        }
+        let page = match self.retried(|log| log.read(at, 0)) {
+            Err(LogError::Trimmed { first }) if first == self.next => return Ok(()),
+            Err(LogError::Trimmed { .. }) => return Err(NodeError::Fenced),
+            page => page?,
+        };
+        let bytes = page.first().ok_or_else(|| missing(at))?;
+        let (_, hash) = Record::decode(bytes, at, self.log.id())?;
+        match hash == self.last {
+            true => Ok(()),
+            false => Err(RecordError::OtherHistory { at }.into()),
         }
     }
 
@@ -165,8 +205,7 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         let began = self.options.time.now();
         let end = self.retried(|log| log.end())?;
         if end < self.next {
-            let what = format!("it ends before {end}, and this process has applied more");
-            return Err(LogError::Damaged(what).into());
+            return Err(shorter(end).into());
         }
         while self.next < end {
             self.apply_page()?;
@@ -176,10 +215,13 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok(())
     }
 
-    /// Commits a group of transactions as one record, at the position that each outcome names.
+    /// Commits the first transactions of a group as one record, and returns an outcome for each of them: that of a valid one
+    /// has the position. They are all of the group, unless their record would be larger than the log takes: the caller
+    /// commits the rest with another call.
     ///
     /// # Errors
-    /// `CommitUnknown` if no answer says whether the valid ones are committed; see [`NodeError`] for the others.
+    /// `CommitUnknown` if no answer says whether the valid ones are committed; `TooLarge` if the first transaction alone
+    /// exceeds a record; see [`NodeError`] for the others.
     pub fn commit(
         &mut self,
         group: &[S::Transaction],
@@ -193,6 +235,8 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         &mut self,
         group: &[S::Transaction],
     ) -> Result<Vec<Result<Position, S::Refused>>, NodeError> {
+        let max = self.log.max_record_bytes();
+        let mut group = group;
         loop {
             let Validated { outcomes, content } = self.machine.validate(group);
             assert_eq!(
@@ -209,6 +253,14 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                 );
                 return Ok(outcomes.into_iter().map(committed).collect());
             };
+            let bytes = Record::encoded_bytes(content.len());
+            if bytes > max {
+                if group.len() < 2 {
+                    return Err(LogError::TooLarge { bytes, max }.into());
+                }
+                group = &group[..group.len() / 2];
+                continue;
+            }
             match self.append(&content)? {
                 Attempt::Committed => return Ok(outcomes.into_iter().map(committed).collect()),
                 // The transactions are valid only if they still are after what others committed.
@@ -225,9 +277,8 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     pub fn trim(&mut self, below: Position) -> Result<Position, NodeError> {
         self.check_usable()?;
         let now = self.options.time.now();
-        let is_old = |&(applied, _): &(Duration, Position)| {
-            now.saturating_sub(applied) >= self.options.grace
-        };
+        let is_old =
+            |&(applied, _): &(Duration, Position)| now.saturating_sub(applied) >= self.log.grace();
         let old = self
             .applied_at
             .iter()
@@ -244,14 +295,8 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// Appends one record with `content` at the next position, makes it durable, and applies what is there afterwards:
     /// it, or the record of another node.
     fn append(&mut self, content: &[u8]) -> Result<Attempt, NodeError> {
-        let (bytes, max) = (
-            Record::encoded_bytes(content.len()),
-            self.log.max_record_bytes(),
-        );
-        if bytes > max {
-            return Err(LogError::TooLarge { bytes, max }.into());
-        }
         let record = Record {
+            log: self.log.id(),
             writer: self.options.writer,
             nonce: (self.options.nonces)(),
             previous: self.last,
@@ -259,13 +304,13 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         };
         let (bytes, hash) = record.encode(self.next);
         let nonce = record.nonce;
-        let mut reason = String::new();
         let mut may_be_there = false;
-        for _ in 0..self.options.attempts {
+        let mut attempts = self.attempts();
+        loop {
             let began = self.options.time.now();
-            match self.log.append(self.next, &bytes) {
+            let reason = match self.log.append(self.next, &bytes) {
                 Ok(Append::Appended) => {
-                    self.check_fence(may_be_there)?;
+                    self.check_fence()?;
                     self.sync()?;
                     self.apply_own(content, hash)?;
                     // The record before was the last one when this call began.
@@ -277,28 +322,34 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
                     may_be_there = true;
                     match self.read_taken(nonce)? {
                         Some(attempt) => return Ok(attempt),
-                        None => reason = "the log cannot be read".into(),
+                        None => "the log cannot be read".into(),
                     }
                 }
                 // Never go on to another position before it is known what is at this one.
-                Ok(Append::Unknown(why)) => (reason, may_be_there) = (why, true),
-                Err(LogError::Unavailable(why)) => reason = why,
+                Ok(Append::Unknown(why)) => {
+                    may_be_there = true;
+                    why
+                }
+                Err(LogError::Unavailable(why)) => why,
                 Err(error) if may_be_there => {
                     return Err(NodeError::CommitUnknown(error.to_string()));
                 }
                 Err(LogError::Trimmed { .. }) => return Err(NodeError::Fenced),
                 Err(error) => return Err(error.into()),
+            };
+            if !self.has_another(&mut attempts) {
+                return Err(match may_be_there {
+                    true => NodeError::CommitUnknown(reason),
+                    false => LogError::Unavailable(reason).into(),
+                });
             }
-        }
-        match may_be_there {
-            true => Err(NodeError::CommitUnknown(reason)),
-            false => Err(LogError::Unavailable(reason).into()),
         }
     }
 
     /// Makes everything up to the next position durable, the record there included.
-    fn sync(&self) -> Result<(), NodeError> {
-        let synced = self.retried(|log| log.sync(self.next + 1));
+    fn sync(&mut self) -> Result<(), NodeError> {
+        let upto = self.next + 1;
+        let synced = self.retried(|log| log.sync(upto));
         synced.map_err(|error| NodeError::CommitUnknown(error.to_string()))
     }
 
@@ -315,18 +366,19 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// log cannot be read now.
     fn read_taken(&mut self, nonce: Nonce) -> Result<Option<Attempt>, NodeError> {
         let unknown = |error: String| NodeError::CommitUnknown(error);
-        let page = match self.retried(|log| log.read(self.next, 0)) {
+        let at = self.next;
+        let page = match self.retried(|log| log.read(at, 0)) {
             Ok(page) => page,
             Err(LogError::Unavailable(_)) => return Ok(None),
             Err(error) => return Err(unknown(error.to_string())),
         };
         let Some(bytes) = page.first() else {
-            return Err(unknown(format!("the record {} is missing", self.next)));
+            return Err(unknown(missing(at).to_string()));
         };
-        let decoded = Record::decode(bytes, self.next, self.last);
+        let decoded = self.decode(bytes);
         let (record, hash) = decoded.map_err(|error| unknown(error.to_string()))?;
         if record.nonce == nonce {
-            self.check_fence(true)?;
+            self.check_fence()?;
             self.sync()?;
             self.apply_own(record.content, hash)?;
             return Ok(Some(Attempt::Committed));
@@ -336,39 +388,43 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
     }
 
     /// Refuses to acknowledge a record at a position that may have been trimmed, and forgotten, before.
-    fn check_fence(&self, may_be_there: bool) -> Result<(), NodeError> {
+    fn check_fence(&mut self) -> Result<(), NodeError> {
         let now = self.options.time.now();
-        let fresh_for = self.options.grace / FRESH_PART;
-        if self
-            .free_at
-            .is_some_and(|at| now.saturating_sub(at) <= fresh_for)
-        {
+        let fresh_for = self.log.grace() / FRESH_PART;
+        let is_fresh = |at| now.saturating_sub(at) <= fresh_for;
+        if self.free_at.is_some_and(is_fresh) {
             return Ok(());
         }
         match self.retried(|log| log.first()) {
             Ok(first) if first <= self.next => Ok(()),
-            Ok(_) if may_be_there => {
-                Err(NodeError::CommitUnknown("its position is trimmed".into()))
-            }
-            Ok(_) => Err(NodeError::Fenced),
+            // It was trimmed before the append, or after it while this process was stopped.
+            Ok(_) => Err(NodeError::CommitUnknown("its position is trimmed".into())),
             Err(error) => Err(NodeError::CommitUnknown(error.to_string())),
         }
     }
 
     /// Applies the next records of the log, as many as one call reads.
     fn apply_page(&mut self) -> Result<(), NodeError> {
-        let page = match self.retried(|log| log.read(self.next, PAGE_BYTES)) {
+        let at = self.next;
+        let page = match self.retried(|log| log.read(at, PAGE_BYTES)) {
             Err(LogError::Trimmed { .. }) => return Err(NodeError::Fenced),
             page => page?,
         };
         if page.is_empty() {
-            return Err(LogError::Damaged(format!("the record {} is missing", self.next)).into());
+            return Err(missing(at).into());
         }
         for bytes in page {
-            let (record, hash) = Record::decode(&bytes, self.next, self.last)?;
+            let (record, hash) = self.decode(&bytes)?;
             self.apply_record(record.content, hash)?;
         }
         Ok(())
+    }
+
+    /// The record in `bytes`, which is at the next position.
+    fn decode<'b>(&self, bytes: &'b [u8]) -> Result<(Record<'b>, RecordHash), RecordError> {
+        let (record, hash) = Record::decode(bytes, self.next, self.log.id())?;
+        record.follows(self.next, self.last)?;
+        Ok((record, hash))
     }
 
     /// Applies the record at the next position, whose hash is `hash`.
@@ -377,17 +433,15 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         let applied = self.machine.apply(at, content);
         applied.map_err(|reason| NodeError::Apply { at, reason })?;
         (self.next, self.last) = (at + 1, hash);
-        let now = self.options.time.now();
+        let (now, grace) = (self.options.time.now(), self.log.grace());
         // Of the marks that are older than the grace period the last one is enough.
         while let Some(&(second, _)) = self.applied_at.get(1)
-            && now.saturating_sub(second) >= self.options.grace
+            && now.saturating_sub(second) >= grace
         {
             self.applied_at.pop_front();
         }
         // Some marks are enough: a record without one is trimmed with the next one that has one.
-        let is_due = |&(last, _): &(Duration, Position)| {
-            now.saturating_sub(last) >= self.options.grace / MARKS
-        };
+        let is_due = |&(last, _): &(Duration, Position)| now.saturating_sub(last) >= grace / MARKS;
         if self.applied_at.back().is_none_or(is_due) {
             self.applied_at.push_back((now, at));
         }
@@ -414,15 +468,36 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         outcome
     }
 
-    /// Tries a call that has no effect, or the same one each time.
-    fn retried<T>(&self, call: impl Fn(&L) -> Result<T, LogError>) -> Result<T, LogError> {
-        let mut outcome = call(&self.log);
-        for _ in 1..self.options.attempts {
-            match outcome {
-                Err(LogError::Unavailable(_)) => outcome = call(&self.log),
-                _ => break,
+    /// Makes a call that has no effect, or the same one each time, until it succeeds or cannot.
+    fn retried<T>(&mut self, call: impl Fn(&L) -> Result<T, LogError>) -> Result<T, LogError> {
+        let mut attempts = self.attempts();
+        loop {
+            match call(&self.log) {
+                Err(LogError::Unavailable(_)) if self.has_another(&mut attempts) => {}
+                outcome => return outcome,
             }
         }
-        outcome
     }
+
+    fn attempts(&self) -> Attempts {
+        Attempts::new(self.options.retry, &*self.options.time)
+    }
+
+    /// Waits until the next attempt; returns whether there is one.
+    fn has_another(&mut self, attempts: &mut Attempts) -> bool {
+        let random = (self.options.nonces)() as u64;
+        attempts.wait(&*self.options.time, random)
+    }
+}
+
+/// The log ends before `end`, and the state has more.
+fn shorter(end: Position) -> LogError {
+    LogError::Damaged(format!(
+        "it ends before {end}, and this process has applied more"
+    ))
+}
+
+/// There is no record at `at`, where there must be one.
+fn missing(at: Position) -> LogError {
+    LogError::Damaged(format!("the record {at} is missing"))
 }

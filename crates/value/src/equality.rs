@@ -12,7 +12,8 @@ use std::{
 use crate::{
     Map, Value,
     number::{cmp_int_float, exact_int, ordered_bits},
-    order::{cmp_order, point_rank, type_rank},
+    order::{cmp_order, type_rank},
+    point::point_rank,
     temporal::parts::{zoned_parts, zoned_time_rank},
 };
 

@@ -39,9 +39,12 @@ use crate::{
     bytes::Reader,
     limits::MAX_NESTING,
     number::{exact_int, float_of_ordered_bits, floor_double, has_rest, ordered_bits},
-    temporal::parts::{
-        NANOS_PER_SECOND, ZonedParts, duration_of_rank, duration_rank, nanos_of_day, time_of_nanos,
-        zoned_of_parts, zoned_parts, zoned_time_rank,
+    temporal::{
+        clock::{NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
+        parts::{
+            ZonedParts, duration_of_rank, duration_rank, zoned_of_parts, zoned_parts,
+            zoned_time_rank,
+        },
     },
 };
 

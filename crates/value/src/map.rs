@@ -1,8 +1,8 @@
 //! Maps from property names to values.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::{Value, record::Sealed};
+use crate::Value;
 
 /// A name with its value.
 pub(crate) type NamedValue = (Arc<str>, Value);
@@ -21,6 +21,36 @@ pub struct Map {
 enum Entries {
     Plain(Vec<NamedValue>),
     Sealed(Sealed),
+}
+
+/// A record's properties in its batch. Clones share the decoded form.
+#[derive(Clone)]
+struct Sealed {
+    batch: Arc<SealedBatch>,
+    at: u32,
+}
+
+/// Encoded records that share one allocation, each decoded at most once.
+pub(crate) struct SealedBatch {
+    opener: Arc<dyn OpenRecord>,
+    bytes: Vec<u8>,
+    records: Vec<SealedRecord>,
+}
+
+/// Where a record is in the bytes of its batch, and its decoded form.
+#[derive(Debug)]
+pub(crate) struct SealedRecord {
+    start: u32,
+    end: u32,
+    /// Number of properties.
+    len: u32,
+    entries: OnceLock<Vec<NamedValue>>,
+}
+
+/// Decodes records, for maps that are decoded on first access; the codec of records implements it.
+pub(crate) trait OpenRecord: Send + Sync {
+    /// The properties of a record, sorted by name. It cannot fail: the record was validated when its batch was made.
+    fn open(&self, record: &[u8]) -> Vec<NamedValue>;
 }
 
 impl Map {
@@ -106,10 +136,10 @@ impl Map {
         }
     }
 
-    /// Properties that are still encoded in their record's bytes.
-    pub(crate) fn sealed(sealed: Sealed) -> Self {
+    /// Properties that are still encoded: those of record `at` of the batch.
+    pub(crate) fn sealed(batch: Arc<SealedBatch>, at: u32) -> Self {
         Self {
-            entries: Entries::Sealed(sealed),
+            entries: Entries::Sealed(Sealed { batch, at }),
         }
     }
 
@@ -146,6 +176,78 @@ impl Map {
             Entries::Plain(entries) => entries,
             Entries::Sealed(_) => unreachable!("the map was decoded above"),
         }
+    }
+}
+
+impl SealedBatch {
+    /// Records in these bytes.
+    pub(crate) fn new(
+        opener: Arc<dyn OpenRecord>,
+        bytes: Vec<u8>,
+        records: Vec<SealedRecord>,
+    ) -> Self {
+        Self {
+            opener,
+            bytes,
+            records,
+        }
+    }
+
+    fn open(&self, record: &SealedRecord) -> Vec<NamedValue> {
+        self.opener
+            .open(&self.bytes[record.start as usize..record.end as usize])
+    }
+}
+
+impl SealedRecord {
+    /// The record of `byte_count` bytes and `len` properties that starts at `start` of its batch; `None` if its offset
+    /// does not fit.
+    pub(crate) fn at(start: usize, byte_count: usize, len: usize) -> Option<Self> {
+        Some(Self {
+            start: u32::try_from(start).ok()?,
+            end: u32::try_from(start + byte_count).ok()?,
+            len: u32::try_from(len).ok()?,
+            entries: OnceLock::new(),
+        })
+    }
+}
+
+impl Sealed {
+    fn record(&self) -> &SealedRecord {
+        &self.batch.records[self.at as usize]
+    }
+
+    fn len(&self) -> usize {
+        self.record().len as usize
+    }
+
+    fn entries(&self) -> &[NamedValue] {
+        let record = self.record();
+        record.entries.get_or_init(|| self.batch.open(record))
+    }
+
+    fn into_entries(mut self) -> Vec<NamedValue> {
+        let at = self.at as usize;
+        match Arc::get_mut(&mut self.batch).and_then(|batch| batch.records[at].entries.take()) {
+            Some(entries) => entries,
+            // Once decoded, copying is cheaper than decoding again.
+            None => match self.record().entries.get() {
+                Some(entries) => entries.clone(),
+                None => self.batch.open(self.record()),
+            },
+        }
+    }
+
+    /// Bytes held before the first access, including the entries that decoding will allocate in addition to
+    /// the record, which stays; 0 after the first access.
+    fn unopened_bytes(&self) -> Option<usize> {
+        let record = self.record();
+        let bytes = (record.end - record.start) as usize;
+        record
+            .entries
+            .get()
+            .is_none()
+            .then(|| size_of::<SealedRecord>() + bytes + self.len() * size_of::<NamedValue>())
     }
 }
 

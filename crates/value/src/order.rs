@@ -8,8 +8,9 @@
 use std::cmp::Ordering;
 
 use crate::{
-    Map, Node, Path, Point, Relationship, Value,
-    number::{cmp_floats, cmp_int_float, ordered_bits},
+    Map, Node, Path, Relationship, Value,
+    number::{cmp_floats, cmp_int_float},
+    point::point_rank,
     temporal::parts::{duration_rank, zoned_parts, zoned_time_rank},
 };
 
@@ -67,16 +68,6 @@ pub(crate) fn type_rank(value: &Value) -> u8 {
     }
 }
 
-/// The sort key of points: system, then coordinates.
-pub(crate) fn point_rank(point: &Point) -> (u8, u64, u64, u64) {
-    (
-        point.crs as u8,
-        ordered_bits(point.x),
-        ordered_bits(point.y),
-        ordered_bits(point.z),
-    )
-}
-
 fn cmp_items(a: &[Value], b: &[Value]) -> Ordering {
     a.iter()
         .zip(b)
@@ -126,7 +117,7 @@ fn cmp_paths(a: &Path, b: &Path) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Duration, NodeId, RelId, TypeId, ZonedTime};
+    use crate::{Duration, NodeId, Point, RelId, TypeId, ZonedTime};
     use jiff::{civil, tz::Offset};
 
     /// One or more values of every type, in ascending order.

@@ -1,5 +1,7 @@
 //! Points of a plane, of space or of the earth.
 
+use crate::number::ordered_bits;
+
 /// The coordinate reference system of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Crs {
@@ -80,4 +82,14 @@ impl Point {
         !matches!(self.crs, Crs::Wgs84 | Crs::Wgs84Height)
             || ((-180.0..=180.0).contains(&self.x) && (-90.0..=90.0).contains(&self.y))
     }
+}
+
+/// The sort key of points: system, then coordinates.
+pub(crate) fn point_rank(point: &Point) -> (u8, u64, u64, u64) {
+    (
+        point.crs as u8,
+        ordered_bits(point.x),
+        ordered_bits(point.y),
+        ordered_bits(point.z),
+    )
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil;
 
-use crate::order::point_rank;
+use crate::point::point_rank;
 use crate::{Duration, Map, Node, Path, Point, Relationship, ZonedDateTime, ZonedTime};
 
 /// A value of any type of the language. Cloning copies at most a pointer and increments a count; 24 bytes.

@@ -6,7 +6,8 @@
 //! in-memory disk that loses power at any call and then drops, tears or keeps unsynced writes,
 //! deterministically by seed. [`FaultyDisk`] injects errors into calls on either of them. [`Seal`] encrypts
 //! what is written to any of them, with keys that the database keeps wrapped in a file ([`keys`]). [`Time`]
-//! is the clock used for pacing and timeouts. [`process`] has the limits and times of the process; together with
+//! is the clock used for pacing and timeouts. [`SharedPage`] and [`LockFile`] are what several processes on one machine
+//! agree by. [`process`] has the limits and times of the process; together with
 //! [`RealDisk`] it holds all code that differs between operating systems.
 //!
 //! Guarantees of every disk:
@@ -26,14 +27,16 @@ mod platform;
 pub mod process;
 mod real;
 mod seal;
+mod shared_page;
 mod sim;
 mod time;
 
 pub use disk::{Call, Disk, DiskFile, Kind, Open, sync_above};
 pub use faulty::{FaultHook, FaultyDisk};
-pub use lock::{Lock, LockError, LockMode};
-pub use platform::{private_file, private_folder, stored_bytes, sync_folder};
+pub use lock::{Lock, LockError, LockFile, LockMode};
+pub use platform::{private_file, private_folder, remote_file_system, stored_bytes, sync_folder};
 pub use real::RealDisk;
 pub use seal::{Place, Seal, Unsealed};
+pub use shared_page::{BELLS, Bell, Heard, SharedPage};
 pub use sim::{Loss, Recorder, Recording, Replay, SimDisk};
-pub use time::{RealTime, SimTime, Time};
+pub use time::{BootTime, RealTime, SimTime, Time};

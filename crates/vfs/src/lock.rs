@@ -111,6 +111,50 @@ pub(crate) fn take(path: &Path, mode: LockMode) -> Result<Option<Lock>, LockErro
     }))
 }
 
+/// A file, or a folder, that is locked and unlocked often through one handle. The lock belongs to the handle, not to the
+/// process: two handles in one process exclude each other, and the system releases it when the process ends, however it
+/// ends. On Unix it is `flock`, whose locks have that owner on every system; those of `fcntl` have it on Linux alone.
+#[derive(Debug)]
+pub struct LockFile(File);
+
+impl LockFile {
+    /// Opens the file `path`, and creates it if it does not exist.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        private_file(&mut options).open(path).map(Self)
+    }
+
+    /// Opens the folder `path`, which exists.
+    pub fn open_folder(path: &Path) -> io::Result<Self> {
+        File::open(path).map(Self)
+    }
+
+    /// Takes the lock unless another handle has it; in the mode `Shared` several handles have it. Returns whether it did.
+    /// A handle that has the lock changes its mode, and may lose it to another handle in between.
+    pub fn try_lock(&self, mode: LockMode) -> io::Result<bool> {
+        let locked = match mode {
+            LockMode::Shared => self.0.try_lock_shared(),
+            LockMode::Exclusive => self.0.try_lock(),
+        };
+        match locked {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Releases the lock.
+    pub fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
+    }
+
+    /// Whether the file still has a name.
+    pub fn has_name(&self) -> io::Result<bool> {
+        Ok(crate::platform::name_count(&self.0)? > 0)
+    }
+}
+
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;
@@ -126,6 +170,30 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn two_handles_exclude_each_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lock");
+        let open = || LockFile::open(&path).expect("a file");
+        let (one, other) = (open(), open());
+        let try_lock = |file: &LockFile, mode| file.try_lock(mode).expect("no error");
+        assert!(try_lock(&one, LockMode::Exclusive));
+        assert!(!try_lock(&other, LockMode::Exclusive) && !try_lock(&other, LockMode::Shared));
+        one.unlock().expect("no error");
+        assert!(try_lock(&one, LockMode::Shared) && try_lock(&other, LockMode::Shared));
+        assert!(
+            !try_lock(&one, LockMode::Exclusive),
+            "the other one has it too"
+        );
+        drop(other);
+        assert!(try_lock(&one, LockMode::Exclusive));
+        assert!(one.has_name().expect("no error"));
+        std::fs::remove_file(&path).expect("no error");
+        assert!(!one.has_name().expect("no error"));
+        let whole = LockFile::open_folder(folder.path()).expect("a folder");
+        assert!(try_lock(&whole, LockMode::Exclusive));
+    }
 
     /// A child holds copies of all open files until exec.
     #[test]

@@ -21,6 +21,44 @@ pub fn lower_thread_priority(by: i32) {
     system::lower_thread_priority(by);
 }
 
+/// A number that changes when the machine starts again, and is the same for all its processes and containers; 0 if
+/// unknown.
+pub fn boot_number() -> u64 {
+    match system::boot_id() {
+        id if id.is_empty() => 0,
+        id => xxhash_rust::xxh3::xxh3_64(id.as_bytes()),
+    }
+}
+
+/// A process, told from a later one with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessId {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in ticks since the machine did; 0 if unknown.
+    pub started: u64,
+    /// Identifies the numbering: a container has its own.
+    pub namespace: u64,
+}
+
+impl ProcessId {
+    /// This process.
+    pub fn current() -> Self {
+        let pid = std::process::id();
+        Self {
+            pid,
+            started: system::process_start(pid).unwrap_or(0),
+            namespace: system::process_namespace(),
+        }
+    }
+
+    /// Whether it is running; `None` if that cannot be seen from here, as for a process of another container.
+    pub fn is_running(self) -> Option<bool> {
+        let is_visible = self.namespace == system::process_namespace();
+        is_visible.then(|| system::process_start(self.pid) == Some(self.started))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +71,28 @@ mod tests {
             sum = sum.wrapping_add(std::hint::black_box(number) * number);
         }
         assert!(cpu_time().expect("known before") > before, "{sum}");
+    }
+
+    #[test]
+    fn a_process_runs_until_it_ends() {
+        let own = ProcessId::current();
+        assert_eq!(own.is_running(), Some(true));
+        assert_eq!(own, ProcessId::current());
+        assert_eq!(boot_number(), boot_number());
+        let earlier = ProcessId {
+            started: own.started + 1,
+            ..own
+        };
+        assert_eq!(
+            earlier.is_running(),
+            Some(false),
+            "another process had the number"
+        );
+        let elsewhere = ProcessId {
+            namespace: own.namespace + 1,
+            ..own
+        };
+        assert_eq!(elsewhere.is_running(), None);
     }
 
     /// Asking for less than the limit does not lower it.

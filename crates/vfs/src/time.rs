@@ -36,6 +36,22 @@ impl Time for RealTime {
     }
 }
 
+/// The time since the machine started, in which the time of a suspended machine counts: a process that was suspended for
+/// long notices it. Linux, macOS and Windows have such a clock; on another system it may stop during a suspension. Moments
+/// of different processes of one machine can be compared on Linux and macOS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BootTime;
+
+impl Time for BootTime {
+    fn now(&self) -> Duration {
+        crate::platform::system::boot_time()
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
 /// A simulated clock that advances only by sleeping: a sleep returns at once. Clones share it. Together with
 /// [`crate::SimDisk`] it makes everything that depends on time deterministic.
 #[derive(Clone, Debug, Default)]
@@ -48,5 +64,17 @@ impl Time for SimTime {
 
     fn sleep(&self, time: Duration) {
         *self.0.lock() += time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_machine_passes() {
+        let before = BootTime.now();
+        BootTime.sleep(Duration::from_millis(5));
+        assert!(BootTime.now() - before >= Duration::from_millis(5));
     }
 }

@@ -19,6 +19,7 @@ const CRATES: [&str; 10] = [
     "value",
     "storage",
     "vfs",
+    "shared-log",
     "lsm",
     "storage-redb",
     "layout",
@@ -38,9 +39,13 @@ pub const BUILT: &[&str] = &[
     "isomer-data",
     "--package",
     "isomer-replication",
+    "--package",
+    "isomer-shared-log",
     "--lib",
     "--test",
     "simdisk",
+    "--test",
+    "nodes",
 ];
 
 /// Brings the copy up to date and returns its manifest. Files that do not change keep their time, so that cargo builds

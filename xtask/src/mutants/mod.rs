@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 pub use self::copy::{BUILT, make};
 use self::patch::{Fault, Source, TestName};
-use crate::{suites::Context, tally::Tally, workspace};
+use crate::{context::Context, tally::Tally, workspace};
 
 /// The folder of the patches, with one folder per crate.
 const FOLDER: &str = "tests/mutants";

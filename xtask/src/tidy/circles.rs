@@ -18,9 +18,6 @@ use super::{
 };
 use crate::workspace;
 
-/// Files of a longer circle cannot be read one after the other.
-pub const MAX_FILES: usize = 3;
-
 /// Re-exports that are followed one after the other at most.
 const MAX_HOPS: usize = 8;
 
@@ -39,8 +36,16 @@ struct Module {
 #[derive(Debug, Default)]
 struct Modules(BTreeMap<ModulePath, Module>);
 
-/// Circles of more than one file in each crate, the longest first, as lines of text.
-pub fn report() -> Result<Vec<String>> {
+/// A circle: its crate, and its files as modules.
+pub struct Circle {
+    /// Name of the crate's folder.
+    pub part: String,
+    /// Names of the modules, ascending; the root of the crate is empty.
+    pub files: Vec<String>,
+}
+
+/// Circles of more than one file in each crate, the longest first.
+pub fn all() -> Result<Vec<Circle>> {
     let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
     for file in workspace::tracked_files()? {
         let Some(part) = product_part(&file) else {
@@ -53,22 +58,30 @@ pub fn report() -> Result<Vec<String>> {
         let module = Module::parse(&without_tests(&RustText::split(&text).code));
         crates.entry(part).or_default().0.insert(path, module);
     }
-    let mut circles: Vec<(usize, String)> = Vec::new();
+    let mut circles: Vec<Circle> = Vec::new();
     for (part, modules) in &crates {
-        for circle in modules.circles() {
-            let files: Vec<String> = circle.iter().map(|path| path.join("::")).collect();
-            circles.push((files.len(), format!("{part}: {}", files.join(" "))));
-        }
+        circles.extend(modules.circles().into_iter().map(|circle| Circle {
+            part: part.clone(),
+            files: circle.iter().map(|path| path.join("::")).collect(),
+        }));
     }
-    circles.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
-    let long = circles.iter().filter(|(files, _)| *files > MAX_FILES);
-    let mut lines = vec![format!(
-        "circles of files: {} of more than {MAX_FILES}, {} in all",
-        long.count(),
-        circles.len()
-    )];
-    lines.extend(circles.iter().map(|(files, names)| {
-        let mut line = format!("{files:>7} {names}");
+    let order = |circle: &Circle| (usize::MAX - circle.files.len(), circle.to_string());
+    circles.sort_by_key(order);
+    Ok(circles)
+}
+
+impl std::fmt::Display for Circle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.part, self.files.join(" "))
+    }
+}
+
+/// The circles as lines of text.
+pub fn report() -> Result<Vec<String>> {
+    let circles = all()?;
+    let mut lines = vec![format!("circles of files: {}", circles.len())];
+    lines.extend(circles.iter().map(|circle| {
+        let mut line = format!("{:>7} {circle}", circle.files.len());
         if line.len() > 140 {
             let end = (0..=139).rev().find(|at| line.is_char_boundary(*at));
             line.truncate(end.unwrap_or(0));

@@ -1,6 +1,11 @@
-//! Sizes that are printed, not enforced: lines per crate, longest functions, methods per type.
+//! Sizes: lines per crate, lines of functions, methods per type.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display, Formatter},
+    fs,
+    path::Path,
+};
 
 use anyhow::Result;
 
@@ -22,46 +27,79 @@ struct Function {
     owner: Option<String>,
 }
 
-/// The figures as lines of text. Counts `src` folders without test modules and test files.
-pub fn report() -> Result<Vec<String>> {
-    let mut functions: Vec<(usize, String)> = Vec::new();
+/// Sizes of the code in `src` folders, without test modules and test files.
+#[derive(Default)]
+pub struct Sizes {
+    /// Lines of each function, the longest first, with its file, line and name.
+    pub functions: Vec<(usize, Place)>,
+    /// Inherent methods of each type, the most first, with its crate and name.
+    pub methods: Vec<(usize, String)>,
+    /// Lines of each crate.
+    lines: BTreeMap<String, usize>,
+}
+
+/// Where a function is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Path of the file.
+    pub file: String,
+    /// Line of `fn`, from 1.
+    pub line: usize,
+    /// Name of the function.
+    pub name: String,
+}
+
+/// Counts.
+pub fn sizes() -> Result<Sizes> {
+    let mut sizes = Sizes::default();
     let mut methods: BTreeMap<String, usize> = BTreeMap::new();
-    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     for file in workspace::tracked_files()? {
         let Some(part) = product_part(&file) else {
             continue;
         };
         let text = fs::read_to_string(workspace::root().join(&file))?;
         let code = without_tests(&RustText::split(&text).code);
-        *lines.entry(part.clone()).or_default() += code.lines().count();
+        *sizes.lines.entry(part.clone()).or_default() += code.lines().count();
         for function in functions_of(&code) {
             if let Some(owner) = &function.owner {
                 *methods.entry(format!("{part}::{owner}")).or_default() += 1;
             }
-            let place = format!("{}:{} {}", file.display(), function.line, function.name);
-            functions.push((function.lines, place));
+            let place = Place {
+                file: file.display().to_string(),
+                line: function.line,
+                name: function.name,
+            };
+            sizes.functions.push((function.lines, place));
         }
     }
-    functions.sort_by(|a, b| b.cmp(a));
-    let mut methods: Vec<(usize, String)> = methods.into_iter().map(|(a, b)| (b, a)).collect();
-    methods.sort_by(|a, b| b.cmp(a));
+    sizes.functions.sort_by(|a, b| b.cmp(a));
+    sizes.methods = methods.into_iter().map(|(a, b)| (b, a)).collect();
+    sizes.methods.sort_by(|a, b| b.cmp(a));
+    Ok(sizes)
+}
 
+/// The figures as lines of text.
+pub fn report() -> Result<Vec<String>> {
+    let sizes = sizes()?;
     let mut report = vec!["lines of source per crate, without tests".to_owned()];
-    report.extend(
-        lines
-            .iter()
-            .map(|(part, lines)| format!("{lines:>7} {part}")),
-    );
+    let lines = sizes.lines.iter();
+    report.extend(lines.map(|(part, lines)| format!("{lines:>7} {part}")));
     report.push("longest functions, in lines".to_owned());
-    report.extend(top(&functions));
+    report.extend(top(&sizes.functions));
     report.push("types with the most inherent methods".to_owned());
-    report.extend(top(&methods));
+    report.extend(top(&sizes.methods));
     Ok(report)
 }
 
-fn top(rows: &[(usize, String)]) -> impl Iterator<Item = String> {
+fn top<T: Display>(rows: &[(usize, T)]) -> impl Iterator<Item = String> {
     let listed = rows.iter().take(LISTED);
     listed.map(|(number, name)| format!("{number:>7} {name}"))
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} {}", self.file, self.line, self.name)
+    }
 }
 
 /// The crate of a file of source code that is not a test.

@@ -5,6 +5,7 @@ mod circles;
 mod figures;
 mod layout;
 mod licences;
+mod limits;
 mod links;
 mod platforms;
 mod rust_text;
@@ -50,6 +51,21 @@ pub const CHECKS: &[Check] = &[
         name: "length",
         rule: "a source file tells one story: split it when it grows a second",
         find: source::long_files,
+    },
+    Check {
+        name: "circles",
+        rule: "few files import one another: what several need is a file below them",
+        find: limits::circles,
+    },
+    Check {
+        name: "methods",
+        rule: "a type has one story and few methods: those of one area belong to a type for that area",
+        find: limits::methods,
+    },
+    Check {
+        name: "functions",
+        rule: "a function is short, or what is long in it is a table",
+        find: limits::functions,
     },
     Check {
         name: "platforms",

@@ -11,11 +11,13 @@ use anyhow::{Context, anyhow, bail};
 use isomer_db::Value;
 
 use super::{
+    column_type::ColumnType,
     columns::{
-        Column, ColumnType, Declared, Inference, Role, check_distinct, declared_in, is_value,
-        old_types, read_inferred,
+        Column, Declared, Inference, Role, check_distinct, declared_in, is_value, old_types,
+        read_inferred,
     },
-    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError, excerpt},
+    excerpt::excerpt,
+    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError},
 };
 
 /// Rows that are read ahead to infer the types of columns.

@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::{
-    columns::{Column, TYPE_NAMES},
+    column_type::TYPE_NAMES,
+    columns::Column,
     delimited::{Comments, DelimitedReader, Dialect, TextColumns},
     json::{JsonReader, Shape},
     record::RecordReader,

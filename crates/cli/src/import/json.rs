@@ -7,17 +7,13 @@ use isomer_db::{Value, json as codec};
 use isomer_value::ValueError;
 
 use super::{
-    columns::{Column, Declared, article, declared_in, old_types},
-    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError, excerpt},
+    columns::{Column, Declared, article, declared_in, old_types, parse_json},
+    excerpt::excerpt,
+    record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError},
 };
 
 /// Start of an element: its line, and its name in an object.
 type Start = (u64, Option<Arc<str>>);
-
-/// Parses one JSON text; the error names the position.
-pub fn parse_json(bytes: &[u8]) -> Result<Value, String> {
-    codec::parse_bytes(bytes).map_err(|error| error.to_string())
-}
 
 /// Layout of the records in a JSON file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! `isomer import`: rows of files become nodes and relationships, all of them or none.
 
+pub mod column_type;
 pub mod columns;
 pub mod delimited;
+pub mod excerpt;
 pub mod feed;
 pub mod input;
 pub mod json;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use isomer_db::{Value, temporal};
 use isomer_value::ValueError;
 
-use super::columns::ColumnType;
+use super::column_type::ColumnType;
 
 /// Every type with a name for messages: the suggested declaration for a text of another type.
 const TYPES: [(ColumnType, &str); 5] = [

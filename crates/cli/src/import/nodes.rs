@@ -14,7 +14,8 @@ use isomer_db::{
 };
 
 use super::{
-    columns::{Column, ColumnType, Declared, Role, article},
+    column_type::ColumnType,
+    columns::{Column, Declared, Role, article},
     delimited::TextColumns,
     feed::{Feed, Summary, Watch},
     input::InputOptions,

@@ -93,12 +93,3 @@ pub trait RecordReader {
         Vec::new()
     }
 }
-
-/// `text` shortened for a message.
-pub fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
-}

@@ -274,7 +274,7 @@ impl End {
                     Ok(number) => Ok(Value::Int(number)),
                     Err(_) => Err(format!(
                         "`{field}` is `{}`, and the keys of {} are integers",
-                        super::record::excerpt(text),
+                        super::excerpt::excerpt(text),
                         self.label
                     )),
                 }
@@ -389,7 +389,7 @@ fn one_by_one(
 /// A key for messages: strings in quotes.
 fn shown(key: &Value) -> String {
     match key {
-        Value::String(text) => format!("\"{}\"", super::record::excerpt(text)),
+        Value::String(text) => format!("\"{}\"", super::excerpt::excerpt(text)),
         other => crate::output::text(other),
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use isomer_db::{Map, Value, json};
 
-use super::{Next, Shell};
+use super::session::{Next, Shell};
 use crate::{output::Mode, stats};
 
 /// A command of the shell.

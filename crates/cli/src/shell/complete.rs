@@ -1,6 +1,6 @@
 //! Completion of names from the live catalog, and detection of complete inputs.
 
-use isomer_cypher::{editor, quote_name};
+use isomer_cypher::{editor, quote_name, script::Splitter};
 use isomer_db::{Database, internals::DatabaseInternals as _};
 use rustyline::{
     Context, Helper,
@@ -215,7 +215,7 @@ impl Completer for ShellHelper {
 impl Validator for ShellHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let input = context.input();
-        if super::is_complete(input) {
+        if is_complete(input) {
             return Ok(ValidationResult::Valid(None));
         }
         // An empty line does not end a statement; if only the semicolon is missing, the message says so.
@@ -235,6 +235,15 @@ impl Hinter for ShellHelper {
 impl Highlighter for ShellHelper {}
 
 impl Helper for ShellHelper {}
+
+/// Whether the input is complete: a command, or statements with their semicolons.
+fn is_complete(text: &str) -> bool {
+    let mut splitter = Splitter::new();
+    splitter.push(text);
+    // A command or a comment ends with its line.
+    splitter.push("\n");
+    splitter.is_between()
+}
 
 #[cfg(test)]
 mod tests {
@@ -265,5 +274,30 @@ mod tests {
         assert_eq!(complete("OPTI"), ["OPTIONAL MATCH"]);
         assert_eq!(complete(":sch"), [":schema"]);
         assert!(complete("MATCH (p:Nosuch").is_empty());
+    }
+
+    #[test]
+    fn a_semicolon_ends_the_input_and_an_empty_line_does_not() {
+        for whole in [
+            "RETURN 1;",
+            "RETURN 1; \n",
+            "RETURN 1; // done",
+            "  ",
+            "// nothing",
+            ":begin",
+            "RETURN 1; :commit",
+        ] {
+            assert!(is_complete(whole), "{whole}");
+        }
+        for part in [
+            "MATCH (n)\n",
+            "MATCH (n)\nRETURN n\n\n",
+            "RETURN ';",
+            "RETURN 1; RETURN",
+            "RETURN 1 // ;",
+            "/* ; ",
+        ] {
+            assert!(!is_complete(part), "{part}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Error, Result, anyhow, bail};
 use isomer_cypher::script::{Piece, Splitter};
 
-use super::{Next, Shell};
+use super::session::{Next, OnError, Shell};
 use crate::{is_broken_pipe, style::counted};
 
 /// The error of a script that ended early because standard output was closed.
@@ -23,15 +23,6 @@ impl fmt::Display for OutputClosed {
 }
 
 impl std::error::Error for OutputClosed {}
-
-/// Behaviour after an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
-    /// The script ends, and the open transaction is rolled back.
-    Stop,
-    /// The error is reported, and the script continues.
-    KeepGoing,
-}
 
 /// Maximum nesting of scripts by `:source`.
 const MAX_DEPTH: usize = 16;

@@ -16,7 +16,7 @@ use std::{
 use isomer_db::{Value, params};
 use isomer_server::{
     bolt::{packstream::Writer, structure::Forms},
-    http::route::ROUTES,
+    http::routes::ROUTES,
 };
 
 /// A server that is killed when the test ends, in any way.

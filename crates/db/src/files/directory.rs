@@ -1,14 +1,13 @@
 //! A database as a directory for other libraries.
 
 use std::{
-    collections::BTreeSet,
     io::{self, Read, Seek, SeekFrom, Write},
     sync::Arc,
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use super::{FileReader, FileWriter, as_io};
+use super::{DirectoryLock, FileReader, FileWriter, io_error::as_io};
 use crate::{Database, ErrorKind};
 
 /// The interface that libraries with their own files need from a directory: a full-text index, a cache, an image store.
@@ -116,28 +115,6 @@ impl ReadAt for Shared {
     }
 }
 
-/// The held locks of a database.
-#[derive(Debug, Default)]
-pub(crate) struct Locks {
-    held: Mutex<BTreeSet<String>>,
-    let_go: Condvar,
-}
-
-/// A lock, released on drop: see [`Directory::lock`].
-#[derive(Debug)]
-#[must_use = "the lock is released when this is dropped"]
-pub struct DirectoryLock {
-    locks: Arc<Locks>,
-    name: String,
-}
-
-impl Drop for DirectoryLock {
-    fn drop(&mut self) {
-        self.locks.held.lock().remove(&self.name);
-        self.locks.let_go.notify_all();
-    }
-}
-
 /// A stream with seeking.
 pub trait ReadSeek: Read + Seek + Send {}
 
@@ -213,23 +190,7 @@ impl Directory for Database {
     }
 
     fn lock(&self, name: &str, wait: bool) -> io::Result<DirectoryLock> {
-        let locks = self.inner.locks.clone();
-        let mut held = locks.held.lock();
-        while held.contains(name) {
-            if !wait {
-                return Err(io::Error::new(
-                    io::ErrorKind::WouldBlock,
-                    format!("the lock `{name}` is held: wait until it is released"),
-                ));
-            }
-            locks.let_go.wait(&mut held);
-        }
-        held.insert(name.to_owned());
-        drop(held);
-        Ok(DirectoryLock {
-            locks,
-            name: name.to_owned(),
-        })
+        self.inner.locks.lock(name, wait)
     }
 
     fn sync(&self) -> io::Result<()> {

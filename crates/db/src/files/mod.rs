@@ -2,18 +2,21 @@
 
 mod directory;
 mod folder;
+mod io_error;
+mod locks;
 mod stream;
 
 use std::ops::Deref;
 
 use isomer_data::{FileAbout, PathKind};
 
-pub(crate) use directory::Locks;
-pub use directory::{Directory, DirectoryLock, ReadAt, ReadSeek, WriteFile};
+pub use directory::{Directory, ReadAt, ReadSeek, WriteFile};
 pub use folder::{Copied, FolderError};
+pub use locks::DirectoryLock;
+pub(crate) use locks::Locks;
 pub use stream::{File, FileReader, FileWriter, ReadFile};
 
-use crate::{Error, ReadTransaction, Result, WriteTransaction};
+use crate::{ReadTransaction, Result, WriteTransaction};
 
 /// Entries per read of a listing.
 const PAGE: usize = 1024;
@@ -210,17 +213,4 @@ impl<'t> Files<'t> {
             .transaction
             .writing(|data| data.files_mut().remove_all(path))
     }
-}
-
-/// Converts an error of the database to an I/O error.
-fn as_io(error: Error) -> std::io::Error {
-    use crate::ErrorKind;
-    let kind = match error.kind() {
-        ErrorKind::NotFound => std::io::ErrorKind::NotFound,
-        ErrorKind::Exists => std::io::ErrorKind::AlreadyExists,
-        ErrorKind::Denied => std::io::ErrorKind::PermissionDenied,
-        ErrorKind::Invalid => std::io::ErrorKind::InvalidInput,
-        _ => std::io::ErrorKind::Other,
-    };
-    std::io::Error::new(kind, error)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use isomer_data::{Durability, FileAbout, FileId};
 
-use super::as_io;
+use super::io_error::as_io;
 use crate::{Database, Error, ReadTransaction, Result};
 
 /// An open file in a transaction that reads: `Read` and `Seek`. Each call accesses the transaction: wrap it in a

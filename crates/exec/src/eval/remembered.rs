@@ -16,15 +16,6 @@ const SHARE_OF_MEMORY: usize = 8;
 /// Larger values are not cached.
 const MOST_VALUE_BYTES: usize = 256;
 
-/// The cached reads.
-#[derive(Default)]
-pub(crate) struct Remembered {
-    properties: FxHashMap<PropId, FxHashMap<NodeId, Value>>,
-    labels: FxHashMap<NodeId, Box<[LabelId]>>,
-    /// Their estimated bytes.
-    held_bytes: usize,
-}
-
 /// Makes room for `bytes` more; clears the cache if they do not fit.
 fn make_room(bytes: usize, cx: &mut Cx<'_>) {
     let most = cx.run.watch.limits().memory_bytes / SHARE_OF_MEMORY;

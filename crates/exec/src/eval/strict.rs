@@ -6,7 +6,7 @@ use isomer_data::{GraphRead, NodeLabels};
 use isomer_plan::expr::{Comparison, Expr, Kind, LabelRef, StringTest, TypeRef, ValueType};
 use isomer_value::{Map, NodeId, Value, equality};
 
-use super::{arith, membership, truth};
+use super::{arith, membership, truth::truth};
 use crate::{
     context::Cx,
     error::{ErrorClass, ExecError, Result, shown},

@@ -9,9 +9,11 @@ use isomer_plan::{
 use isomer_value::{LabelId, NodeId, RelId, Value};
 
 use super::{
-    Row, arith, equal_truth, not_boolean,
+    arith,
     remembered::{self, READ_BYTES},
-    strict, value,
+    row::{Row, value},
+    strict::{self, equal_truth},
+    truth::not_boolean,
 };
 use crate::{chunk::Chunk, column::Column, context::Cx, error::Result, function::Function};
 

@@ -4,7 +4,10 @@ use isomer_data::ConvergentOwner;
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
 
-use super::{Environment, FieldQuery, Function, integer, lenient, text, wrong};
+use super::{
+    body::{Function, integer, lenient, text, wrong},
+    environment::{Environment, FieldQuery},
+};
 use crate::error::{ExecError, Result};
 
 /// Maximum number of elements per page.

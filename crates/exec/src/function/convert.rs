@@ -3,7 +3,10 @@
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
 
-use super::{Environment, Function, lenient, list, strict, string, wrong};
+use super::{
+    body::{Function, lenient, list, strict, string, wrong},
+    environment::Environment,
+};
 use crate::error::{ExecError, Result};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {

@@ -4,7 +4,10 @@ use isomer_data::{FileAbout, FileId, PathKind};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
 
-use super::{Environment, Function, integer, strict, string, text};
+use super::{
+    body::{Function, integer, strict, string, text},
+    environment::Environment,
+};
 use crate::error::{ErrorClass, ExecError, Result};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {

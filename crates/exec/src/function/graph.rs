@@ -6,7 +6,10 @@ use isomer_data::Direction;
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{Element, Map, Node, NodeId, Value, key};
 
-use super::{Environment, Function, list, node, strict, string, text, wrong};
+use super::{
+    body::{Function, list, node, strict, string, text, wrong},
+    environment::Environment,
+};
 use crate::error::{ExecError, Result, not_a_list};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{Value, equality};
 
-use super::{Environment, Function, lenient, list, strict, string, wrong};
+use super::{
+    body::{Function, lenient, list, strict, string, wrong},
+    environment::Environment,
+};
 use crate::error::{ExecError, Result, shown};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {

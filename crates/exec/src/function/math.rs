@@ -3,7 +3,10 @@
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
 
-use super::{Environment, Function, integer, lenient, number, strict, text, wrong};
+use super::{
+    body::{Function, integer, lenient, number, strict, text, wrong},
+    environment::Environment,
+};
 use crate::error::{ExecError, Result};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {

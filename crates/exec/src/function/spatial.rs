@@ -3,7 +3,10 @@
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{Crs, Map, Point, Value};
 
-use super::{Environment, Function, strict, wrong};
+use super::{
+    body::{Function, strict, wrong},
+    environment::Environment,
+};
 use crate::error::{ExecError, Result, shown};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {

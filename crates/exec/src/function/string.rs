@@ -5,7 +5,10 @@ use std::sync::Arc;
 use isomer_plan::function::Function as Builtin;
 use isomer_value::Value;
 
-use super::{Environment, Function, integer, list, strict, string, text, wrong};
+use super::{
+    body::{Function, integer, list, strict, string, text, wrong},
+    environment::Environment,
+};
 use crate::error::{ExecError, Result};
 
 pub(super) fn find(function: Builtin) -> Option<Function> {

@@ -7,7 +7,10 @@ use isomer_value::{
     temporal::{self, Now},
 };
 
-use super::{Environment, Function, lenient};
+use super::{
+    body::{Function, lenient},
+    environment::Environment,
+};
 use crate::error::{ExecError, Result};
 
 /// Which clock a function reads.

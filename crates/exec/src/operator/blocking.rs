@@ -10,7 +10,7 @@ use isomer_value::{Value, order::cmp_order};
 
 use super::{
     Argument, Child, FULL_BATCH, Operate, OperatorRef, Pieces,
-    exchange::{position_slot, position_slot_of},
+    position::{position_slot, position_slot_of},
     scan::{misplaced, row_count},
 };
 use crate::{

@@ -5,12 +5,12 @@
 //! `ORDER BY`, rows carry the position that a single thread would have given them, so that equal rows keep that order.
 //! `DISTINCT` and `LIMIT` are applied in each thread first, which removes most rows early. Every thread has a reader of
 //! the same version, and shares the query's cancel handle and deadline. Threads take the scan's nodes or relationships
-//! in small ranges of ids (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that the work is balanced.
+//! in small ranges of ids ([`Morsels`]), so that the work is balanced.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread::JoinHandle,
@@ -19,13 +19,13 @@ use std::{
 
 use isomer_data::Transaction;
 use isomer_plan::{
-    Plan,
     expr::SlotId,
     physical::{InThread, Op, OpId},
 };
 
 use super::{
-    Argument, Child, Operate, OperatorRef, blocking::Sort, row::Distinct, scan::misplaced,
+    Argument, Child, Morsels, Operate, OperatorRef, blocking::Sort, position::position_slot,
+    row::Distinct, scan::misplaced,
 };
 use crate::{
     chunk::Chunk,
@@ -36,55 +36,10 @@ use crate::{
     profiler::Profiler,
 };
 
-/// Ids per share.
-const MORSEL: u64 = 4096;
 /// If there is less memory per thread than this, one thread does all the work.
 const LEAST_BYTES: usize = 8 << 20;
 /// How long the consumer waits before it checks the query's limits.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// The shares of a scan's nodes or relationships that no thread has taken yet.
-#[derive(Debug)]
-pub(crate) struct Morsels {
-    /// The scan that they belong to.
-    pub(crate) scan: OpId,
-    next: AtomicU64,
-    done: AtomicBool,
-}
-
-impl Morsels {
-    fn new(scan: OpId) -> Self {
-        Self {
-            scan,
-            next: AtomicU64::new(0),
-            done: AtomicBool::new(false),
-        }
-    }
-
-    /// The next share of ids: from, to.
-    pub(crate) fn take(&self) -> Option<(u64, u64)> {
-        if self.done.load(Ordering::Relaxed) {
-            return None;
-        }
-        let start = self.next.fetch_add(MORSEL, Ordering::Relaxed);
-        Some((start, start.saturating_add(MORSEL)))
-    }
-
-    /// The index of the share that an id is in.
-    pub(crate) fn number_of(id: u64) -> u64 {
-        id / MORSEL
-    }
-
-    /// There is no id between the last share taken and `id`.
-    pub(crate) fn skip_to(&self, id: u64) {
-        self.next.fetch_max(id / MORSEL * MORSEL, Ordering::Relaxed);
-    }
-
-    /// No remaining share has any id.
-    pub(crate) fn finish(&self) {
-        self.done.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Returns the rows of a chain, run by several threads if that pays.
 pub(super) struct Exchange {
@@ -124,23 +79,6 @@ fn build_thread(op_ref: &OperatorRef) -> Result<Child> {
             Child::of(op_ref.clone(), Box::new(sort))
         }
     })
-}
-
-/// The slot that holds the positions of the rows of the exchange `id`, which the sort above reads.
-pub(super) fn position_slot(plan: &Plan, id: OpId) -> SlotId {
-    SlotId((plan.slots.len() + id.index()) as u32)
-}
-
-/// The same slot for a sort with this input, if its rows may have positions.
-pub(super) fn position_slot_of(input: &Child) -> Option<SlotId> {
-    let op_ref = input.op_ref();
-    match op_ref.op() {
-        Op::Exchange(exchange) => match exchange.in_thread {
-            InThread::Sort | InThread::Top { .. } => Some(position_slot(&op_ref.plan, op_ref.id)),
-            InThread::Nothing | InThread::Distinct(_) => None,
-        },
-        _ => None,
-    }
 }
 
 /// Adds positions to rows: the index of their share, and their position within it.

@@ -12,7 +12,7 @@ use rustc_hash::FxHasher;
 
 use super::{
     codec::{keep_small, put_row, read_row},
-    failed, folder, most_open, note,
+    files::{failed, folder, most_open, note},
 };
 use crate::{
     context::Cx,

@@ -8,7 +8,7 @@ use isomer_value::{Value, order::cmp_order};
 
 use super::{
     codec::{keep_small, put_row, read_row},
-    failed, folder, most_open, note,
+    files::{failed, folder, most_open, note},
     rows::{Gathered, Layout, Room},
 };
 use crate::{chunk::Chunk, context::Cx, error::Result, operator::FULL_BATCH};

@@ -8,7 +8,7 @@ use isomer_value::Value;
 
 use super::{
     codec::{keep_small, put_row, read_row},
-    failed, folder, note,
+    files::{failed, folder, note},
     rows::{Gathered, Layout, Room},
 };
 use crate::{chunk::Chunk, context::Cx, error::Result, operator::FULL_BATCH};

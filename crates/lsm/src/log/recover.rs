@@ -254,6 +254,11 @@ impl Recovery {
         if let Some((number, _)) = links.find(|(number, _)| !self.segments.contains_key(number)) {
             return Err(self.wrong(*number, "is missing"));
         }
+        self.check_numbers(flushed)
+    }
+
+    /// Refuses a gap in the numbers of the segments that are needed.
+    fn check_numbers(&self, flushed: &Flushed) -> Result<(), StorageError> {
         let needed: Vec<u64> = self
             .segments
             .range(flushed.needed_from..)
@@ -414,15 +419,7 @@ impl Recovery {
                         // A receipt at the end of intact records says nothing about later ones, nor does one
                         // after a bulk load that was not completed.
                         let lacks = hole || (self.gap && !withdrawn);
-                        let here = match lacks {
-                            true => reader.receipt()?,
-                            false => None,
-                        };
-                        let behind = match here {
-                            Some(durable) => SearchOutcome::Receipt(durable),
-                            None => reader.search()?,
-                        };
-                        match behind {
+                        match behind(&mut reader, lacks)? {
                             SearchOutcome::Nothing => break,
                             // A record after a gap. It does not matter if all missing commits are in tables.
                             SearchOutcome::Record => {
@@ -652,6 +649,15 @@ fn last_left(path: &Path, number: u64, flushed: &Flushed) -> Version {
         true => flushed.version,
         false => 0,
     }
+}
+
+/// What follows the intact records that the reader has read. A receipt at their end counts only where commits are
+/// missing (`lacks`).
+fn behind(reader: &mut Reader<'_>, lacks: bool) -> Result<SearchOutcome, StorageError> {
+    if lacks && let Some(durable) = reader.receipt()? {
+        return Ok(SearchOutcome::Receipt(durable));
+    }
+    reader.search()
 }
 
 /// Rewrites the records of a segment in place.

@@ -4,14 +4,15 @@ use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
 
 use axum::body::{Body, Bytes};
 use futures_util::{Stream, StreamExt, stream};
+use isomer_db::{json, params};
 use tokio::{
     sync::watch,
     time::{Instant, Interval, MissedTickBehavior, interval_at},
 };
 
-use super::{changes::error_event, credentials::RequestCredentials, ending::Outcome, reply::Reply};
+use super::{credentials::RequestCredentials, outcome::Outcome, reply::Reply};
 use crate::{
-    Result,
+    Result, ServerError,
     core::{Core, stop_asked},
 };
 
@@ -75,4 +76,11 @@ impl<S: Stream<Item = Result<Bytes>>> Alive<S> {
             }
         }
     }
+}
+
+/// The last event of a feed that fails.
+fn error_event(why: &ServerError) -> Result<Bytes> {
+    let data = params! { "kind" => why.kind(), "message" => why.to_string() };
+    let data = json::to_string(&data.into())?;
+    Ok(Bytes::from(format!("event: error\ndata: {data}\n\n")))
 }

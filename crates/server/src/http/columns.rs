@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use isomer_db::{Map, Row};
 
-use super::{lines::Source, query::RowSource};
+use super::{lines::Source, rows::RowSource};
 use crate::{
     Result, ServerError,
     arrow::{self, Column, DoesNotFit, Kind},

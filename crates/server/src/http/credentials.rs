@@ -1,8 +1,11 @@
-//! Re-checks the credentials of streamed answers: they continue only as long as the client would be admitted.
+//! The credentials of a request. Those of streamed answers are checked again: they continue only as long as the client
+//! would be admitted.
 
 use std::sync::Arc;
 
-use super::{bearer, call::Call, cookie};
+use axum::http::{HeaderMap, header};
+
+use super::{call::Call, cookie};
 use crate::{
     Result, ServerError,
     access::{Access, Credential, Role},
@@ -46,4 +49,22 @@ impl RequestCredentials {
             principal.name, self.database
         )))
     }
+}
+
+/// The bearer token of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(credentials) = all.next() else {
+        return Ok(None);
+    };
+    let wrong = || ServerError::Unauthenticated("send one `Authorization: Bearer TOKEN`".into());
+    if all.next().is_some() {
+        return Err(wrong());
+    }
+    let text = credentials.to_str().map_err(|_| wrong())?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(wrong)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(wrong());
+    }
+    Ok(Some(token.trim()))
 }

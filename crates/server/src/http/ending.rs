@@ -8,7 +8,6 @@ use std::{
     error::Error,
     io,
     pin::Pin,
-    sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -19,20 +18,8 @@ use axum::{
 };
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use super::route::Route;
+use super::{outcome::Outcome, route::Route};
 use crate::{ServerError, traces::Span};
-
-/// The error that ended a streamed answer, recorded by its source; the first one counts.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Outcome(Arc<OnceLock<&'static str>>);
-
-impl Outcome {
-    /// Records the kind of an error.
-    pub(super) fn failed(&self, kind: &'static str) {
-        // Later errors are consequences.
-        let _ = self.0.set(kind);
-    }
-}
 
 /// A request whose answer is being sent.
 pub(super) struct Request {
@@ -120,14 +107,14 @@ impl Drop for Followed {
             status,
             span,
         } = &self.request;
-        let outcome = match self.outcome.0.get() {
+        let outcome = match self.outcome.kind() {
             Some(kind) => kind,
             None if self.is_whole || self.body.is_end_stream() => "complete",
             None => "client gone",
         };
         if let Some(span) = span {
             span.ended(outcome, self.sent);
-            if let Some(kind) = self.outcome.0.get() {
+            if let Some(kind) = self.outcome.kind() {
                 span.failed(kind);
             }
         }

@@ -22,6 +22,7 @@ mod heads;
 mod lines;
 mod once;
 pub mod openapi;
+mod outcome;
 mod page;
 mod proxy;
 mod query;
@@ -30,6 +31,8 @@ pub(crate) mod reply;
 mod results;
 mod riak;
 pub mod route;
+pub mod routes;
+mod rows;
 mod transfer;
 mod watching;
 
@@ -48,9 +51,11 @@ use parking_lot::Mutex;
 
 use self::{
     call::Call,
+    credentials::bearer,
     proxy::Origin,
     reply::{Content, Reply},
-    route::{Handler, Needs, ROUTES, Route},
+    route::{Handler, Needs, Route},
+    routes::ROUTES,
 };
 use crate::{
     Result, ServerError,
@@ -354,24 +359,6 @@ fn checked(path_params: PathParams) -> Result<RawPathParams> {
             "{error}: write UTF-8 with percent signs, or a bucket's key with `key_encoding=base64`"
         ))
     })
-}
-
-/// The bearer token of a request.
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {
-    let mut all = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(credentials) = all.next() else {
-        return Ok(None);
-    };
-    let wrong = || ServerError::Unauthenticated("send one `Authorization: Bearer TOKEN`".into());
-    if all.next().is_some() {
-        return Err(wrong());
-    }
-    let text = credentials.to_str().map_err(|_| wrong())?;
-    let (scheme, token) = text.split_once(' ').ok_or_else(wrong)?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(wrong());
-    }
-    Ok(Some(token.trim()))
 }
 
 /// Refuses requests of browsers under another host name (DNS rebinding) or from pages of other sites.

@@ -1,11 +1,27 @@
 //! The description of the interface (OpenAPI 3.1), generated from the table of routes, as are the router, the rights
 //! and their tests. Attributes at each function (utoipa) would be a second table, which could differ from the first.
 
+mod answers;
+mod bodies;
+mod schema;
+
 use std::sync::OnceLock;
 
+use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
-use super::route::{BodyOf, Needs, ROUTES, Route};
+use super::{
+    call::Call,
+    reply::Reply,
+    route::{BodyOf, Needs, Route},
+    routes::ROUTES,
+};
+use crate::Result;
+
+/// `GET /v1/openapi.json`
+pub async fn description(_call: Call) -> Result<Reply> {
+    Ok(Reply::whole(StatusCode::OK, "application/json", text()))
+}
 
 /// The description as JSON.
 pub fn text() -> &'static str {
@@ -20,8 +36,9 @@ fn document() -> Json {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = operation(route);
     }
-    let schemas: Map<String, Json> = schemas()
+    let schemas: Map<String, Json> = bodies::all()
         .into_iter()
+        .chain(answers::all())
         .map(|(name, schema)| (name.to_owned(), schema))
         .collect();
     json!({
@@ -260,397 +277,6 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
         ));
     }
     heads
-}
-
-/// Schemas of bodies, by name.
-fn schemas() -> Vec<(&'static str, Json)> {
-    let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-    let text = json!({"type": "string"});
-    let number = json!({"type": "integer", "minimum": 0});
-    let truth = json!({"type": "boolean"});
-    let any = json!({"type": "object", "additionalProperties": true});
-    let roles = json!({
-        "type": "object",
-        "additionalProperties": {"type": "string", "enum": ["reader", "editor", "schema", "replica", "admin"]},
-        "description": "roles by database; `*` means all"
-    });
-    let password = json!({"type": "string", "minLength": 8, "maxLength": 1024});
-    vec![
-        (
-            "Error",
-            object(
-                json!({"error": {
-                    "type": "object",
-                    "properties": {"kind": text, "message": text, "code": text, "retryable": truth},
-                    "required": ["kind", "message"]
-                }}),
-                &["error"],
-            ),
-        ),
-        (
-            "Setup",
-            object(
-                json!({"token": text, "user": text, "password": password, "cookie": truth}),
-                &["token", "user", "password"],
-            ),
-        ),
-        (
-            "Login",
-            object(
-                json!({"user": text, "password": text, "cookie": truth}),
-                &["user", "password"],
-            ),
-        ),
-        (
-            "NewUser",
-            object(
-                json!({"user": text, "password": password, "roles": roles}),
-                &["user", "password"],
-            ),
-        ),
-        ("Roles", roles.clone()),
-        (
-            "Password",
-            object(
-                json!({"password": password, "current": text, "end_tokens": truth}),
-                &["password"],
-            ),
-        ),
-        (
-            "NewToken",
-            object(
-                json!({"name": text, "user": text, "scope": roles, "expires_in_ms": number}),
-                &[],
-            ),
-        ),
-        (
-            "NewDatabase",
-            object(
-                json!({
-                    "database": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-                    "restore": {
-                        "type": "object",
-                        "properties": {"database": text, "backup": text, "version": number, "time_ms": number},
-                        "required": ["database", "backup"],
-                        "additionalProperties": false,
-                        "description": "the backup to restore from: the newest state, or one of `version` and `time_ms`"
-                    }
-                }),
-                &["database"],
-            ),
-        ),
-        (
-            "Backup",
-            object(
-                json!({
-                    "backup": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"},
-                    "keep": {"type": "integer", "minimum": 1},
-                    "copy": truth
-                }),
-                &["backup"],
-            ),
-        ),
-        (
-            "Query",
-            object(
-                json!({
-                    "query": text,
-                    "parameters": any,
-                    "limits": {"type": "object", "properties": {"time_ms": number, "rows": number}, "additionalProperties": false},
-                    "types": {"type": "object", "additionalProperties": {"type": "string"}, "description": "types of columns, for Arrow"}
-                }),
-                &["query"],
-            ),
-        ),
-        (
-            "Followed",
-            object(
-                json!({
-                    "query": text,
-                    "parameters": any,
-                    "limits": {"type": "object", "properties": {"time_ms": number, "rows": number}, "additionalProperties": false}
-                }),
-                &["query"],
-            ),
-        ),
-        ("Begin", object(json!({"read_only": truth}), &[])),
-        (
-            "Bucket",
-            object(json!({"multi": truth, "reversible": truth}), &[]),
-        ),
-        ("Value", json!({"description": "any JSON but null"})),
-        ("Json", json!({"description": "any JSON"})),
-        ("Object", any.clone()),
-        (
-            "Documents",
-            json!({"oneOf": [any, {"type": "array", "items": any}]}),
-        ),
-        (
-            "NewNode",
-            object(
-                json!({"labels": {"type": "array", "items": text}, "properties": any}),
-                &[],
-            ),
-        ),
-        (
-            "NewRelationship",
-            object(
-                json!({"type": text, "source": number, "target": number, "properties": any}),
-                &["type", "source", "target"],
-            ),
-        ),
-        (
-            "Change",
-            object(
-                json!({
-                    "update": {
-                        "type": "object",
-                        "minProperties": 1,
-                        "maxProperties": 1,
-                        "properties": {
-                            "counter": {"type": "integer"},
-                            "set": {"type": "object", "properties": {"add": {"type": "array"}, "remove": {"type": "array"}}},
-                            "grow_set": {"type": "array"},
-                            "register": {},
-                            "multi_register": {},
-                            "flag": truth,
-                            "hll": {"type": "object", "properties": {"add": {"type": "array"}, "precision": {"type": "integer"}}},
-                            "map": {"type": "object", "properties": {"update": {"type": "object"}, "remove": {"type": "array", "items": text}}},
-                            "remove": {"const": true}
-                        },
-                        "additionalProperties": false
-                    },
-                    "context": text
-                }),
-                &["update"],
-            ),
-        ),
-        (
-            "Bytes",
-            json!({"type": "string", "description": "the raw content"}),
-        ),
-        (
-            "AcceptClock",
-            object(
-                json!({"accept_until": {"type": ["string", "null"], "format": "date-time"}}),
-                &["accept_until"],
-            ),
-        ),
-        (
-            "Frame",
-            json!({"type": "string", "format": "binary", "description": "a frame of the replication protocol"}),
-        ),
-        (
-            "Lines",
-            json!({"type": "string", "description": "one JSON object a line"}),
-        ),
-    ]
-    .into_iter()
-    .chain(answers())
-    .collect()
-}
-
-/// Schemas of answers, by name. Further fields may be added.
-fn answers() -> Vec<(&'static str, Json)> {
-    let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
-    let list = |items: Json| json!({"type": "array", "items": items});
-    let text = json!({"type": "string"});
-    let number = json!({"type": "integer"});
-    let truth = json!({"type": "boolean"});
-    let any = json!({"type": "object", "additionalProperties": true});
-    let texts = list(text.clone());
-    let objects = list(any.clone());
-    let user = object(
-        json!({"user": text, "roles": any, "created_ms": number}),
-        &["user", "roles"],
-    );
-    let token = object(
-        json!({"id": text, "user": text, "name": text, "login": truth, "created_ms": number, "expires_ms": number, "scope": any}),
-        &["id", "user"],
-    );
-    let database = object(
-        json!({"database": text, "role": text, "open": truth, "error": text}),
-        &["database", "role"],
-    );
-    let node = object(
-        json!({"$node": number, "labels": texts, "properties": any}),
-        &["$node", "labels", "properties"],
-    );
-    let relationship = object(
-        json!({"$relationship": number, "type": text, "source": number, "target": number, "properties": any}),
-        &["$relationship", "type", "properties"],
-    );
-    // `next` is present if another page may follow.
-    let page = |name: &str, items: &Json| {
-        object(json!({name: list(items.clone()), "next": text}), &[name])
-    };
-    vec![
-        ("Html", json!({"type": "string"})),
-        (
-            "Figures",
-            json!({"type": "string", "description": "metrics in the Prometheus text format"}),
-        ),
-        (
-            "Events",
-            json!({"type": "string", "description": "server-sent events"}),
-        ),
-        (
-            "Health",
-            object(
-                json!({"status": text, "databases": number, "failed": number}),
-                &["status"],
-            ),
-        ),
-        ("Ready", object(json!({"status": text}), &["status"])),
-        (
-            "LoggedIn",
-            object(
-                json!({"token": text, "csrf": text, "about": token}),
-                &["about"],
-            ),
-        ),
-        (
-            "Me",
-            object(
-                json!({"user": text, "admin": truth, "databases": list(database.clone()), "version": text, "csrf": text}),
-                &["user", "admin", "databases"],
-            ),
-        ),
-        (
-            "Users",
-            object(json!({"users": list(user.clone())}), &["users"]),
-        ),
-        ("User", user),
-        (
-            "Tokens",
-            object(json!({"tokens": list(token)}), &["tokens"]),
-        ),
-        (
-            "Databases",
-            object(json!({"databases": list(database)}), &["databases"]),
-        ),
-        ("Made", object(json!({"database": text}), &["database"])),
-        (
-            "Opened",
-            object(
-                json!({"database": text, "opened": truth}),
-                &["database", "opened"],
-            ),
-        ),
-        (
-            "Database",
-            object(
-                json!({"database": text, "role": text, "engine": text, "version": number, "nodes": number, "relationships": number, "keys": number, "stored_bytes": number}),
-                &["database", "role", "engine", "version"],
-            ),
-        ),
-        (
-            "Running",
-            object(
-                json!({"queries": objects, "operations": objects}),
-                &["queries", "operations"],
-            ),
-        ),
-        ("Backups", object(json!({"backups": objects}), &["backups"])),
-        (
-            "Result",
-            object(
-                json!({"columns": texts, "rows": list(json!({"type": "array"})), "class": text, "counters": any, "notices": texts, "plan": text, "plan_tree": {}}),
-                &["columns", "rows", "class", "counters", "notices"],
-            ),
-        ),
-        (
-            "Transaction",
-            object(
-                json!({"transaction": text, "read_only": truth, "version": number, "expires_in_ms": number}),
-                &["transaction", "expires_in_ms"],
-            ),
-        ),
-        ("Version", object(json!({"version": number}), &["version"])),
-        (
-            "Replication",
-            object(
-                json!({"replica": {"type": ["string", "null"]}, "replicates": text, "log_transactions": number, "conflicts": number, "kept_days": number, "accepts_stamps_until": {"type": ["string", "null"]}, "joining": {"type": ["object", "null"]}, "peers": objects, "members": objects, "text": texts}),
-                &["replica", "text"],
-            ),
-        ),
-        (
-            "Buckets",
-            object(
-                json!({"buckets": list(object(json!({"bucket": text, "multi": truth, "reversible": truth}), &["bucket"]))}),
-                &["buckets"],
-            ),
-        ),
-        (
-            "Pairs",
-            page("pairs", &object(json!({"key": {}, "value": {}}), &["key"])),
-        ),
-        ("Values", page("values", &json!({}))),
-        ("Number", object(json!({"number": number}), &["number"])),
-        ("DocumentPage", page("documents", &any)),
-        (
-            "Keys",
-            object(json!({"_key": {}, "keys": {"type": "array"}}), &[]),
-        ),
-        (
-            "Field",
-            object(
-                json!({"kind": text, "value": {}, "context": text, "contains": truth, "elements": {"type": "array"}, "size": number, "replicas": objects, "complete": truth}),
-                &[],
-            ),
-        ),
-        (
-            "RiakValue",
-            object(
-                json!({"type": text, "value": {}, "context": text}),
-                &["type", "value"],
-            ),
-        ),
-        (
-            "Entries",
-            page(
-                "entries",
-                &object(
-                    json!({"name": text, "kind": text, "bytes": number, "created_ms": number, "modified_ms": number}),
-                    &["name", "kind"],
-                ),
-            ),
-        ),
-        ("Degree", object(json!({"degree": number}), &["degree"])),
-        (
-            "Neighbours",
-            page(
-                "neighbours",
-                &object(
-                    json!({"relationship": relationship, "node": node}),
-                    &["relationship", "node"],
-                ),
-            ),
-        ),
-        ("Node", node),
-        ("Relationship", relationship),
-        (
-            "Types",
-            object(
-                json!({"types": list(object(json!({"type": text, "relationships": number}), &["type"]))}),
-                &["types"],
-            ),
-        ),
-        (
-            "Labels",
-            object(
-                json!({"labels": list(object(json!({"label": text, "nodes": number}), &["label"]))}),
-                &["labels"],
-            ),
-        ),
-        (
-            "Loaded",
-            object(
-                json!({"loaded": number, "version": number}),
-                &["loaded", "version"],
-            ),
-        ),
-    ]
 }
 
 #[cfg(test)]

@@ -7,22 +7,25 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    CancelHandle, Counters, ErrorKind, Map, Query, QueryOptions, QueryResult, Row, RowStream,
-    StatementClass, Value, json, params,
+    CancelHandle, Counters, Map, Query, QueryOptions, QueryResult, RowStream, StatementClass,
+    Value, json, params,
 };
+use parking_lot::Mutex;
 
 use super::{
     call::{Call, StopOnDrop, wrong},
     columns::{self, Batches},
     credentials::RequestCredentials,
-    ending::Outcome,
     lines::{self, Limit, Source},
     once::{self, Answer, Once},
+    outcome::Outcome,
     reply::{ARROW, JSON, JSON_LINES, Reply, error_body, takes_gzip},
+    rows::{RowSource, Slow},
 };
 use crate::{
     Result, ServerError,
     access::{Access, Role},
+    audit::AuditDetails,
     core::Core,
     sending::{Reserved, most_text_bytes},
     slow,
@@ -129,80 +132,77 @@ pub(super) fn options(
     Ok(options)
 }
 
+/// Content types of a result as lines.
+const LINES: &[&str] = &[
+    JSON_LINES,
+    "application/x-ndjson",
+    "application/x-jsonlines",
+];
+
 /// `POST …/query`
 pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     let key = call.header(once::KEY)?.map(str::to_owned);
     let asked = asked(&mut call, FIELDS).await?;
     let cancel = CancelHandle::new();
-    let mut options = options(&mut access, &asked, &cancel)?;
+    let options = options(&mut access, &asked, &cancel)?;
+    // The client has disconnected if this is dropped before the end.
     let stop = StopOnDrop::new(&cancel);
-    let core = call.core.clone();
-    let span = core.traces.query(&call.span, access.name());
-    let details = call.audit_details.clone();
-    let lines = &[
-        JSON_LINES,
-        "application/x-ndjson",
-        "application/x-jsonlines",
-    ];
-    let as_columns = call.accepts(&[ARROW], &[&[JSON], lines])?;
-    let as_lines = call.accepts(lines, &[&[JSON], &[ARROW]])?;
-    if as_columns || as_lines {
-        if key.is_some() {
-            return Err(ServerError::Invalid(
-                "streamed answers are not kept: omit the Idempotency-Key".into(),
-            ));
-        }
+    let work = QueryWork {
+        cancel,
+        span: call.core.traces.query(&call.span, access.name()),
+        details: call.audit_details.clone(),
+        core: call.core.clone(),
+        access,
+        asked,
+        options,
+    };
+    let as_columns = call.accepts(&[ARROW], &[&[JSON], LINES])?;
+    let as_lines = call.accepts(LINES, &[&[JSON], &[ARROW]])?;
+    if !as_columns && !as_lines {
+        return work.collect(&call.target, key.as_deref()).await;
+    }
+    if key.is_some() {
+        return Err(ServerError::Invalid(
+            "streamed answers are not kept: omit the Idempotency-Key".into(),
+        ));
+    }
+    work.stream(&call, as_columns, stop).await
+}
+
+/// A query that was admitted and parsed, before it runs.
+struct QueryWork {
+    core: Arc<Core>,
+    access: Access,
+    asked: QueryRequest,
+    options: QueryOptions,
+    cancel: CancelHandle,
+    span: Span,
+    details: Arc<Mutex<AuditDetails>>,
+}
+
+impl QueryWork {
+    /// Runs the query and streams its rows, as columns or as lines.
+    async fn stream(mut self, call: &Call, as_columns: bool, stop: StopOnDrop) -> Result<Reply> {
         let gzip = takes_gzip(&call.headers);
         let began = Instant::now();
         // The client may read for longer than the query may run: the server's limit is on running time. The timeout
         // of the client itself is by the clock.
-        if let Some(limits) = &mut options.limits {
+        if let Some(limits) = &mut self.options.limits {
             limits.time = None;
         }
-        let left = Some(core.config.limits.query_time);
-        let end = asked
+        let end = self
+            .asked
             .time_ms
             .and_then(|ms| began.checked_add(Duration::from_millis(ms)));
-        let said = columns::kinds_said(&asked.types)?;
+        let said = columns::kinds_said(&self.asked.types)?;
         let outcome = Outcome::default();
         let noted = outcome.clone();
-        let credentials = RequestCredentials::of(&call, &access)?;
+        let credentials = RequestCredentials::of(call, &self.access)?;
+        let core = self.core.clone();
         let source = core
             .clone()
-            .blocking(move || {
-                let slow = Slow {
-                    core,
-                    access,
-                    asked,
-                };
-                let (text, parameters) = (&slow.asked.text, &slow.asked.parameters);
-                let rows = slow.access.stream(text, parameters, &options);
-                let rows = rows.inspect_err(|error| {
-                    details.lock().class = slow.access.class_of(text);
-                    span.failed(error.kind());
-                    slow.log(began.elapsed(), Some(error.kind()));
-                })?;
-                span.text(text);
-                span.class(rows.class().name());
-                details.lock().class = Some(rows.class());
-                let took = began.elapsed();
-                Ok(RowSource {
-                    rows,
-                    row: 0,
-                    span,
-                    outcome: noted,
-                    slow: Some(slow),
-                    left: left.map(|left| left.saturating_sub(took)),
-                    end,
-                    took,
-                    piece: began,
-                    is_working: false,
-                    cancel,
-                    _stop: stop,
-                })
-            })
+            .blocking(move || self.open(began, end, stop, noted))
             .await?;
-        let core = call.core.clone();
         let reply = if as_columns {
             let batches = Batches::new(source, said, Reserved::new(&core.databases))?;
             Reply::stream(
@@ -215,75 +215,132 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
             Reply::stream(JSON_LINES, lines::body(&core, credentials, rows, gzip))
         };
         let reply = reply.with_outcome(outcome);
-        return Ok(if gzip {
+        Ok(if gzip {
             reply.with(header::CONTENT_ENCODING, "gzip")
         } else {
             reply
-        });
+        })
     }
-    let once = match &key {
-        // Only requests with a role that may write need the answer stored.
-        Some(key) if access.role() >= Role::Editor => {
-            let parameters = json::to_string(&asked.parameters.clone().into())?;
-            let parts = [
-                call.target.as_bytes(),
-                asked.text.as_bytes(),
-                parameters.as_bytes(),
-            ];
-            Some(Once::new(&access.principal().name, key, &parts)?)
-        }
-        _ => None,
-    };
-    let reply = core
-        .clone()
-        .blocking(move || {
+
+    /// Starts the query, which began at `began` and ends at `end` by the clock.
+    fn open(
+        self,
+        began: Instant,
+        end: Option<Instant>,
+        stop: StopOnDrop,
+        outcome: Outcome,
+    ) -> Result<RowSource> {
+        let left = self.core.config.limits.query_time;
+        let slow = Slow {
+            core: self.core,
+            access: self.access,
+            text: self.asked.text,
+        };
+        let rows = slow
+            .access
+            .stream(&slow.text, &self.asked.parameters, &self.options);
+        let rows = rows.inspect_err(|error| {
+            self.details.lock().class = slow.access.class_of(&slow.text);
+            self.span.failed(error.kind());
+            slow.log(began.elapsed(), Some(error.kind()));
+        })?;
+        self.span.text(&slow.text);
+        self.span.class(rows.class().name());
+        self.details.lock().class = Some(rows.class());
+        let took = began.elapsed();
+        Ok(RowSource {
+            rows,
+            row: 0,
+            span: self.span,
+            outcome,
+            slow: Some(slow),
+            left: Some(left.saturating_sub(took)),
+            end,
+            took,
+            piece: began,
+            is_working: false,
+            cancel: self.cancel,
+            _stop: stop,
+        })
+    }
+
+    /// Runs the query and answers with its whole result; with an idempotency key, once.
+    async fn collect(self, target: &str, key: Option<&str>) -> Result<Reply> {
+        let once = match key {
+            // Only requests with a role that may write need the answer stored.
+            Some(key) if self.access.role() >= Role::Editor => {
+                let parameters = json::to_string(&self.asked.parameters.clone().into())?;
+                let parts = [
+                    target.as_bytes(),
+                    self.asked.text.as_bytes(),
+                    parameters.as_bytes(),
+                ];
+                Some(Once::new(&self.access.principal().name, key, &parts)?)
+            }
+            _ => None,
+        };
+        let core = self.core.clone();
+        core.blocking(move || {
             let began = Instant::now();
-            let most = core.config.limits.result_bytes;
             let reply = match &once {
-                Some(once) => once::write(&access, Role::Editor, Some(once), |tx| {
-                    let result = tx.query(
-                        Query::new(&asked.text)
-                            .params(&asked.parameters)
-                            .options(&options),
-                    )?;
-                    span.class(result.class().name());
-                    details.lock().class = Some(result.class());
-                    let mut reserved = Reserved::owed(&core.databases);
-                    let text = result_json(&result, most, &mut reserved)?;
-                    Ok(Answer::of(StatusCode::OK).with_json(text))
-                }),
-                None => access
-                    .query(&asked.text, &asked.parameters, &options)
-                    .and_then(|result| {
-                        span.class(result.class().name());
-                        details.lock().class = Some(result.class());
-                        let mut reserved = match result.class() {
-                            StatementClass::Read => Reserved::new(&core.databases),
-                            _ => Reserved::owed(&core.databases),
-                        };
-                        let text = result_json(&result, most, &mut reserved)?;
-                        let reply = Reply::whole(StatusCode::OK, JSON, text);
-                        Ok(reply.with_reservation(reserved.into_reservation()))
-                    }),
+                Some(once) => self.run_once(once),
+                None => self.run(),
             };
             match &reply {
-                Ok(_) => span.text(&asked.text),
+                Ok(_) => self.span.text(&self.asked.text),
                 Err(error) => {
-                    span.failed(error.kind());
-                    details.lock().class = access.class_of(&asked.text);
+                    self.span.failed(error.kind());
+                    self.details.lock().class = self.access.class_of(&self.asked.text);
                 }
             }
-            let slow = Slow {
-                core,
-                access,
-                asked,
-            };
-            slow.log(began.elapsed(), reply.as_ref().err().map(ServerError::kind));
+            let failed = reply.as_ref().err().map(ServerError::kind);
+            slow::log(
+                &self.core,
+                &self.access,
+                &self.asked.text,
+                began.elapsed(),
+                failed,
+            );
             reply
         })
-        .await?;
-    drop(stop);
-    Ok(reply)
+        .await
+    }
+
+    fn run_once(&self, once: &Once) -> Result<Reply> {
+        once::write(&self.access, Role::Editor, Some(once), |tx| {
+            let result = tx.query(
+                Query::new(&self.asked.text)
+                    .params(&self.asked.parameters)
+                    .options(&self.options),
+            )?;
+            self.note_class(result.class());
+            let mut reserved = Reserved::owed(&self.core.databases);
+            let text = self.result_json(&result, &mut reserved)?;
+            Ok(Answer::of(StatusCode::OK).with_json(text))
+        })
+    }
+
+    fn run(&self) -> Result<Reply> {
+        let (text, parameters) = (&self.asked.text, &self.asked.parameters);
+        let result = self.access.query(text, parameters, &self.options)?;
+        self.note_class(result.class());
+        let mut reserved = match result.class() {
+            StatementClass::Read => Reserved::new(&self.core.databases),
+            _ => Reserved::owed(&self.core.databases),
+        };
+        let text = self.result_json(&result, &mut reserved)?;
+        let reply = Reply::whole(StatusCode::OK, JSON, text);
+        Ok(reply.with_reservation(reserved.into_reservation()))
+    }
+
+    fn note_class(&self, class: StatementClass) {
+        self.span.class(class.name());
+        self.details.lock().class = Some(class);
+    }
+
+    fn result_json(&self, result: &QueryResult, reserved: &mut Reserved) -> Result<String> {
+        result_json(result, self.core.config.limits.result_bytes, reserved)
+    }
 }
 
 /// `{"columns", "rows", "class", "counters", "notices", "plan", "plan_tree"}`
@@ -398,131 +455,6 @@ fn columns_line(rows: &RowStream) -> Result<String> {
     Ok(line)
 }
 
-/// A stream of rows, within the running time of its query.
-pub(super) struct RowSource {
-    rows: RowStream,
-    row: u64,
-    span: Span,
-    outcome: Outcome,
-    /// `None` once the slow-query log was written.
-    slow: Option<Slow>,
-    /// Remaining and total running time of the query, and when the current piece began.
-    left: Option<Duration>,
-    /// Deadline by the clock.
-    end: Option<Instant>,
-    took: Duration,
-    piece: Instant,
-    is_working: bool,
-    cancel: CancelHandle,
-    _stop: StopOnDrop,
-}
-
-impl RowSource {
-    pub(super) fn columns(&self) -> &[Arc<str>] {
-        self.rows.columns()
-    }
-
-    pub(super) fn next(&mut self) -> Result<Option<Row>> {
-        let next = self.next_row();
-        if let Err(error) = &next {
-            self.note_failure(error);
-        }
-        next
-    }
-
-    fn note_failure(&mut self, error: &ServerError) {
-        self.span.failed(error.kind());
-        self.outcome.failed(error.kind());
-        self.log_if_slow(Some(error.kind()));
-    }
-
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.end
-    }
-
-    /// The error with which it ends after its deadline.
-    pub(super) fn expire(mut self) -> ServerError {
-        let error = ServerError::query_too_slow();
-        self.note_failure(&error);
-        error
-    }
-
-    fn next_row(&mut self) -> Result<Option<Row>> {
-        if self.row.is_multiple_of(256) && self.is_over() {
-            return Err(ServerError::query_too_slow());
-        }
-        match self.rows.next() {
-            Some(Ok(row)) => {
-                self.row += 1;
-                Ok(Some(row))
-            }
-            Some(Err(error)) if error.kind() == ErrorKind::Cancelled && self.is_over() => {
-                Err(ServerError::query_too_slow())
-            }
-            Some(Err(error)) => Err(error.into()),
-            None => Ok(None),
-        }
-    }
-
-    /// Whether its running time or its client's timeout is exceeded.
-    fn is_over(&self) -> bool {
-        let worked = self.left.is_some_and(|left| self.piece.elapsed() >= left);
-        worked || self.end.is_some_and(|end| end <= Instant::now())
-    }
-
-    pub(super) fn limit(&mut self) -> Limit {
-        self.piece = Instant::now();
-        self.is_working = true;
-        let until = self
-            .end
-            .map(|end| end.saturating_duration_since(self.piece));
-        let left = self.left.into_iter().chain(until).min();
-        Some((left, self.cancel.clone()))
-    }
-
-    pub(super) fn worked(&mut self, time: Duration) {
-        self.left = self.left.map(|left| left.saturating_sub(time));
-        self.took += time;
-        self.is_working = false;
-    }
-
-    /// Records that all rows were produced.
-    pub(super) fn end(&mut self) {
-        self.log_if_slow(None);
-    }
-
-    /// Writes the slow-query log once, if it took long; the time in which the client reads does not count.
-    fn log_if_slow(&mut self, error: Option<&'static str>) {
-        if let Some(slow) = self.slow.take() {
-            slow.log(self.worked_so_far(), error);
-        }
-    }
-
-    fn worked_so_far(&self) -> Duration {
-        let now = match self.is_working {
-            true => self.piece.elapsed(),
-            false => Duration::ZERO,
-        };
-        self.took + now
-    }
-}
-
-impl Drop for RowSource {
-    fn drop(&mut self) {
-        // The client has disconnected. This may be a thread that serves connections, and writing the log plans the
-        // query again, so do it elsewhere.
-        let took = self.worked_so_far();
-        let Some(slow) = self.slow.take().filter(|slow| slow.is_logged(took)) else {
-            return;
-        };
-        let log = move || slow.log(took, Some("client gone"));
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(log)),
-            Err(_) => log(),
-        }
-    }
-}
-
 /// A result as lines: the columns, then one row per line, finally a summary or an error.
 struct Rows {
     columns: Option<String>,
@@ -583,24 +515,6 @@ impl Source for Rows {
         json::write(&error_body(&self.source.expire()), &mut line)?;
         line.push('\n');
         Ok(line.into_bytes())
-    }
-}
-
-/// What the slow-query log needs.
-struct Slow {
-    core: Arc<Core>,
-    access: Access,
-    asked: QueryRequest,
-}
-
-impl Slow {
-    /// Whether a query that took this long is logged.
-    fn is_logged(&self, took: Duration) -> bool {
-        slow::is_slow(&self.core, took)
-    }
-
-    fn log(&self, took: Duration, error: Option<&'static str>) {
-        slow::log(&self.core, &self.access, &self.asked.text, took, error);
     }
 }
 

@@ -9,7 +9,7 @@ use axum::{
 use isomer_db::{ErrorKind, Map, Value, internals::data::Reservation, json, params};
 use ring::digest::{SHA256, digest};
 
-use super::{ending::Outcome, heads};
+use super::{heads, outcome::Outcome};
 use crate::{
     Result, ServerError,
     access::password::hex,

@@ -1,9 +1,9 @@
-//! Health, readiness, metrics, and the description of the interface.
+//! Health, readiness, metrics, and the page that shows the description of the interface.
 
 use axum::http::{StatusCode, header};
 use isomer_db::{ProcessMemory, params};
 
-use super::{call::Call, openapi, reply::Reply};
+use super::{call::Call, reply::Reply};
 use crate::{Result, ServerError, access::ServerAccess, metrics};
 
 /// `GET /health`
@@ -87,15 +87,6 @@ pub async fn prometheus(call: Call, _access: ServerAccess) -> Result<Reply> {
             ))
         })
         .await
-}
-
-/// `GET /v1/openapi.json`
-pub async fn description(_call: Call) -> Result<Reply> {
-    Ok(Reply::whole(
-        StatusCode::OK,
-        "application/json",
-        openapi::text(),
-    ))
 }
 
 const PAGE: &str = include_str!("docs/page.html");

@@ -2,7 +2,10 @@
 
 use isomer_server::{
     access::Role,
-    http::route::{BodyOf, Needs, ROUTES, Route},
+    http::{
+        route::{BodyOf, Needs, Route},
+        routes::ROUTES,
+    },
 };
 
 use crate::support::{Client, PASSWORD, Server};

@@ -1,21 +1,28 @@
 //! Random histories of several nodes on one faulty log, each deterministic by its seed.
 //!
-//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, stop for long, crash between calls
-//! and come back from a checkpoint, which some of them take and trim the log by. The log loses requests and answers,
-//! delivers late and twice, and forgets what is trimmed. Afterwards the log alone is the truth:
+//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, and come back from a checkpoint, which
+//! some of them take and trim the log by. They stop for long and crash between calls, and within a call of the log or of
+//! the objects: before it takes effect, or after that and before the answer. Meanwhile another node, whose connection is
+//! good, commits, takes a checkpoint and trims the log. Log and objects lose requests and answers, deliver late and twice;
+//! the log forgets what is trimmed. Afterwards the log alone is the truth:
 //! - every transaction in it read what all before it had written (serializable, in the order of the log);
 //! - one that was acknowledged is in it once; one that was refused is not; one with an unknown outcome at most once;
 //! - a transaction that began after another one was acknowledged reads its writes (strict);
 //! - every node's state is that of the log up to its position.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
 
 use isomer_shared_log::{
-    Blobs, Created, Faults, LogError, MemoryBlobs, MemoryLog, Node, NodeError, Options, Position,
-    Record, RecordHash, Replaced, StateMachine, Validated,
+    BlobError, Blobs, Fate, Faults, Hook, LogError, LogId, MemoryBlobs, MemoryLog, Moment, Node,
+    NodeError, Options, Position, Record, RecordHash, Retry, SharedLog, StateMachine, Validated,
 };
 use isomer_vfs::{SimTime, Time};
 
+/// Histories of a run; with `ISOMER_TEST_QUICK` a tenth of them.
 const HISTORIES: u64 = 10_000;
 const STEPS: usize = 80;
 const KEYS: u64 = 6;
@@ -141,7 +148,7 @@ impl StateMachine for Numbers {
 }
 
 /// SplitMix64.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Random(u64);
 
 impl Random {
@@ -165,147 +172,21 @@ enum Outcome {
     Unknown,
 }
 
-struct World {
+/// What the nodes were told, and the source of all chance.
+#[derive(Debug)]
+struct Ledger {
     random: Random,
-    log: MemoryLog,
-    blobs: MemoryBlobs,
-    time: SimTime,
-    nodes: Vec<Option<Node<MemoryLog, Numbers>>>,
     outcomes: BTreeMap<u64, (Transaction, Outcome)>,
     /// The highest position that was acknowledged.
     acknowledged: Position,
     ids: u64,
     fenced: u64,
+    /// Crashes and stalls within calls.
+    crashes: u64,
+    stalls: u64,
 }
 
-impl World {
-    fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
-        let log = match random.below(2) {
-            0 => MemoryLog::new(),
-            _ => MemoryLog::forgetful(),
-        };
-        let count = 2 + random.below(4);
-        let mut world = Self {
-            random,
-            log,
-            blobs: MemoryBlobs::default(),
-            time: SimTime::default(),
-            nodes: (0..count).map(|_| None).collect(),
-            outcomes: BTreeMap::new(),
-            acknowledged: 0,
-            ids: 0,
-            fenced: 0,
-        };
-        world.run();
-        world
-    }
-
-    fn run(&mut self) {
-        for _ in 0..STEPS {
-            let at = self.random.below(self.nodes.len() as u64) as usize;
-            self.time
-                .sleep(Duration::from_millis(self.random.below(200)));
-            let mut node = match self.nodes[at].take() {
-                Some(node) => node,
-                None => self.open(),
-            };
-            let outcome = match self.random.below(20) {
-                // The whole machine of this node stops, while others go on.
-                0 => {
-                    self.time.sleep(GRACE / 3);
-                    Ok(())
-                }
-                1 => self.checkpoint(&mut node),
-                2 => self.trim(&mut node),
-                // It crashes.
-                3 => continue,
-                _ => self.commit(&mut node),
-            };
-            self.keep(at, node, outcome);
-        }
-    }
-
-    /// Puts a node back after a call, unless it must be opened again or crashes.
-    fn keep(&mut self, at: usize, node: Node<MemoryLog, Numbers>, outcome: Result<(), NodeError>) {
-        match outcome {
-            Ok(()) | Err(NodeError::Log(LogError::Unavailable(_))) => self.nodes[at] = Some(node),
-            Err(NodeError::CommitUnknown(_)) if self.random.below(2) == 0 => {
-                self.nodes[at] = Some(node);
-            }
-            Err(NodeError::CommitUnknown(_)) => {}
-            Err(NodeError::Fenced) => self.fenced += 1,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// A node from the newest checkpoint, over a connection with some faults.
-    fn open(&mut self) -> Node<MemoryLog, Numbers> {
-        let some = |random: &mut Random, most| match random.below(3) {
-            0 => 0,
-            _ => random.below(most) as u32,
-        };
-        let faults = Faults {
-            lost_requests: some(&mut self.random, 100),
-            lost_answers: some(&mut self.random, 200),
-            late: some(&mut self.random, 150),
-            duplicated: some(&mut self.random, 150),
-            unavailable: some(&mut self.random, 100),
-        };
-        let (machine, next, last) = match self.blobs.get(MANIFEST).expect("memory") {
-            None => (Numbers::default(), 1, RecordHash::default()),
-            Some((manifest, _)) => {
-                let mut rest = &manifest[..];
-                let (next, last) = (take(&mut rest), RecordHash(take(&mut rest)));
-                (Numbers::decode(rest), next, last)
-            }
-        };
-        let mut nonces = Random(self.random.next());
-        let options = Options {
-            writer: self.random.next(),
-            nonces: Box::new(move || u128::from(nonces.next()) << 64 | u128::from(nonces.next())),
-            time: Arc::new(self.time.clone()),
-            grace: GRACE,
-            attempts: 1 + self.random.below(4) as u32,
-        };
-        let log = self.log.with_faults(faults, self.random.next());
-        Node::new(log, machine, next, last, options)
-    }
-
-    /// Begins some transactions, lets others commit in between now and then, and commits them as a group.
-    fn commit(&mut self, node: &mut Node<MemoryLog, Numbers>) -> Result<(), NodeError> {
-        node.catch_up()?;
-        let (began_at, _) = node.applied();
-        assert!(
-            began_at > self.acknowledged,
-            "a commit that has returned is not read"
-        );
-        let group: Vec<Transaction> = (0..=self.random.below(3))
-            .map(|_| self.transaction(node.machine(), began_at))
-            .collect();
-        for at in 0..self.nodes.len() {
-            if self.random.below(3) == 0
-                && let Some(mut other) = self.nodes[at].take()
-            {
-                let outcome = self.commit_now(&mut other);
-                self.keep(at, other, outcome);
-            }
-        }
-        if self.random.below(12) == 0 {
-            // It is stopped between its validation and its append: others trim what it has not applied.
-            self.time.sleep(GRACE * 2);
-            self.advance_and_trim();
-        }
-        self.commit_group(node, group)
-    }
-
-    /// A commit of a node that does not catch up first.
-    fn commit_now(&mut self, node: &mut Node<MemoryLog, Numbers>) -> Result<(), NodeError> {
-        let (began_at, _) = node.applied();
-        let transaction = self.transaction(node.machine(), began_at);
-        self.commit_group(node, vec![transaction])
-    }
-
+impl Ledger {
     fn transaction(&mut self, state: &Numbers, began_at: Position) -> Transaction {
         self.ids += 1;
         let random = &mut self.random;
@@ -321,71 +202,388 @@ impl World {
             writes,
         }
     }
+}
 
-    fn commit_group(
-        &mut self,
-        node: &mut Node<MemoryLog, Numbers>,
-        group: Vec<Transaction>,
-    ) -> Result<(), NodeError> {
-        let committed = node.commit(&group);
-        let outcomes: Vec<Outcome> = match &committed {
-            Ok(outcomes) => outcomes
-                .iter()
-                .map(|outcome| outcome.map_or(Outcome::Refused, Outcome::Acknowledged))
-                .collect(),
-            Err(NodeError::CommitUnknown(_)) => vec![Outcome::Unknown; group.len()],
-            Err(_) => vec![Outcome::Refused; group.len()],
-        };
-        for (transaction, outcome) in group.into_iter().zip(outcomes) {
-            if let Outcome::Acknowledged(at) = outcome {
-                self.acknowledged = self.acknowledged.max(at);
-            }
-            self.outcomes.insert(transaction.id, (transaction, outcome));
-        }
-        committed.map(drop)
+/// What all nodes share, and the world's books about them. Clones share it.
+#[derive(Clone)]
+struct Common {
+    log: MemoryLog,
+    blobs: MemoryBlobs,
+    time: SimTime,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+/// A node, and its connections.
+struct Member {
+    node: Node<MemoryLog, Numbers>,
+    log: MemoryLog,
+    blobs: MemoryBlobs,
+}
+
+/// Why a member stopped working.
+enum Failure {
+    Node(NodeError),
+    Blobs,
+    Crashed,
+}
+
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
+        Self::Node(error)
+    }
+}
+
+impl From<BlobError> for Failure {
+    fn from(error: BlobError) -> Self {
+        assert!(
+            !matches!(error, BlobError::Name(_) | BlobError::Damaged { .. }),
+            "{error}"
+        );
+        Self::Blobs
+    }
+}
+
+impl Common {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().expect("no panic")
     }
 
-    fn checkpoint(&mut self, node: &mut Node<MemoryLog, Numbers>) -> Result<(), NodeError> {
-        node.catch_up()?;
-        let (next, last) = node.applied();
+    fn below(&self, limit: u64) -> u64 {
+        self.ledger().random.below(limit)
+    }
+
+    fn some_faults(&self) -> Faults {
+        let mut ledger = self.ledger();
+        let mut some = |most| match ledger.random.below(3) {
+            0 => 0,
+            _ => ledger.random.below(most) as u32,
+        };
+        Faults {
+            lost_requests: some(100),
+            lost_answers: some(200),
+            late: some(150),
+            duplicated: some(150),
+            unavailable: some(100),
+            stale_lists: 0,
+        }
+    }
+
+    /// A member from the newest checkpoint, over connections with some faults, and with a hook if `rival` is given.
+    fn open(&self, faults: Faults, rival: Option<&Rival>) -> Result<Member, Failure> {
+        let hook = rival.map(|rival| rival.hook());
+        let seed = self.ledger().random.next();
+        let log = self.log.with_faults(faults, seed, hook.clone());
+        let blobs = self.blobs.with_faults(faults, !seed, hook);
+        let (machine, next, last) = match blobs.get(MANIFEST)? {
+            None => (Numbers::default(), 1, RecordHash::default()),
+            Some((manifest, _)) => decode_manifest(&manifest),
+        };
+        let mut nonces = Random(self.ledger().random.next());
+        let options = Options {
+            writer: nonces.next(),
+            nonces: Box::new(move || u128::from(nonces.next()) << 64 | u128::from(nonces.next())),
+            time: Arc::new(self.time.clone()),
+            retry: Retry {
+                deadline: Duration::from_millis(self.below(200)),
+                ..Retry::default()
+            },
+        };
+        let node = Node::open(log.clone(), machine, next, last, options)?;
+        Ok(Member { node, log, blobs })
+    }
+
+    /// Begins some transactions, calls `between`, and commits them as a group.
+    fn commit(&self, member: &mut Member, between: impl FnOnce()) -> Result<(), Failure> {
+        let acknowledged = self.ledger().acknowledged;
+        member.node.catch_up()?;
+        let (began_at, _) = member.node.applied();
+        assert!(
+            began_at > acknowledged,
+            "a commit that has returned is not read"
+        );
+        let group: Vec<Transaction> = (0..=self.below(3))
+            .map(|_| self.ledger().transaction(member.node.machine(), began_at))
+            .collect();
+        between();
+        self.commit_group(member, group)
+    }
+
+    /// A commit of a node that does not catch up first.
+    fn commit_now(&self, member: &mut Member) -> Result<(), Failure> {
+        let (began_at, _) = member.node.applied();
+        let transaction = self.ledger().transaction(member.node.machine(), began_at);
+        self.commit_group(member, vec![transaction])
+    }
+
+    fn commit_group(&self, member: &mut Member, group: Vec<Transaction>) -> Result<(), Failure> {
+        let mut rest = &group[..];
+        while !rest.is_empty() {
+            let committed = member.node.commit(rest);
+            // Nobody hears from a node that crashed.
+            let is_crashed = member.log.is_crashed();
+            let outcomes: Vec<Outcome> = match &committed {
+                _ if is_crashed => vec![Outcome::Unknown; rest.len()],
+                Ok(outcomes) => outcomes
+                    .iter()
+                    .map(|outcome| outcome.map_or(Outcome::Refused, Outcome::Acknowledged))
+                    .collect(),
+                Err(NodeError::CommitUnknown(_)) => vec![Outcome::Unknown; rest.len()],
+                Err(_) => vec![Outcome::Refused; rest.len()],
+            };
+            let (now, later) = rest.split_at(outcomes.len());
+            let mut ledger = self.ledger();
+            for (transaction, outcome) in now.iter().zip(outcomes) {
+                if let Outcome::Acknowledged(at) = outcome {
+                    ledger.acknowledged = ledger.acknowledged.max(at);
+                }
+                ledger
+                    .outcomes
+                    .insert(transaction.id, (transaction.clone(), outcome));
+            }
+            rest = later;
+            drop(ledger);
+            if is_crashed {
+                return Err(Failure::Crashed);
+            }
+            committed?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the checkpoint unless there is a newer one. It may fail, and take effect later.
+    fn checkpoint(&self, member: &mut Member) -> Result<(), Failure> {
+        member.node.catch_up()?;
+        let (next, last) = member.node.applied();
         let mut content = Vec::new();
         put(&mut content, next);
         put(&mut content, last.0);
-        content.extend(node.machine().encode());
-        match self.blobs.get(MANIFEST).expect("memory") {
-            None => {
-                let created = self.blobs.create(MANIFEST, &content).expect("memory");
-                assert!(matches!(created, Created::Created(_)));
+        content.extend(member.node.machine().encode());
+        match member.blobs.get(MANIFEST)? {
+            None => drop(member.blobs.create(MANIFEST, &content)?),
+            Some((manifest, tag)) if decode_manifest(&manifest).1 < next => {
+                drop(member.blobs.replace(MANIFEST, &tag, &content)?);
             }
-            Some((_, tag)) => {
-                let replaced = self
-                    .blobs
-                    .replace(MANIFEST, &tag, &content)
-                    .expect("memory");
-                assert!(matches!(replaced, Replaced::Replaced(_)));
-            }
+            Some(_) => {}
         }
         Ok(())
     }
 
-    fn trim(&mut self, node: &mut Node<MemoryLog, Numbers>) -> Result<(), NodeError> {
-        if let Some((manifest, _)) = self.blobs.get(MANIFEST).expect("memory") {
-            node.trim(take(&mut &manifest[..]))?;
+    fn trim(&self, member: &mut Member) -> Result<(), Failure> {
+        if let Some((manifest, _)) = member.blobs.get(MANIFEST)? {
+            member.node.trim(decode_manifest(&manifest).1)?;
         }
         Ok(())
+    }
+}
+
+fn decode_manifest(manifest: &[u8]) -> (Numbers, Position, RecordHash) {
+    let mut rest = manifest;
+    let (next, last) = (take(&mut rest), RecordHash(take(&mut rest)));
+    (Numbers::decode(rest), next, last)
+}
+
+/// A node that works while others are within a call.
+#[derive(Clone)]
+struct Rival {
+    common: Common,
+    member: Arc<Mutex<Member>>,
+}
+
+impl Rival {
+    fn new(common: &Common) -> Self {
+        let Ok(member) = common.open(Faults::default(), None) else {
+            panic!("a good connection fails");
+        };
+        Self {
+            common: common.clone(),
+            member: Arc::new(Mutex::new(member)),
+        }
+    }
+
+    /// What may happen within the calls of another node.
+    fn hook(&self) -> Hook {
+        let rival = self.clone();
+        Arc::new(move |moment| rival.pass(moment))
+    }
+
+    fn pass(&self, _: Moment) -> Fate {
+        match self.common.below(150) {
+            0 => {
+                self.common.ledger().crashes += 1;
+                return Fate::Crash;
+            }
+            1 => self.common.time.sleep(GRACE / 3),
+            2..5 => self.work(|member| self.common.commit_now(member)),
+            5 => {
+                // The node is stopped for long: meanwhile all that it has not applied is trimmed.
+                self.common.ledger().stalls += 1;
+                self.work(|member| self.common.commit(member, || {}));
+                self.common.time.sleep(GRACE * 2);
+                self.work(|member| self.common.checkpoint(member));
+                self.work(|member| self.common.trim(member));
+                self.work(|member| self.common.commit(member, || {}));
+            }
+            _ => {}
+        }
+        Fate::Continue
+    }
+
+    /// Runs a call of the rival. It is opened again when it was too far behind.
+    fn work(&self, call: impl FnOnce(&mut Member) -> Result<(), Failure>) {
+        let mut member = self.member.lock().expect("no panic");
+        match call(&mut member) {
+            Ok(()) => {}
+            // It was stopped itself, or its position was trimmed while it was behind.
+            Err(Failure::Node(NodeError::Fenced | NodeError::CommitUnknown(_))) => {
+                match self.common.open(Faults::default(), None) {
+                    Ok(opened) => *member = opened,
+                    Err(_) => panic!("a good connection fails"),
+                }
+            }
+            Err(Failure::Node(error)) => panic!("a good connection fails: {error}"),
+            Err(Failure::Blobs | Failure::Crashed) => panic!("a good connection fails"),
+        }
+    }
+}
+
+struct World {
+    common: Common,
+    rival: Rival,
+    members: Vec<Option<Member>>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let id = LogId(random.next().into());
+        let log = match random.below(2) {
+            0 => MemoryLog::new(id, GRACE),
+            _ => MemoryLog::forgetful(id, GRACE),
+        };
+        // A group of several transactions takes several records now and then.
+        let log = match random.below(4) {
+            0 => log.with_max_record_bytes(400),
+            _ => log,
+        };
+        let count = 2 + random.below(4);
+        let ledger = Ledger {
+            random,
+            outcomes: BTreeMap::new(),
+            acknowledged: 0,
+            ids: 0,
+            fenced: 0,
+            crashes: 0,
+            stalls: 0,
+        };
+        let common = Common {
+            log,
+            blobs: MemoryBlobs::default(),
+            time: SimTime::default(),
+            ledger: Arc::new(Mutex::new(ledger)),
+        };
+        let mut world = Self {
+            rival: Rival::new(&common),
+            common,
+            members: (0..count).map(|_| None).collect(),
+        };
+        world.run();
+        world
+    }
+
+    fn run(&mut self) {
+        let common = self.common.clone();
+        for _ in 0..STEPS {
+            let at = common.below(self.members.len() as u64) as usize;
+            common.time.sleep(Duration::from_millis(common.below(200)));
+            let opened = match self.members[at].take() {
+                Some(member) => Ok(member),
+                None => common.open(common.some_faults(), Some(&self.rival)),
+            };
+            let mut member = match opened {
+                Ok(member) => member,
+                Err(failure) => {
+                    self.note(&failure);
+                    continue;
+                }
+            };
+            let outcome = match common.below(20) {
+                // The whole machine of this node stops, while others go on.
+                0 => {
+                    common.time.sleep(GRACE / 3);
+                    Ok(())
+                }
+                1 => common.checkpoint(&mut member),
+                2 => common.trim(&mut member),
+                // It crashes.
+                3 => continue,
+                _ => self.commit(&mut member),
+            };
+            self.keep(at, member, outcome);
+        }
+    }
+
+    /// A failure that histories may have.
+    fn note(&self, failure: &Failure) {
+        match failure {
+            Failure::Node(NodeError::Fenced) => self.common.ledger().fenced += 1,
+            Failure::Node(
+                NodeError::Log(LogError::Unavailable(_) | LogError::Refused(_))
+                | NodeError::CommitUnknown(_),
+            )
+            | Failure::Blobs
+            | Failure::Crashed => {}
+            Failure::Node(error) => panic!("{error}"),
+        }
+    }
+
+    /// Puts a member back after a call, unless it must be opened again or crashes.
+    fn keep(&mut self, at: usize, member: Member, outcome: Result<(), Failure>) {
+        if member.log.is_crashed() || member.blobs.is_crashed() {
+            return;
+        }
+        if let Err(failure) = &outcome {
+            self.note(failure);
+        }
+        let goes_on = match outcome {
+            Ok(()) | Err(Failure::Blobs | Failure::Node(NodeError::Log(_))) => true,
+            Err(Failure::Node(NodeError::CommitUnknown(_))) => self.common.below(2) == 0,
+            Err(_) => false,
+        };
+        if goes_on {
+            self.members[at] = Some(member);
+        }
+    }
+
+    /// Begins some transactions, lets others commit in between now and then, and commits them as a group.
+    fn commit(&mut self, member: &mut Member) -> Result<(), Failure> {
+        let common = self.common.clone();
+        common.commit(member, || {
+            for at in 0..self.members.len() {
+                if common.below(3) == 0
+                    && let Some(mut other) = self.members[at].take()
+                {
+                    let outcome = common.commit_now(&mut other);
+                    self.keep(at, other, outcome);
+                }
+            }
+            if common.below(12) == 0 {
+                // It is stopped between its validation and its append: others trim what it has not applied.
+                common.time.sleep(GRACE * 2);
+                self.advance_and_trim();
+            }
+        })
     }
 
     /// Another node takes a checkpoint, and trims what is old.
     fn advance_and_trim(&mut self) {
-        let Some(at) = (0..self.nodes.len()).find(|at| self.nodes[*at].is_some()) else {
+        let Some(at) = (0..self.members.len()).find(|at| self.members[*at].is_some()) else {
             return;
         };
-        let Some(mut other) = self.nodes[at].take() else {
+        let Some(mut other) = self.members[at].take() else {
             return;
         };
-        let outcome = self
-            .checkpoint(&mut other)
-            .and_then(|()| self.trim(&mut other));
+        let checkpoint = self.common.checkpoint(&mut other);
+        let outcome = checkpoint.and_then(|()| self.common.trim(&mut other));
         self.keep(at, other, outcome);
     }
 
@@ -395,8 +593,10 @@ impl World {
         let mut states = vec![state.clone()];
         let mut last = RecordHash::default();
         let mut found = BTreeMap::new();
-        for (at, bytes) in (1..).zip(self.log.history()) {
-            let (record, hash) = Record::decode(&bytes, at, last).expect("a valid record");
+        for (at, bytes) in (1..).zip(self.common.log.history()) {
+            let decoded = Record::decode(&bytes, at, self.common.log.id());
+            let (record, hash) = decoded.expect("a valid record");
+            assert_eq!(record.follows(at, last), Ok(()));
             last = hash;
             for transaction in Transaction::decode_all(record.content) {
                 for (key, value) in &transaction.reads {
@@ -414,7 +614,7 @@ impl World {
             }
             states.push(state.clone());
         }
-        for (id, (transaction, outcome)) in &self.outcomes {
+        for (id, (transaction, outcome)) in &self.common.ledger().outcomes {
             match (outcome, found.get(id)) {
                 (Outcome::Acknowledged(at), Some((found_at, found))) => {
                     assert_eq!((at, transaction), (found_at, found));
@@ -426,10 +626,11 @@ impl World {
                 (Outcome::Refused, None) | (Outcome::Unknown, _) => {}
             }
         }
-        for node in self.nodes.iter().flatten() {
-            let (next, _) = node.applied();
+        let rival = self.rival.member.lock().expect("no panic");
+        for member in self.members.iter().flatten().chain([&*rival]) {
+            let (next, _) = member.node.applied();
             assert_eq!(
-                *node.machine(),
+                *member.node.machine(),
                 states[next as usize - 1],
                 "the state before {next}"
             );
@@ -439,8 +640,13 @@ impl World {
 
 #[test]
 fn no_history_of_nodes_has_an_anomaly() {
-    let (mut acknowledged, mut refused, mut unknown, mut fenced) = (0, 0, 0, 0);
-    for seed in 0..HISTORIES {
+    let (mut acknowledged, mut refused, mut unknown) = (0, 0, 0);
+    let (mut fenced, mut crashes, mut stalls) = (0, 0, 0);
+    let histories = match std::env::var_os("ISOMER_TEST_QUICK") {
+        None => HISTORIES,
+        Some(_) => HISTORIES / 10,
+    };
+    for seed in 0..histories {
         let run = std::panic::catch_unwind(|| {
             let world = World::new(seed);
             world.check();
@@ -450,23 +656,151 @@ fn no_history_of_nodes_has_an_anomaly() {
             eprintln!("seed {seed}");
             std::panic::resume_unwind(reason)
         });
-        for (_, outcome) in world.outcomes.values() {
+        let ledger = world.common.ledger();
+        for (_, outcome) in ledger.outcomes.values() {
             match outcome {
                 Outcome::Acknowledged(_) => acknowledged += 1,
                 Outcome::Refused => refused += 1,
                 Outcome::Unknown => unknown += 1,
             }
         }
-        fenced += world.fenced;
+        fenced += ledger.fenced;
+        crashes += ledger.crashes;
+        stalls += ledger.stalls;
     }
     // The histories contain what they are about.
     let seen = format!(
-        "{acknowledged} acknowledged, {refused} refused, {unknown} unknown, {fenced} fenced"
+        "{acknowledged} acknowledged, {refused} refused, {unknown} unknown, {fenced} fenced, \
+         {crashes} crashes and {stalls} stalls within a call"
     );
     eprintln!("{seen}");
     assert!(
-        acknowledged > 10 * HISTORIES && refused > HISTORIES,
+        acknowledged > 10 * histories && refused > histories,
         "{seen}"
     );
-    assert!(unknown > HISTORIES && fenced > HISTORIES / 10, "{seen}");
+    assert!(unknown > histories && fenced > histories / 10, "{seen}");
+    assert!(crashes > histories && stalls > histories, "{seen}");
+}
+
+/// Nodes of tests over a good connection.
+fn open(
+    log: &MemoryLog,
+    next: Position,
+    last: RecordHash,
+) -> Result<Node<MemoryLog, Numbers>, NodeError> {
+    let mut nonces = Random(next);
+    let options = Options {
+        writer: 1,
+        nonces: Box::new(move || nonces.next().into()),
+        time: Arc::new(SimTime::default()),
+        retry: Retry::default(),
+    };
+    Node::open(log.clone(), Numbers::default(), next, last, options)
+}
+
+fn writing(id: u64) -> Transaction {
+    Transaction {
+        id,
+        began_at: 1,
+        reads: Vec::new(),
+        writes: vec![(id, id)],
+    }
+}
+
+#[test]
+fn a_state_of_another_log_is_refused_when_a_node_opens() {
+    let log = MemoryLog::new(LogId(1), GRACE);
+    let mut node = open(&log, 1, RecordHash::default()).expect("an empty log");
+    for id in 1..=3 {
+        node.commit(&[writing(id)]).expect("committed");
+    }
+    let (next, last) = node.applied();
+    assert!(open(&log, next, last).is_ok());
+    for (next, last) in [(next, RecordHash(7)), (1, RecordHash(7))] {
+        let refused = open(&log, next, last).expect_err("another history");
+        assert!(matches!(refused, NodeError::Record(_)), "{refused}");
+    }
+    let refused = open(&log, next + 1, last).expect_err("the log is shorter");
+    assert!(
+        matches!(refused, NodeError::Log(LogError::Damaged(_))),
+        "{refused}"
+    );
+    log.trim(next).expect("trimmed");
+    assert!(
+        open(&log, next, last).is_ok(),
+        "there is nothing to compare with"
+    );
+    assert_eq!(open(&log, 2, last).expect_err("trimmed"), NodeError::Fenced);
+    // A record of another log.
+    let other = MemoryLog::new(LogId(2), GRACE);
+    let (bytes, _) = Record {
+        log: LogId(1),
+        writer: 1,
+        nonce: 1,
+        previous: RecordHash::default(),
+        content: b"",
+    }
+    .encode(1);
+    other.append(1, &bytes).expect("appended");
+    let mut node = open(&other, 1, RecordHash::default()).expect("nothing to compare with");
+    let refused = node.catch_up().expect_err("of another log");
+    assert!(
+        refused.to_string().contains("belongs to the shared log"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_group_that_no_record_can_hold_is_committed_in_parts() {
+    let log = MemoryLog::new(LogId(1), GRACE).with_max_record_bytes(400);
+    let mut node = open(&log, 1, RecordHash::default()).expect("an empty log");
+    let group: Vec<Transaction> = (1..=20).map(writing).collect();
+    let mut rest = &group[..];
+    while !rest.is_empty() {
+        let outcomes = node.commit(rest).expect("committed");
+        assert!(!outcomes.is_empty() && outcomes.iter().all(Result::is_ok));
+        rest = &rest[outcomes.len()..];
+    }
+    assert!(log.end().expect("an end") > 3, "several records");
+    let mut large = writing(21);
+    large.writes = vec![(1, 1); 100];
+    let refused = node.commit(&[large, writing(22)]).expect_err("too large");
+    assert!(
+        matches!(refused, NodeError::Log(LogError::TooLarge { .. })),
+        "{refused}"
+    );
+    assert!(node.commit(&[writing(22)]).is_ok(), "the node goes on");
+}
+
+/// A refused call is not repeated, and one that cannot be reached is until the deadline.
+#[test]
+fn only_passing_failures_are_repeated() {
+    let log = MemoryLog::new(LogId(1), GRACE);
+    for (crashes, most) in [(true, 0), (false, 10)] {
+        let hook: Hook = Arc::new(move |_| if crashes { Fate::Crash } else { Fate::Continue });
+        let faults = Faults {
+            unavailable: 1000,
+            ..Faults::default()
+        };
+        let time = SimTime::default();
+        let options = Options {
+            writer: 1,
+            nonces: Box::new(|| 0),
+            time: Arc::new(time.clone()),
+            retry: Retry::default(),
+        };
+        let handle = log.with_faults(faults, 1, Some(hook));
+        let opened = Node::open(
+            handle,
+            Numbers::default(),
+            1,
+            RecordHash::default(),
+            options,
+        );
+        let mut node = opened.expect("the empty state needs no call");
+        let refused = node.catch_up().expect_err("it cannot be reached");
+        assert!(matches!(refused, NodeError::Log(_)), "{refused}");
+        let passed = time.now().as_secs();
+        assert!(passed <= most && (crashes || passed > 8), "{passed} s");
+    }
 }

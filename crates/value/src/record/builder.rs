@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use super::{KIND_NODE, KIND_RELATIONSHIP, RecordRef, payload};
+use super::{
+    format::{KIND_NODE, KIND_RELATIONSHIP},
+    payload,
+    record_ref::RecordRef,
+};
 use crate::{Interner, LabelId, Map, NodeId, PropId, TypeId, Value, ValueError, bytes::put_varint};
 
 /// A record under construction, empty or based on another record whose fields are kept as bytes.

@@ -4,7 +4,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
-use super::{RecordRef, corrupt, decode_value};
+use super::{format::corrupt, payload::decode_value, record_ref::RecordRef};
 use crate::{Map, Names, PropId, Value, ValueError};
 
 /// Number of cached shapes (sets of properties): most records of a label have one of a small number of

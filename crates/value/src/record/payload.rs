@@ -25,13 +25,14 @@ use std::sync::Arc;
 
 use jiff::{civil, tz::Offset};
 
-use super::WHAT;
+use super::format::WHAT;
 use crate::{
     Crs, Duration, Interner, Map, Names, Point, PropId, Value, ValueError, ZonedTime,
     bytes::{Reader, put_varint, put_zigzag},
     limits::MAX_NESTING,
-    temporal::parts::{
-        NANOS_PER_SECOND, ZonedParts, nanos_of_day, time_of_nanos, zoned_of_parts, zoned_parts,
+    temporal::{
+        clock::{NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
+        parts::{ZonedParts, zoned_of_parts, zoned_parts},
     },
 };
 

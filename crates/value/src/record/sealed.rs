@@ -1,9 +1,12 @@
 //! Lazily decoded properties: they stay encoded in their record's bytes until the first access.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{RecordRef, corrupt, decoder::Shapes, payload};
-use crate::{Map, Names, PropId, ValueError, map::NamedValue};
+use super::{decoder::Shapes, format::corrupt, payload, record_ref::RecordRef};
+use crate::{
+    Map, Names, PropId, ValueError,
+    map::{NamedValue, OpenRecord, SealedBatch, SealedRecord},
+};
 
 /// Creates [`Map`]s that are decoded on first access: a result of whole records is passed on as bytes, and
 /// values that the client does not read are never decoded.
@@ -21,7 +24,7 @@ pub struct RecordSealer {
     /// Every property number below this has a name.
     named_below: u32,
     bytes: Vec<u8>,
-    records: Vec<Kept>,
+    records: Vec<SealedRecord>,
     /// The collected records, in order: maps that were decoded at once, and `None` for those in `records`.
     gathered: Vec<Option<Map>>,
 }
@@ -34,31 +37,6 @@ struct Source {
     names: Arc<dyn Names + Send + Sync>,
     /// Number of maps decoded, and the state they share.
     opened: Mutex<(u32, Shapes)>,
-}
-
-/// Records collected into one batch.
-#[derive(Debug)]
-struct Batch {
-    source: Arc<Source>,
-    bytes: Vec<u8>,
-    records: Vec<Kept>,
-}
-
-/// A record in a batch, decoded at most once.
-#[derive(Debug)]
-struct Kept {
-    start: u32,
-    end: u32,
-    /// Number of properties.
-    len: u32,
-    entries: OnceLock<Vec<NamedValue>>,
-}
-
-/// A record's properties in its batch. Clones share the decoded form.
-#[derive(Clone, Debug)]
-pub(crate) struct Sealed {
-    batch: Arc<Batch>,
-    at: u32,
 }
 
 impl RecordSealer {
@@ -82,8 +60,10 @@ impl RecordSealer {
     /// # Errors
     /// `Corrupt` if the bytes are damaged or a property has no name; then the record was not collected.
     pub fn gather(&mut self, record: &RecordRef<'_>) -> Result<(), ValueError> {
-        let (Some(kept), true) = (Kept::at(self.bytes.len(), record), self.may_seal(record)?)
-        else {
+        let (Some(kept), true) = (
+            SealedRecord::at(self.bytes.len(), record.bytes.len(), record.len()),
+            self.may_seal(record)?,
+        ) else {
             let decoded = record.properties(&*self.source.names)?;
             self.gathered.push(Some(decoded));
             return Ok(());
@@ -107,19 +87,15 @@ impl RecordSealer {
             false => Vec::new(),
         };
         let bytes = std::mem::replace(&mut self.bytes, next);
-        let batch = Arc::new(Batch {
-            source: self.source.clone(),
-            bytes,
-            records: std::mem::take(&mut self.records),
-        });
+        let records = std::mem::take(&mut self.records);
+        let batch = Arc::new(SealedBatch::new(self.source.clone(), bytes, records));
         let mut at = 0;
         std::mem::take(&mut self.gathered)
             .into_iter()
             .map(move |decoded| {
                 decoded.unwrap_or_else(|| {
                     at += 1;
-                    let batch = batch.clone();
-                    Map::sealed(Sealed { batch, at: at - 1 })
+                    Map::sealed(batch.clone(), at - 1)
                 })
             })
     }
@@ -131,15 +107,14 @@ impl RecordSealer {
     pub fn seal(names: Arc<dyn Names + Send + Sync>, bytes: Vec<u8>) -> Result<Map, ValueError> {
         let sealer = Self::new(names);
         let record = RecordRef::new(&bytes)?;
-        let (Some(kept), true) = (Kept::at(0, &record), sealer.may_seal(&record)?) else {
+        let (Some(kept), true) = (
+            SealedRecord::at(0, bytes.len(), record.len()),
+            sealer.may_seal(&record)?,
+        ) else {
             return record.properties(&*sealer.source.names);
         };
-        let batch = Arc::new(Batch {
-            source: sealer.source,
-            bytes,
-            records: vec![kept],
-        });
-        Ok(Map::sealed(Sealed { batch, at: 0 }))
+        let batch = SealedBatch::new(sealer.source, bytes, vec![kept]);
+        Ok(Map::sealed(Arc::new(batch), 0))
     }
 
     /// Validates a record; returns whether decoding it later cannot fail.
@@ -164,64 +139,7 @@ impl RecordSealer {
     }
 }
 
-impl Sealed {
-    fn kept(&self) -> &Kept {
-        &self.batch.records[self.at as usize]
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.kept().len as usize
-    }
-
-    pub(crate) fn entries(&self) -> &[NamedValue] {
-        let kept = self.kept();
-        kept.entries
-            .get_or_init(|| self.batch.source.open(self.batch.record(kept)))
-    }
-
-    pub(crate) fn into_entries(mut self) -> Vec<NamedValue> {
-        let at = self.at as usize;
-        match Arc::get_mut(&mut self.batch).and_then(|batch| batch.records[at].entries.take()) {
-            Some(entries) => entries,
-            // Once decoded, copying is cheaper than decoding again.
-            None => match self.kept().entries.get() {
-                Some(entries) => entries.clone(),
-                None => self.batch.source.open(self.batch.record(self.kept())),
-            },
-        }
-    }
-
-    /// Bytes held before the first access, including the entries that decoding will allocate in addition to
-    /// the record, which stays; 0 after the first access.
-    pub(crate) fn unopened_bytes(&self) -> Option<usize> {
-        let kept = self.kept();
-        let record = (kept.end - kept.start) as usize;
-        kept.entries
-            .get()
-            .is_none()
-            .then(|| size_of::<Kept>() + record + self.len() * size_of::<NamedValue>())
-    }
-}
-
-impl Kept {
-    /// The record that starts at `start` of its batch; `None` if its offset does not fit.
-    fn at(start: usize, record: &RecordRef<'_>) -> Option<Self> {
-        Some(Self {
-            start: u32::try_from(start).ok()?,
-            end: u32::try_from(start + record.bytes.len()).ok()?,
-            len: u32::try_from(record.len()).ok()?,
-            entries: OnceLock::new(),
-        })
-    }
-}
-
-impl Batch {
-    fn record(&self, kept: &Kept) -> &[u8] {
-        &self.bytes[kept.start as usize..kept.end as usize]
-    }
-}
-
-impl Source {
+impl OpenRecord for Source {
     fn open(&self, record: &[u8]) -> Vec<NamedValue> {
         let decoded = || -> Result<Map, ValueError> {
             let record = RecordRef::new(record)?;

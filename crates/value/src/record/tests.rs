@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Interner, NameTable};
+use crate::{Interner, LabelId, Map, NameTable, NodeId, PropId, TypeId, Value, ValueError};
 
 fn document() -> (NameTable, Map) {
     let mut names = NameTable::new();

@@ -4,7 +4,7 @@ use jiff::civil;
 
 use super::{
     calendar::{add_days, add_months, date_of_epoch_nanos, epoch_day, out_of_range},
-    parts::{NANOS_PER_DAY, NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
+    clock::{NANOS_PER_DAY, NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
 };
 use crate::{Duration, Value, ValueError, ZonedDateTime, ZonedTime};
 

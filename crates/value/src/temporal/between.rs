@@ -7,7 +7,8 @@ use jiff::{civil, tz::TimeZone};
 use super::{
     arithmetic::{local_nanos, shift_calendar},
     calendar::{add_days, add_months, epoch_day},
-    parts::{NANOS_PER_SECOND, nanos_of_day, zoned_time_rank},
+    clock::{NANOS_PER_SECOND, nanos_of_day},
+    parts::zoned_time_rank,
 };
 use crate::{Duration, Value, ValueError, ZonedDateTime, ZonedTime};
 

@@ -3,7 +3,7 @@
 
 use jiff::civil::{Date, ISOWeekDate, Weekday};
 
-use super::parts::NANOS_PER_DAY;
+use super::clock::NANOS_PER_DAY;
 use crate::ValueError;
 
 /// The date of a year, month and day of the month.

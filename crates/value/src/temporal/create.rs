@@ -7,9 +7,9 @@ use jiff::{
 
 use super::{
     Kind, Now,
+    clock::{NANOS_PER_DAY, NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
     fields::{DATE_FIELDS, Fields, TIME_FIELDS},
     parse,
-    parts::{NANOS_PER_SECOND, nanos_of_day, time_of_nanos},
 };
 use crate::{Map, Value, ValueError, ZonedDateTime, ZonedTime};
 
@@ -227,7 +227,7 @@ fn zoned_time_of_fields(
 /// The same instant of the day at another offset.
 fn shift(time: ZonedTime, offset: Offset) -> ZonedTime {
     let ahead = i64::from(offset.seconds() - time.offset.seconds()) * NANOS_PER_SECOND;
-    let nanos = (nanos_of_day(time.time) + ahead).rem_euclid(super::parts::NANOS_PER_DAY);
+    let nanos = (nanos_of_day(time.time) + ahead).rem_euclid(NANOS_PER_DAY);
     ZonedTime {
         time: time_of_nanos(nanos).unwrap_or(time.time),
         offset,

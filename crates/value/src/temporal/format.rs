@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use jiff::{civil, tz::Offset};
 
-use super::parts::NANOS_PER_SECOND;
+use super::clock::NANOS_PER_SECOND;
 use crate::{Duration, Value, ZonedDateTime, ZonedTime};
 
 /// The canonical text of a temporal value; none for others.

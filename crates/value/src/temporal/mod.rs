@@ -5,9 +5,11 @@
 //! [`to_text`]. Years range from -9999 to 9999; results out of this range are errors.
 
 mod access;
+mod amounts;
 mod arithmetic;
 mod between;
 mod calendar;
+pub(crate) mod clock;
 mod create;
 mod duration;
 mod fields;
@@ -131,7 +133,7 @@ impl Function {
             Operation::Truncate(kind) => truncate::truncate(kind, args, now),
             Operation::FromEpoch => create::from_epoch(args),
             Operation::FromEpochMillis => create::from_epoch_millis(args),
-            Operation::Duration => duration::create(args),
+            Operation::Duration => amounts::create(args),
             Operation::Between => between::between(between::Unit::All, args),
             Operation::InMonths => between::between(between::Unit::Months, args),
             Operation::InDays => between::between(between::Unit::Days, args),
@@ -251,7 +253,7 @@ pub fn zoned_date_time_of_text(text: &str) -> Result<ZonedDateTime, ValueError> 
 /// # Errors
 /// Like [`date_of_text`], and `Overflow`.
 pub fn duration_of_text(text: &str) -> Result<Duration, ValueError> {
-    duration::of_text(text)
+    amounts::of_text(text)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //! `214032`, `21:40`, `2140`, `21`. Zones: `Z`, `+01:00:30`, `+01:00`, `+0100`, `+01`, and, after those or alone, a
 //! name: `[Europe/Stockholm]`.
 
+use std::str::FromStr;
+
 use jiff::{
     civil,
     tz::{Offset, TimeZone},
@@ -186,6 +188,15 @@ pub(super) fn zoned_date_time(
         ((None, None), None) => Err(scanner.error(
             "it has no zone: write an offset such as +01:00 or [Area/City] behind the time",
         )),
+    }
+}
+
+/// Parses the text forms that the language's `datetime()` accepts, with an offset, a zone or both.
+impl FromStr for ZonedDateTime {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        zoned_date_time(text, None)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Date-times with a zone.
 
-use std::str::FromStr;
-
 use jiff::{
     Timestamp, Zoned, civil,
     tz::{AmbiguousOffset, Offset, TimeZone},
@@ -9,8 +7,7 @@ use jiff::{
 
 use super::{
     calendar::{date_of_epoch_day, epoch_day, out_of_range},
-    parse,
-    parts::{NANOS_PER_SECOND, SECONDS_PER_DAY, nanos_of_day, time_of_nanos},
+    clock::{NANOS_PER_SECOND, SECONDS_PER_DAY, nanos_of_day, time_of_nanos},
 };
 use crate::ValueError;
 
@@ -189,15 +186,6 @@ impl From<Zoned> for ZonedDateTime {
             offset: zoned.offset(),
             zone: zoned.time_zone().clone(),
         }
-    }
-}
-
-/// Parses the text forms that the language's `datetime()` accepts, with an offset, a zone or both.
-impl FromStr for ZonedDateTime {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        parse::zoned_date_time(text, None)
     }
 }
 

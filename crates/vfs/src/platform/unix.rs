@@ -5,10 +5,14 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, AtomicU64},
     time::Duration,
 };
 
+use crate::shared_page::Ring;
 use rustix::{
+    mm::{MapFlags, ProtFlags, mmap, munmap},
     process::{Resource, Rlimit, getrlimit, setrlimit},
     time::{ClockId, clock_gettime},
 };
@@ -79,3 +83,164 @@ pub fn lower_thread_priority(by: i32) {
 
 #[cfg(not(target_os = "linux"))]
 pub fn lower_thread_priority(_: i32) {}
+
+/// Time since the machine started, suspension included. Linux has a clock of its own for that; the monotonic clock of
+/// macOS counts suspension too. On other systems it may not.
+pub fn boot_time() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// A file in memory, shared with other processes.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to the process, and is reached as atomics only.
+#[allow(unsafe_code)]
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Mapping {}
+
+#[allow(unsafe_code)]
+impl Mapping {
+    /// Maps the first `bytes` of `file`, a multiple of 8, for reading and writing.
+    pub fn new(file: &File, bytes: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the system chooses an unused address, so that no memory of the process changes.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                access,
+                MapFlags::SHARED,
+                file,
+                0,
+            )
+        }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, bytes })
+    }
+
+    pub fn words(&self) -> &[AtomicU64] {
+        let words = self.start.cast::<AtomicU64>();
+        // SAFETY: the mapping is aligned to a page, is that long, lives as long as `self`, and every value is valid.
+        // Other processes change it through atomics only.
+        unsafe { std::slice::from_raw_parts(words.as_ptr(), self.bytes / 8) }
+    }
+
+    /// The word `at` as the two halves that a bell is made of. The caller reaches it as a bell only.
+    pub fn ring(&self, at: usize) -> &Ring {
+        assert!(at < self.bytes / 8, "a bell is in the page");
+        // SAFETY: it is within the mapping and aligned to 8 bytes; otherwise as above.
+        unsafe { self.start.cast::<Ring>().add(at).as_ref() }
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows from a mapping that is dropped. A failure leaves it mapped.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Waits until the word is no longer `seen`, at most for `time`; may return earlier.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn wait_for_change(word: &AtomicU32, seen: u32, time: Duration) {
+    use rustix::thread::futex;
+    let timeout = futex::Timespec::try_from(time).ok();
+    // Interruptions, time-outs and changed words are all reasons to look again.
+    let _ = futex::wait(word, futex::Flags::empty(), seen, timeout.as_ref());
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn wait_for_change(_: &AtomicU32, _: u32, time: Duration) {
+    std::thread::sleep(time.min(crate::Bell::INTERVAL));
+}
+
+/// Wakes the threads that wait for a change of the word.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn wake_all(word: &AtomicU32) {
+    use rustix::thread::futex;
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn wake_all(_: &AtomicU32) {}
+
+/// File systems of Linux whose locks or mapped memory need not agree between the machines, or processes, that have them
+/// mounted, by the number that `statfs` returns.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const REMOTE: [(u64, &str); 17] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "kAFS"),
+    (0x7375_7245, "Coda"),
+    (0x564c, "NCP"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x786f_4256, "vboxsf"),
+];
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn remote_file_system(path: &Path) -> io::Result<Option<&'static str>> {
+    let kind = rustix::fs::statfs(path)?.f_type as u64 & 0xffff_ffff;
+    let found = REMOTE.iter().find(|(number, _)| *number == kind);
+    Ok(found.map(|(_, name)| *name))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn remote_file_system(_: &Path) -> io::Result<Option<&'static str>> {
+    Ok(None)
+}
+
+/// When the process `pid` started, in ticks since the machine did; `None` if there is none. Read from `/proc`, so that it
+/// is 0 for every running process where that does not exist.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn process_start(pid: u32) -> Option<u64> {
+    let text = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(text) => text,
+        Err(_) if Path::new("/proc/self/stat").exists() => return None,
+        Err(_) => return Some(0),
+    };
+    // The name of the program is in parentheses, and may contain spaces: the 22nd field is the 20th after it.
+    let (_, behind_name) = text.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn process_start(pid: u32) -> Option<u64> {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
+    match rustix::process::test_kill_process(pid) {
+        Err(rustix::io::Errno::SRCH) => None,
+        _ => Some(0),
+    }
+}
+
+/// Identifies the numbering of processes that this process sees: a container has its own.
+pub fn process_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+/// Changes when the machine starts again; empty if unknown.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}

@@ -5,8 +5,11 @@ use std::{
     io,
     os::windows::fs::FileExt,
     path::Path,
-    time::Duration,
+    sync::atomic::{AtomicU32, AtomicU64},
+    time::{Duration, Instant},
 };
+
+use crate::shared_page::Ring;
 
 pub fn private_file(options: &mut OpenOptions) -> &mut OpenOptions {
     options
@@ -58,3 +61,53 @@ pub fn cpu_time() -> Option<Duration> {
 
 /// Windows has priorities per thread, but the standard library has no call for them.
 pub fn lower_thread_priority(_: i32) {}
+
+/// Time since the first call: the performance counter of Windows counts suspension.
+pub fn boot_time() -> Duration {
+    static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(Instant::now).elapsed()
+}
+
+/// The standard library has no call for shared memory.
+#[derive(Debug)]
+pub enum Mapping {}
+
+impl Mapping {
+    pub fn new(_: &File, _: usize) -> io::Result<Self> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "processes cannot share memory through this library on Windows",
+        ))
+    }
+
+    pub fn words(&self) -> &[AtomicU64] {
+        match *self {}
+    }
+
+    pub fn ring(&self, _: usize) -> &Ring {
+        match *self {}
+    }
+}
+
+pub fn wait_for_change(_: &AtomicU32, _: u32, time: Duration) {
+    std::thread::sleep(time.min(crate::Bell::INTERVAL));
+}
+
+pub fn wake_all(_: &AtomicU32) {}
+
+pub fn remote_file_system(_: &Path) -> io::Result<Option<&'static str>> {
+    Ok(None)
+}
+
+/// Unknown: every process counts as running.
+pub fn process_start(_: u32) -> Option<u64> {
+    Some(0)
+}
+
+pub fn process_namespace() -> u64 {
+    0
+}
+
+pub fn boot_id() -> String {
+    String::new()
+}

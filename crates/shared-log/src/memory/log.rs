@@ -1,4 +1,4 @@
-//! A shared log in memory, with injected faults.
+//! A shared log in memory.
 
 use std::{
     collections::BTreeMap,
@@ -8,37 +8,25 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Append, LogError, Position, SharedLog};
+use super::faults::{Connection, Delivery, Failure, Faults, Hook};
+use crate::{Append, LogError, LogId, Position, SharedLog};
 
 const MAX_RECORD_BYTES: usize = 64 << 20;
-
-/// Faults of one node's connection, each as a number of calls in a thousand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// An append does nothing, and the node gets no answer.
-    pub lost_requests: u32,
-    /// An append takes effect, and the node gets no answer.
-    pub lost_answers: u32,
-    /// An append takes effect some calls later, and the node gets no answer.
-    pub late: u32,
-    /// An append takes effect at once, and once more some calls later.
-    pub duplicated: u32,
-    /// A call other than `sync` and `wait` fails, without effect.
-    pub unavailable: u32,
-}
 
 /// A log in memory; clones share it. [`MemoryLog::with_faults`] gives a handle whose calls fail.
 #[derive(Clone, Debug)]
 pub struct MemoryLog {
     shared: Arc<Shared>,
-    faults: Faults,
-    random: Arc<Mutex<u64>>,
+    connection: Arc<Connection>,
+    max_record_bytes: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     grown: Condvar,
+    id: LogId,
+    grace: Duration,
     /// Whether a trimmed position can be filled again, as in a store of objects.
     forgets: bool,
 }
@@ -102,41 +90,59 @@ impl State {
     }
 }
 
-impl Default for MemoryLog {
-    fn default() -> Self {
-        Self::new()
+impl From<Failure> for LogError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unavailable => Self::Unavailable("an injected fault".into()),
+            Failure::Crashed => Self::Refused("the node has crashed".into()),
+        }
     }
 }
 
 impl MemoryLog {
     /// An empty log that refuses to fill trimmed positions.
-    pub fn new() -> Self {
-        Self::with_shared(Shared::default())
+    pub fn new(id: LogId, grace: Duration) -> Self {
+        Self::with_shared(id, grace, false)
     }
 
     /// An empty log that forgets trimmed positions, as a store of objects does.
-    pub fn forgetful() -> Self {
-        Self::with_shared(Shared {
-            forgets: true,
-            ..Shared::default()
-        })
+    pub fn forgetful(id: LogId, grace: Duration) -> Self {
+        Self::with_shared(id, grace, true)
     }
 
-    fn with_shared(shared: Shared) -> Self {
+    fn with_shared(id: LogId, grace: Duration, forgets: bool) -> Self {
+        let shared = Shared {
+            state: Mutex::default(),
+            grown: Condvar::new(),
+            id,
+            grace,
+            forgets,
+        };
         Self {
             shared: Arc::new(shared),
-            faults: Faults::default(),
-            random: Arc::new(Mutex::new(0)),
+            connection: Arc::default(),
+            max_record_bytes: MAX_RECORD_BYTES,
         }
     }
 
-    /// A handle whose calls have faults, in a sequence that `seed` determines.
-    pub fn with_faults(&self, faults: Faults, seed: u64) -> Self {
+    /// A handle whose calls have faults, in a sequence that `seed` determines, and call `hook`.
+    pub fn with_faults(&self, faults: Faults, seed: u64, hook: Option<Hook>) -> Self {
         Self {
             shared: self.shared.clone(),
-            faults,
-            random: Arc::new(Mutex::new(seed)),
+            connection: Arc::new(Connection::new(faults, seed, hook)),
+            max_record_bytes: self.max_record_bytes,
         }
+    }
+
+    /// This handle, which takes records of at most `bytes`.
+    pub fn with_max_record_bytes(mut self, bytes: usize) -> Self {
+        self.max_record_bytes = bytes;
+        self
+    }
+
+    /// Whether the hook of this handle has let its node crash.
+    pub fn is_crashed(&self) -> bool {
+        self.connection.is_crashed()
     }
 
     /// All records that were ever appended, trimmed ones too, in order.
@@ -144,63 +150,48 @@ impl MemoryLog {
         self.shared.state.lock().records.clone()
     }
 
-    /// The next random number (SplitMix64).
-    fn random(&self) -> u64 {
-        let mut state = self.random.lock();
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut number = *state;
-        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        number ^ (number >> 31)
-    }
-
-    fn happens(&self, of_thousand: u32) -> bool {
-        of_thousand > 0 && self.random() % 1000 < u64::from(of_thousand)
-    }
-
-    /// Runs a call that only reads, or fails instead.
+    /// Runs a call, or fails instead.
     fn call<T>(&self, run: impl FnOnce(&mut State) -> Result<T, LogError>) -> Result<T, LogError> {
-        if self.happens(self.faults.unavailable) {
-            return Err(LogError::Unavailable("an injected fault".into()));
-        }
-        let mut state = self.shared.state.lock();
-        state.advance(self.shared.forgets);
-        // A delayed append may have taken effect.
-        self.shared.grown.notify_all();
-        run(&mut state)
+        self.connection.call(|| {
+            let mut state = self.shared.state.lock();
+            state.advance(self.shared.forgets);
+            let outcome = run(&mut state);
+            // The call, or a delayed append, may have taken effect.
+            self.shared.grown.notify_all();
+            outcome
+        })
     }
 }
 
 impl SharedLog for MemoryLog {
     fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
-        if record.len() > MAX_RECORD_BYTES {
-            return Err(LogError::TooLarge {
-                bytes: record.len(),
-                max: MAX_RECORD_BYTES,
-            });
+        let (bytes, max) = (record.len(), self.max_record_bytes);
+        if bytes > max {
+            return Err(LogError::TooLarge { bytes, max });
         }
-        let forgets = self.shared.forgets;
         let no_answer = || Ok(Append::Unknown("an injected fault".into()));
-        let appended = self.call(|state| {
-            if self.happens(self.faults.lost_requests) {
-                return no_answer();
+        self.call(|state| {
+            let delayed = |delay, state: &State| (state.calls + delay, at, record.to_vec());
+            match self.connection.delivery() {
+                Delivery::Lost => no_answer(),
+                Delivery::Late(delay) => {
+                    let append = delayed(delay, state);
+                    state.delayed.push(append);
+                    no_answer()
+                }
+                Delivery::Now {
+                    again_after,
+                    is_answered,
+                } => {
+                    if let Some(delay) = again_after {
+                        let append = delayed(delay, state);
+                        state.delayed.push(append);
+                    }
+                    let outcome = state.append(at, record, self.shared.forgets);
+                    if is_answered { outcome } else { no_answer() }
+                }
             }
-            let delay = state.calls + 1 + self.random() % 16;
-            if self.happens(self.faults.late) {
-                state.delayed.push((delay, at, record.to_vec()));
-                return no_answer();
-            }
-            if self.happens(self.faults.duplicated) {
-                state.delayed.push((delay, at, record.to_vec()));
-            }
-            let outcome = state.append(at, record, forgets);
-            match self.happens(self.faults.lost_answers) {
-                true => no_answer(),
-                false => outcome,
-            }
-        });
-        self.shared.grown.notify_all();
-        appended
+        })
     }
 
     fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
@@ -211,7 +202,10 @@ impl SharedLog for MemoryLog {
                 });
             }
             let mut bytes = 0;
-            let rest = state.records.get(from as usize - 1..).unwrap_or_default();
+            let index = usize::try_from(from)
+                .unwrap_or(usize::MAX)
+                .saturating_sub(1);
+            let rest = state.records.get(index..).unwrap_or_default();
             let page = rest.iter().take_while(|record| {
                 let fits = bytes == 0 || bytes + record.len() <= max_bytes;
                 bytes += record.len().max(1);
@@ -264,6 +258,14 @@ impl SharedLog for MemoryLog {
     }
 
     fn max_record_bytes(&self) -> usize {
-        MAX_RECORD_BYTES
+        self.max_record_bytes
+    }
+
+    fn id(&self) -> LogId {
+        self.shared.id
+    }
+
+    fn grace(&self) -> Duration {
+        self.shared.grace
     }
 }

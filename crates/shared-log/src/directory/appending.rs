@@ -1,0 +1,457 @@
+//! A process that appends to a log in a directory.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use isomer_vfs::{Disk, LockFile, LockMode, Open, SharedPage, process::ProcessId, sync_above};
+
+use super::{
+    DirectoryOptions,
+    frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, frame_bytes, record_check},
+    io_error, lost,
+    manifest::Manifest,
+    page::{Owner, PAGE_BYTES, Page, State},
+    process_lock::{Locked, ProcessLock},
+    random, recovery,
+    segments::{Cursor, Segment, Segments},
+};
+use crate::{Append, LogError, LogId, Position};
+
+/// More patience is none: it can be added to any moment.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+/// A segment grows by that many bytes.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// The log as a process sees it that appends.
+#[derive(Debug)]
+pub(super) struct Appending {
+    folder: PathBuf,
+    disk: Arc<dyn Disk>,
+    segments: Segments,
+    page: Page,
+    append_lock: ProcessLock,
+    sync_lock: ProcessLock,
+    /// Has a shared lock while the log is open.
+    _presence: LockFile,
+    slot: Option<usize>,
+    segment_bytes: u64,
+    patience: Duration,
+}
+
+impl Appending {
+    pub(super) fn open(
+        folder: &Path,
+        options: &DirectoryOptions,
+    ) -> Result<(Manifest, Self), LogError> {
+        let failed = |error: io::Error| io_error(folder, &error);
+        let presence = LockFile::open_folder(folder).map_err(failed)?;
+        let patience = options.patience.min(LONGEST_PATIENCE);
+        let is_alone = enter(&presence, folder, patience)?;
+        let disk = &options.disk;
+        let manifest = match Manifest::read(&**disk, folder)? {
+            Some(manifest) => manifest,
+            None if is_alone => create(&**disk, folder, options)?,
+            None => {
+                let what = "its manifest was removed while other processes use it".into();
+                return Err(LogError::Damaged(what));
+            }
+        };
+        let page = open_page(folder, is_alone)?;
+        let lock_file = |name| {
+            let path = folder.join(name);
+            LockFile::open(&path).map_err(|error| io_error(&path, &error))
+        };
+        let mut appending = Self {
+            segments: Segments::new(disk.clone(), folder, manifest.id, Open::Write),
+            folder: folder.to_owned(),
+            disk: disk.clone(),
+            page: Page::new(page, manifest.id),
+            append_lock: ProcessLock::new(lock_file(PAGE)?),
+            sync_lock: ProcessLock::new(lock_file(SYNC)?),
+            slot: None,
+            segment_bytes: options.segment_bytes,
+            patience,
+            _presence: presence,
+        };
+        if is_alone {
+            appending.recover(true)?;
+            stay(&appending._presence, folder, patience)?;
+        } else {
+            if let Owner::OtherFormat(format) = appending.page.owner() {
+                return Err(LogError::Refused(format!(
+                    "other processes use it with the format {format} of shared memory: use the same version of the program"
+                )));
+            }
+            let lock = appending.lock()?;
+            appending.state(&lock)?;
+        }
+        appending.slot = appending.page.register();
+        Ok((manifest, appending))
+    }
+
+    pub(super) fn processes(&self) -> Vec<ProcessId> {
+        self.page.processes()
+    }
+
+    /// Takes the append lock.
+    fn lock(&self) -> Result<Locked<'_>, LogError> {
+        let locked = self
+            .append_lock
+            .lock(Some(self.page.released()), self.patience);
+        let locked = locked.map_err(|error| io_error(&self.folder, &error))?;
+        locked.ok_or_else(|| {
+            let holder = match self.page.appender() {
+                Some(pid) => format!("process {pid}"),
+                None => "another process".into(),
+            };
+            let waited = self.patience.as_secs_f64();
+            LogError::Unavailable(format!(
+                "{holder} has been appending for {waited} s, and may be stopped"
+            ))
+        })
+    }
+
+    /// The state of the log; made from the files if the page does not have it.
+    fn state(&self, _: &Locked<'_>) -> Result<State, LogError> {
+        match self.page.state() {
+            Some(state) => Ok(state),
+            None => self.recover(false),
+        }
+    }
+
+    fn recover(&self, is_alone: bool) -> Result<State, LogError> {
+        recovery::recover(&self.segments, &self.page, is_alone)
+    }
+
+    /// The state without a lock: at least that of every call that has returned.
+    pub(super) fn glance(&self) -> Result<State, LogError> {
+        match self.page.glance() {
+            Some(state) => Ok(state),
+            None => {
+                let lock = self.lock()?;
+                self.state(&lock)
+            }
+        }
+    }
+
+    fn check_usable(&self) -> Result<(), LogError> {
+        match self.page.has_failed() {
+            false => Ok(()),
+            true => Err(LogError::Refused(
+                "a sync has failed, and it is unknown what is on the disk: close it in all processes, and open it again"
+                    .into(),
+            )),
+        }
+    }
+
+    pub(super) fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
+        let length = u32::try_from(record.len()).map_err(|_| LogError::TooLarge {
+            bytes: record.len(),
+            max: super::MAX_RECORD_BYTES,
+        })?;
+        let seen = self.glance()?;
+        if (seen.first..seen.tail.position).contains(&at) {
+            return Ok(Append::Taken);
+        }
+        let check = record_check(record, at);
+        let lock = self.lock()?;
+        self.check_usable()?;
+        let State { mut tail, first } = self.state(&lock)?;
+        if at < first {
+            return Err(LogError::Trimmed { first });
+        }
+        let end = tail.position;
+        match at {
+            _ if at < end => return Ok(Append::Taken),
+            _ if at > end => return Err(LogError::Gap { at, end }),
+            _ => {}
+        }
+        self.page.begin();
+        let bytes = frame_bytes(record.len());
+        let is_full = tail.offset + bytes > self.segment_bytes;
+        if is_full && tail.offset > HEADER_BYTES as u64 {
+            tail = self.roll(&tail)?;
+        }
+        let segment = self.segments.existing(tail.segment)?;
+        let head = Head {
+            length,
+            position: at,
+            durable: self.page.synced().unwrap_or(0),
+            previous: tail.previous,
+            check,
+        };
+        let (head, hash) = head.encode(segment.header.salt);
+        let mut frame = Vec::with_capacity(bytes as usize);
+        frame.extend_from_slice(&head);
+        frame.extend_from_slice(record);
+        frame.resize(bytes as usize, 0);
+        if let Err(error) = write(&segment, tail.offset, &frame) {
+            let error = io_error(&segment.path, &error);
+            // The page stays marked, so that the next appender clears what is left of the frame.
+            return match segment.file.write_all_at(&[0; HEAD_BYTES], tail.offset) {
+                Ok(()) => Err(error),
+                Err(_) => Ok(Append::Unknown(error.to_string())),
+            };
+        }
+        let tail = Cursor {
+            position: at + 1,
+            offset: tail.offset + bytes,
+            previous: hash,
+            ..tail
+        };
+        self.page.publish(&State { tail, first });
+        drop(lock);
+        self.page.appended().ring();
+        self.segments.remember(tail);
+        Ok(Append::Appended)
+    }
+
+    /// Begins the next segment. Everything before it is durable then.
+    fn roll(&self, tail: &Cursor) -> Result<Cursor, LogError> {
+        let full = self.segments.existing(tail.segment)?;
+        self.sync_segment(&full)?;
+        self.page.set_synced(tail.position);
+        let header = Header {
+            log: self.segments.id,
+            first: tail.position,
+            previous: tail.previous,
+            salt: random(),
+        };
+        Segments::create(&*self.disk, &self.folder, &header, STEP_BYTES)?;
+        let manifest = Manifest {
+            newest: header.first,
+            ..self.manifest()?
+        };
+        manifest.write(&*self.disk, &self.folder)?;
+        Ok(self.segments.existing(header.first)?.start())
+    }
+
+    fn manifest(&self) -> Result<Manifest, LogError> {
+        recovery::manifest(&self.segments)
+    }
+
+    fn sync_segment(&self, segment: &Segment) -> Result<(), LogError> {
+        segment.file.sync().map_err(|error| {
+            self.page.set_failed(true);
+            self.page.sync_ended().ring();
+            let what = format!("a sync of `{}` failed: {error}", segment.path.display());
+            LogError::Refused(what)
+        })
+    }
+
+    /// Waits until another process has synced the records below `upto`, or does it for all that wait.
+    pub(super) fn sync(&self, upto: Position) -> Result<(), LogError> {
+        let ended = self.page.sync_ended();
+        let is_synced = || self.page.synced().is_some_and(|synced| synced >= upto);
+        loop {
+            self.check_usable()?;
+            if is_synced() {
+                return Ok(());
+            }
+            let heard = ended.listen();
+            let leads = self.sync_lock.try_lock(ended);
+            match leads.map_err(|error| io_error(&self.folder, &error))? {
+                None if is_synced() => return Ok(()),
+                None => ended.wait(heard, ProcessLock::look()),
+                Some(_lead) => {
+                    if is_synced() {
+                        return Ok(());
+                    }
+                    self.check_usable()?;
+                    let tail = self.glance()?.tail;
+                    if tail.position < upto {
+                        let (at, end) = (upto, tail.position);
+                        return Err(LogError::Gap { at, end });
+                    }
+                    // The segments before this one are durable.
+                    self.sync_segment(&*self.segments.existing(tail.segment)?)?;
+                    self.page.set_synced(tail.position);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    pub(super) fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
+        let State { tail, first } = self.glance()?;
+        if from < first {
+            return Err(LogError::Trimmed { first });
+        }
+        if from >= tail.position {
+            return Ok(Vec::new());
+        }
+        self.segments.forget_below(first);
+        let outcome = self.segments.read(from, tail.position, max_bytes);
+        if matches!(&outcome, Ok(found) if !found.ended) {
+            return Ok(outcome?.records);
+        }
+        // The records were trimmed meanwhile, or the page says more than there is, or they are damaged.
+        let lock = self.lock()?;
+        let State { tail, first } = self.state(&lock)?;
+        if from < first {
+            return Err(LogError::Trimmed { first });
+        }
+        let found = outcome?;
+        match found.next.position < tail.position {
+            true => Err(lost(&found.next)),
+            false => Ok(found.records),
+        }
+    }
+
+    pub(super) fn trim(&self, below: Position) -> Result<(), LogError> {
+        let lock = self.lock()?;
+        let State { tail, first } = self.state(&lock)?;
+        if below > tail.position {
+            let (at, end) = (below, tail.position);
+            return Err(LogError::Gap { at, end });
+        }
+        if below <= first {
+            return Ok(());
+        }
+        let manifest = Manifest {
+            first: below,
+            ..self.manifest()?
+        };
+        self.page.begin();
+        manifest.write(&*self.disk, &self.folder)?;
+        self.page.publish(&State { tail, first: below });
+        self.segments.forget_below(below);
+        recovery::remove_trimmed(&self.segments, &manifest)
+    }
+
+    pub(super) fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+        let mut outcome = self.glance();
+        let mut is_over = || {
+            outcome = self.glance();
+            outcome
+                .as_ref()
+                .map_or(true, |state| state.tail.position > seen)
+        };
+        self.page.appended().wait_until(time, &mut is_over);
+        Ok(outcome?.tail.position)
+    }
+}
+
+impl Drop for Appending {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.page.unregister(slot);
+        }
+    }
+}
+
+/// The file of the shared page, whose lock is the append lock.
+const PAGE: &str = "page";
+/// The file whose lock is the sync lock.
+const SYNC: &str = "sync";
+
+/// Takes a lock on the folder: an exclusive one if no other process has the log open, and a shared one otherwise. Returns
+/// whether it is the former.
+fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool, LogError> {
+    let until = Instant::now() + patience;
+    loop {
+        for (mode, is_alone) in [(LockMode::Exclusive, true), (LockMode::Shared, false)] {
+            let locked = presence.try_lock(mode);
+            if locked.map_err(|error| io_error(folder, &error))? {
+                return Ok(is_alone);
+            }
+        }
+        if Instant::now() >= until {
+            let what = "another process has been opening it for long, and may be stopped";
+            return Err(LogError::Unavailable(what.into()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Changes the exclusive lock into a shared one. In between, another process may enter alone, and do the same as this one.
+fn stay(presence: &LockFile, folder: &Path, patience: Duration) -> Result<(), LogError> {
+    let until = Instant::now() + patience;
+    loop {
+        let locked = presence.try_lock(LockMode::Shared);
+        if locked.map_err(|error| io_error(folder, &error))? {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let what = "another process has been opening it for long, and may be stopped";
+            return Err(LogError::Unavailable(what.into()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Creates an empty log in a folder that no other process uses.
+fn create(
+    disk: &dyn Disk,
+    folder: &Path,
+    options: &DirectoryOptions,
+) -> Result<Manifest, LogError> {
+    let id = LogId(u128::from(random()) << 64 | u128::from(random()));
+    for first in Segments::list(disk, folder)? {
+        // A process may have ended before it wrote the manifest; then there is one segment without records.
+        let path = super::segments::path(folder, first);
+        let len = disk.open(&path, Open::Read).and_then(|file| file.len());
+        if first != 1 || !len.is_ok_and(|len| len <= STEP_BYTES) {
+            let what = format!("`{}` has segments and no manifest", folder.display());
+            return Err(LogError::Damaged(what));
+        }
+    }
+    let header = Header {
+        log: id,
+        first: 1,
+        previous: 0,
+        salt: random(),
+    };
+    Segments::create(disk, folder, &header, STEP_BYTES)?;
+    let manifest = Manifest {
+        id,
+        grace: options.grace.max(Duration::from_millis(1)),
+        first: 1,
+        newest: 1,
+    };
+    manifest.write(disk, folder)?;
+    sync_above(disk, folder).map_err(|error| io_error(folder, &error))?;
+    Ok(manifest)
+}
+
+/// Opens the page. A process that is alone replaces one of another size.
+fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
+    let path = folder.join(PAGE);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData => LogError::Refused(format!(
+            "`{}`: {error}: other processes use it with another version of the program, or it was changed",
+            path.display()
+        )),
+        _ => io_error(&path, &error),
+    };
+    if !is_alone && !path.try_exists().map_err(failed)? {
+        return Err(LogError::Refused(format!(
+            "`{}` was removed while other processes use it: close them all first",
+            path.display()
+        )));
+    }
+    match SharedPage::open(&path, PAGE_BYTES) {
+        Err(error) if is_alone && error.kind() == io::ErrorKind::InvalidData => {
+            fs::remove_file(&path).map_err(failed)?;
+            SharedPage::open(&path, PAGE_BYTES).map_err(failed)
+        }
+        page => page.map_err(failed),
+    }
+}
+
+/// Writes a frame, and zeros up to the next step before it if it reaches beyond the last one: the disk may become full there,
+/// and then nothing of the frame was written.
+fn write(segment: &Segment, offset: u64, frame: &[u8]) -> io::Result<()> {
+    let end = offset + frame.len() as u64;
+    let step = end.next_multiple_of(STEP_BYTES);
+    if offset.next_multiple_of(STEP_BYTES) < step && end < step {
+        let zeros = vec![0; (step - end) as usize];
+        segment.file.write_all_at(&zeros, end)?;
+    }
+    segment.file.write_all_at(frame, offset)
+}

@@ -1,0 +1,101 @@
+//! A lock among the threads of all processes.
+
+use std::{
+    io, thread,
+    time::{Duration, Instant},
+};
+
+use isomer_vfs::{Bell, LockFile, LockMode};
+use parking_lot::{Mutex, MutexGuard};
+
+/// A waiting thread looks that often whether the process that has the lock has ended: then no bell is rung.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOK_WITHOUT_BELL: Duration = Duration::from_millis(1);
+
+/// A lock that one thread of all processes has at a time. The system releases it when the process of that thread ends; a
+/// process that is stopped keeps it.
+#[derive(Debug)]
+pub(super) struct ProcessLock {
+    file: LockFile,
+    /// The lock of the file belongs to the handle, so that threads of this process exclude each other by this one.
+    threads: Mutex<()>,
+}
+
+/// The lock is held.
+pub(super) struct Locked<'a> {
+    file: &'a LockFile,
+    bell: Option<Bell<'a>>,
+    _thread: MutexGuard<'a, ()>,
+}
+
+impl ProcessLock {
+    pub(super) fn new(file: LockFile) -> Self {
+        Self {
+            file,
+            threads: Mutex::new(()),
+        }
+    }
+
+    /// Takes the lock; `bell` is rung when it is released, and without one a waiting thread looks every millisecond. `None`
+    /// if the lock is not free within `time`.
+    pub(super) fn lock<'a>(
+        &'a self,
+        bell: Option<Bell<'a>>,
+        time: Duration,
+    ) -> io::Result<Option<Locked<'a>>> {
+        let until = Instant::now() + time;
+        let Some(thread) = self.threads.try_lock_until(until) else {
+            return Ok(None);
+        };
+        loop {
+            if self.file.try_lock(LockMode::Exclusive)? {
+                break;
+            }
+            let heard = bell.map(Bell::listen);
+            if self.file.try_lock(LockMode::Exclusive)? {
+                break;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match bell.zip(heard) {
+                Some((bell, heard)) => bell.wait(heard, left.min(LOOK)),
+                None => thread::sleep(LOOK_WITHOUT_BELL),
+            }
+        }
+        Ok(Some(Locked {
+            file: &self.file,
+            bell,
+            _thread: thread,
+        }))
+    }
+
+    /// Takes the lock if it is free.
+    pub(super) fn try_lock<'a>(&'a self, bell: Bell<'a>) -> io::Result<Option<Locked<'a>>> {
+        let Some(thread) = self.threads.try_lock() else {
+            return Ok(None);
+        };
+        let is_free = self.file.try_lock(LockMode::Exclusive)?;
+        Ok(is_free.then_some(Locked {
+            file: &self.file,
+            bell: Some(bell),
+            _thread: thread,
+        }))
+    }
+
+    /// How long a thread that waits for another process waits at most before it looks again.
+    pub(super) const fn look() -> Duration {
+        LOOK
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Unlocking an open file does not fail; otherwise the end of the process unlocks it.
+        let _ = self.file.unlock();
+        if let Some(bell) = self.bell {
+            bell.ring();
+        }
+    }
+}

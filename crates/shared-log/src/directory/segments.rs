@@ -1,0 +1,495 @@
+//! Reading the segments of a log in a directory.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use isomer_vfs::{Disk, DiskFile, Open};
+use parking_lot::Mutex;
+
+use super::{
+    MAX_RECORD_BYTES,
+    frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, frame_bytes, record_check},
+    io_error,
+};
+use crate::{LogError, LogId, Position};
+
+/// Bytes that are read at once: the frame of a small record.
+const CHUNK_BYTES: usize = 4096;
+/// Bytes that are read at once after the tail.
+const SWEEP_BYTES: usize = 1 << 20;
+/// Number of records whose places are remembered.
+const CURSORS: usize = 1024;
+
+/// A point in the log: the position of the next record, where its frame begins, and the hash of the frame before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    pub(super) position: Position,
+    /// The first position of its segment.
+    pub(super) segment: Position,
+    pub(super) offset: u64,
+    /// The hash of the frame before.
+    pub(super) previous: u64,
+}
+
+/// What is at a cursor.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame<T> {
+    /// A record, as far as it was read, and the cursor after it.
+    Record(T, Cursor),
+    /// Zeros, or the end of the file.
+    None,
+    /// Neither: torn, damaged, or not the next one.
+    Invalid,
+}
+
+/// An open segment.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) header: Header,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) path: PathBuf,
+}
+
+impl Segment {
+    /// The cursor before its first record.
+    pub(super) fn start(&self) -> Cursor {
+        Cursor {
+            position: self.header.first,
+            segment: self.header.first,
+            offset: HEADER_BYTES as u64,
+            previous: self.header.previous,
+        }
+    }
+
+    /// What is at `cursor`, which is in this segment.
+    pub(super) fn frame(&self, cursor: &Cursor) -> Result<Frame<Vec<u8>>, LogError> {
+        let mut chunk = [0; CHUNK_BYTES];
+        let count = self.read(&mut chunk, cursor.offset)?;
+        let (head, next) = match self.head(&chunk, cursor) {
+            Frame::Record(head, next) => (head, next),
+            Frame::None => return Ok(Frame::None),
+            Frame::Invalid => return Ok(Frame::Invalid),
+        };
+        let length = head.length as usize;
+        let mut record = vec![0; length];
+        let here = length.min(count.saturating_sub(HEAD_BYTES));
+        record[..here].copy_from_slice(&chunk[HEAD_BYTES..HEAD_BYTES + here]);
+        if here < length {
+            let after = cursor.offset + (HEAD_BYTES + here) as u64;
+            if self.read(&mut record[here..], after)? < length - here {
+                return Ok(Frame::Invalid);
+            }
+        }
+        match record_check(&record, cursor.position) == head.check {
+            true => Ok(Frame::Record(record, next)),
+            false => Ok(Frame::Invalid),
+        }
+    }
+
+    /// What is at `cursor`, which is in this segment, without the record.
+    fn skip(&self, cursor: &Cursor) -> Result<Frame<()>, LogError> {
+        let mut bytes = [0; HEAD_BYTES];
+        self.read(&mut bytes, cursor.offset)?;
+        Ok(match self.head(&bytes, cursor) {
+            Frame::Record(_, next) => Frame::Record((), next),
+            Frame::None => Frame::None,
+            Frame::Invalid => Frame::Invalid,
+        })
+    }
+
+    /// The head in the first of `bytes`, which were read at `cursor`.
+    fn head(&self, bytes: &[u8], cursor: &Cursor) -> Frame<Head> {
+        let Some(bytes) = bytes.first_chunk::<HEAD_BYTES>() else {
+            return Frame::Invalid;
+        };
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Frame::None;
+        }
+        let is_next = |head: &Head| {
+            head.position == cursor.position
+                && head.previous == cursor.previous
+                && head.length as usize <= MAX_RECORD_BYTES
+        };
+        let decoded = Head::decode(bytes, self.header.salt);
+        let Some((head, hash)) = decoded.filter(|(head, _)| is_next(head)) else {
+            return Frame::Invalid;
+        };
+        let next = Cursor {
+            position: cursor.position + 1,
+            segment: cursor.segment,
+            offset: cursor.offset + frame_bytes(head.length as usize),
+            previous: hash,
+        };
+        Frame::Record(head, next)
+    }
+
+    /// The cursor after the last valid record that follows `from`.
+    pub(super) fn scan(&self, from: Cursor) -> Result<Cursor, LogError> {
+        let mut cursor = from;
+        while let Frame::Record(_, next) = self.frame(&cursor)? {
+            cursor = next;
+        }
+        Ok(cursor)
+    }
+
+    /// Whether it has no records.
+    pub(super) fn is_empty(&self) -> Result<bool, LogError> {
+        Ok(self.frame(&self.start())? == Frame::None)
+    }
+
+    /// What is stored after the tail: what is left of records that are no part of the log.
+    ///
+    /// # Errors
+    /// `Damaged` if a later record is there for which `is_loss` holds: it proves that the one at the tail was lost.
+    pub(super) fn remains(
+        &self,
+        tail: &Cursor,
+        is_loss: impl Fn(&Head) -> bool,
+    ) -> Result<Option<u64>, LogError> {
+        let mut last = None;
+        let mut offset = tail.offset;
+        let mut bytes = vec![0; SWEEP_BYTES + HEAD_BYTES];
+        loop {
+            bytes.fill(0);
+            let count = self.read(&mut bytes, offset)?;
+            if count == 0 {
+                return Ok(last);
+            }
+            if let Some(at) = bytes[..count].iter().rposition(|byte| *byte != 0) {
+                last = Some(offset + at as u64 + 1);
+                for start in (0..SWEEP_BYTES.min(at + 1)).step_by(8) {
+                    let Some(head) = bytes[start..].first_chunk() else {
+                        break;
+                    };
+                    if let Some((head, _)) = Head::decode(head, self.header.salt)
+                        && head.position > tail.position
+                        && is_loss(&head)
+                    {
+                        return Err(self.damaged(tail, "it was lost, and later ones were not"));
+                    }
+                }
+            }
+            offset += SWEEP_BYTES as u64;
+        }
+    }
+
+    /// Overwrites what is stored from the tail up to `end` with zeros.
+    pub(super) fn clear(&self, tail: &Cursor, end: u64) -> Result<(), LogError> {
+        let zeros = vec![0; SWEEP_BYTES];
+        let mut offset = tail.offset;
+        while offset < end {
+            let count = (end - offset).min(SWEEP_BYTES as u64) as usize;
+            let written = self.file.write_all_at(&zeros[..count], offset);
+            written.map_err(|error| io_error(&self.path, &error))?;
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
+    /// The record at `cursor` is not what was appended.
+    pub(super) fn damaged(&self, cursor: &Cursor, what: &str) -> LogError {
+        let (
+            path,
+            Cursor {
+                position, offset, ..
+            },
+        ) = (self.path.display(), cursor);
+        LogError::Damaged(format!(
+            "the record {position} in `{path}` at byte {offset}: {what}"
+        ))
+    }
+
+    /// Reads until `out` is full or the file ends.
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, LogError> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self
+                .file
+                .read_at(&mut out[filled..], offset + filled as u64)
+            {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(io_error(&self.path, &error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Records that were read, and the cursor after them.
+#[derive(Debug)]
+pub(super) struct Records {
+    pub(super) records: Vec<Vec<u8>>,
+    pub(super) next: Cursor,
+    /// Whether reading ended at something else than a record.
+    pub(super) ended: bool,
+}
+
+/// The segments in the folder of a log, as far as this handle has opened them.
+#[derive(Debug)]
+pub(super) struct Segments {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) folder: PathBuf,
+    pub(super) id: LogId,
+    how: Open,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    open: BTreeMap<Position, Arc<Segment>>,
+    /// Cursors by their position.
+    cursors: BTreeMap<Position, Cursor>,
+}
+
+impl Segments {
+    pub(super) fn new(disk: Arc<dyn Disk>, folder: &Path, id: LogId, how: Open) -> Self {
+        Self {
+            disk,
+            folder: folder.to_owned(),
+            id,
+            how,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The first positions of the segments in `folder`, ascending.
+    pub(super) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<Position>, LogError> {
+        let names = disk
+            .list(folder)
+            .map_err(|error| io_error(folder, &error))?;
+        let mut all: Vec<Position> = names.iter().filter_map(|name| number(name)).collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    /// Creates a segment, durably, and replaces one of the same name.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        folder: &Path,
+        header: &Header,
+        bytes: u64,
+    ) -> Result<(), LogError> {
+        let path = path(folder, header.first);
+        let new = folder.join("segment.new");
+        let created = disk.open(&new, Open::Create).and_then(|file| {
+            let mut content = vec![0; bytes as usize];
+            content[..HEADER_BYTES].copy_from_slice(&header.encode());
+            file.write_all_at(&content, 0)?;
+            file.sync()?;
+            disk.rename(&new, &path)?;
+            disk.sync_folder(folder)
+        });
+        created.map_err(|error| io_error(&path, &error))
+    }
+
+    /// The segment that begins with `first`; `None` if there is none.
+    pub(super) fn get(&self, first: Position) -> Result<Option<Arc<Segment>>, LogError> {
+        if let Some(segment) = self.known.lock().open.get(&first) {
+            return Ok(Some(segment.clone()));
+        }
+        let segment = self.open(first)?.map(Arc::new);
+        if let Some(segment) = &segment {
+            self.known.lock().open.insert(first, segment.clone());
+        }
+        Ok(segment)
+    }
+
+    fn open(&self, first: Position) -> Result<Option<Segment>, LogError> {
+        let path = path(&self.folder, first);
+        let mut bytes = [0; HEADER_BYTES];
+        let opened = self.disk.open(&path, self.how).and_then(|file| {
+            file.read_exact_at(&mut bytes, 0)?;
+            Ok(file)
+        });
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error(&path, &error)),
+        };
+        let header = Header::decode(&bytes).filter(|header| header.first == first);
+        let Some(header) = header.filter(|header| header.log == self.id) else {
+            let what = format!("`{}` is no segment of this log", path.display());
+            return Err(LogError::Damaged(what));
+        };
+        Ok(Some(Segment { header, file, path }))
+    }
+
+    /// The segment that begins with `first`, which the log needs.
+    pub(super) fn existing(&self, first: Position) -> Result<Arc<Segment>, LogError> {
+        self.get(first)?.ok_or_else(|| {
+            let path = path(&self.folder, first);
+            LogError::Damaged(format!("`{}` is missing", path.display()))
+        })
+    }
+
+    /// Removes the file of a segment.
+    pub(super) fn remove(&self, first: Position) -> Result<(), LogError> {
+        self.known.lock().open.remove(&first);
+        let path = path(&self.folder, first);
+        match self.disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&path, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets what is below `first`: closes trimmed segments.
+    pub(super) fn forget_below(&self, first: Position) {
+        let mut known = self.known.lock();
+        if known
+            .cursors
+            .first_key_value()
+            .is_some_and(|(at, _)| *at < first)
+        {
+            known.cursors = known.cursors.split_off(&first);
+        }
+        let needed = known.open.range(..=first).next_back();
+        if let Some(needed) = needed.map(|(needed, _)| *needed)
+            && known
+                .open
+                .first_key_value()
+                .is_some_and(|(at, _)| *at < needed)
+        {
+            known.open = known.open.split_off(&needed);
+        }
+    }
+
+    /// Remembers a cursor.
+    pub(super) fn remember(&self, cursor: Cursor) {
+        let cursors = &mut self.known.lock().cursors;
+        cursors.insert(cursor.position, cursor);
+        if cursors.len() > CURSORS {
+            // The newest ones are asked for again most often.
+            cursors.pop_first();
+        }
+    }
+
+    /// The last remembered cursor in the segment `first`.
+    pub(super) fn last_in(&self, first: Position) -> Option<Cursor> {
+        let known = self.known.lock();
+        let mut newest = known.cursors.values().rev();
+        newest.find(|cursor| cursor.segment == first).copied()
+    }
+
+    /// The records from `from` on, below `end`, of at most `max_bytes` together but at least one.
+    pub(super) fn read(
+        &self,
+        from: Position,
+        end: Position,
+        max_bytes: usize,
+    ) -> Result<Records, LogError> {
+        let mut found = Records {
+            records: Vec::new(),
+            next: self.near(from)?,
+            ended: false,
+        };
+        let mut bytes = 0;
+        while found.next.position < end {
+            let step = match found.next.position < from {
+                true => self.skip(&found.next)?.map(|next| (None, next)),
+                false => self
+                    .step(&found.next)?
+                    .map(|(record, next)| (Some(record), next)),
+            };
+            let Some((record, next)) = step else {
+                found.ended = true;
+                break;
+            };
+            if let Some(record) = record {
+                bytes += record.len().max(1);
+                if !found.records.is_empty() && bytes > max_bytes {
+                    break;
+                }
+                found.records.push(record);
+            }
+            found.next = next;
+        }
+        self.remember(found.next);
+        Ok(found)
+    }
+
+    /// The record at `cursor` and the cursor after it, in the next segment if that one begins there; `None` if there is no
+    /// valid record.
+    pub(super) fn step(&self, cursor: &Cursor) -> Result<Option<(Vec<u8>, Cursor)>, LogError> {
+        self.advance(cursor, Segment::frame)
+    }
+
+    /// The cursor after the record at `cursor`, which is not read.
+    fn skip(&self, cursor: &Cursor) -> Result<Option<Cursor>, LogError> {
+        let next = self.advance(cursor, Segment::skip)?;
+        Ok(next.map(|((), next)| next))
+    }
+
+    fn advance<T>(
+        &self,
+        cursor: &Cursor,
+        read: impl Fn(&Segment, &Cursor) -> Result<Frame<T>, LogError>,
+    ) -> Result<Option<(T, Cursor)>, LogError> {
+        match read(&*self.existing(cursor.segment)?, cursor)? {
+            Frame::Record(record, next) => return Ok(Some((record, next))),
+            Frame::Invalid => return Ok(None),
+            Frame::None if cursor.position == cursor.segment => return Ok(None),
+            Frame::None => {}
+        }
+        let known = self.known.lock().open.get(&cursor.position).cloned();
+        let segment = match known {
+            Some(segment) => segment,
+            None => match self.open(cursor.position)? {
+                Some(segment) => Arc::new(segment),
+                None => return Ok(None),
+            },
+        };
+        let start = segment.start();
+        if start.previous != cursor.previous {
+            return Ok(None);
+        }
+        match read(&segment, &start)? {
+            Frame::Record(record, next) => {
+                self.known.lock().open.insert(start.segment, segment);
+                Ok(Some((record, next)))
+            }
+            // Without records it may not be part of the log yet, and be replaced.
+            Frame::None | Frame::Invalid => Ok(None),
+        }
+    }
+
+    /// A cursor at or before `from`.
+    fn near(&self, from: Position) -> Result<Cursor, LogError> {
+        let known = {
+            let known = self.known.lock();
+            let before = known.cursors.range(..=from).next_back();
+            before.map(|(_, cursor)| *cursor)
+        };
+        if let Some(cursor) = known.filter(|cursor| cursor.position == from) {
+            return Ok(cursor);
+        }
+        let all = Self::list(&*self.disk, &self.folder)?;
+        let before = all.iter().rfind(|first| **first <= from);
+        let start = match before {
+            Some(first) => self.get(*first)?.map(|segment| segment.start()),
+            None => None,
+        };
+        let nearest = known.into_iter().chain(start);
+        let nearest = nearest.max_by_key(|cursor| cursor.position);
+        nearest.ok_or_else(|| {
+            LogError::Damaged(format!("the segment of the record {from} is missing"))
+        })
+    }
+}
+
+/// The file of the segment that begins with `first`.
+pub(super) fn path(folder: &Path, first: Position) -> PathBuf {
+    folder.join(format!("{first:020}.log"))
+}
+
+/// The first position of the segment with the file name `name`.
+fn number(name: &Path) -> Option<Position> {
+    let name = name.to_str()?.strip_suffix(".log")?;
+    let is_number = name.len() == 20 && name.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| name.parse().ok())?
+}
