@@ -7,8 +7,8 @@
 //! identifies one state of the database permanently, and [`Lineage::holds`] says whether that state is in the past of
 //! the open database.
 //!
-//! The record is created when a file outside is kept for the first time (`Eras::begin` in `isomer-data`); from then on every
-//! opening that writes adds its era. Layout, all numbers big endian:
+//! The record is created when a file outside is kept for the first time (`Eras::begin` in `isomer-data`); from then on
+//! every opening that writes adds its era. Layout, all numbers big endian:
 //!
 //! ```text
 //! 01                  format

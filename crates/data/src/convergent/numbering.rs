@@ -1,4 +1,5 @@
-//! What an open store does as a replica: it takes numbers for its transactions, enters the names of others, and begins epochs.
+//! What an open store does as a replica: it takes numbers for its transactions, enters the names of others, and begins
+//! epochs.
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 

@@ -4,9 +4,11 @@
 //! `/` and no zero. A folder's entries name files and folders by number, so that renaming either moves one entry,
 //! however large its content is.
 //!
-//! **Content** is stored in chunks of [`CHUNK_BYTES`](isomer_layout::files::CHUNK_BYTES). A write inside a chunk rewrites it, and reading a byte reads it:
+//! **Content** is stored in chunks of [`CHUNK_BYTES`]. A write inside a chunk rewrites it, and reading a byte reads it:
 //! large enough that a gigabyte has only 16,384 keys, small enough that a change of a few bytes costs a few dozen
 //! microseconds. Unwritten chunks, and the unwritten end of a chunk, read as zeros and use no space.
+//!
+//! [`CHUNK_BYTES`]: isomer_layout::files::CHUNK_BYTES
 //!
 //! **Isolation.** The unit of conflict is a file, not the folder it is in and not its chunks: two transactions that
 //! write one file conflict, two that make two files in one folder do not. Looking a path up observes its entries;

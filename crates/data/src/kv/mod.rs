@@ -1,8 +1,11 @@
 //! Buckets: ordered maps from bytes to bytes.
 //!
-//! A bucket holds one value a key ([`BucketKind::Map`](isomer_layout::kv::options::BucketKind::Map)) or several, sorted ([`BucketKind::Multi`](isomer_layout::kv::options::BucketKind::Multi)). A map may be
+//! A bucket holds one value a key ([`BucketKind::Map`]) or several, sorted ([`BucketKind::Multi`]). A map may be
 //! *reversible*: it is then indexed by value, too, in the same transaction. A map's entries may expire: they are
 //! invisible from that moment on, and deleted later by a sweep. Every bucket also has named sequences.
+//!
+//! [`BucketKind::Map`]: isomer_layout::kv::options::BucketKind::Map
+//! [`BucketKind::Multi`]: isomer_layout::kv::options::BucketKind::Multi
 //!
 //! A bucket is created explicitly, or as a plain map by the first write to it. Reading a bucket that does not exist
 //! finds nothing.
