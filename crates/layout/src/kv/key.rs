@@ -23,13 +23,13 @@ use crate::{
 /// no encoding may be a prefix of another one.
 ///
 /// ```
-/// use isomer_data::{BucketKey, decode_key, encode_key};
+/// use isomer_layout::kv::key::{BucketKey, decode_key, encode_key};
 ///
 /// let early = encode_key(&(-3i64, "b"));
 /// let late = encode_key(&(7i64, "a"));
 /// assert!(early < late && late.starts_with(&encode_key(&7i64)));
 /// assert_eq!(decode_key::<(i64, String)>(&late)?, (7, "a".to_owned()));
-/// # Ok::<(), isomer_data::DataError>(())
+/// # Ok::<(), isomer_layout::DataError>(())
 /// ```
 pub trait BucketKey {
     /// Appends the bytes.
