@@ -278,7 +278,7 @@ impl Bench<'_> {
     /// Bytes on disk after everything reclaimable was reclaimed.
     fn stored(&self) -> Result<u64> {
         let store = self.db.store()?;
-        store.sum_up_numbers()?;
+        store.numbering().sum_up()?;
         let engine = store.engine().clone();
         engine.trim_stream(engine.version())?;
         engine.compact()?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use isomer_data::{
     Change, ChangeSet, DataError, DataStore, Ingest, LoadSinks, Loading, SpillFolder, Verdict,
-    layout,
 };
+use isomer_layout::graph::state::KEY;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
 use isomer_value::{LabelId, Map, PropId, Value, record::RecordRef};
 
@@ -190,10 +190,10 @@ fn check_unchanged(
     since: Version,
     precondition: &Precondition,
 ) -> Result<(), DataError> {
-    let key_prop = store.catalog().prop_id(layout::KEY);
+    let key_prop = store.catalog().prop_id(KEY);
     let mut after = since;
     loop {
-        let entries = store.stream_after(after, 256, 8 << 20, false)?;
+        let entries = store.change_stream().after(after, 256, 8 << 20, false)?;
         let Some(last) = entries.last() else {
             return Ok(());
         };

@@ -21,12 +21,15 @@ use self::{
     scratch::ScratchBuffers,
 };
 use crate::{
-    Access, Catalog, DataError, DataStore, SchemaChange, SchemaOutcome,
-    convergent::Ongoing,
-    footprint::Footprint,
-    kv::bucket::BucketState,
-    replicated::ReplicationNotes,
-    store::Shared,
+    Access, DataStore, convergent::Ongoing, footprint::Footprint, kv::bucket::BucketState,
+    replicated::ReplicationNotes, store::Shared,
+};
+use isomer_layout::{
+    DataError,
+    catalog::{
+        Catalog,
+        schema::{SchemaChange, SchemaOutcome},
+    },
     stream::change::{Change, Deltas},
 };
 use isomer_storage::{EngineSavepoint, Read, Snapshot, StorageError, Version};
@@ -122,7 +125,7 @@ impl Transaction {
         let state = match access {
             Access::Read => State::Reading(store.engine().snapshot()?),
             Access::Write => {
-                store.store_last_epoch()?;
+                store.numbering().store_last_epoch()?;
                 State::Writing(store.engine().begin()?)
             }
         };

@@ -1,11 +1,11 @@
 //! What a transaction has changed itself, for readers of views.
 
+use isomer_layout::keyspace::Side;
 use isomer_value::{LabelId, NodeId, TypeId};
 
 use crate::{
     Direction, Transaction,
     dirty::{Dirty, sides},
-    keyspace::Side,
 };
 
 /// Reads that a read view answered: they enter the footprint as the read of rows of the same name does. Nothing is read.

@@ -4,14 +4,16 @@ use isomer_data::{
     Access, BucketKind, BucketOptions, Change, ConvergentOwner, DataError, DataStore, Direction,
     Dot, Durability, Neighbours, ReplicaNo, Transaction, Vector, after_prefix,
     internals::{
-        Identity,
-        codec::malformed,
-        convergent::{Action, FieldPosition, decode_seen, encode_seen, entry_dot},
+        convergent::{decode_seen, encode_seen},
         footprint::Space,
-        graph::NodeState,
-        keyspace::{self, IdSpace, push_id},
         notes_mut, own_replica,
     },
+};
+use isomer_layout::{
+    convergent::{effect::Action, place::entry_dot, position::FieldPosition},
+    graph::state::NodeState,
+    keyspace::{self, IdSpace, push_id},
+    replicated::{codec::malformed, identity::Identity},
 };
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, record::decode_value};
 

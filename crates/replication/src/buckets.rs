@@ -15,8 +15,9 @@
 
 use isomer_data::{
     BucketKind, BucketOptions, Change, DataError, Dot, Transaction, after_prefix,
-    internals::{codec::malformed, footprint::Space, keyspace},
+    internals::footprint::Space,
 };
+use isomer_layout::{keyspace, replicated::codec::malformed};
 
 use crate::{
     cells,

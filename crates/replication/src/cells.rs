@@ -7,12 +7,11 @@
 
 use isomer_data::{
     DataError, Dot, Transaction,
-    internals::{
-        codec::malformed,
-        footprint::Space,
-        keyspace::{self, push_terminated},
-        own_replica,
-    },
+    internals::{footprint::Space, own_replica},
+};
+use isomer_layout::{
+    keyspace::{self, push_terminated},
+    replicated::codec::malformed,
 };
 
 use crate::{

@@ -16,16 +16,14 @@
 use isomer_data::{
     CHUNK_BYTES, Change, Conflict, ConflictKind, ConvergentOwner, DataError, GraphRead,
     Transaction, after_prefix,
-    internals::{
-        codec::malformed,
-        footprint::Space,
-        graph::{KeyChanges, NodeState},
-        index::{EntryChanges, brief_values, entries_of},
-        keyspace::{self, CONFLICTS, take_id, take_terminated},
-        notes, own_replica,
-        properties::brief,
-        replica_state,
-    },
+    internals::{footprint::Space, notes, own_replica, replica_state},
+};
+use isomer_layout::{
+    graph::state::{KeyChanges, NodeState},
+    index::{EntryChanges, brief_values, entries_of},
+    keyspace::{self, CONFLICTS, take_id, take_terminated},
+    properties::brief,
+    replicated::codec::malformed,
 };
 use isomer_value::{
     IndexId, LabelId, NodeId, PropId, RelId, Value, key,
@@ -100,7 +98,7 @@ pub(crate) fn resolve_conflict_notes<'n>(
                 });
             }
             ConvergentOwner::Relationship(id) => {
-                let row = isomer_data::internals::graph::row_of(id, &record)?;
+                let row = isomer_layout::graph::rows::row_of(id, &record)?;
                 tx.log(&Change::RelationshipChanged {
                     id,
                     type_id: row.type_id,
@@ -532,7 +530,7 @@ fn describe_node(tx: &Transaction, id: NodeId) -> Result<String, DataError> {
         let name = tx.names().label_name(*label).unwrap_or_default();
         text += &format!(" :{name}");
     }
-    if let Some(key) = state.properties.get(isomer_data::internals::graph::KEY) {
+    if let Some(key) = state.properties.get(isomer_layout::graph::state::KEY) {
         text += &format!(" {{_key: {}}}", brief(key));
     }
     Ok(text)

@@ -1,9 +1,7 @@
 //! Conflicts in properties of one record: recorded with its metadata.
 
-use isomer_data::{
-    DataError, Transaction, after_prefix,
-    internals::keyspace::{self, IdSpace},
-};
+use isomer_data::{DataError, Transaction, after_prefix};
+use isomer_layout::keyspace::{self, IdSpace};
 use isomer_value::PropId;
 
 use crate::{cells::differ, shadow::Properties};

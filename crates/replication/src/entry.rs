@@ -26,12 +26,12 @@
 //! Operations are in the order of the transaction. Each removes what its transaction had seen where it writes,
 //! including its own earlier operations, and puts its item with the transaction's dot.
 
-use isomer_data::{
-    BucketKind, DataError, Dot, ReplicaNo, Vector,
-    internals::{
-        Identity,
+use isomer_data::{BucketKind, DataError, Dot, ReplicaNo, Vector};
+use isomer_layout::{
+    keyspace::{IdSpace, push_id, take_id},
+    replicated::{
         codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_text, take_u32},
-        keyspace::{IdSpace, push_id, take_id},
+        identity::Identity,
     },
 };
 use isomer_value::{LabelId, PropId, TypeId};

@@ -12,13 +12,12 @@
 //! was.
 
 use isomer_data::{
-    DataError, DataStore, ReplicaId, ReplicaNo, Vector, after_prefix,
-    internals::{
-        codec::take_u32,
-        convergent::MAX_NUMBER,
-        keyspace::{self, push_id, sole_id, take_id},
-        own_replica,
-    },
+    DataError, DataStore, ReplicaId, ReplicaNo, Vector, after_prefix, internals::own_replica,
+};
+use isomer_layout::{
+    convergent::clock::MAX_NUMBER,
+    keyspace::{self, push_id, sole_id, take_id},
+    replicated::codec::take_u32,
 };
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
 
@@ -67,7 +66,7 @@ pub struct Greeted {
 
 fn replicated(store: &DataStore) -> Result<(), DataError> {
     match store.is_replicated() {
-        true => store.give_up_begun(),
+        true => store.numbering().give_up_begun(),
         false => Err(no_replica()),
     }
 }
@@ -230,7 +229,7 @@ pub(crate) fn last_entry_page(store: &DataStore) -> Result<Vec<u8>, DataError> {
     let own = own_replica(store).own();
     let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
     let mut last = None;
-    isomer_data::internals::read::each_pair(&*snapshot, &keyspace::log_of(own.0), |_, value| {
+    isomer_layout::pairs::each_pair(&*snapshot, &keyspace::log_of(own.0), |_, value| {
         last = Some(LogEntry::decode(value)?);
         Ok(())
     })?;
@@ -287,7 +286,7 @@ fn apply_items(
     applied: &mut Applied,
 ) -> Result<(), DataError> {
     let snapshot = store.engine().snapshot()?;
-    let mut here = store.seen_in(&*snapshot, None)?;
+    let mut here = store.numbering().seen_in(&*snapshot, None)?;
     drop(snapshot);
     while let Some((tag, mut content)) = wire::take_item(items)? {
         let content = &mut content;
@@ -359,9 +358,9 @@ pub fn give_up_unknown(store: &DataStore) -> Result<(), DataError> {
         return Ok(());
     }
     let snapshot = store.engine().snapshot()?;
-    let here = store.seen_in(&*snapshot, None)?;
+    let here = store.numbering().seen_in(&*snapshot, None)?;
     let own = own_replica(store);
-    let Some(id) = store.replica_id() else {
+    let Some(id) = store.numbering().replica_id() else {
         return Ok(());
     };
     let names = (0..).map_while(|number| Some((ReplicaNo(number), own.name(ReplicaNo(number))?)));

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isomer_data::{
     DataError, FileId, Transaction, UNNAMED_FILES as UNNAMED, after_prefix,
-    internals::{
-        FileNote, Identity,
-        files::{MAX_PATH_NAMES, ROOT, Stored, names},
-        keyspace::{self, FileKind, IdSpace, push_id},
-        notes_mut,
-        read::each_pair,
-    },
+    internals::{FileNote, notes_mut},
+};
+use isomer_layout::{
+    files::{MAX_PATH_NAMES, ROOT, Stored, names},
+    keyspace::{self, FileKind, IdSpace, push_id},
+    pairs::each_pair,
+    replicated::identity::Identity,
 };
 use isomer_storage::Read;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -265,7 +265,7 @@ pub(super) fn adopt(
                 let mut value = Vec::new();
                 push_id(&mut value, created_ms);
                 let mut stored = Vec::new();
-                isomer_data::internals::codec::push_bytes(&mut stored, path.as_bytes());
+                isomer_layout::replicated::codec::push_bytes(&mut stored, path.as_bytes());
                 push_versions(&mut stored, &[Version { stamp: base, value }], None);
                 puts.push((keyspace::folder_made(hash_of(&path)), stored));
                 folders.push((number, Some(path)));

@@ -18,13 +18,14 @@
 use isomer_data::{
     CHUNK_BYTES, Change, DataError, Dot, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, ReplicaId,
     Transaction, after_prefix,
-    internals::{
-        Identity,
+    internals::{footprint::Space, new_file_number, own_replica, replica_state},
+};
+use isomer_layout::{
+    files::{Stored, names},
+    keyspace::{self, FileKind, IdSpace, push_id, sole_id, take_id},
+    replicated::{
         codec::{malformed, push_bytes, take_text},
-        files::{Stored, names},
-        footprint::Space,
-        keyspace::{self, FileKind, IdSpace, push_id, sole_id, take_id},
-        new_file_number, own_replica, replica_state,
+        identity::Identity,
     },
 };
 use isomer_storage::KeyRange;
@@ -708,7 +709,7 @@ fn ensure_folder(
     path: &str,
     touched: &mut Vec<String>,
 ) -> Result<u64, DataError> {
-    let mut folder = isomer_data::internals::files::ROOT;
+    let mut folder = isomer_layout::files::ROOT;
     for name in path.split('/').skip(1) {
         folder = match tx.files().find_entry(folder, name)? {
             Some((FileKind::Folder, number)) => number,

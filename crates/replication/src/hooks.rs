@@ -4,11 +4,11 @@ use std::{any::Any, sync::Arc};
 
 use isomer_data::{
     Conflict, ConvergentOwner, DataError, DataStore, DataStoreOptions, Engine, Transaction,
-    internals::{
-        ReplicationHooks,
-        graph::{KeyChanges, NodeState},
-        index::EntryChanges,
-    },
+    internals::ReplicationHooks,
+};
+use isomer_layout::{
+    graph::state::{KeyChanges, NodeState},
+    index::EntryChanges,
 };
 use isomer_storage::Read;
 use isomer_value::NodeId;

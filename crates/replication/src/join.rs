@@ -9,12 +9,11 @@ use std::sync::atomic::Ordering;
 
 use isomer_data::{
     DataError, DataStore, ReplicaId, Transaction, Vector,
-    internals::{
-        codec::{malformed, take_byte},
-        joining_error,
-        keyspace::{JOINING, push_id, take_id},
-        notify_readers, own_replica, replica_state,
-    },
+    internals::{joining_error, notify_readers, own_replica, replica_state},
+};
+use isomer_layout::{
+    keyspace::{JOINING, push_id, take_id},
+    replicated::codec::{malformed, take_byte},
 };
 use isomer_storage::{Durability, Read, StorageError};
 use isomer_value::{NodeId, RelId};
@@ -122,7 +121,7 @@ pub fn joining_status(store: &DataStore) -> Result<Option<JoiningStatus>, DataEr
     let Some(note) = JoinRecord::read(&*snapshot)? else {
         return Ok(None);
     };
-    let here = store.seen_in(&*snapshot, None)?;
+    let here = store.numbering().seen_in(&*snapshot, None)?;
     let lacking = note.until.iter().filter_map(|(replica, upto)| {
         let lacks = upto.saturating_sub(here.reach(replica));
         let name = own_replica(store).name(replica)?;
@@ -176,7 +175,7 @@ pub(crate) fn end_joining(store: &DataStore) -> Result<(), DataError> {
         replica_state(store).set_joining(false);
         return Ok(());
     };
-    if !note.is_whole || !store.seen_in(&*tx, None)?.includes(&note.until) {
+    if !note.is_whole || !store.numbering().seen_in(&*tx, None)?.includes(&note.until) {
         return Ok(());
     }
     crash_point();
@@ -223,7 +222,7 @@ impl Joining {
             entries.clear();
             let mut rest = items;
             // Of the current state: records removed here since the previous page must not come back.
-            let here = store.seen_in(tx.read(), None)?;
+            let here = store.numbering().seen_in(tx.read(), None)?;
             let sides = Sides {
                 here: &here,
                 theirs: &theirs,
@@ -301,7 +300,7 @@ impl Joining {
         let mut from = Some(Vec::new());
         while let Some(place) = from {
             from = apply::merging(store, |tx| {
-                let here = store.seen_in(tx.read(), None)?;
+                let here = store.numbering().seen_in(tx.read(), None)?;
                 let sides = Sides {
                     here: &here,
                     theirs: &theirs,
@@ -311,7 +310,7 @@ impl Joining {
             })?;
         }
         apply::merging(store, |tx| {
-            let here = store.seen_in(tx.read(), None)?;
+            let here = store.numbering().seen_in(tx.read(), None)?;
             sweep::put_joined(
                 tx,
                 &Sides {
@@ -336,7 +335,7 @@ pub(crate) fn join_union(store: &DataStore, page: &[u8]) -> Result<(), DataError
         theirs: &none,
     };
     apply::merging(store, |tx| {
-        let here = store.seen_in(tx.read(), None)?;
+        let here = store.numbering().seen_in(tx.read(), None)?;
         if !here.includes(&seen) || !seen.includes(&here) {
             return Err(StorageError::Unavailable(
                 "one of the two databases was written during the comparison: compare them again"

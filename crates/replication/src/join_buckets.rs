@@ -1,12 +1,10 @@
 //! Joining buckets, their entries and sequences of two states.
 
-use isomer_data::{
-    DataError, Transaction,
-    internals::{
-        catalog::NameKind,
-        codec::{take_bytes, take_u32},
-        keyspace,
-    },
+use isomer_data::{DataError, Transaction};
+use isomer_layout::{
+    catalog::names::NameKind,
+    keyspace,
+    replicated::codec::{take_bytes, take_u32},
 };
 use xxhash_rust::xxh3::xxh3_128;
 

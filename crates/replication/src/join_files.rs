@@ -1,12 +1,10 @@
 //! Files in snapshots: their rows, and joining those of two states.
 
-use isomer_data::{
-    DataError, Transaction,
-    internals::{
-        codec::{malformed, push_bytes, take_text},
-        files::Stored,
-        keyspace::{self, IdSpace, push_id, sole_id, take_id},
-    },
+use isomer_data::{DataError, Transaction};
+use isomer_layout::{
+    files::Stored,
+    keyspace::{self, IdSpace, push_id, sole_id, take_id},
+    replicated::codec::{malformed, push_bytes, take_text},
 };
 use xxhash_rust::xxh3::xxh3_128;
 

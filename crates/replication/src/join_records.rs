@@ -1,13 +1,14 @@
 //! Joining records and convergent fields of two states: what both hold stays; what one holds stays unless the other has
 //! seen it.
 
-use isomer_data::{
-    ConvergentKind, ConvergentOwner, DataError, Transaction, after_prefix,
-    internals::{
-        codec::{malformed, take_bytes, take_count, take_u32},
-        convergent::{Entries, join_rows, stays_alone},
-        keyspace::push_id,
+use isomer_data::{ConvergentKind, ConvergentOwner, DataError, Transaction, after_prefix};
+use isomer_layout::{
+    convergent::{
+        join::{join_rows, stays_alone},
+        place::Entries,
     },
+    keyspace::push_id,
+    replicated::codec::{malformed, take_bytes, take_count, take_u32},
 };
 use isomer_value::{NodeId, PropId, RelId, TypeId};
 

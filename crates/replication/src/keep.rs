@@ -14,8 +14,9 @@
 
 use isomer_data::{
     DataError, DataStore, Direction, Dot, Neighbours, Transaction,
-    internals::{Identity, keyspace::Side, own_replica, replica_state},
+    internals::{own_replica, replica_state},
 };
+use isomer_layout::{keyspace::Side, replicated::identity::Identity};
 use isomer_value::NodeId;
 
 use crate::{
@@ -185,7 +186,7 @@ pub(crate) fn apply_kept(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Res
         carried,
     } = op
     else {
-        return Err(isomer_data::internals::codec::malformed("an operation"));
+        return Err(isomer_layout::replicated::codec::malformed("an operation"));
     };
     let saw = |dot: Dot| entry.saw(dot);
     let kept = kept_stamp(entry.stamp());

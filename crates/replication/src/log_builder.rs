@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use isomer_data::{
     BucketKind, Change, Content, ConvergentOwner, DataError, Dot, Transaction, after_prefix,
-    internals::{
-        Identity,
-        codec::malformed,
-        footprint::Space,
-        keyspace::{self, IdSpace},
-        kv, stream,
-    },
+    internals::footprint::Space,
+};
+use isomer_layout::{
+    keyspace::{self, IdSpace},
+    kv::content as kv,
+    replicated::{codec::malformed, identity::Identity},
+    stream::codec as stream,
 };
 use isomer_storage::MemoryKind;
 use isomer_value::{LabelId, NodeId, PropId, RelId, record::RecordRef};
@@ -209,7 +209,7 @@ impl LogEntryBuilder {
             }
             Change::RelationshipCreated { id, record } => {
                 let record = RecordRef::new(record)?;
-                let row = isomer_data::internals::graph::row_of(*id, &record)?;
+                let row = isomer_layout::graph::rows::row_of(*id, &record)?;
                 let replica = self.stamp.dot.replica;
                 let rel = Identity::Made { replica, id: id.0 };
                 self.rel(*id).made = Some(rel.clone());

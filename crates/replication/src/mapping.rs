@@ -1,15 +1,13 @@
 //! Numbers of names and replicas mean nothing in another database: how the parts of entries and states are given those
 //! of another one, or of a page.
 
-use isomer_data::{
-    Content, DataError, Dot, ReplicaNo, Vector,
-    internals::{
-        Identity,
-        catalog::NameKind,
-        convergent::Action,
-        keyspace::{push_id, take_id},
-        kv::{encode_entry, entry_parts},
-    },
+use isomer_data::{Content, DataError, Dot, ReplicaNo, Vector};
+use isomer_layout::{
+    catalog::names::NameKind,
+    convergent::effect::Action,
+    keyspace::{push_id, take_id},
+    kv::content::{encode_entry, entry_parts},
+    replicated::identity::Identity,
 };
 use isomer_value::{LabelId, PropId, TypeId};
 

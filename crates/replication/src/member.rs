@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use isomer_data::{
-    DataError, Vector,
-    internals::{
-        codec::{malformed, take_byte},
-        keyspace::{self, push_id, take_id},
-        read::each_pair,
-    },
+use isomer_data::{DataError, Vector};
+use isomer_layout::{
+    keyspace::{self, push_id, take_id},
+    pairs::each_pair,
+    replicated::codec::{malformed, take_byte},
 };
 use isomer_storage::Read;
 

@@ -23,12 +23,11 @@ use std::sync::atomic::Ordering;
 
 use isomer_data::{
     DataError, DataStore, ReplicaId, ReplicaNo, Vector,
-    internals::{
-        keyspace::{self, push_id},
-        own_replica,
-        read::each_pair,
-        replica_state,
-    },
+    internals::{own_replica, replica_state},
+};
+use isomer_layout::{
+    keyspace::{self, push_id},
+    pairs::each_pair,
 };
 use isomer_storage::{Durability, Read};
 
@@ -73,7 +72,7 @@ pub(crate) fn note_member(
     is_itself: bool,
 ) -> Result<(), DataError> {
     // Other members report this name, and it would never acknowledge.
-    if store.replica_id() == Some(name.id) {
+    if store.numbering().replica_id() == Some(name.id) {
         return Ok(());
     }
     let now = store.options().clock.now_ms();
@@ -128,7 +127,7 @@ pub fn note_members(store: &DataStore) -> Result<(), DataError> {
 /// Those of the engine.
 pub fn replica_members(store: &DataStore) -> Result<Vec<MemberInfo>, DataError> {
     let snapshot = store.engine().snapshot()?;
-    let here = store.seen_in(&*snapshot, None)?;
+    let here = store.numbering().seen_in(&*snapshot, None)?;
     let members = replication_of(store).members.lock();
     let lacks = |member: &Member| {
         here.iter()

@@ -1,6 +1,6 @@
 //! The parts of a state, in the order in which it is sent.
 
-use isomer_data::internals::keyspace::{self, IdSpace};
+use isomer_layout::keyspace::{self, IdSpace};
 
 /// The parts of a state, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,18 @@
 use isomer_data::{
     DataError, Transaction,
     internals::{
-        Identity, allocate_node,
+        allocate_node,
         footprint::{Item, NONE},
-        graph::{KEY, NodeState, encode_key},
-        keyspace::{self, IdSpace, push_id, sole_id},
         notes, notes_mut, own_replica,
     },
+};
+use isomer_layout::{
+    graph::{
+        key::encode_key,
+        state::{KEY, NodeState},
+    },
+    keyspace::{self, IdSpace, push_id, sole_id},
+    replicated::identity::Identity,
 };
 use isomer_value::{LabelId, NodeId, PropId, RelId, Value, key, record::RecordRef};
 use xxhash_rust::xxh3::xxh3_128;

@@ -4,15 +4,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use isomer_data::{
     Change, ConvergentOwner, DataError, DataStore, Transaction,
-    internals::{
-        Identity,
-        catalog::NameKind,
-        codec::malformed,
-        footprint::Item,
-        hold_commits,
-        keyspace::{self, IdSpace, SPACE, sole_id, take_id},
-        names, notes,
-    },
+    internals::{footprint::Item, hold_commits, names, notes},
+};
+use isomer_layout::{
+    catalog::names::NameKind,
+    keyspace::{self, IdSpace, SPACE, sole_id, take_id},
+    replicated::{codec::malformed, identity::Identity},
 };
 use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Read};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
@@ -423,7 +420,7 @@ impl Scope<'_> {
             }
             Change::NodeDeleted { id, .. } => self.node(*id)?,
             Change::RelationshipCreated { id, record } => {
-                let row = isomer_data::internals::graph::row_of(*id, &RecordRef::new(record)?)?;
+                let row = isomer_layout::graph::rows::row_of(*id, &RecordRef::new(record)?)?;
                 self.rels
                     .insert(*id, Link::Between(row.type_id, row.source, row.target));
                 self.relationship(*id)?

@@ -12,13 +12,12 @@
 
 use isomer_data::{
     Access, ConvergentKind, ConvergentOwner, DataError, DataStore, Transaction, Vector,
-    after_prefix,
-    internals::{
-        codec::malformed,
-        convergent::{counter_amount, entry_parts},
-        keyspace::{self, sole_id, take_id},
-        own_replica,
-    },
+    after_prefix, internals::own_replica,
+};
+use isomer_layout::{
+    convergent::{counter::amount as counter_amount, place::entry as entry_parts},
+    keyspace::{self, sole_id, take_id},
+    replicated::codec::malformed,
 };
 use isomer_value::{NodeId, PropId, RelId, record::decode_value};
 use xxhash_rust::xxh3::xxh3_128;
@@ -75,7 +74,8 @@ pub fn fingerprints(store: &DataStore) -> Result<Vec<u8>, DataError> {
     })?;
     let mut page = Outgoing::new(store);
     let mut content = Vec::new();
-    mapping::vector(&mut page, &store.seen_in(tx.read(), None)?)?.push_local(&mut content);
+    mapping::vector(&mut page, &store.numbering().seen_in(tx.read(), None)?)?
+        .push_local(&mut content);
     for sum in &sums.0 {
         content.extend_from_slice(&sum.to_le_bytes());
     }
@@ -120,7 +120,7 @@ pub fn ranges_page(store: &DataStore, ranges: &[u16]) -> Result<Vec<u8>, DataErr
     let tx = store.begin(Access::Read)?;
     let mut page = Outgoing::new(store);
     let mut seen = Vec::new();
-    mapping::vector(&mut page, &store.seen_in(tx.read(), None)?)?.push_local(&mut seen);
+    mapping::vector(&mut page, &store.numbering().seen_in(tx.read(), None)?)?.push_local(&mut seen);
     page.push(10, &seen);
     let mut found = Vec::new();
     each_name(&tx, &mut |part, key, name| {

@@ -7,7 +7,8 @@
 //! stays for a while, as that page may have been lost on its way. A held read only retains the versions that it reads.
 //! A request for a page of a read that is not held any more is answered with an error, and the join starts again.
 
-use isomer_data::{DataError, DataStore, internals::keyspace::JOINING};
+use isomer_data::{DataError, DataStore};
+use isomer_layout::keyspace::JOINING;
 use isomer_storage::StorageError;
 
 use crate::{

@@ -20,12 +20,12 @@
 
 use std::collections::BTreeMap;
 
-use isomer_data::{
-    DataError, Dot,
-    internals::{
-        Identity,
+use isomer_data::{DataError, Dot};
+use isomer_layout::{
+    keyspace::{push_id, take_id},
+    replicated::{
         codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_u32},
-        keyspace::{push_id, take_id},
+        identity::Identity,
     },
 };
 use isomer_value::{LabelId, PropId, record::RecordRef};

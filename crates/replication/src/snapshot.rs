@@ -19,13 +19,13 @@
 
 use isomer_data::{
     ConvergentKind, ConvergentOwner, DataError, DataStore, Dot, Transaction, after_prefix,
-    internals::{
-        catalog::NameKind,
-        codec::{malformed, push_bytes, take_byte},
-        convergent::{Entries, entry_parts},
-        keyspace::{self, push_id, sole_id, take_id},
-        own_replica,
-    },
+    internals::own_replica,
+};
+use isomer_layout::{
+    catalog::names::NameKind,
+    convergent::place::{Entries, entry as entry_parts},
+    keyspace::{self, push_id, sole_id, take_id},
+    replicated::codec::{malformed, push_bytes, take_byte},
 };
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{NodeId, PropId, RelId};

@@ -24,13 +24,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use isomer_data::{
-    DataError,
-    internals::{
-        catalog::NameKind,
-        codec::{malformed, push_bytes, take_byte, take_count, take_text, take_u32},
-        keyspace::{SPACE, push_id},
-    },
+use isomer_data::DataError;
+use isomer_layout::{
+    catalog::names::NameKind,
+    keyspace::{SPACE, push_id},
+    replicated::codec::{malformed, push_bytes, take_byte, take_count, take_text, take_u32},
 };
 use isomer_storage::Read;
 use isomer_value::{LabelId, TypeId, record::RecordRef};

@@ -7,8 +7,9 @@ use std::sync::{
 
 use isomer_data::{
     DataError, DataStore, Dot, Vector,
-    internals::{codec::malformed, keyspace, replica_state, replication_state},
+    internals::{replica_state, replication_state},
 };
+use isomer_layout::{keyspace, replicated::codec::malformed};
 use isomer_storage::{Read, Snapshot, Version};
 use isomer_value::NodeId;
 use parking_lot::{Mutex, RwLock};

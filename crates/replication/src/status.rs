@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use isomer_data::{
-    DataError, DataStore,
-    internals::{keyspace, own_replica, read::each_pair},
-};
+use isomer_data::{DataError, DataStore, internals::own_replica};
+use isomer_layout::{keyspace, pairs::each_pair};
 
 use crate::{
     ahead, begin,

@@ -3,12 +3,11 @@
 
 use isomer_data::{
     ConvergentOwner, DataError, Transaction, after_prefix,
-    internals::{
-        codec::{malformed, take_u32},
-        convergent::encode_seen,
-        keyspace::{self, IdSpace, TAG_NODE, TAG_REL, push_id, sole_id},
-        own_replica,
-    },
+    internals::{convergent::encode_seen, own_replica},
+};
+use isomer_layout::{
+    keyspace::{self, IdSpace, TAG_NODE, TAG_REL, push_id, sole_id},
+    replicated::codec::{malformed, take_u32},
 };
 use isomer_value::{NodeId, RelId};
 use rustc_hash::FxHashSet;

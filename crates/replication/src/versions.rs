@@ -1,13 +1,10 @@
 //! What replicas wrote to one plain property or key without having seen one another: of several *versions* the last by
 //! hybrid time is read, the others are kept until a write that has seen them.
 
-use isomer_data::{
-    Dot, ReplicaId, ReplicaNo, Vector,
-    internals::{
-        codec::{push_bytes, take_byte, take_bytes, take_count},
-        convergent::OwnReplica,
-        keyspace::{push_id, take_id},
-    },
+use isomer_data::{Dot, ReplicaId, ReplicaNo, Vector, internals::convergent::OwnReplica};
+use isomer_layout::{
+    keyspace::{push_id, take_id},
+    replicated::codec::{push_bytes, take_byte, take_bytes, take_count},
 };
 use isomer_value::PropId;
 

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use isomer_data::{
     DataError, DataStore, Dot, ReplicaId, ReplicaNo, Vector,
-    internals::{
-        catalog::NameKind,
-        codec::{push_bytes, take_byte, take_bytes, take_count, take_u32},
-        keyspace::push_id,
-        names, own_replica,
-    },
+    internals::{names, own_replica},
+};
+use isomer_layout::{
+    catalog::names::NameKind,
+    keyspace::push_id,
+    replicated::codec::{push_bytes, take_byte, take_bytes, take_count, take_u32},
 };
 use isomer_value::{
     Interner, Names, PropId, ValueError,
@@ -219,7 +219,7 @@ impl Head {
         let tables = Tables::take(&mut rest)?;
         let mut items = rest;
         while take_item(&mut items)?.is_some() {}
-        store.check_room(&tables.replicas)?;
+        store.numbering().check_room(&tables.replicas)?;
         let space = take_head(&mut rest, SPACE)?
             .map(|spelled| ReplicatedSpace::read(spelled).ok_or_else(bad_item))
             .transpose()?;
@@ -320,7 +320,7 @@ impl Mapper for Incoming<'_> {
         match self.replicas.get(at) {
             Some(Some(found)) => Ok(*found),
             Some(None) => {
-                let number = self.store.enter_replica(self.tables.replicas[at])?;
+                let number = self.store.numbering().enter(self.tables.replicas[at])?;
                 self.replicas[at] = Some(number);
                 Ok(number)
             }

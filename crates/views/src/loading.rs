@@ -13,11 +13,13 @@ use isomer_value::{LabelId, NodeId, PropId, RelId, Value, record::RecordRef};
 use roaring::RoaringBitmap;
 
 use crate::{
-    Owner, Side, ViewError, ViewKind, Views,
-    adjacency::{AdjacencyWriter, small},
+    Owner, ViewError, ViewKind, Views,
+    adjacency::AdjacencyWriter,
     column::{ColumnWriter, cell_of},
-    members::store_set,
+    id::small,
+    members::stored::store_set,
     segment::{Head, NewFile, SegmentError, malformed},
+    side::Side,
     worker::Job,
 };
 
@@ -99,7 +101,7 @@ impl LoadFiles {
         let mut again = views.standing_for(load);
         let mut files = None;
         if let Some(keeping) = &views.keeping
-            && views.keeps()
+            && views.files().keeps()
             && count >= views.options.keep_at_least
         {
             // Sealed blocks are bound to a version, which is not known yet: with encryption, files are
@@ -139,7 +141,7 @@ impl Files {
     fn begin(views: &Views, load: &Loading) -> Option<Self> {
         let store = views.store.upgrade()?;
         // An error here will be reported when views are saved, too.
-        let era = store.begin_era().ok()?;
+        let era = store.eras().begin().ok()?;
         let making = Making::begin(views, &store, era, load).ok()?;
         Some(Self {
             store,
@@ -154,15 +156,15 @@ impl Files {
             .engine()
             .sync()
             .map_err(isomer_data::DataError::from)?;
-        if !store.lineage()?.holds(&era, version) {
+        if !store.eras().lineage()?.holds(&era, version) {
             return Ok(());
         }
         let finish = |kind: ViewKind, mut file: NewFile| -> Result<(), ViewError> {
-            let hold = store.hold_stream(version);
+            let hold = store.change_stream().hold(version);
             let head = Head { kind, era, version };
             file.writer().set_version(version);
             let bytes = file.finish()?;
-            views.keep(head, bytes, hold);
+            views.files().keep(head, bytes, hold);
             Ok(())
         };
         let columns = match *making {

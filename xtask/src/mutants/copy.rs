@@ -22,6 +22,7 @@ const CRATES: [&str; 10] = [
     "shared-log",
     "lsm",
     "storage-redb",
+    "layout",
     "data",
     "bulk",
     "check",
@@ -32,6 +33,8 @@ const CRATES: [&str; 10] = [
 pub const BUILT: &[&str] = &[
     "--package",
     "isomer-lsm",
+    "--package",
+    "isomer-layout",
     "--package",
     "isomer-data",
     "--package",

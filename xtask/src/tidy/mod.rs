@@ -39,7 +39,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         name: "keyspace",
-        rule: "key prefixes are declared in crates/data/src/keyspace.rs alone",
+        rule: "key prefixes are declared in crates/layout/src/keyspace.rs alone",
         find: source::key_prefixes,
     },
     Check {

@@ -13,10 +13,8 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use isomer_data::{
-    Change, ChangeSet, DataError, DataStore, StreamHold,
-    layout::{StoredChange, describe_key},
-};
+use isomer_data::{Change, ChangeSet, DataError, DataStore, StreamHold};
+use isomer_layout::stream::stored::StoredChange;
 use isomer_storage::Version;
 use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
 use xxhash_rust::xxh3::xxh3_128;
@@ -318,7 +316,7 @@ struct Span {
 impl Span {
     /// The whole stream.
     fn begin(store: &DataStore, upto: Version) -> Result<Self, DataError> {
-        let hold = store.hold_stream(store.engine().stream_trimmed()?);
+        let hold = store.change_stream().hold(store.engine().stream_trimmed()?);
         // From here on it is retained, within the limits for readers.
         Ok(Self {
             from: store.engine().stream_trimmed()?,
@@ -335,7 +333,7 @@ impl Span {
         let count = self.parts.partition_point(older);
         if let Some((version, _)) = count.checked_sub(1).map(|last| self.parts[last]) {
             self.from = version;
-            self.hold = store.hold_stream(version);
+            self.hold = store.change_stream().hold(version);
         }
     }
 }
@@ -386,7 +384,9 @@ impl Check<'_> {
         let (mut after, mut bytes) = (span.from, 0);
         span.parts.clear();
         while after < span.upto {
-            let entries = store.stream_after(after, ENTRIES, ENTRY_BYTES, false)?;
+            let entries = store
+                .change_stream()
+                .after(after, ENTRIES, ENTRY_BYTES, false)?;
             let Some(last) = entries.last() else { break };
             after = last.version;
             for entry in entries.iter().filter(|entry| entry.version <= span.upto) {
@@ -437,7 +437,7 @@ impl Check<'_> {
                 if let Some(differs) = differs {
                     self.find(format!(
                         "{}: according to the change stream, the commit {} {differs}",
-                        describe_key(key, self.tx.names()),
+                        self.tx.names().describe_key(key),
                         expected.version
                     ));
                 }
@@ -511,7 +511,7 @@ impl Check<'_> {
                 if !pass.expectations.contains_key(&**key) {
                     self.find(format!(
                         "{}: it exists, but according to the change stream its range was deleted",
-                        describe_key(key, self.tx.names())
+                        self.tx.names().describe_key(key)
                     ));
                 }
             }

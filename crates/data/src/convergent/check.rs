@@ -1,17 +1,18 @@
 //! Consistency of stored convergent fields: owners, names, dots, values.
 
-use isomer_value::PropId;
-
-use super::{
-    clock::{Dot, Vector},
-    operate::scan_rows,
-    place::{self, malformed},
-    value::OwnerReading,
-};
-use crate::{
-    Access, DataError, DataStore, Transaction,
+use isomer_layout::{
+    DataError,
+    convergent::{
+        clock::{Dot, Vector},
+        place::{self, malformed},
+        value::OwnerReading,
+    },
     keyspace::{self, TAG_CONVERGENT, take_id},
 };
+use isomer_value::PropId;
+
+use super::operate::scan_rows;
+use crate::{Access, DataStore, Transaction};
 
 /// Most findings that are reported.
 const MOST: usize = 100;
@@ -21,7 +22,7 @@ impl DataStore {
     /// 100 findings.
     pub fn check_convergent(&self) -> Result<Vec<String>, DataError> {
         let tx = self.begin(Access::Read)?;
-        let seen = self.seen_in(tx.read(), None)?;
+        let seen = self.numbering().seen_in(tx.read(), None)?;
         let mut findings = Vec::new();
         let (mut owner, mut there, mut reading) = (Vec::new(), true, OwnerReading::default());
         scan_rows(

@@ -1,19 +1,16 @@
 //! Checks files against their folders and their content against their sizes.
 
-use crate::DataError;
 use std::collections::{BTreeMap, BTreeSet};
 
-use isomer_storage::Read;
-
-use crate::{
-    DataStore,
-    files::{
-        numbers::FIRST_FILE,
-        record::{CHUNK_BYTES, ROOT, Stored, UNNAMED},
-    },
+use isomer_layout::{
+    DataError,
+    files::{CHUNK_BYTES, ROOT, Stored, UNNAMED},
     keyspace::{self, FileKind, TAG_FILE, TAG_FILE_CHUNK, TAG_FILE_ENTRY},
     pairs::each_pair,
 };
+use isomer_storage::Read;
+
+use crate::{DataStore, files::numbers::FIRST_FILE};
 
 /// Most findings that are reported.
 const MOST: usize = 100;

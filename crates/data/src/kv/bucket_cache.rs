@@ -1,6 +1,6 @@
 //! A shared cache of bucket options: a transaction need not look up a bucket that is cached.
 
-use crate::kv::bucket::BucketOptions;
+use isomer_layout::kv::options::BucketOptions;
 use isomer_storage::{StorageError, Version};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;

@@ -1,6 +1,8 @@
 //! The handles through which a transaction reads and changes its buckets.
 
-use crate::{DataError, Transaction, kv::BucketCache};
+use isomer_layout::DataError;
+
+use crate::{Transaction, kv::BucketCache};
 
 /// Buckets as one transaction sees them: entries, values of multi-value buckets, keys by value, sequences.
 ///

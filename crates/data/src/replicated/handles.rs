@@ -1,9 +1,10 @@
 //! The handles through which a transaction works with what replicas keep.
 
+use isomer_layout::{DataError, convergent::position::ConvergentOwner, keyspace};
 use isomer_storage::KeyRange;
 
 use crate::{
-    Conflict, ConvergentOwner, DataError, Transaction, keyspace,
+    Conflict, Transaction,
     replicated::{FileNote, ReplicationHooks},
 };
 

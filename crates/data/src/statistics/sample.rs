@@ -1,6 +1,13 @@
 //! Taking samples: runs of neighbouring records at random places.
 
-use crate::DataError;
+use isomer_layout::{
+    DataError,
+    catalog::schema::FieldPath,
+    graph::state::NodeState,
+    index::entries_of,
+    keyspace::{self, after_prefix, push_id, sole_id},
+    pairs::each_pair,
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
 use isomer_value::{LabelId, NodeId, TypeId, key, record::RecordRef};
 use rustc_hash::FxHashMap;
@@ -9,13 +16,7 @@ use super::{
     IndexStatistics, LabelStatistics, TypeStatistics,
     values::{count_distinct, summarise},
 };
-use crate::{
-    DataStore, FieldPath,
-    graph::NodeState,
-    index::entries_of,
-    keyspace::{self, after_prefix, push_id, sole_id},
-    pairs::each_pair,
-};
+use crate::DataStore;
 
 /// Records sampled of a larger label or type.
 const WANTED: u64 = 2_000;
@@ -230,7 +231,7 @@ fn properties(
 }
 
 fn index_statistics(
-    index: &crate::IndexDef,
+    index: &isomer_layout::catalog::schema::IndexDef,
     states: &[NodeState],
     sampled: u64,
     whole: u64,

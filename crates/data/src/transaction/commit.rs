@@ -6,13 +6,11 @@ use std::{
     task::{Context, Poll},
 };
 
+use isomer_layout::{DataError, ErrorKind, catalog::Catalog, stream::change};
 use isomer_storage::{Durability, StorageError, Version};
 
 use super::{Covered, State, Transaction};
-use crate::{
-    Catalog, DataError, DataStore, ErrorKind, convergent::AfterCommit, footprint::Footprint,
-    statistics::Changed, stream,
-};
+use crate::{DataStore, convergent::AfterCommit, footprint::Footprint, statistics::Changed};
 
 /// What is needed of a transaction after its writes are handed over.
 struct PostCommit {
@@ -115,7 +113,7 @@ impl Transaction {
         footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
         let entry_bytes = operations.len();
         if entry_bytes > 0 {
-            let (mut entry, head) = (operations, stream::change::head(&changes.deltas));
+            let (mut entry, head) = (operations, change::head(&changes.deltas));
             entry.reserve_exact(head.len());
             entry.splice(0..0, head);
             tx.append_stream_owned(entry);
@@ -156,7 +154,7 @@ impl PostCommit {
                     store.fold_counters(converged.counters);
                 }
                 store.shared().statistics.committed(self.changed);
-                store.committed(self.entry_bytes);
+                store.counts().committed(self.entry_bytes);
                 Ok(version)
             }
             Err(StorageError::Conflict { granule, version }) => Err(DataError::Conflict {

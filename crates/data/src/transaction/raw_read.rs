@@ -1,9 +1,9 @@
 //! Reads of stored pairs as bytes.
 
+use isomer_layout::{DataError, pairs::each_between};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use super::Transaction;
-use crate::{DataError, pairs::each_between};
 
 /// Keys, in their order.
 type Keys = Vec<Vec<u8>>;

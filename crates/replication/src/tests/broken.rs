@@ -108,18 +108,14 @@ fn a_note_without_a_time_is_read() {
     people(&a, "a", 4);
     let b = joined_in_part(&a, b, 1).unwrap();
     let mut tx = b.engine().begin().unwrap();
-    let note = tx
-        .get(isomer_data::internals::keyspace::JOINING)
-        .unwrap()
-        .unwrap();
+    let note = tx.get(isomer_layout::keyspace::JOINING).unwrap().unwrap();
     assert_eq!(note[0], 2);
     let mut timed = Vec::new();
     let since_ms = join::joining_status(&b).unwrap().unwrap().since_ms;
-    isomer_data::internals::keyspace::push_id(&mut timed, since_ms);
+    isomer_layout::keyspace::push_id(&mut timed, since_ms);
     let mut old = note[..note.len() - timed.len()].to_vec();
     old[0] = 0;
-    tx.put(isomer_data::internals::keyspace::JOINING, &old)
-        .unwrap();
+    tx.put(isomer_layout::keyspace::JOINING, &old).unwrap();
     tx.commit(isomer_data::Durability::Synced).unwrap();
     assert_eq!(join::joining_status(&b).unwrap().unwrap().since_ms, 0);
     join(&a, &b, 100);

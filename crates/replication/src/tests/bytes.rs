@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use isomer_data::{BucketKind, Dot, ReplicaNo, internals::Identity};
+use isomer_data::{BucketKind, Dot, ReplicaNo};
+use isomer_layout::replicated::identity::Identity;
 use isomer_value::{LabelId, PropId, TypeId};
 
 use crate::entry::{LogEntry, Op, Owner, Reserved};

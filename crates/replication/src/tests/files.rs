@@ -7,14 +7,13 @@ use std::{
 
 use isomer_data::{
     Access, CHUNK_BYTES, ConflictKind, DataError, DataStore, DataStoreOptions, Dot, PathKind,
-    Transaction,
-    internals::{
-        Identity,
-        files::Stored,
-        keyspace::{self, IdSpace},
-        own_replica,
-        read::each_pair,
-    },
+    Transaction, internals::own_replica,
+};
+use isomer_layout::{
+    files::Stored,
+    keyspace::{self, IdSpace},
+    pairs::each_pair,
+    replicated::identity::Identity,
 };
 use isomer_storage::MemoryEngine;
 
@@ -750,7 +749,7 @@ fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
         file
     });
     let copied = crate::open(copy(&a), isomer_data::DataStoreOptions::default()).unwrap();
-    copied.begin_epoch().unwrap();
+    copied.numbering().begin_epoch().unwrap();
     assert_eq!(copied.remove_unnamed_files().unwrap(), 1);
     assert_eq!(copied.remove_unnamed_files().unwrap(), 0);
     write(&copied, |tx| save(tx, "/other", b"other"));

@@ -203,10 +203,10 @@ fn impossible_numbers_are_refused() {
         let spelled = page.replica(name).unwrap();
         let mut content = vec![];
         for number in [1, u64::from(spelled.0), upto, except.len() as u64] {
-            isomer_data::internals::keyspace::push_id(&mut content, number);
+            isomer_layout::keyspace::push_id(&mut content, number);
         }
         for number in except.iter().chain(&[u64::from(spelled.0)]) {
-            isomer_data::internals::keyspace::push_id(&mut content, *number);
+            isomer_layout::keyspace::push_id(&mut content, *number);
         }
         page.push(1, &content);
         page.finish()
@@ -219,12 +219,9 @@ fn impossible_numbers_are_refused() {
     for upto in [u64::MAX, 1 << 60] {
         let mut page = Outgoing::new(&a);
         let mut content = Vec::new();
-        isomer_data::internals::keyspace::push_id(
-            &mut content,
-            page.replica(name).unwrap().0.into(),
-        );
-        isomer_data::internals::keyspace::push_id(&mut content, 0);
-        isomer_data::internals::keyspace::push_id(&mut content, upto);
+        isomer_layout::keyspace::push_id(&mut content, page.replica(name).unwrap().0.into());
+        isomer_layout::keyspace::push_id(&mut content, 0);
+        isomer_layout::keyspace::push_id(&mut content, upto);
         page.push(3, &content);
         let refused = exchange::apply_entries(&b, &page.finish()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
@@ -267,7 +264,7 @@ fn ten_thousand_origins_are_refused() {
     let (a, b) = (open(), open());
     both(&a, &b);
     let mut page = vec![wire::FORMAT, 0, 0, 0, 0];
-    isomer_data::internals::keyspace::push_id(&mut page, 10_000);
+    isomer_layout::keyspace::push_id(&mut page, 10_000);
     let mut vector = Vector::new();
     for number in 0..10_000_u32 {
         page.extend_from_slice(&[8; 12]);
@@ -277,9 +274,9 @@ fn ten_thousand_origins_are_refused() {
     }
     let mut content = Vec::new();
     vector.push_local(&mut content);
-    isomer_data::internals::keyspace::push_id(&mut content, 0);
+    isomer_layout::keyspace::push_id(&mut content, 0);
     page.push(1);
-    isomer_data::internals::codec::push_bytes(&mut page, &content);
+    isomer_layout::replicated::codec::push_bytes(&mut page, &content);
     for refused in [
         exchange::greeted(&b, &page).unwrap_err(),
         exchange::entries_for(&b, &page, 1 << 20).unwrap_err(),
@@ -334,7 +331,7 @@ fn a_transaction_that_is_missing_was_not_given_up() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, 1));
     // A number that is given up.
-    drop(a.take_number().unwrap());
+    drop(a.numbering().take().unwrap());
     let page = exchange::entries_for(&a, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
     let items = wire::items(&page).unwrap();
     let mut without = page[..page.len() - items.len()].to_vec();
@@ -424,7 +421,7 @@ fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
     both(&a, &b);
     let page_with = |count: u32| {
         let mut page = vec![wire::FORMAT, 0, 0, 0, 0];
-        isomer_data::internals::keyspace::push_id(&mut page, count.into());
+        isomer_layout::keyspace::push_id(&mut page, count.into());
         for number in 0..count {
             page.extend_from_slice(&[9; 12]);
             page.extend_from_slice(&number.to_be_bytes());
@@ -538,7 +535,7 @@ fn numbers_lost_in_a_restore_are_requested_from_all_members() {
         }
         drop(a);
         let a = crate::open(backup, isomer_data::DataStoreOptions::default()).unwrap();
-        a.begin_epoch().unwrap();
+        a.numbering().begin_epoch().unwrap();
         write(&a, |tx| add(tx, 3));
         // A replica that lacks it, too, comes first.
         let exchange = |other: &DataStore| {

@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isomer_data::{
-    BucketKind, DataStore, Dot,
-    internals::{Identity, own_replica},
-};
+use isomer_data::{BucketKind, DataStore, Dot, internals::own_replica};
+use isomer_layout::replicated::identity::Identity;
 use isomer_value::{PropId, record::decode_value};
 
 use crate::{
@@ -298,7 +296,7 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
     for (place, thing) in &read {
         match place {
             ItemKey::Entry(bucket, key) => {
-                let (.., value) = isomer_data::internals::kv::entry_parts(&thing.value).unwrap();
+                let (.., value) = isomer_layout::kv::content::entry_parts(&thing.value).unwrap();
                 lines.push(format!(
                     "bucket {} {} = {}",
                     names.bucket_name(*bucket).unwrap(),

@@ -451,7 +451,10 @@ fn relationships_that_keep_a_hub_cost_the_same() {
         relate();
         members::cut_log(&a).unwrap();
         // All members have seen it, as far as A knows.
-        let seen = a.seen_in(&*a.engine().snapshot().unwrap(), None).unwrap();
+        let seen = a
+            .numbering()
+            .seen_in(&*a.engine().snapshot().unwrap(), None)
+            .unwrap();
         replica_state(&a).set_stable(seen);
     }
     assert!(looked() <= 10, "{} relationships were looked at", looked());

@@ -6,9 +6,9 @@ use isomer_check::check;
 use isomer_data::{
     Access, BucketKind, BucketOptions, ConflictKind, ConvergentOp, ConvergentOwner, DataStore,
     DataStoreOptions, Direction, Expiry, GraphRead, KvChangeKind, Neighbours, Transaction, Verdict,
-    Watched,
-    internals::{keyspace, own_replica},
+    Watched, internals::own_replica,
 };
+use isomer_layout::keyspace;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
 
@@ -819,7 +819,7 @@ fn what_was_never_committed_is_given_up_beyond_the_backup() {
     find(&b.begin(Access::Read).unwrap(), "bea");
     drop(a);
     let a = crate::open(backup, DataStoreOptions::default()).unwrap();
-    a.begin_epoch().unwrap();
+    a.numbering().begin_epoch().unwrap();
     // Heard one after the other: nothing is given up before all were.
     for other in [&b, &c] {
         exchange::greeted(&a, &exchange::greeting(other).unwrap()).unwrap();
@@ -886,12 +886,8 @@ pub(super) fn copy_of(state: &dyn isomer_storage::Snapshot) -> Arc<MemoryEngine>
     let copied = Arc::new(MemoryEngine::new());
     let mut tx = isomer_storage::Engine::begin(&*copied).unwrap();
     for tag in 0..=255_u8 {
-        isomer_data::internals::read::each_pair(
-            state,
-            &[tag],
-            |key, value| Ok(tx.put(key, value)?),
-        )
-        .unwrap();
+        isomer_layout::pairs::each_pair(state, &[tag], |key, value| Ok(tx.put(key, value)?))
+            .unwrap();
     }
     tx.commit(isomer_data::Durability::Synced).unwrap();
     copied
@@ -925,7 +921,7 @@ fn a_restored_backup_continues_under_another_name() {
     both(&a, &b);
     drop(a);
     let a = crate::open(backup, DataStoreOptions::default()).unwrap();
-    a.begin_epoch().unwrap();
+    a.numbering().begin_epoch().unwrap();
     count(&a, 100);
     write(&a, |tx| person(tx, "new", &[]));
     let page = exchange::entries_for(&a, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
@@ -972,7 +968,7 @@ fn an_epoch_is_not_begun_twice() {
     count(&after, 1);
     both(&after, &b);
     let restored = crate::open(backup, DataStoreOptions::default()).unwrap();
-    restored.begin_epoch().unwrap();
+    restored.numbering().begin_epoch().unwrap();
     assert_ne!(restored.replica(), after.replica());
     write(&restored, |tx| person(tx, "cyd", &[]));
     count(&restored, 10);
@@ -1016,7 +1012,7 @@ fn impossible_pages_are_refused() {
     assert_eq!((again.transactions, again.known), (0, 1));
     // One with this database's own name.
     let c = crate::open(copy(&b), DataStoreOptions::default()).unwrap();
-    let name = c.enter_replica(b.replica().unwrap()).unwrap();
+    let name = c.numbering().enter(b.replica().unwrap()).unwrap();
     forge(&c, name, 0);
     let page = exchange::entries_for(&c, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
     let refused = exchange::apply_entries(&b, &page).unwrap_err();
@@ -1037,6 +1033,7 @@ fn impossible_pages_are_refused() {
 /// Writes a forged entry.
 fn forge(store: &DataStore, origin: isomer_data::ReplicaNo, ahead_ms: u64) {
     let number = 1 + store
+        .numbering()
         .seen_in(&*store.engine().snapshot().unwrap(), None)
         .unwrap()
         .upto(origin)
@@ -1050,10 +1047,10 @@ fn forge(store: &DataStore, origin: isomer_data::ReplicaNo, ahead_ms: u64) {
     };
     apply::apply_entry(store, &entry).unwrap();
     let mut tx = store.engine().begin().unwrap();
-    tx.put(&isomer_data::internals::keyspace::own_number(number), &[])
+    tx.put(&isomer_layout::keyspace::own_number(number), &[])
         .unwrap();
     tx.commit(isomer_data::Durability::Synced).unwrap();
-    let ticket = store.take_number().unwrap();
+    let ticket = store.numbering().take().unwrap();
     ticket.committed(store.engine().version());
 }
 
@@ -1071,7 +1068,7 @@ fn too_many_replicas_are_refused() {
         own_replica(&a)
             .number(*name)
             .is_none()
-            .then(|| a.enter_replica(*name))
+            .then(|| a.numbering().enter(*name))
             .and_then(Result::err)
     });
     let refused = refused.unwrap();
@@ -1225,7 +1222,7 @@ fn a_scrub_finds_and_repairs_damage() {
         tx.graph_mut().delete_node(ada, true).unwrap();
         records::drop_shadow(
             tx,
-            isomer_data::internals::keyspace::IdSpace::Nodes,
+            isomer_layout::keyspace::IdSpace::Nodes,
             ada.0,
             &shadow.identity,
         )
@@ -1233,7 +1230,7 @@ fn a_scrub_finds_and_repairs_damage() {
         let bucket = tx.names().bucket_id("b").unwrap();
         cells::put_cell(
             tx,
-            &isomer_data::internals::keyspace::bucket_entry(bucket, b"k"),
+            &isomer_layout::keyspace::bucket_entry(bucket, b"k"),
             &[],
         )
         .unwrap();

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use isomer_data::{
     Access, ConvergentOp, ConvergentOwner, DataStore, DataStoreOptions, ErrorKind, ReplicaNo,
-    Transaction, internals::Identity,
+    Transaction,
 };
+use isomer_layout::replicated::identity::Identity;
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{LabelId, Map, Value};
 
@@ -522,12 +523,10 @@ fn scrubbing_stays_within_the_space() {
     both(&a, &b);
     let mut tx = b.engine().begin().unwrap();
     let bucket = b.catalog().bucket_id("b").unwrap();
-    tx.delete(&isomer_data::internals::keyspace::bucket_entry(
-        bucket, b"n",
-    ))
-    .unwrap();
-    tx.delete(&isomer_data::internals::keyspace::cell(
-        &isomer_data::internals::keyspace::bucket_entry(bucket, b"n"),
+    tx.delete(&isomer_layout::keyspace::bucket_entry(bucket, b"n"))
+        .unwrap();
+    tx.delete(&isomer_layout::keyspace::cell(
+        &isomer_layout::keyspace::bucket_entry(bucket, b"n"),
     ))
     .unwrap();
     tx.commit(isomer_data::Durability::Synced).unwrap();

@@ -616,7 +616,7 @@ impl World {
             let mut all = stores.iter().flatten();
             all.any(|store| has(store, name, entry.number))
         });
-        self.store(at).begin_epoch().unwrap();
+        self.store(at).numbering().begin_epoch().unwrap();
     }
 
     /// All replicas receive everything.
@@ -782,6 +782,7 @@ fn has(store: &DataStore, origin: ReplicaId, number: u64) -> bool {
     };
     let snapshot = store.engine().snapshot().unwrap();
     store
+        .numbering()
         .seen_in(&*snapshot, None)
         .unwrap()
         .saw(replica, number)

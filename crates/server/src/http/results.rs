@@ -278,7 +278,10 @@ impl Following {
     fn find_relevant_commit(mut self) -> Result<(Self, bool)> {
         self.credentials.check(&self.core)?;
         let store = self.access.store()?;
-        let entries = match store.durable_after(&mut self.at, ENTRIES, BYTES) {
+        let entries = match store
+            .change_stream()
+            .durable_after(&mut self.at, ENTRIES, BYTES)
+        {
             Ok(entries) => entries,
             // The changes are no longer kept, so run the query.
             Err(DataError::Forgotten { .. }) => return Ok((self, true)),
@@ -440,8 +443,8 @@ mod tests {
     #[test]
     fn every_commit_that_changes_a_result_is_detected() -> Result<()> {
         let db = Database::open_in_memory()?;
-        db.store()?.begin_era()?;
-        let _held = db.store()?.hold_stream(0);
+        db.store()?.eras().begin()?;
+        let _held = db.store()?.change_stream().hold(0);
         let (mut seed, mut left_alone, mut changed) = (20_261_122, 0, 0);
         for _ in 0..120 {
             let before: Vec<_> = FOLLOWED
@@ -453,7 +456,7 @@ mod tests {
             // Some are refused (a duplicate key): then nothing has changed.
             let _ = db.query(&done);
             let store = db.store()?;
-            let entries = store.stream_after(version, 64, 1 << 20, true)?;
+            let entries = store.change_stream().after(version, 64, 1 << 20, true)?;
             let tx = store.begin(Mode::Read)?;
             for (text, (was, reads)) in FOLLOWED.iter().zip(before) {
                 let mut is_touched = false;
