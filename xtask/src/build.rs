@@ -89,7 +89,7 @@ impl Build {
         let (cores_percent, seconds, lock) = match self {
             Self::Tests => (100 * cores, 300.0, DEBUG_FOLDER),
             Self::Model => (100, 60.0, DEBUG_FOLDER),
-            Self::Mutants => (100, 40.0, DEBUG_FOLDER),
+            Self::Mutants => (100, 120.0, DEBUG_FOLDER),
             Self::Release => (50 * cores.max(2), 300.0, RELEASE_FOLDER),
         };
         Cost {

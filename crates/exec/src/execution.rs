@@ -273,13 +273,15 @@ impl Execution {
     /// The plan as text, with each operator's profile if the plan says `PROFILE`.
     pub fn explain(&self) -> String {
         let plan = &self.run.plan;
-        let expected = comparable(plan);
         match self.profile() {
             None => isomer_plan::explain::text(plan),
-            Some(profile) => isomer_plan::explain::annotated_text(plan, &|id| {
-                let figures = profile.get(id.index())?;
-                Some(figures_text(figures, expected[id.index()]))
-            }),
+            Some(profile) => {
+                let expected = comparable(plan, profile);
+                isomer_plan::explain::annotated_text(plan, &|id| {
+                    let figures = profile.get(id.index())?;
+                    Some(figures_text(figures, expected[id.index()]))
+                })
+            }
         }
     }
 
@@ -424,8 +426,6 @@ const SHALLOW: usize = 64;
 /// may have two fallbacks. A test measures what an operator takes. Only touched pages take memory.
 const DEEP_STACK_BYTES: usize = 256 << 20;
 
-/// Runs `work` on the caller's stack or, if `depth` operators may recurse too deep for it, on a thread with a larger
-/// one.
 /// How deep running a plan may recurse, at most: exactly if it has more than [`SHALLOW`] operators.
 fn depth(plan: &Plan) -> usize {
     match plan.operators.len() {
@@ -434,6 +434,8 @@ fn depth(plan: &Plan) -> usize {
     }
 }
 
+/// Runs `work` on the caller's stack or, if `depth` operators may recurse too deep for it, on a thread with a larger
+/// one.
 fn on_deep_stack<T: Send>(depth: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if depth <= SHALLOW {
         return work();
@@ -535,7 +537,7 @@ fn figures_text(figures: &OperatorProfile, expected: Option<(f64, bool)>) -> Str
 
 /// The estimates that can be compared with the total rows of an operator: those of operators that ran once, or not at
 /// all. Below a limit, which stops them early, only a higher row count than estimated is significant.
-fn comparable(plan: &Plan) -> Vec<Option<(f64, bool)>> {
+fn comparable(plan: &Plan, profile: &[OperatorProfile]) -> Vec<Option<(f64, bool)>> {
     let mut expected = vec![None; plan.operators.len()];
     let isomer_plan::physical::Body::Pipeline(root) = plan.body else {
         return expected;
@@ -547,13 +549,32 @@ fn comparable(plan: &Plan) -> Vec<Option<(f64, bool)>> {
         if expected[id.index()].is_some_and(|(_, known)| known || !cut) {
             continue;
         }
-        expected[id.index()] = Some((operator.rows, cut));
+        expected[id.index()] = Some((expected_rows(plan, profile, id), cut));
         let cut = cut || matches!(operator.op, Op::Limit { .. });
         let input = operator.op.children().first().copied();
         let below = input.into_iter().chain(operator.op.fallback());
         open.extend(below.map(|id| (id, cut)));
     }
     expected
+}
+
+/// The estimate for what ran: the fallback in place of its operator, and an exchange with its number of threads.
+fn expected_rows(plan: &Plan, profile: &[OperatorProfile], mut id: OpId) -> f64 {
+    while profile[id.index()].fell_back
+        && let Some(fallback) = plan.operator(id).op.fallback()
+    {
+        id = fallback;
+    }
+    let operator = plan.operator(id);
+    let Op::Exchange(exchange) = &operator.op else {
+        return operator.rows;
+    };
+    // Each thread may return all rows that are left above; a single one passes on the rows of the chain.
+    let of_chain = plan.operator(exchange.input).rows;
+    match profile[id.index()].threads {
+        0 | 1 => of_chain,
+        threads => (operator.rows * threads as f64).min(of_chain),
+    }
 }
 
 /// Reports an estimate that was far off.

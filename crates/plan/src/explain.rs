@@ -2,6 +2,8 @@
 
 mod expression;
 mod operator;
+mod pattern;
+mod write;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -54,7 +56,7 @@ fn printed(plan: &Plan, printer: &Printer<'_>, annotate: Annotate<'_>) -> String
             );
         }
         Body::Schema(command) => {
-            let _ = writeln!(out, "Schema {}", operator::schema_command(command));
+            let _ = writeln!(out, "Schema {}", write::schema_command(command));
         }
         Body::KillQuery(id) => {
             let _ = writeln!(out, "KillQuery {}", printer.expr(id));

@@ -1,4 +1,6 @@
-//! The built-in functions and aggregations: names, argument counts, result kinds.
+//! The built-in functions and aggregations: one table with their names, parameters, result kinds and descriptions.
+//!
+//! The code of a function is in `isomer-exec`, below `function`.
 
 use crate::expr::Kind;
 
@@ -13,32 +15,39 @@ pub enum Purity {
     Volatile,
 }
 
+/// Generates [`Function`] from one row per function: its variant, its name, its parameters, the kind of its result, its
+/// purity, and its description.
+///
+/// Parameters in brackets may be left out; the last one may be `…`, which stands for any number of further arguments.
+/// The rows in braces are of functions that only the planner uses: they are pure, and have no description.
 macro_rules! functions {
     (
-        $($variant:ident $name:literal ($min:literal, $max:expr) $kind:expr, $purity:ident;)*
-        { $($inner:ident $inner_name:literal ($inner_count:literal) $inner_kind:expr;)* }
+        $($variant:ident $name:literal ($($parameter:literal),*) -> $kind:expr, $purity:ident, $description:literal;)*
+        { $($inner:ident $inner_name:literal ($($inner_parameter:literal),*) -> $inner_kind:expr;)* }
     ) => {
         /// A built-in function of the language, or one that the binder puts into a plan.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Function {
-            $(#[doc = concat!("`", $name, "()`")] $variant,)*
+            $(#[doc = concat!("`", $name, "()`: ", $description)] $variant,)*
             $(#[doc = concat!("`", $inner_name, "()`, for internal use by the planner")] $inner,)*
         }
 
         impl Function {
             /// Every function that a statement can call.
             pub const ALL: &'static [Function] = &[$(Function::$variant,)*];
+            /// Every function that only the planner uses.
+            pub const INTERNAL: &'static [Function] = &[$(Function::$inner,)*];
 
             /// The name as users write it, or as plans show it.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* $(Self::$inner => $inner_name,)* }
             }
 
-            /// Minimum and maximum number of arguments.
-            pub fn arity(self) -> (usize, usize) {
+            /// Its parameters; those in brackets may be left out, and `…` stands for any number of further ones.
+            pub fn parameters(self) -> &'static [&'static str] {
                 match self {
-                    $(Self::$variant => ($min, $max),)*
-                    $(Self::$inner => ($inner_count, $inner_count),)*
+                    $(Self::$variant => &[$($parameter),*],)*
+                    $(Self::$inner => &[$($inner_parameter),*],)*
                 }
             }
 
@@ -52,18 +61,28 @@ macro_rules! functions {
                 match self { $(Self::$variant => Purity::$purity,)* $(Self::$inner => Purity::Pure,)* }
             }
 
-            /// The function of this name, in any case.
-            pub fn by_name(name: &str) -> Option<Self> {
-                let lower = name.to_ascii_lowercase();
-                Self::by_lower_name(&lower)
+            /// What it gives, in one line; nothing for functions that only the planner uses.
+            pub fn description(self) -> &'static str {
+                match self { $(Self::$variant => $description,)* $(Self::$inner => "",)* }
             }
         }
-
-        const NAMES: &[(&str, Function)] = &[$(($name, Function::$variant),)*];
     };
 }
 
-const MANY: usize = usize::MAX;
+/// Minimum and maximum number of arguments.
+fn arity(parameters: &[&str]) -> (usize, usize) {
+    let is_variadic = parameters.last() == Some(&"…");
+    let named = parameters.len() - usize::from(is_variadic);
+    let required = parameters[..named]
+        .iter()
+        .take_while(|parameter| !parameter.starts_with('['))
+        .count();
+    (required, if is_variadic { usize::MAX } else { named })
+}
+
+fn signature(name: &str, parameters: &[&str]) -> String {
+    format!("{name}({})", parameters.join(", "))
+}
 
 fn list(of: Kind) -> Kind {
     Kind::List(Box::new(of))
@@ -71,158 +90,194 @@ fn list(of: Kind) -> Kind {
 
 functions! {
     // scalar
-    Coalesce "coalesce" (1, MANY) Kind::Any, Pure;
-    NullIf "nullIf" (2, 2) Kind::Any, Pure;
-    Id "id" (1, 1) Kind::Integer, Pure;
-    ElementId "elementId" (1, 1) Kind::String, Pure;
-    Type "type" (1, 1) Kind::String, Reads;
-    StartNode "startNode" (1, 1) Kind::Node, Reads;
-    EndNode "endNode" (1, 1) Kind::Node, Reads;
-    Labels "labels" (1, 1) list(Kind::String), Reads;
-    Keys "keys" (1, 1) list(Kind::String), Reads;
-    Properties "properties" (1, 1) Kind::Map, Reads;
-    Exists "exists" (1, 1) Kind::Boolean, Reads;
-    Degree "degree" (1, 3) Kind::Integer, Reads;
-    ValueType "valueType" (1, 1) Kind::String, Pure;
-    Timestamp "timestamp" (0, 0) Kind::Integer, Volatile;
-    RandomUuid "randomUUID" (0, 0) Kind::String, Volatile;
+    Coalesce "coalesce" ("value", "…") -> Kind::Any, Pure, "the first value that is not null";
+    NullIf "nullIf" ("a", "b") -> Kind::Any, Pure, "null if the two are equal, otherwise the first";
+    Id "id" ("entity") -> Kind::Integer, Pure, "the number of a node or relationship in this database";
+    ElementId "elementId" ("entity") -> Kind::String, Pure,
+        "its identifier for clients, `4:database:number` of a node and `5:database:number` of a relationship; when \
+         compared with a text, the number alone is accepted as well";
+    Type "type" ("relationship") -> Kind::String, Reads, "the name of its type";
+    StartNode "startNode" ("relationship") -> Kind::Node, Reads, "the node where it starts";
+    EndNode "endNode" ("relationship") -> Kind::Node, Reads, "the node where it ends";
+    Labels "labels" ("node") -> list(Kind::String), Reads, "its labels, sorted";
+    Keys "keys" ("entity or map") -> list(Kind::String), Reads, "the names of its properties";
+    Properties "properties" ("entity or map") -> Kind::Map, Reads, "its properties as a map";
+    Exists "exists" ("property") -> Kind::Boolean, Reads, "whether it is not null";
+    Degree "degree" ("node", "[type]", "[direction]") -> Kind::Integer, Reads, "how many relationships a node has";
+    ValueType "valueType" ("value") -> Kind::String, Pure, "the name of a value's type";
+    Timestamp "timestamp" () -> Kind::Integer, Volatile,
+        "milliseconds since 1970-01-01, at the start of the statement";
+    RandomUuid "randomUUID" () -> Kind::String, Volatile, "a random identifier";
     // conversions
-    ToInteger "toInteger" (1, 1) Kind::Integer, Pure;
-    ToFloat "toFloat" (1, 1) Kind::Float, Pure;
-    ToBoolean "toBoolean" (1, 1) Kind::Boolean, Pure;
-    ToString "toString" (1, 1) Kind::String, Pure;
-    ToIntegerOrNull "toIntegerOrNull" (1, 1) Kind::Integer, Pure;
-    ToFloatOrNull "toFloatOrNull" (1, 1) Kind::Float, Pure;
-    ToBooleanOrNull "toBooleanOrNull" (1, 1) Kind::Boolean, Pure;
-    ToStringOrNull "toStringOrNull" (1, 1) Kind::String, Pure;
-    ToIntegerList "toIntegerList" (1, 1) list(Kind::Integer), Pure;
-    ToFloatList "toFloatList" (1, 1) list(Kind::Float), Pure;
-    ToBooleanList "toBooleanList" (1, 1) list(Kind::Boolean), Pure;
-    ToStringList "toStringList" (1, 1) list(Kind::String), Pure;
+    ToInteger "toInteger" ("value") -> Kind::Integer, Pure,
+        "an integer from a number, boolean or text; null if the text is not a number";
+    ToFloat "toFloat" ("value") -> Kind::Float, Pure,
+        "a float from a number or text; null if the text is not a number";
+    ToBoolean "toBoolean" ("value") -> Kind::Boolean, Pure,
+        "a boolean from text, an integer or a boolean; null if the text is neither true nor false";
+    ToString "toString" ("value") -> Kind::String, Pure, "text from a number, boolean, text or temporal value";
+    ToIntegerOrNull "toIntegerOrNull" ("value") -> Kind::Integer, Pure,
+        "like toInteger, but null instead of an error";
+    ToFloatOrNull "toFloatOrNull" ("value") -> Kind::Float, Pure, "like toFloat, but null instead of an error";
+    ToBooleanOrNull "toBooleanOrNull" ("value") -> Kind::Boolean, Pure,
+        "like toBoolean, but null instead of an error";
+    ToStringOrNull "toStringOrNull" ("value") -> Kind::String, Pure, "like toString, but null instead of an error";
+    ToIntegerList "toIntegerList" ("list") -> list(Kind::Integer), Pure, "toIntegerOrNull of each element";
+    ToFloatList "toFloatList" ("list") -> list(Kind::Float), Pure, "toFloatOrNull of each element";
+    ToBooleanList "toBooleanList" ("list") -> list(Kind::Boolean), Pure, "toBooleanOrNull of each element";
+    ToStringList "toStringList" ("list") -> list(Kind::String), Pure, "toStringOrNull of each element";
     // lists and paths
-    Head "head" (1, 1) Kind::Any, Pure;
-    Last "last" (1, 1) Kind::Any, Pure;
-    Tail "tail" (1, 1) list(Kind::Any), Pure;
-    Range "range" (2, 3) list(Kind::Integer), Pure;
-    Reverse "reverse" (1, 1) Kind::Any, Pure;
-    Size "size" (1, 1) Kind::Integer, Pure;
-    Length "length" (1, 1) Kind::Integer, Pure;
-    Nodes "nodes" (1, 1) list(Kind::Node), Pure;
-    Relationships "relationships" (1, 1) list(Kind::Relationship), Pure;
-    IsEmpty "isEmpty" (1, 1) Kind::Boolean, Pure;
+    Head "head" ("list") -> Kind::Any, Pure, "the first element";
+    Last "last" ("list") -> Kind::Any, Pure, "the last element";
+    Tail "tail" ("list") -> list(Kind::Any), Pure, "all elements but the first";
+    Range "range" ("start", "end", "[step]") -> list(Kind::Integer), Pure,
+        "the integers from start to end, both included";
+    Reverse "reverse" ("list or text") -> Kind::Any, Pure, "the elements or characters in reverse order";
+    Size "size" ("list or text") -> Kind::Integer, Pure, "the number of elements or characters";
+    Length "length" ("path") -> Kind::Integer, Pure, "the number of its relationships";
+    Nodes "nodes" ("path") -> list(Kind::Node), Pure, "its nodes";
+    Relationships "relationships" ("path") -> list(Kind::Relationship), Pure, "its relationships";
+    IsEmpty "isEmpty" ("list, map or text") -> Kind::Boolean, Pure, "whether it is empty";
     // numbers
-    Abs "abs" (1, 1) Kind::Number, Pure;
-    Ceil "ceil" (1, 1) Kind::Float, Pure;
-    Floor "floor" (1, 1) Kind::Float, Pure;
-    Round "round" (1, 3) Kind::Float, Pure;
-    Sign "sign" (1, 1) Kind::Integer, Pure;
-    Rand "rand" (0, 0) Kind::Float, Volatile;
-    IsNaN "isNaN" (1, 1) Kind::Boolean, Pure;
-    E "e" (0, 0) Kind::Float, Pure;
-    Pi "pi" (0, 0) Kind::Float, Pure;
-    Exp "exp" (1, 1) Kind::Float, Pure;
-    Log "log" (1, 1) Kind::Float, Pure;
-    Log10 "log10" (1, 1) Kind::Float, Pure;
-    Sqrt "sqrt" (1, 1) Kind::Float, Pure;
-    Sin "sin" (1, 1) Kind::Float, Pure;
-    Cos "cos" (1, 1) Kind::Float, Pure;
-    Tan "tan" (1, 1) Kind::Float, Pure;
-    Cot "cot" (1, 1) Kind::Float, Pure;
-    Asin "asin" (1, 1) Kind::Float, Pure;
-    Acos "acos" (1, 1) Kind::Float, Pure;
-    Atan "atan" (1, 1) Kind::Float, Pure;
-    Atan2 "atan2" (2, 2) Kind::Float, Pure;
-    Degrees "degrees" (1, 1) Kind::Float, Pure;
-    Radians "radians" (1, 1) Kind::Float, Pure;
-    Haversin "haversin" (1, 1) Kind::Float, Pure;
+    Abs "abs" ("number") -> Kind::Number, Pure, "its absolute value";
+    Ceil "ceil" ("number") -> Kind::Float, Pure, "the smallest integer that is not less than it";
+    Floor "floor" ("number") -> Kind::Float, Pure, "the greatest integer that is not greater than it";
+    Round "round" ("number", "[precision]", "[mode]") -> Kind::Float, Pure,
+        "rounded to this number of decimal places";
+    Sign "sign" ("number") -> Kind::Integer, Pure, "-1, 0 or 1";
+    Rand "rand" () -> Kind::Float, Volatile, "a random float from 0 to below 1";
+    IsNaN "isNaN" ("number") -> Kind::Boolean, Pure, "whether it is NaN (not a number)";
+    E "e" () -> Kind::Float, Pure, "the base of natural logarithms";
+    Pi "pi" () -> Kind::Float, Pure, "the ratio of a circle's circumference to its diameter";
+    Exp "exp" ("number") -> Kind::Float, Pure, "e raised to this power";
+    Log "log" ("number") -> Kind::Float, Pure, "its natural logarithm";
+    Log10 "log10" ("number") -> Kind::Float, Pure, "its logarithm to base 10";
+    Sqrt "sqrt" ("number") -> Kind::Float, Pure, "its square root";
+    Sin "sin" ("radians") -> Kind::Float, Pure, "sine";
+    Cos "cos" ("radians") -> Kind::Float, Pure, "cosine";
+    Tan "tan" ("radians") -> Kind::Float, Pure, "tangent";
+    Cot "cot" ("radians") -> Kind::Float, Pure, "cotangent";
+    Asin "asin" ("number") -> Kind::Float, Pure, "the angle with this sine";
+    Acos "acos" ("number") -> Kind::Float, Pure, "the angle with this cosine";
+    Atan "atan" ("number") -> Kind::Float, Pure, "the angle with this tangent";
+    Atan2 "atan2" ("y", "x") -> Kind::Float, Pure, "the angle of a point";
+    Degrees "degrees" ("radians") -> Kind::Float, Pure, "an angle in degrees";
+    Radians "radians" ("degrees") -> Kind::Float, Pure, "an angle in radians";
+    Haversin "haversin" ("radians") -> Kind::Float, Pure, "half of the versine";
     // strings
-    ToLower "toLower" (1, 1) Kind::String, Pure;
-    ToUpper "toUpper" (1, 1) Kind::String, Pure;
-    Lower "lower" (1, 1) Kind::String, Pure;
-    Upper "upper" (1, 1) Kind::String, Pure;
-    Trim "trim" (1, 1) Kind::String, Pure;
-    LTrim "lTrim" (1, 1) Kind::String, Pure;
-    RTrim "rTrim" (1, 1) Kind::String, Pure;
-    BTrim "bTrim" (1, 2) Kind::String, Pure;
-    Left "left" (2, 2) Kind::String, Pure;
-    Right "right" (2, 2) Kind::String, Pure;
-    Substring "substring" (2, 3) Kind::String, Pure;
-    Replace "replace" (3, 3) Kind::String, Pure;
-    Split "split" (2, 2) list(Kind::String), Pure;
-    CharLength "char_length" (1, 1) Kind::Integer, Pure;
+    ToLower "toLower" ("text") -> Kind::String, Pure, "in lower case";
+    ToUpper "toUpper" ("text") -> Kind::String, Pure, "in upper case";
+    Lower "lower" ("text") -> Kind::String, Pure, "in lower case";
+    Upper "upper" ("text") -> Kind::String, Pure, "in upper case";
+    Trim "trim" ("text") -> Kind::String, Pure, "without whitespace at both ends";
+    LTrim "lTrim" ("text") -> Kind::String, Pure, "without whitespace at its start";
+    RTrim "rTrim" ("text") -> Kind::String, Pure, "without whitespace at its end";
+    BTrim "bTrim" ("text", "[characters]") -> Kind::String, Pure, "without these characters at both ends";
+    Left "left" ("text", "length") -> Kind::String, Pure, "its first characters";
+    Right "right" ("text", "length") -> Kind::String, Pure, "its last characters";
+    Substring "substring" ("text", "start", "[length]") -> Kind::String, Pure, "a part of it, counted from 0";
+    Replace "replace" ("text", "search", "replacement") -> Kind::String, Pure, "with every occurrence replaced";
+    Split "split" ("text", "delimiter") -> list(Kind::String), Pure, "its parts between the delimiters";
+    CharLength "char_length" ("text") -> Kind::Integer, Pure, "the number of characters";
     // points
-    Point "point" (1, 1) Kind::Point, Pure;
-    PointDistance "point.distance" (2, 2) Kind::Float, Pure;
-    Distance "distance" (2, 2) Kind::Float, Pure;
+    Point "point" ("map") -> Kind::Point, Pure, "a point from its coordinates";
+    PointDistance "point.distance" ("a", "b") -> Kind::Float, Pure, "the distance between two points";
+    Distance "distance" ("a", "b") -> Kind::Float, Pure, "the distance between two points";
     // dates and times
-    Date "date" (0, 1) Kind::Temporal, Volatile;
-    Time "time" (0, 1) Kind::Temporal, Volatile;
-    LocalTime "localtime" (0, 1) Kind::Temporal, Volatile;
-    DateTime "datetime" (0, 1) Kind::Temporal, Volatile;
-    LocalDateTime "localdatetime" (0, 1) Kind::Temporal, Volatile;
-    Duration "duration" (1, 1) Kind::Temporal, Pure;
-    DateTruncate "date.truncate" (1, 3) Kind::Temporal, Volatile;
-    TimeTruncate "time.truncate" (1, 3) Kind::Temporal, Volatile;
-    LocalTimeTruncate "localtime.truncate" (1, 3) Kind::Temporal, Volatile;
-    DateTimeTruncate "datetime.truncate" (1, 3) Kind::Temporal, Volatile;
-    LocalDateTimeTruncate "localdatetime.truncate" (1, 3) Kind::Temporal, Volatile;
-    DateTransaction "date.transaction" (0, 1) Kind::Temporal, Volatile;
-    DateStatement "date.statement" (0, 1) Kind::Temporal, Volatile;
-    DateRealtime "date.realtime" (0, 1) Kind::Temporal, Volatile;
-    TimeTransaction "time.transaction" (0, 1) Kind::Temporal, Volatile;
-    TimeStatement "time.statement" (0, 1) Kind::Temporal, Volatile;
-    TimeRealtime "time.realtime" (0, 1) Kind::Temporal, Volatile;
-    LocalTimeTransaction "localtime.transaction" (0, 1) Kind::Temporal, Volatile;
-    LocalTimeStatement "localtime.statement" (0, 1) Kind::Temporal, Volatile;
-    LocalTimeRealtime "localtime.realtime" (0, 1) Kind::Temporal, Volatile;
-    DateTimeTransaction "datetime.transaction" (0, 1) Kind::Temporal, Volatile;
-    DateTimeStatement "datetime.statement" (0, 1) Kind::Temporal, Volatile;
-    DateTimeRealtime "datetime.realtime" (0, 1) Kind::Temporal, Volatile;
-    LocalDateTimeTransaction "localdatetime.transaction" (0, 1) Kind::Temporal, Volatile;
-    LocalDateTimeStatement "localdatetime.statement" (0, 1) Kind::Temporal, Volatile;
-    LocalDateTimeRealtime "localdatetime.realtime" (0, 1) Kind::Temporal, Volatile;
-    DateTimeFromEpoch "datetime.fromepoch" (2, 2) Kind::Temporal, Pure;
-    DateTimeFromEpochMillis "datetime.fromepochmillis" (1, 1) Kind::Temporal, Pure;
-    DurationBetween "duration.between" (2, 2) Kind::Temporal, Pure;
-    DurationInMonths "duration.inMonths" (2, 2) Kind::Temporal, Pure;
-    DurationInDays "duration.inDays" (2, 2) Kind::Temporal, Pure;
-    DurationInSeconds "duration.inSeconds" (2, 2) Kind::Temporal, Pure;
+    Date "date" ("[value]") -> Kind::Temporal, Volatile,
+        "a date: now, from text, from a map or from another temporal value";
+    Time "time" ("[value]") -> Kind::Temporal, Volatile, "a time with an offset";
+    LocalTime "localtime" ("[value]") -> Kind::Temporal, Volatile, "a time without an offset";
+    DateTime "datetime" ("[value]") -> Kind::Temporal, Volatile, "a date and time with a zone";
+    LocalDateTime "localdatetime" ("[value]") -> Kind::Temporal, Volatile, "a date and time without a zone";
+    Duration "duration" ("value") -> Kind::Temporal, Pure, "a duration from text or a map";
+    DateTruncate "date.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+        "truncated to a unit, then with these fields set";
+    TimeTruncate "time.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+        "truncated to a unit, then with these fields set";
+    LocalTimeTruncate "localtime.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+        "truncated to a unit, then with these fields set";
+    DateTimeTruncate "datetime.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+        "truncated to a unit, then with these fields set";
+    LocalDateTimeTruncate "localdatetime.truncate" ("unit", "[value]", "[fields]") -> Kind::Temporal, Volatile,
+        "truncated to a unit, then with these fields set";
+    DateTransaction "date.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
+    DateStatement "date.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
+    DateRealtime "date.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
+    TimeTransaction "time.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
+    TimeStatement "time.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
+    TimeRealtime "time.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
+    LocalTimeTransaction "localtime.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
+    LocalTimeStatement "localtime.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
+    LocalTimeRealtime "localtime.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
+    DateTimeTransaction "datetime.transaction" ("[zone]") -> Kind::Temporal, Volatile, "when the transaction began";
+    DateTimeStatement "datetime.statement" ("[zone]") -> Kind::Temporal, Volatile, "when the statement began";
+    DateTimeRealtime "datetime.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
+    LocalDateTimeTransaction "localdatetime.transaction" ("[zone]") -> Kind::Temporal, Volatile,
+        "when the transaction began";
+    LocalDateTimeStatement "localdatetime.statement" ("[zone]") -> Kind::Temporal, Volatile,
+        "when the statement began";
+    LocalDateTimeRealtime "localdatetime.realtime" ("[zone]") -> Kind::Temporal, Volatile, "at this moment";
+    DateTimeFromEpoch "datetime.fromepoch" ("seconds", "nanoseconds") -> Kind::Temporal, Pure,
+        "an instant counted from 1970-01-01";
+    DateTimeFromEpochMillis "datetime.fromepochmillis" ("milliseconds") -> Kind::Temporal, Pure,
+        "an instant counted from 1970-01-01";
+    DurationBetween "duration.between" ("a", "b") -> Kind::Temporal, Pure,
+        "from one to the other, in months, days and seconds";
+    DurationInMonths "duration.inMonths" ("a", "b") -> Kind::Temporal, Pure, "from one to the other, in whole months";
+    DurationInDays "duration.inDays" ("a", "b") -> Kind::Temporal, Pure, "from one to the other, in whole days";
+    DurationInSeconds "duration.inSeconds" ("a", "b") -> Kind::Temporal, Pure, "from one to the other, in seconds";
     // key-values: reads see the transaction's own writes
-    KvGet "kv.get" (2, 2) Kind::Any, Reads;
-    KvExists "kv.exists" (2, 2) Kind::Boolean, Reads;
-    KvKey "kv.key" (1, 1) Kind::Bytes, Pure;
-    KvKeyParts "kv.keyParts" (1, 1) list(Kind::Any), Pure;
+    KvGet "kv.get" ("bucket", "key") -> Kind::Any, Reads, "the value under a key of a bucket; null if there is none";
+    KvExists "kv.exists" ("bucket", "key") -> Kind::Boolean, Reads, "whether a bucket has a key";
+    KvKey "kv.key" ("parts") -> Kind::Bytes, Pure, "bytes that sort as the parts do: a key of a bucket";
+    KvKeyParts "kv.keyParts" ("key") -> list(Kind::Any), Pure, "the parts of such a key, as a list";
     // files: null if the path does not exist
-    FileExists "file.exists" (1, 1) Kind::Boolean, Reads;
-    FileSize "file.size" (1, 1) Kind::Integer, Reads;
-    FileText "file.text" (1, 1) Kind::String, Reads;
-    FileBytes "file.bytes" (1, 3) Kind::Bytes, Reads;
+    FileExists "file.exists" ("path") -> Kind::Boolean, Reads, "whether a file or folder exists at a path";
+    FileSize "file.size" ("path") -> Kind::Integer, Reads, "the size of a file in bytes; null if it does not exist";
+    FileText "file.text" ("path") -> Kind::String, Reads, "the content of a file as text; null if it does not exist";
+    FileBytes "file.bytes" ("path", "[offset]", "[length]") -> Kind::Bytes, Reads,
+        "bytes of a file; null if it does not exist";
     // convergent fields, without loading them: null if there is no such field at the path
-    ConvergentKind "convergent.kind" (2, 2) Kind::String, Reads;
-    ConvergentValue "convergent.value" (2, 2) Kind::Any, Reads;
-    ConvergentContains "convergent.contains" (3, 3) Kind::Boolean, Reads;
-    ConvergentSize "convergent.size" (2, 2) Kind::Integer, Reads;
-    ConvergentPage "convergent.page" (4, 4) list(Kind::Any), Reads;
+    ConvergentKind "convergent.kind" ("entity", "path") -> Kind::String, Reads,
+        "the kind of the convergent field at a path; null if there is none";
+    ConvergentValue "convergent.value" ("entity", "path") -> Kind::Any, Reads,
+        "the value of the convergent field at a path; null if there is none";
+    ConvergentContains "convergent.contains" ("entity", "path", "value") -> Kind::Boolean, Reads,
+        "whether the convergent set at a path has an element, without loading the set";
+    ConvergentSize "convergent.size" ("entity", "path") -> Kind::Integer, Reads,
+        "the number of elements of the convergent set, or fields of the map, at a path";
+    ConvergentPage "convergent.page" ("entity", "path", "after", "limit") -> list(Kind::Any), Reads,
+        "elements of the convergent set at a path after `after` (null: from the first), in order";
 
     // Functions that only the planner uses, with the number of arguments.
     {
     // `elementId(n) = id` is `id(n) = nodeIdOf(id)`, and `elementId(n) IN ids` is `id(n) IN nodeIdsOf(ids)`: see
     // `bind::element_id`
-    NodeIdOf "nodeIdOf" (1) Kind::Any;
-    NodeIdsOf "nodeIdsOf" (1) list(Kind::Any);
-    RelationshipIdOf "relationshipIdOf" (1) Kind::Any;
-    RelationshipIdsOf "relationshipIdsOf" (1) list(Kind::Any);
-    ElementIdLike "elementIdLike" (2) Kind::Any;
-    ElementIdsLike "elementIdsLike" (2) list(Kind::Any);
+    NodeIdOf "nodeIdOf" ("id") -> Kind::Any;
+    NodeIdsOf "nodeIdsOf" ("ids") -> list(Kind::Any);
+    RelationshipIdOf "relationshipIdOf" ("id") -> Kind::Any;
+    RelationshipIdsOf "relationshipIdsOf" ("ids") -> list(Kind::Any);
+    ElementIdLike "elementIdLike" ("entity", "id") -> Kind::Any;
+    ElementIdsLike "elementIdsLike" ("entity", "ids") -> list(Kind::Any);
     }
 }
 
 impl Function {
-    fn by_lower_name(lower: &str) -> Option<Self> {
-        NAMES
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(lower))
-            .map(|(_, function)| *function)
+    /// The function of this name, in any case.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|function| function.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Minimum and maximum number of arguments.
+    pub fn arity(self) -> (usize, usize) {
+        arity(self.parameters())
+    }
+
+    /// Its name and parameters: `substring(text, start, [length])`.
+    pub fn signature(self) -> String {
+        signature(self.name(), self.parameters())
     }
 }
 
@@ -281,12 +336,13 @@ impl Convergence {
     }
 }
 
+/// Generates [`Aggregation`] from rows as those of [`functions`], without purity.
 macro_rules! aggregations {
-    ($($variant:ident $name:literal ($min:literal, $max:literal) $kind:expr, $doc:literal;)*) => {
+    ($($variant:ident $name:literal ($($parameter:literal),*) -> $kind:expr, $description:literal;)*) => {
         /// An aggregate function.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Aggregation {
-            $(#[doc = $doc] $variant,)*
+            $(#[doc = concat!("`", $name, "`: ", $description)] $variant,)*
         }
 
         impl Aggregation {
@@ -298,31 +354,36 @@ macro_rules! aggregations {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Minimum and maximum number of arguments.
-            pub fn arity(self) -> (usize, usize) {
-                match self { $(Self::$variant => ($min, $max),)* }
+            /// Its parameters.
+            pub fn parameters(self) -> &'static [&'static str] {
+                match self { $(Self::$variant => &[$($parameter),*],)* }
             }
 
             /// Its result kind, if that does not depend on the arguments.
             pub fn kind(self) -> Kind {
                 match self { $(Self::$variant => $kind,)* }
             }
+
+            /// What it gives, in one line.
+            pub fn description(self) -> &'static str {
+                match self { $(Self::$variant => $description,)* }
+            }
         }
     };
 }
 
 aggregations! {
-    CountRows "count(*)" (0, 0) Kind::Integer, "`count(*)`: the number of rows.";
-    Count "count" (1, 1) Kind::Integer, "The number of values that are not null.";
-    Sum "sum" (1, 1) Kind::Any, "The sum; 0 of nothing.";
-    Avg "avg" (1, 1) Kind::Any, "The mean; null if there are no values.";
-    Min "min" (1, 1) Kind::Any, "The smallest value; null if there are no values.";
-    Max "max" (1, 1) Kind::Any, "The greatest value; null if there are no values.";
-    Collect "collect" (1, 1) list(Kind::Any), "The values that are not null, as a list.";
-    StDev "stDev" (1, 1) Kind::Float, "Standard deviation of a sample.";
-    StDevP "stDevP" (1, 1) Kind::Float, "Standard deviation of a population.";
-    PercentileCont "percentileCont" (2, 2) Kind::Float, "Percentile, interpolated.";
-    PercentileDisc "percentileDisc" (2, 2) Kind::Any, "Percentile, the nearest value that occurs.";
+    CountRows "count(*)" () -> Kind::Integer, "the number of rows";
+    Count "count" ("value") -> Kind::Integer, "the number of values that are not null";
+    Sum "sum" ("number or duration") -> Kind::Any, "the sum; 0 if there are no values";
+    Avg "avg" ("number or duration") -> Kind::Any, "the mean; null if there are no values";
+    Min "min" ("value") -> Kind::Any, "the smallest value";
+    Max "max" ("value") -> Kind::Any, "the greatest value";
+    Collect "collect" ("value") -> list(Kind::Any), "the values that are not null, as a list";
+    StDev "stDev" ("number") -> Kind::Float, "the standard deviation of a sample";
+    StDevP "stDevP" ("number") -> Kind::Float, "the standard deviation of a population";
+    PercentileCont "percentileCont" ("number", "share") -> Kind::Float, "a percentile, interpolated";
+    PercentileDisc "percentileDisc" ("number", "share") -> Kind::Any, "a percentile, the nearest value that occurs";
 }
 
 impl Aggregation {
@@ -332,6 +393,19 @@ impl Aggregation {
             .iter()
             .copied()
             .find(|one| *one != Self::CountRows && one.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Minimum and maximum number of arguments.
+    pub fn arity(self) -> (usize, usize) {
+        arity(self.parameters())
+    }
+
+    /// Its name and parameters, as in [`Function::signature`]; that of `count(*)` is its name.
+    pub fn signature(self) -> String {
+        match self {
+            Self::CountRows => self.name().to_owned(),
+            _ => signature(self.name(), self.parameters()),
+        }
     }
 }
 
@@ -352,5 +426,16 @@ mod tests {
         assert_eq!(Aggregation::by_name("COLLECT"), Some(Aggregation::Collect));
         assert_eq!(Aggregation::by_name("count(*)"), None);
         assert_eq!(Function::by_name("nope"), None);
+    }
+
+    #[test]
+    fn the_number_of_arguments_follows_from_the_parameters() {
+        assert_eq!(Function::Pi.arity(), (0, 0));
+        assert_eq!(Function::Date.arity(), (0, 1));
+        assert_eq!(Function::Substring.arity(), (2, 3));
+        assert_eq!(Function::Coalesce.arity(), (1, usize::MAX));
+        let signature = Function::Substring.signature();
+        assert_eq!(signature, "substring(text, start, [length])");
+        assert_eq!(Aggregation::CountRows.signature(), "count(*)");
     }
 }

@@ -82,7 +82,7 @@ pub fn prepare_parsed(
     };
     mark_live(&mut binder.arena, root)?;
     if !options.plain {
-        search_distinct_ends(&mut binder.arena, root);
+        search_distinct_ends(&mut binder.arena, root, catalog);
     }
     let class = classify(&body, &binder.arena);
     choose_operators(&mut binder.arena, root, class);

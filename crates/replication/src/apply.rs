@@ -19,11 +19,9 @@ use crate::{
     ahead, buckets,
     cells::{self, differ, read_pair},
     contested::contested,
-    convergent,
+    convergent, crash_point,
     entry::{LogEntry, Op, Owner},
-    files, keep, records, relationship_ends,
-    rules::{self, Mutant},
-    scope,
+    files, keep, records, relationship_ends, scope,
     shadow::{NodeShadow, Properties, RelShadow, remove_seen},
     versions::{self, Version},
 };
@@ -42,14 +40,11 @@ pub(crate) enum Turn {
 /// Whether an entry can be applied where `here` was seen.
 pub(crate) fn turn(entry: &LogEntry, here: &Vector) -> Turn {
     if here.saw(entry.origin, entry.number) {
-        return match rules::broken(Mutant::AppliesTwice) {
-            true => Turn::Now,
-            false => Turn::Past,
-        };
+        return Turn::Past;
     }
     let next = here.reach(entry.origin).checked_add(1);
-    let follows = next == Some(entry.number) || rules::broken(Mutant::NoGapGate);
-    let caused = here.includes(&entry.seen_elsewhere()) || rules::broken(Mutant::NoCausalGate);
+    let follows = next == Some(entry.number);
+    let caused = here.includes(&entry.seen_elsewhere());
     match follows && caused {
         true => Turn::Now,
         false => Turn::Later,
@@ -63,15 +58,8 @@ const ATTEMPTS: usize = 1000;
 pub(crate) fn apply_entry(store: &DataStore, entry: &LogEntry) -> Result<(), DataError> {
     let bytes = entry.encode();
     merging(store, |tx| {
-        for (at, op) in entry.ops.iter().enumerate() {
+        for op in &entry.ops {
             apply_op(tx, entry, op)?;
-            if rules::broken(Mutant::HalfTransactions) && at == 0 && entry.ops.len() > 1 {
-                let half = begin_merging(store)?;
-                std::mem::replace(tx, half).commit_with(Durability::Buffered)?;
-                if entry.number.is_multiple_of(3) {
-                    return Err(isomer_data::internals::joining_error());
-                }
-            }
         }
         tx.log(&Change::ConvergedBy {
             replica: entry.origin,
@@ -114,9 +102,9 @@ pub(crate) fn merging<T>(
     loop {
         let mut tx = begin_merging(store)?;
         let done = body(&mut tx).and_then(|value| {
-            rules::end_point();
+            crash_point();
             tx.commit_with(Durability::Buffered)?;
-            rules::end_point();
+            crash_point();
             Ok(value)
         });
         match done {
@@ -185,8 +173,7 @@ fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataE
             if records::find_node(tx, node)?.is_none() {
                 return Ok(()); // nothing is known of it, so nothing was left
             }
-            let all = rules::broken(Mutant::DeletesUnseen);
-            let gone = |dot: Dot| entry.saw(dot) || all;
+            let gone = |dot: Dot| entry.saw(dot);
             edit_node(tx, node, None, Some(&gone), &mut |_| ())
         }
         Op::NodeKept { .. } => keep::apply_kept(tx, entry, op),
@@ -335,9 +322,8 @@ fn cut_relationships(tx: &mut Transaction, id: NodeId, lives: &[Dot]) -> Result<
             |end: NodeId, seen: &[Dot]| end == id && !seen.iter().any(|dot| lives.contains(dot));
         let cut =
             is_cut(ends.source, &shadow.source_lives) || is_cut(ends.target, &shadow.target_lives);
-        let is_cut = cut && !rules::broken(Mutant::EndsIgnored);
         // A relationship outside the space is deleted with its ends, whichever replica recreated these.
-        if lives.is_empty() || is_cut && scope::has_relationship(tx, rel)? {
+        if lives.is_empty() || cut && scope::has_relationship(tx, rel)? {
             purge_relationship(tx, rel)?;
         }
     }
@@ -395,8 +381,7 @@ pub(crate) fn make_relationship(
         };
         let lives = records::node_shadow(tx, id)?.map(|node| node.life_dots());
         let lives = lives.unwrap_or_default();
-        let ignored = rules::broken(Mutant::EndsIgnored) && !lives.is_empty();
-        if !seen.iter().any(|dot| lives.contains(dot)) && !ignored {
+        if !seen.iter().any(|dot| lives.contains(dot)) {
             return Ok(());
         }
         *end = id;

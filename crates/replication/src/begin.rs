@@ -60,7 +60,7 @@ pub fn begin_replication(store: &DataStore) -> Result<ReplicaId, DataError> {
         tx.guard(Item::Schema.granule(), GuardMode::Write);
         replication.switch(store, Some(base));
         let committed = tx.commit(Durability::Synced);
-        crate::rules::end_point();
+        crate::crash_point();
         match committed {
             Ok(version) => ticket.committed(version),
             Err(error) => {

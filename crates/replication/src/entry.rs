@@ -77,131 +77,6 @@ pub(crate) struct LogEntry {
     pub(crate) ops: Vec<Op>,
 }
 
-/// One operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields are what the table above says
-pub(crate) enum Op {
-    NodeMade {
-        node: Identity,
-        labels: Vec<LabelId>,
-        set: Set,
-    },
-    NodeChanged {
-        node: Identity,
-        added: Vec<LabelId>,
-        removed: Vec<LabelId>,
-        set: Set,
-        unset: Vec<PropId>,
-    },
-    NodeGone {
-        node: Identity,
-    },
-    NodeKept {
-        node: Identity,
-        replaced: Vec<Dot>,
-        labels: Vec<LabelId>,
-        carried: Carried,
-    },
-    RelMade {
-        rel: Identity,
-        type_id: TypeId,
-        source: Identity,
-        target: Identity,
-        source_lives: Vec<Dot>,
-        target_lives: Vec<Dot>,
-        keeps_ends: bool,
-        set: Set,
-    },
-    RelChanged {
-        rel: Identity,
-        set: Set,
-        unset: Vec<PropId>,
-    },
-    RelGone {
-        rel: Identity,
-    },
-    Field {
-        owner: Owner,
-        op: u32,
-        place: Vec<u8>,
-        action: Vec<u8>,
-    },
-    BucketMade {
-        bucket: u32,
-        options: u8,
-    },
-    /// Drops the values of both kinds.
-    BucketGone {
-        bucket: u32,
-    },
-    KindGone {
-        bucket: u32,
-        kind: BucketKind,
-    },
-    Put {
-        bucket: u32,
-        reserved: Reserved,
-        key: Vec<u8>,
-        entry: Vec<u8>,
-    },
-    Taken {
-        bucket: u32,
-        key: Vec<u8>,
-    },
-    RangeTaken {
-        bucket: u32,
-        start: Vec<u8>,
-        end: Option<Vec<u8>>,
-    },
-    ValueAdded {
-        bucket: u32,
-        key: Vec<u8>,
-        value: Vec<u8>,
-    },
-    ValueRemoved {
-        bucket: u32,
-        key: Vec<u8>,
-        value: Vec<u8>,
-    },
-    Sequence {
-        bucket: u32,
-        name: Vec<u8>,
-        last: u64,
-    },
-    FileMade {
-        file: Identity,
-        created_ms: u64,
-    },
-    FileGone {
-        file: Identity,
-    },
-    FileCalled {
-        file: Identity,
-        path: String,
-    },
-    FileSized {
-        file: Identity,
-        bytes: u64,
-        modified_ms: u64,
-    },
-    ChunkPut {
-        file: Identity,
-        chunk: u64,
-        bytes: Vec<u8>,
-    },
-    ChunksGone {
-        file: Identity,
-        from: u64,
-    },
-    FolderMade {
-        path: String,
-        created_ms: u64,
-    },
-    FolderGone {
-        path: String,
-    },
-}
-
 impl LogEntry {
     /// The stamp of everything that it puts.
     pub(crate) fn stamp(&self) -> Stamp {
@@ -474,11 +349,21 @@ mod numbers {
     }
 }
 
-/// Generates from one list how operations are written, read, and given the numbers of another database: a tag, a
-/// variant, and its fields in their order, each with its function in [`numbers`].
+/// Generates [`Op`] and how it is written, read, and given the numbers of another database, from one list: a tag, a
+/// variant, and its fields in their order, each with its type and its function in [`numbers`].
 macro_rules! operations {
-    ($($tag:literal $name:ident { $($field:ident: $number:ident),* };)*) => {
+    ($($(#[$doc:meta])* $tag:literal $name:ident { $($field:ident: $type:ty => $number:ident),* $(,)? })*) => {
+        /// One operation.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) enum Op {
+            $($(#[$doc])* $name { $($field: $type),* },)*
+        }
+
         impl Op {
+            /// All tags.
+            #[cfg(test)]
+            pub(crate) const TAGS: &[u8] = &[$($tag),*];
+
             pub(crate) fn push(&self, out: &mut Vec<u8>) {
                 match self {
                     $(Self::$name { $($field),* } => {
@@ -488,6 +373,7 @@ macro_rules! operations {
                 }
             }
 
+            #[deny(unreachable_patterns)]
             pub(crate) fn take(rest: &mut &[u8]) -> Option<Self> {
                 Some(match take_byte(rest)? {
                     $($tag => Self::$name { $($field: Part::take(rest)?),* },)*
@@ -508,32 +394,50 @@ macro_rules! operations {
 }
 
 operations! {
-    1 NodeMade { node: identity, labels: labels, set: set };
-    2 NodeChanged { node: identity, added: labels, removed: labels, set: set, unset: props };
-    3 NodeGone { node: identity };
-    4 RelMade {
-        rel: identity, type_id: type_id, source: identity, target: identity, source_lives: dots,
-        target_lives: dots, keeps_ends: same, set: set
-    };
-    5 RelChanged { rel: identity, set: set, unset: props };
-    6 RelGone { rel: identity };
-    7 Field { owner: owner, op: same, place: place, action: action };
-    8 BucketMade { bucket: bucket, options: same };
-    9 BucketGone { bucket: bucket };
-    10 Put { bucket: bucket, reserved: same, key: same, entry: entry };
-    11 Taken { bucket: bucket, key: same };
-    12 RangeTaken { bucket: bucket, start: same, end: same };
-    13 ValueAdded { bucket: bucket, key: same, value: same };
-    14 ValueRemoved { bucket: bucket, key: same, value: same };
-    15 Sequence { bucket: bucket, name: same, last: same };
-    16 KindGone { bucket: bucket, kind: same };
-    17 NodeKept { node: identity, replaced: dots, labels: labels, carried: carried };
-    18 FileMade { file: identity, created_ms: same };
-    19 FileGone { file: identity };
-    20 FileCalled { file: identity, path: same };
-    21 FileSized { file: identity, bytes: same, modified_ms: same };
-    22 ChunkPut { file: identity, chunk: same, bytes: same };
-    23 ChunksGone { file: identity, from: same };
-    24 FolderMade { path: same, created_ms: same };
-    25 FolderGone { path: same };
+    0x01 NodeMade { node: Identity => identity, labels: Vec<LabelId> => labels, set: Set => set }
+    0x02 NodeChanged {
+        node: Identity => identity,
+        added: Vec<LabelId> => labels,
+        removed: Vec<LabelId> => labels,
+        set: Set => set,
+        unset: Vec<PropId> => props,
+    }
+    0x03 NodeGone { node: Identity => identity }
+    0x04 RelMade {
+        rel: Identity => identity,
+        type_id: TypeId => type_id,
+        source: Identity => identity,
+        target: Identity => identity,
+        source_lives: Vec<Dot> => dots,
+        target_lives: Vec<Dot> => dots,
+        keeps_ends: bool => same,
+        set: Set => set,
+    }
+    0x05 RelChanged { rel: Identity => identity, set: Set => set, unset: Vec<PropId> => props }
+    0x06 RelGone { rel: Identity => identity }
+    0x07 Field { owner: Owner => owner, op: u32 => same, place: Vec<u8> => place, action: Vec<u8> => action }
+    0x08 BucketMade { bucket: u32 => bucket, options: u8 => same }
+    /// Drops the values of both kinds.
+    0x09 BucketGone { bucket: u32 => bucket }
+    0x0a Put { bucket: u32 => bucket, reserved: Reserved => same, key: Vec<u8> => same, entry: Vec<u8> => entry }
+    0x0b Taken { bucket: u32 => bucket, key: Vec<u8> => same }
+    0x0c RangeTaken { bucket: u32 => bucket, start: Vec<u8> => same, end: Option<Vec<u8>> => same }
+    0x0d ValueAdded { bucket: u32 => bucket, key: Vec<u8> => same, value: Vec<u8> => same }
+    0x0e ValueRemoved { bucket: u32 => bucket, key: Vec<u8> => same, value: Vec<u8> => same }
+    0x0f Sequence { bucket: u32 => bucket, name: Vec<u8> => same, last: u64 => same }
+    0x10 KindGone { bucket: u32 => bucket, kind: BucketKind => same }
+    0x11 NodeKept {
+        node: Identity => identity,
+        replaced: Vec<Dot> => dots,
+        labels: Vec<LabelId> => labels,
+        carried: Carried => carried,
+    }
+    0x12 FileMade { file: Identity => identity, created_ms: u64 => same }
+    0x13 FileGone { file: Identity => identity }
+    0x14 FileCalled { file: Identity => identity, path: String => same }
+    0x15 FileSized { file: Identity => identity, bytes: u64 => same, modified_ms: u64 => same }
+    0x16 ChunkPut { file: Identity => identity, chunk: u64 => same, bytes: Vec<u8> => same }
+    0x17 ChunksGone { file: Identity => identity, from: u64 => same }
+    0x18 FolderMade { path: String => same, created_ms: u64 => same }
+    0x19 FolderGone { path: String => same }
 }

@@ -29,9 +29,7 @@ use crate::{
     entry::LogEntry,
     join, log,
     mapping::{self, Mapper},
-    members,
-    rules::{self, Mutant},
-    scope,
+    members, scope,
     state::replication_of,
     wire::{self, Incoming, Outgoing},
 };
@@ -180,10 +178,7 @@ pub fn entries_for(
     let here = log::shippable(store, read)?;
     let mut origins = Vec::new();
     for (replica, _) in here.iter() {
-        let upto = match rules::broken(Mutant::ShipsUnsettled) {
-            true => here.upto(replica),
-            false => here.reach(replica),
-        };
+        let upto = here.reach(replica);
         let from = theirs.reach(replica);
         if from >= upto {
             continue;
@@ -493,12 +488,12 @@ impl Origin {
             self.push_reached(self.upto, page, theirs)?;
             return Ok(true);
         };
-        if self.sent + 1 < entry.number && !rules::broken(Mutant::NoGapGate) {
+        if self.sent + 1 < entry.number {
             // Others may have seen that these were given up.
             self.push_reached(entry.number - 1, page, theirs)?;
             return Ok(true);
         }
-        if !theirs.includes(&entry.seen_elsewhere()) && !rules::broken(Mutant::NoCausalGate) {
+        if !theirs.includes(&entry.seen_elsewhere()) {
             return Ok(false);
         }
         let spelled = entry.mapped(page)?.encode();

@@ -33,9 +33,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 use crate::{
     buckets, cells,
     entry::{LogEntry, Op},
-    records,
-    rules::{self, Mutant},
-    spelling,
+    records, spelling,
+    state::{NameHash, replication_of},
     versions::{self, Stamp, Version, push_versions, rank, remove_seen, take_versions},
 };
 
@@ -279,12 +278,10 @@ fn files_called(tx: &Transaction, path: &str) -> Result<Vec<(u64, FileShadow)>, 
             found.push((turn, number, shadow));
         }
     }
-    if !rules::broken(Mutant::FirstFileKeepsName) {
-        // No transaction gives two files one path, but a peer may claim it.
-        found.sort_by_cached_key(|(turn, _, shadow)| {
-            std::cmp::Reverse((*turn, spelling::spell_identity(tx, &shadow.identity)))
-        });
-    }
+    // No transaction gives two files one path, but a peer may claim it.
+    found.sort_by_cached_key(|(turn, _, shadow)| {
+        std::cmp::Reverse((*turn, spelling::spell_identity(tx, &shadow.identity)))
+    });
     Ok(found
         .into_iter()
         .map(|(_, number, shadow)| (number, shadow))
@@ -630,7 +627,7 @@ fn substitute_path(
     number: u64,
     shadow: &FileShadow,
 ) -> Result<String, DataError> {
-    let base = substitute_base(path, &spelling::spell_identity(tx, &shadow.identity));
+    let base = substitute_base(tx, path, &shadow.identity);
     let mut place = base.clone();
     for count in 1_u64.. {
         let is_taken = match tx.files().find_path(&names(&place)?)? {
@@ -792,7 +789,7 @@ fn recall(tx: &Transaction, path: &str, touched: &mut Vec<String>) -> Result<(),
         let number = sole_id(&note[prefix.len()..], "a conflict")?;
         let shadow = known_file(tx, number)?;
         if let Some(own) = latest_path(tx, &shadow)? {
-            let base = substitute_base(&own, &spelling::spell_identity(tx, &shadow.identity));
+            let base = substitute_base(tx, &own, &shadow.identity);
             let is_meant = path.strip_prefix(&base);
             if is_meant.is_some_and(is_count) && shadow.shown != path && shadow.shown != base {
                 touched.push(own);
@@ -806,16 +803,14 @@ fn recall(tx: &Transaction, path: &str, touched: &mut Vec<String>) -> Result<(),
 const DIGITS: usize = 16;
 
 /// The substitute path for a file of that identity.
-pub(super) fn substitute_base(path: &str, identity: &[u8]) -> String {
+pub(super) fn substitute_base(tx: &Transaction, path: &str, identity: &Identity) -> String {
     let folder = folder_of(path);
     let name = &path[folder.len() + 1..];
     // Leaves space for the digits, and for a count after them.
     let room = MAX_FILE_NAME_BYTES - DIGITS - 1 - COUNT_BYTES;
     let kept = name.floor_char_boundary(room.min(name.len()));
-    let hash = match rules::broken(Mutant::HashesMeet) {
-        true => 7,
-        false => xxh3_128(identity) as u64,
-    };
+    let NameHash(hash) = replication_of(tx.store()).name_hash;
+    let hash = hash(&spelling::spell_identity(tx, identity));
     format!("{folder}/{}~{hash:016x}", &name[..kept])
 }
 

@@ -14,7 +14,8 @@ use isomer_storage::Read;
 use isomer_value::NodeId;
 
 use crate::{
-    buckets, conflicts, files, log_builder, members, records, scope, served, state::Replication,
+    buckets, conflicts, files, log_builder, members, records, scope, served,
+    state::{NameHash, Replication},
 };
 
 /// Opens a database that is a replica or can become one: as [`DataStore::open`], with replication.
@@ -22,14 +23,21 @@ use crate::{
 /// # Errors
 /// Those of [`DataStore::open`].
 pub fn open(engine: Arc<dyn Engine>, options: DataStoreOptions) -> Result<DataStore, DataError> {
-    DataStore::open_with(engine, options, Some(&Hooks))
+    DataStore::open_with(engine, options, Some(&HOOKS))
 }
 
-struct Hooks;
+static HOOKS: Hooks = Hooks {
+    name_hash: NameHash::XXH3,
+};
+
+/// The hooks of replication.
+pub(crate) struct Hooks {
+    pub(crate) name_hash: NameHash,
+}
 
 impl ReplicationHooks for Hooks {
     fn load(&self, read: &dyn Read) -> Result<Box<dyn Any + Send + Sync>, DataError> {
-        Ok(Box::new(Replication::load(read)?))
+        Ok(Box::new(Replication::load(read, self.name_hash)?))
     }
 
     fn log_for_replicas(&self, tx: &mut Transaction) -> Result<(), DataError> {

@@ -21,12 +21,11 @@ use isomer_value::{NodeId, RelId};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    ahead, apply, join_buckets,
+    ahead, apply, crash_point, join_buckets,
     join_files::{self, CHUNK, FILE, FOLDER},
     join_records,
     joining::{Ids, JoinGuard, Joining, Sides},
     mapping,
-    rules::end_point,
     state::replication_of,
     sweep,
     wire::{self, Incoming},
@@ -162,7 +161,7 @@ fn mark_joining(store: &DataStore, seen: &Vector, is_whole: bool) -> Result<(), 
     }
     tx.put(JOINING, &stored)?;
     tx.commit(Durability::Synced)?;
-    end_point();
+    crash_point();
     replica_state(store).set_joining(true);
     Ok(())
 }
@@ -180,10 +179,10 @@ pub(crate) fn end_joining(store: &DataStore) -> Result<(), DataError> {
     if !note.is_whole || !store.seen_in(&*tx, None)?.includes(&note.until) {
         return Ok(());
     }
-    end_point();
+    crash_point();
     tx.delete(JOINING)?;
     tx.commit(Durability::Synced)?;
-    end_point();
+    crash_point();
     replica_state(store).set_joining(false);
     // Watchers were not notified during the join.
     notify_readers(store);

@@ -31,6 +31,7 @@ mod cells;
 mod conflicts;
 mod contested;
 mod convergent;
+mod crash_point;
 mod entry;
 mod exchange;
 mod file_log;
@@ -51,7 +52,6 @@ mod part;
 mod pushed;
 mod records;
 mod relationship_ends;
-mod rules;
 mod scope;
 mod scrub;
 mod served;
@@ -70,6 +70,7 @@ mod tests;
 
 pub use ahead::{HeldBack, accept_clock, accept_clock_during, accepted_clock_ms};
 pub use begin::begin_replication;
+pub use crash_point::crash_point;
 pub use exchange::{
     Applied, Greeted, apply_entries, apply_page, check_greeting, entries_for, give_up_unknown,
     greeted, greeting,
@@ -82,7 +83,6 @@ pub use members::{
     remove_replica_peer, replica_members, replica_peers,
 };
 pub use pushed::{is_join_running, join_pushed};
-pub use rules::end_point;
 pub use scope::{declare_space, replicated_space};
 pub use scrub::{RANGES, differing, fingerprints, ranges_page, repair};
 pub use served::joins_served;

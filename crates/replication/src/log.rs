@@ -33,9 +33,7 @@ pub(crate) fn floor(read: &dyn Read, replica: ReplicaNo) -> Result<u64, DataErro
 pub(crate) fn shippable(store: &DataStore, read: &dyn Read) -> Result<Vector, DataError> {
     let settled = own_replica(store).settled_in(read.version());
     let mut seen = store.seen_in(read, None)?;
-    if let Some((own, settled)) = settled
-        && !crate::rules::broken(crate::rules::Mutant::ShipsUnsettled)
-    {
+    if let Some((own, settled)) = settled {
         let stored = match read.get(&keyspace::seen(own.0))? {
             Some(value) => decode_seen(&value)?.0,
             None => 0,

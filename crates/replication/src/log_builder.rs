@@ -281,7 +281,15 @@ impl LogEntryBuilder {
             | Change::FileChanged { .. }
             | Change::FileWritten { .. }
             | Change::FileRemoved { .. } => {}
-            _ => self.note_entry(tx, change)?,
+            Change::KeyPut { .. }
+            | Change::KeyPutUntil { .. }
+            | Change::KeyDeleted { .. }
+            | Change::KeysDeleted { .. }
+            | Change::ValueAdded { .. }
+            | Change::ValueRemoved { .. }
+            | Change::BucketCreated { .. }
+            | Change::BucketDropped { .. }
+            | Change::SequenceAdvanced { .. } => self.note_entry(tx, change)?,
         }
         Ok(())
     }

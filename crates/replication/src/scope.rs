@@ -22,7 +22,6 @@ use crate::{
     entry::{Op, Owner},
     part::Part,
     relationship_ends,
-    rules::{self, Mutant},
     space::{ReplicatedSpace, Space},
     state::replication_of,
 };
@@ -326,9 +325,6 @@ pub(crate) fn holds(tx: &Transaction, part: Part, key: &[u8]) -> Result<bool, Da
     let Some(space) = space(tx) else {
         return Ok(true);
     };
-    if rules::broken(Mutant::AppliesOutside) {
-        return Ok(true);
-    }
     let id = |skipped: usize| sole_id(&key[skipped..], "the key of a record");
     match part {
         Part::Nodes => has_node(tx, NodeId(id(1)?)),
@@ -360,9 +356,6 @@ pub(crate) fn only_in_space<'c>(
     space: &Space,
     changes: Vec<Change<'c>>,
 ) -> Result<Vec<Change<'c>>, DataError> {
-    if rules::broken(Mutant::SendsOutside) {
-        return Ok(changes);
-    }
     let mut scope = Scope {
         tx,
         space,
@@ -453,7 +446,18 @@ impl Scope<'_> {
             | Change::SequenceAdvanced { bucket, .. } => self.space.has_bucket(*bucket),
             // Never sent, or refused.
             Change::NodesLoaded { .. } | Change::RelationshipsLoaded { .. } => true,
-            _ => false,
+            // Local to each replica.
+            Change::SchemaChanged { .. } => false,
+            // From the recorded names; there are no files in a space.
+            Change::FileNamed { .. }
+            | Change::FileUnnamed { .. }
+            | Change::FileChanged { .. }
+            | Change::FileWritten { .. }
+            | Change::FileRemoved { .. } => false,
+            // The transaction itself, not a change of a record.
+            Change::ConvergedBy { .. } => false,
+            // Merges are not forwarded.
+            Change::FieldMerged { .. } => false,
         })
     }
 

@@ -12,7 +12,6 @@ use isomer_storage::StorageError;
 
 use crate::{
     log,
-    rules::{self, Mutant},
     state::{Served, replication_of},
 };
 
@@ -46,11 +45,7 @@ pub(crate) fn serve(store: &DataStore, number: Option<u128>) -> Result<Served, D
         )
     })?;
     found.asked_ms = now_ms;
-    let mut found = found.clone();
-    if rules::broken(Mutant::PagesOfAnyState) {
-        found.snapshot = store.engine().snapshot()?;
-    }
-    Ok(found)
+    Ok(found.clone())
 }
 
 /// Holds the read of a page, the last one or not.

@@ -13,6 +13,7 @@ use isomer_storage::{Read, Snapshot, Version};
 use isomer_value::NodeId;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     joining::Pushing,
@@ -93,6 +94,21 @@ impl Served {
     }
 }
 
+/// The hash of a file's identity, in the file's substitute path.
+#[derive(Clone, Copy)]
+pub(crate) struct NameHash(pub(crate) fn(&[u8]) -> u64);
+
+impl NameHash {
+    /// The hash of all databases. Tests choose another one, under which identities collide.
+    pub(crate) const XXH3: Self = Self(|identity| xxh3_128(identity) as u64);
+}
+
+impl Default for NameHash {
+    fn default() -> Self {
+        Self::XXH3
+    }
+}
+
 /// The state of replication in an open store.
 #[derive(Default)]
 pub(crate) struct Replication {
@@ -115,12 +131,14 @@ pub(crate) struct Replication {
     pub(crate) rested: Mutex<LifeCache>,
     /// Held while received entries are applied.
     pub(crate) applying: Mutex<()>,
+    pub(crate) name_hash: NameHash,
 }
 
 impl Replication {
-    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+    pub(crate) fn load(read: &dyn Read, name_hash: NameHash) -> Result<Self, DataError> {
         let replication = Self {
             accepted: Accepted::load(read)?,
+            name_hash,
             ..Self::default()
         };
         if let Some(stored) = read.get(keyspace::REPLICATION)? {

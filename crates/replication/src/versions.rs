@@ -11,8 +11,6 @@ use isomer_data::{
 };
 use isomer_value::PropId;
 
-use crate::rules::{self, Mutant};
-
 /// The time and the dot of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Stamp {
@@ -56,9 +54,6 @@ pub(crate) trait ReplicaNames {
 /// The index in `versions` of the one that is read: the latest; of equal times the one with the greatest replica,
 /// number, operation.
 pub(crate) fn winner(versions: &[Version], names: &dyn ReplicaNames) -> Option<usize> {
-    if rules::broken(Mutant::LastAppliedWins) {
-        return versions.len().checked_sub(1);
-    }
     match versions.len() {
         0 => None,
         1 => Some(0),
@@ -128,7 +123,7 @@ pub(crate) fn join_stamps(
 
 /// Whether a dot of one state stays, by whether the other holds it and what that one has seen.
 fn stays(dot: Dot, held: bool, seen: &Vector) -> bool {
-    held || !seen.covers(dot) || rules::broken(Mutant::SnapshotIgnoresVector)
+    held || !seen.covers(dot)
 }
 
 /// Appends an id for the number and of each: stamp, then 0, or 1 and bytes where the value is not the one that is

@@ -1,7 +1,7 @@
 //! The responding side: answers frames, whatever the transport.
 
 use isomer_data::{DataError, DataStore, ErrorKind, ReplicaId};
-use isomer_replication::{Applied, HeldBack, PushedPage, end_point};
+use isomer_replication::{Applied, HeldBack, PushedPage, crash_point};
 
 use crate::{
     error::{CLOCK_AHEAD, JOIN_RUNNING, JOINING},
@@ -37,7 +37,7 @@ pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
             return refused("Invalid", &format!("invalid frame: {what}"));
         }
     };
-    end_point();
+    crash_point();
     if let Err(error) = admit(store, kind, &content) {
         return refused(error.kind().name(), &error.to_string());
     }
@@ -75,7 +75,7 @@ pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
         },
         _ => return refused("Invalid", "this kind of frame is not a request"),
     };
-    end_point();
+    crash_point();
     match answered {
         Ok((kind, content)) => frame::encode(kind, &content),
         Err(error) => refused(name_of(&error, store), &error.to_string()),

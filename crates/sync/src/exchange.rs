@@ -164,7 +164,7 @@ struct Exchange<'p> {
 impl Exchange<'_> {
     fn ask(&mut self, kind: Kind, content: &[u8], expected: Kind) -> Result<Vec<u8>> {
         let frame = frame::encode(kind, content);
-        isomer_replication::end_point();
+        isomer_replication::crash_point();
         let answer = self.peer.ask(&frame)?;
         self.done.bytes += (frame.len() + answer.len()) as u64;
         let peer = || self.peer.name().to_owned();

@@ -14,11 +14,31 @@ use crate::workspace;
 /// Folder of the copied crates. Cargo names what it builds after a crate's path in its workspace: under the same path
 /// the copy and the checkout would overwrite each other's libraries in the build folder.
 const FOLDER: &str = "planted";
-/// The copied crates: those with faults, and those that they use.
-const CRATES: [&str; 3] = ["storage", "vfs", "lsm"];
+/// The copied crates: those with faults, and those that they or their tests use.
+const CRATES: [&str; 9] = [
+    "value",
+    "storage",
+    "vfs",
+    "lsm",
+    "storage-redb",
+    "data",
+    "bulk",
+    "check",
+    "replication",
+];
 
 /// What is built of the copy.
-pub const BUILT: &[&str] = &["--package", "isomer-lsm", "--lib", "--test", "simdisk"];
+pub const BUILT: &[&str] = &[
+    "--package",
+    "isomer-lsm",
+    "--package",
+    "isomer-data",
+    "--package",
+    "isomer-replication",
+    "--lib",
+    "--test",
+    "simdisk",
+];
 
 /// Brings the copy up to date and returns its manifest. Files that do not change keep their time, so that cargo builds
 /// only what changed.

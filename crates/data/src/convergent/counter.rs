@@ -14,7 +14,6 @@ use super::{
     effect::{unzigzag, zigzag},
     place::malformed,
     rows::RowsMut,
-    rules::{self, Mutant},
 };
 use crate::{
     DataError,
@@ -60,7 +59,7 @@ pub(crate) fn fold(
     let mut entries: Vec<(Dot, i128, u64)> = Vec::new();
     rows.scan(place, &[], 256, &mut |key, value| {
         let dot = Dot::sole(&key[place.len()..]).ok_or_else(malformed)?;
-        if stable.covers(dot) || rules::broken(Mutant::FoldsUnstable) {
+        if stable.covers(dot) {
             let (by, first) = amount(value)?;
             entries.push((dot, by, first.unwrap_or(dot.number)));
         }

@@ -5,7 +5,6 @@ use super::{
     effect::{Action, Stamp},
     place::malformed,
     rows::RowsMut,
-    rules::{self, Mutant},
 };
 use crate::{Change, ChangeSet, DataError, keyspace};
 
@@ -76,19 +75,13 @@ impl Parcel {
     /// is under way.
     pub(crate) fn turn(&self, here: &Vector) -> Turn {
         if here.saw(self.origin, self.number) {
-            return match rules::broken(Mutant::AppliesTwice) {
-                true => Turn::Now,
-                false => Turn::Past,
-            };
+            return Turn::Past;
         }
         let follows = here.upto(self.origin) + 1 == self.number;
         let caused = here.includes(&self.seen_elsewhere());
-        if (follows || rules::broken(Mutant::NoGapGate))
-            && (caused || rules::broken(Mutant::NoCausalGate))
-        {
-            Turn::Now
-        } else {
-            Turn::Later
+        match follows && caused {
+            true => Turn::Now,
+            false => Turn::Later,
         }
     }
 

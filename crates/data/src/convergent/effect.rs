@@ -11,7 +11,6 @@ use super::{
     counter,
     place::{entry, malformed},
     rows::RowsMut,
-    rules::{self, Mutant},
 };
 use crate::{
     DataError,
@@ -143,8 +142,8 @@ impl Action {
         seen: &dyn Fn(Dot) -> bool,
     ) -> Result<(), DataError> {
         let within = |context: &Option<Vector>, dot: Dot| match context {
-            Some(context) => context.covers(dot) || rules::broken(Mutant::IgnoresContext),
-            None => seen(dot) || rules::broken(Mutant::RemovesUnseen),
+            Some(context) => context.covers(dot),
+            None => seen(dot),
         };
         match self {
             Self::Count(by) => rows.put_row(&keyed(place, &[], stamp.dot), &counter::plain(*by)),
@@ -156,8 +155,7 @@ impl Action {
                 take_out(rows, place, element, &|dot| within(context, dot))
             }
             Self::Assign(value) => {
-                let all = rules::broken(Mutant::AssignForgetsSiblings);
-                take_out(rows, place, &[], &|dot| seen(dot) || all)?;
+                take_out(rows, place, &[], &|dot| seen(dot))?;
                 let mut stored = stamp.time.to_be_bytes().to_vec();
                 stored.extend_from_slice(value);
                 rows.put_row(&keyed(place, &[], stamp.dot), &stored)

@@ -4,7 +4,6 @@ use super::{
     clock::{Dot, ReplicaNo, Vector},
     counter,
     place::{ConvergentKind, FieldEntry, entry},
-    rules::{self, Mutant},
 };
 use crate::DataError;
 
@@ -50,7 +49,7 @@ pub(crate) fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a Row>,
             (Some(_), None) => break, // the arm before has it
         };
         let stays = match sums.standing(parts, &row.0) {
-            Standing::Summed => rules::broken(Mutant::JoinCountsFoldedTwice),
+            Standing::Summed => false,
             Standing::Sum(stays) => stays,
             Standing::Alone => lacking.is_none_or(|lacking| stays_alone(parts.dot, lacking.seen)),
         };
@@ -64,7 +63,7 @@ pub(crate) fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a Row>,
 /// Whether an entry of one side stays where the other side lacks it and has seen this vector. (Counters are decided by
 /// their sums.)
 pub fn stays_alone(dot: Dot, lacking: &Vector) -> bool {
-    !lacking.covers(dot) || rules::broken(Mutant::JoinIgnoresVector)
+    !lacking.covers(dot)
 }
 
 fn parts_of(rows: &[Row]) -> Result<Vec<FieldEntry>, DataError> {

@@ -23,7 +23,6 @@ mod place;
 mod position;
 pub(crate) mod replica;
 mod rows;
-mod rules;
 mod sketch;
 mod value;
 

@@ -20,7 +20,6 @@ use super::{
     clock::Dot,
     counter,
     place::{self, ConvergentKind, from_payload, malformed},
-    rules::{self, Mutant},
     sketch::Ranks,
 };
 use crate::{DataError, keyspace::take_id};
@@ -105,7 +104,7 @@ impl Reading {
                 let (at, stored) = value.split_first_chunk::<8>().ok_or_else(malformed)?;
                 let at = u64::from_be_bytes(*at);
                 let later = (at, stored) > (*time, &**held);
-                if arrived.is_none() || later || rules::broken(Mutant::LastArrivalWins) {
+                if arrived.is_none() || later {
                     (*time, *held) = (at, stored.to_vec());
                     *arrived = Dot::sole(rest);
                 }

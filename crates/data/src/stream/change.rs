@@ -315,14 +315,16 @@ impl Change<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
-    use crate::stream::codec::counts;
+    use crate::stream::codec::{TAGS, counts};
 
-    #[test]
-    fn every_operation_comes_back() {
-        let changes = vec![
+    /// Each operation, some with several values of a part.
+    fn changes() -> Vec<Change<'static>> {
+        vec![
             Change::NodeCreated {
                 id: NodeId(7),
                 record: b"record",
@@ -488,7 +490,29 @@ mod tests {
                 owner: ConvergentOwner::Node(NodeId(300)),
                 prop: PropId(70_000),
             },
-        ];
+        ]
+    }
+
+    /// Databases and backups hold these bytes. An operation that is added gets a line; no line changes.
+    #[test]
+    fn operations_keep_their_bytes() {
+        let changes = changes();
+        let lines = changes.iter().map(|change| {
+            let mut bytes = Vec::new();
+            change.push(&mut bytes);
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        });
+        let lines: Vec<String> = lines.collect();
+        let expected: Vec<&str> = include_str!("operations.hex").lines().collect();
+        assert_eq!(lines, expected);
+        let tags: BTreeSet<&str> = lines.iter().map(|line| &line[..2]).collect();
+        let mut all = TAGS.iter().map(|tag| format!("{tag:02x}"));
+        assert!(all.all(|tag| tags.contains(&*tag)), "{tags:?}");
+    }
+
+    #[test]
+    fn every_operation_comes_back() {
+        let changes = changes();
         let mut deltas = Deltas::default();
         deltas.add(Counted::Label(LabelId(5)), -3);
         deltas.add(Counted::Nodes, i64::MAX);

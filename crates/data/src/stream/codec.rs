@@ -226,6 +226,9 @@ impl Part<'_> for Vector {
 
 /// Generates how operations are written and read from one list: a tag, a variant, and its fields in their order. Where
 /// the tag names the kind of a value, it is followed by that kind.
+///
+/// A variant or a field that the list lacks, and a tag that it has twice, do not compile. The list is not merged with
+/// the declaration of [`Change`]: that is public, and two of its variants have three tags each.
 macro_rules! operations {
     ($($tag:literal $(($($fixed:ident: $value:path),*))? $name:ident { $($field:ident),* })*) => {
         impl Change<'_> {
@@ -241,6 +244,11 @@ macro_rules! operations {
             }
         }
 
+        /// All tags.
+        #[cfg(test)]
+        pub(super) const TAGS: &[u8] = &[$($tag),*];
+
+        #[deny(unreachable_patterns)]
         fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
             Some(match take_byte(rest)? {
                 $($tag => Change::$name { $($($fixed: $value,)*)? $($field: Part::take(rest)?),* },)*
@@ -251,24 +259,24 @@ macro_rules! operations {
 }
 
 operations! {
-    1 NodeCreated { id, record }
-    2 NodeChanged { id, labels_added, labels_removed, set, removed }
-    3 NodeDeleted { id, labels, key }
-    4 RelationshipCreated { id, record }
-    5 RelationshipChanged { id, type_id, set, removed }
-    6 RelationshipDeleted { id, type_id, source, target }
-    7 (content: Content::Bytes) KeyPut { bucket, key, value }
-    8 KeyDeleted { bucket, key }
-    9 KeysDeleted { bucket, start, end }
-    10 NodesLoaded { label, first, count }
-    11 RelationshipsLoaded { type_id, first, count }
-    12 SchemaChanged { name }
-    13 (content: Content::Bytes) KeyPutUntil { bucket, key, value, expires_ms }
-    14 ValueAdded { bucket, key, value }
-    15 ValueRemoved { bucket, key, value }
-    16 BucketCreated { bucket, multi, reversible }
-    17 BucketDropped { bucket }
-    18 SequenceAdvanced { bucket, name, last }
+    0x01 NodeCreated { id, record }
+    0x02 NodeChanged { id, labels_added, labels_removed, set, removed }
+    0x03 NodeDeleted { id, labels, key }
+    0x04 RelationshipCreated { id, record }
+    0x05 RelationshipChanged { id, type_id, set, removed }
+    0x06 RelationshipDeleted { id, type_id, source, target }
+    0x07 (content: Content::Bytes) KeyPut { bucket, key, value }
+    0x08 KeyDeleted { bucket, key }
+    0x09 KeysDeleted { bucket, start, end }
+    0x0a NodesLoaded { label, first, count }
+    0x0b RelationshipsLoaded { type_id, first, count }
+    0x0c SchemaChanged { name }
+    0x0d (content: Content::Bytes) KeyPutUntil { bucket, key, value, expires_ms }
+    0x0e ValueAdded { bucket, key, value }
+    0x0f ValueRemoved { bucket, key, value }
+    0x10 BucketCreated { bucket, multi, reversible }
+    0x11 BucketDropped { bucket }
+    0x12 SequenceAdvanced { bucket, name, last }
     0x13 (content: Content::Text) KeyPut { bucket, key, value }
     0x14 (content: Content::Value) KeyPut { bucket, key, value }
     0x15 (content: Content::Text) KeyPutUntil { bucket, key, value, expires_ms }

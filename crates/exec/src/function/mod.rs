@@ -1,8 +1,9 @@
-//! The scalar functions of the language.
+//! The code of the scalar functions of the language.
 //!
-//! One table, [`Function::of`], maps the binder's names to bodies. Functions see values and an [`Environment`], but
-//! neither plan nor rows. `coalesce`, `range` inside `UNWIND` and other functions that must not evaluate all their
-//! arguments are handled by the evaluator; their plain forms are here.
+//! The table of functions is `isomer_plan::function`. [`Function::of`] maps each of its rows to a body, which is in one
+//! of the files here. Bodies see values and an [`Environment`], but neither plan nor rows. `coalesce`, `range` inside
+//! `UNWIND` and other functions that must not evaluate all their arguments are handled by the evaluator; their plain
+//! forms are here.
 
 mod convergent;
 mod convert;

@@ -146,6 +146,14 @@ fn list(items: &[&str]) -> Value {
 const WRONG_TYPE: (ErrorClass, &str) = (ErrorClass::TypeError, "InvalidArgumentValue");
 const OUT_OF_RANGE: (ErrorClass, &str) = (ErrorClass::ArgumentError, "NumberOutOfRange");
 
+/// A row in the table of functions is not enough.
+#[test]
+fn every_function_has_code() {
+    for builtin in Builtin::ALL.iter().chain(Builtin::INTERNAL) {
+        assert!(Function::of(*builtin).is_ok(), "{}", builtin.name());
+    }
+}
+
 #[test]
 fn strings() {
     let s = |text: &str| Value::from(text);

@@ -427,21 +427,17 @@ fn procedures(cx: &Cx<'_>) -> Vec<Vec<Value>> {
 }
 
 fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
-    let row = |name: &str, kind: &Kind, known: Option<(&'static str, &'static str)>| {
-        let (parameters, description) = known.unwrap_or_default();
-        let signature = match name.ends_with(')') {
-            true => format!("{name} :: {}", kind_name(kind)),
-            false => format!("{name}({parameters}) :: {}", kind_name(kind)),
-        };
+    let row = |name: &str, signature: String, kind: &Kind, description: &str| {
+        let signature = format!("{signature} :: {}", kind_name(kind));
         vec![name.into(), Value::from(signature), description.into()]
     };
     let built_in = Builtin::ALL.iter().map(|function| {
-        let name = function.name();
-        row(name, &function.kind(), describe::function(name))
+        let (name, kind) = (function.name(), function.kind());
+        row(name, function.signature(), &kind, function.description())
     });
     let aggregations = Aggregation::ALL.iter().map(|function| {
-        let name = function.name();
-        row(name, &function.kind(), describe::aggregation(name))
+        let (name, kind) = (function.name(), function.kind());
+        row(name, function.signature(), &kind, function.description())
     });
     let registered = cx.run.registry.functions().into_iter().map(|function| {
         let signature = function.signature();

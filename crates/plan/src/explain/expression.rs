@@ -5,8 +5,8 @@ use std::sync::Arc;
 use isomer_value::Value;
 
 use crate::expr::{
-    Arithmetic, Comparison, Expr, LocalId, MapItem, QuantifierKind, SlotId, StringTest,
-    SubqueryKind,
+    Arithmetic, Comparison, Expr, LabelRef, LocalId, MapItem, PathStep, QuantifierKind, SlotId,
+    StringTest, SubqueryKind, TypeRef,
 };
 use crate::physical::Plan;
 
@@ -44,6 +44,12 @@ impl<'p> Printer<'p> {
             name if self.hides_values => isomer_cypher::redact(name),
             name => name.to_owned(),
         }
+    }
+
+    /// Several slots.
+    pub(super) fn slots(&self, slots: &[SlotId]) -> String {
+        let names: Vec<String> = slots.iter().map(|slot| self.slot(*slot)).collect();
+        names.join(", ")
     }
 
     /// An expression, truncated to a readable length.
@@ -160,10 +166,9 @@ impl<'p> Printer<'p> {
             }
             Expr::Slot(slot) => out.push_str(&self.slot(*slot)),
             Expr::Local(local) => out.push_str(&local_name(*local)),
+            Expr::At { inner, .. } => self.write(inner, out),
             Expr::Property { base, name, .. } => {
-                self.operand(base, out);
-                out.push('.');
-                out.push_str(self.plan.property_name(*name));
+                self.suffix(base, &format!(".{}", self.plan.property_name(*name)), out);
             }
             Expr::Index { base, index, .. } => {
                 self.operand(base, out);
@@ -172,12 +177,7 @@ impl<'p> Printer<'p> {
                 out.push(']');
             }
             Expr::Slice { base, from, to } => {
-                self.operand(base, out);
-                out.push('[');
-                from.iter().for_each(|bound| self.write(bound, out));
-                out.push_str("..");
-                to.iter().for_each(|bound| self.write(bound, out));
-                out.push(']');
+                self.slice(base, from.as_deref(), to.as_deref(), out);
             }
             Expr::List(items) => {
                 out.push('[');
@@ -186,93 +186,33 @@ impl<'p> Printer<'p> {
             }
             Expr::Map(entries) => self.entries(entries, out),
             Expr::MapProjection { base, items } => self.projection(base, items, out),
-            Expr::Not(inner) => {
-                out.push_str("NOT ");
-                self.operand(inner, out);
-            }
             Expr::And(terms) => self.terms(terms, " AND ", out),
             Expr::Or(terms) => self.terms(terms, " OR ", out),
             Expr::Xor(terms) => self.terms(terms, " XOR ", out),
             Expr::Compare { op, left, right } => self.infix(left, comparison(*op), right, out),
             Expr::Arith { op, left, right } => self.infix(left, arithmetic(*op), right, out),
-            Expr::At { inner, .. } => self.write(inner, out),
-            Expr::ArithChain { operands, ops } => {
-                for (at, operand) in operands.iter().enumerate() {
-                    if let Some(op) = at.checked_sub(1).and_then(|before| ops.get(before)) {
-                        out.push_str(&format!(" {} ", arithmetic(*op)));
-                    }
-                    out.push_str(&self.expr(operand));
-                }
-            }
+            Expr::ArithChain { operands, ops } => self.chain(operands, ops, out),
             Expr::StringTest { op, left, right } => self.infix(left, string_test(*op), right, out),
             Expr::In { item, list } => self.infix(item, "IN", list, out),
-            Expr::Negate(inner) => {
-                out.push('-');
-                self.operand(inner, out);
-            }
-            Expr::Plus(inner) => {
-                out.push('+');
-                self.operand(inner, out);
-            }
-            Expr::IsNull(inner) => {
-                self.operand(inner, out);
-                out.push_str(" IS NULL");
-            }
-            Expr::IsNotNull(inner) => {
-                self.operand(inner, out);
-                out.push_str(" IS NOT NULL");
-            }
+            Expr::Not(inner) => self.prefix("NOT ", inner, out),
+            Expr::Negate(inner) => self.prefix("-", inner, out),
+            Expr::Plus(inner) => self.prefix("+", inner, out),
+            Expr::IsNull(inner) => self.suffix(inner, " IS NULL", out),
+            Expr::IsNotNull(inner) => self.suffix(inner, " IS NOT NULL", out),
             Expr::IsTyped {
                 operand,
                 value_type,
-            } => {
-                self.operand(operand, out);
-                out.push_str(&format!(" IS :: {value_type:?}"));
-            }
+            } => self.suffix(operand, &format!(" IS :: {value_type:?}"), out),
             Expr::Cast { operand, kind } => {
-                self.call(&format!("as {}", kind.describe()), [&**operand], out)
+                self.call(&format!("as {}", kind.describe()), [&**operand], out);
             }
-            Expr::HasLabels { entity, labels } => {
-                self.operand(entity, out);
-                if labels.is_empty() {
-                    out.push_str(":%");
-                }
-                for label in labels {
-                    out.push(':');
-                    out.push_str(self.plan.label_name(*label));
-                }
-            }
-            Expr::HasType { entity, types } => {
-                self.operand(entity, out);
-                let names: Vec<&str> = types
-                    .iter()
-                    .map(|one| &**self.plan.type_name(*one))
-                    .collect();
-                out.push(':');
-                out.push_str(&names.join("|"));
-            }
+            Expr::HasLabels { entity, labels } => self.has_labels(entity, labels, out),
+            Expr::HasType { entity, types } => self.has_type(entity, types, out),
             Expr::Case {
                 subject,
                 arms,
                 otherwise,
-            } => {
-                out.push_str("CASE");
-                if let Some(subject) = subject {
-                    out.push(' ');
-                    self.write(subject, out);
-                }
-                for (when, then) in arms {
-                    out.push_str(" WHEN ");
-                    self.write(when, out);
-                    out.push_str(" THEN ");
-                    self.write(then, out);
-                }
-                if let Some(otherwise) = otherwise {
-                    out.push_str(" ELSE ");
-                    self.write(otherwise, out);
-                }
-                out.push_str(" END");
-            }
+            } => self.case(subject.as_deref(), arms, otherwise.as_deref(), out),
             Expr::Call {
                 function,
                 arguments,
@@ -281,11 +221,8 @@ impl<'p> Printer<'p> {
                 function,
                 arguments,
             } => {
-                self.call(
-                    &self.plan.registered_functions[function.index()],
-                    arguments,
-                    out,
-                );
+                let name = &self.plan.registered_functions[function.index()];
+                self.call(name, arguments, out);
             }
             Expr::ListComprehension {
                 list,
@@ -295,14 +232,8 @@ impl<'p> Printer<'p> {
             } => {
                 out.push('[');
                 self.binding(*local, list, out);
-                if let Some(predicate) = predicate {
-                    out.push_str(" WHERE ");
-                    self.write(predicate, out);
-                }
-                if let Some(result) = result {
-                    out.push_str(" | ");
-                    self.write(result, out);
-                }
+                self.clause(" WHERE ", predicate.as_deref(), out);
+                self.clause(" | ", result.as_deref(), out);
                 out.push(']');
             }
             Expr::Quantifier {
@@ -311,15 +242,10 @@ impl<'p> Printer<'p> {
                 local,
                 predicate,
             } => {
-                out.push_str(match kind {
-                    QuantifierKind::All => "all(",
-                    QuantifierKind::Any => "any(",
-                    QuantifierKind::None => "none(",
-                    QuantifierKind::Single => "single(",
-                });
+                out.push_str(quantifier(*kind));
+                out.push('(');
                 self.binding(*local, list, out);
-                out.push_str(" WHERE ");
-                self.write(predicate, out);
+                self.clause(" WHERE ", Some(predicate), out);
                 out.push(')');
             }
             Expr::Reduce {
@@ -333,8 +259,7 @@ impl<'p> Printer<'p> {
                 self.write(init, out);
                 out.push_str(", ");
                 self.binding(*element, list, out);
-                out.push_str(" | ");
-                self.write(step, out);
+                self.clause(" | ", Some(step), out);
                 out.push(')');
             }
             Expr::Subquery(subquery) => out.push_str(match subquery.kind {
@@ -342,18 +267,89 @@ impl<'p> Printer<'p> {
                 SubqueryKind::Count => "COUNT {…}",
                 SubqueryKind::Collect(_) => "COLLECT {…}",
             }),
-            Expr::BuildPath { start, steps } => {
-                out.push_str(&format!("path({}", self.slot(*start)));
-                for step in steps {
-                    out.push_str(&format!(
-                        ", {}, {}",
-                        self.slot(step.relationship),
-                        self.slot(step.node)
-                    ));
-                }
-                out.push(')');
-            }
+            Expr::BuildPath { start, steps } => self.path(*start, steps, out),
         }
+    }
+
+    fn prefix(&self, operator: &str, operand: &Expr, out: &mut String) {
+        out.push_str(operator);
+        self.operand(operand, out);
+    }
+
+    fn suffix(&self, operand: &Expr, operator: &str, out: &mut String) {
+        self.operand(operand, out);
+        out.push_str(operator);
+    }
+
+    /// A keyword and its expression, if there is one.
+    fn clause(&self, keyword: &str, expr: Option<&Expr>, out: &mut String) {
+        if let Some(expr) = expr {
+            out.push_str(keyword);
+            self.write(expr, out);
+        }
+    }
+
+    fn slice(&self, base: &Expr, from: Option<&Expr>, to: Option<&Expr>, out: &mut String) {
+        self.operand(base, out);
+        out.push('[');
+        self.clause("", from, out);
+        out.push_str("..");
+        self.clause("", to, out);
+        out.push(']');
+    }
+
+    fn chain(&self, operands: &[Expr], ops: &[Arithmetic], out: &mut String) {
+        for (at, operand) in operands.iter().enumerate() {
+            if let Some(op) = at.checked_sub(1).and_then(|before| ops.get(before)) {
+                out.push_str(&format!(" {} ", arithmetic(*op)));
+            }
+            out.push_str(&self.expr(operand));
+        }
+    }
+
+    fn has_labels(&self, entity: &Expr, labels: &[LabelRef], out: &mut String) {
+        self.operand(entity, out);
+        if labels.is_empty() {
+            out.push_str(":%");
+        }
+        for label in labels {
+            out.push(':');
+            out.push_str(self.plan.label_name(*label));
+        }
+    }
+
+    fn has_type(&self, entity: &Expr, types: &[TypeRef], out: &mut String) {
+        self.operand(entity, out);
+        let names = types.iter().map(|one| &**self.plan.type_name(*one));
+        let names: Vec<&str> = names.collect();
+        out.push(':');
+        out.push_str(&names.join("|"));
+    }
+
+    fn case(
+        &self,
+        subject: Option<&Expr>,
+        arms: &[(Expr, Expr)],
+        otherwise: Option<&Expr>,
+        out: &mut String,
+    ) {
+        out.push_str("CASE");
+        self.clause(" ", subject, out);
+        for (when, then) in arms {
+            self.clause(" WHEN ", Some(when), out);
+            self.clause(" THEN ", Some(then), out);
+        }
+        self.clause(" ELSE ", otherwise, out);
+        out.push_str(" END");
+    }
+
+    fn path(&self, start: SlotId, steps: &[PathStep], out: &mut String) {
+        out.push_str(&format!("path({}", self.slot(start)));
+        for step in steps {
+            let (relationship, node) = (self.slot(step.relationship), self.slot(step.node));
+            out.push_str(&format!(", {relationship}, {node}"));
+        }
+        out.push(')');
     }
 
     fn terms(&self, terms: &[Expr], separator: &str, out: &mut String) {
@@ -443,6 +439,15 @@ fn arithmetic(op: Arithmetic) -> &'static str {
         Arithmetic::Modulo => "%",
         Arithmetic::Power => "^",
         Arithmetic::Concat => "||",
+    }
+}
+
+fn quantifier(kind: QuantifierKind) -> &'static str {
+    match kind {
+        QuantifierKind::All => "all",
+        QuantifierKind::Any => "any",
+        QuantifierKind::None => "none",
+        QuantifierKind::Single => "single",
     }
 }
 

@@ -1,13 +1,12 @@
-//! Operators as text.
+//! Operators as text: a line each.
 
 use super::expression::Printer;
-use crate::expr::{AggregateCall, Expr, SlotId, TypeRef};
+use super::{pattern, write};
+use crate::expr::{AggregateCall, Expr, LabelRef, SlotId};
 use crate::physical::{
-    Aggregate, CountOf, CreateItem, CreatePattern, Direction, InThread, IndexRange, Op, PathSearch,
-    Properties, SeekBound, SeekKeys, SetItem, SortKey, Step,
+    Aggregate, Count, CountByColumn, CountByNeighbour, CountOf, GroupByKey, InThread, IndexRange,
+    IndexSeek, Op, ProcedureCall, SeekBound, SeekKeys, SortKey,
 };
-use crate::schema::{SchemaCommand, SchemaTarget};
-use crate::walk::{Selector, WalkStep};
 
 /// The operator's name.
 pub(super) fn name(op: &Op) -> &'static str {
@@ -91,51 +90,13 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
         | Op::SemiApply { .. }
         | Op::CartesianProduct { .. } => String::new(),
         Op::AllNodesScan { node, .. } => p.slot(*node),
-        Op::LabelScan { node, label, .. } => {
-            format!("{}:{}", p.slot(*node), p.plan.label_name(*label))
-        }
+        Op::LabelScan { node, label, .. } => labelled(p, *node, *label),
         Op::NodeByKey {
             node, label, keys, ..
-        } => {
-            format!(
-                "{}:{} _key {}",
-                p.slot(*node),
-                p.plan.label_name(*label),
-                keys_text(p, keys)
-            )
-        }
+        } => format!("{} _key {}", labelled(p, *node, *label), keys_text(p, keys)),
         Op::NodeById { node, ids, .. } => format!("{} {}", p.slot(*node), keys_text(p, ids)),
-        Op::IndexSeek(seek) => {
-            let mut parts: Vec<String> = seek
-                .prefix
-                .iter()
-                .map(|value| format!("= {}", p.expr(value)))
-                .collect();
-            parts.extend(range_text(p, &seek.range));
-            let mut text = format!(
-                "{}:{} index {}",
-                p.slot(seek.node),
-                p.plan.label_name(seek.label),
-                seek.index
-            );
-            if !parts.is_empty() {
-                text.push(' ');
-                text.push_str(&parts.join(", "));
-            }
-            if seek.descending {
-                text.push_str(" descending");
-            }
-            text
-        }
-        Op::RelationshipScan(scan) => pattern(
-            p,
-            scan.from,
-            Some(scan.relationship),
-            &scan.types,
-            "",
-            scan.direction,
-            scan.to,
-        ),
+        Op::IndexSeek(seek) => index_seek(p, seek),
+        Op::RelationshipScan(scan) => pattern::relationship_scan(p, scan),
         Op::RelationshipById {
             relationship,
             from,
@@ -144,265 +105,150 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
             ids,
             ..
         } => {
-            format!(
-                "{} {}",
-                pattern(p, *from, Some(*relationship), &[], "", *direction, *to),
-                keys_text(p, ids)
-            )
+            let one = pattern::relationship(p, *relationship, *from, *direction, *to);
+            format!("{one} {}", keys_text(p, ids))
         }
-        Op::Expand(expand) => {
-            let text = pattern(
-                p,
-                expand.from,
-                expand.relationship,
-                &expand.types,
-                "",
-                expand.direction,
-                expand.to,
-            );
-            text + &distinct(p, &expand.distinct_from)
-        }
-        Op::DistinctEnds(ends) => {
-            steps(p, &p.slot(ends.from), &ends.steps, &p.slot(ends.to)) + different(ends.differ)
-        }
-        Op::ExpandInto(expand) => {
-            let text = pattern(
-                p,
-                expand.from,
-                expand.relationship,
-                &expand.types,
-                "",
-                expand.direction,
-                expand.to,
-            );
-            text + &distinct(p, &expand.distinct_from)
-        }
-        Op::Degree(degree) => {
-            let types = types_text(p, &degree.types);
-            let (before, after) = arrows(degree.direction);
-            let text = format!(
-                "({}){before}[{types}]{after}() as {}",
-                p.slot(degree.from),
-                p.slot(degree.count)
-            );
-            text + &distinct(p, &degree.distinct_from)
-        }
+        Op::Expand(expand) => pattern::expand(p, expand),
+        Op::DistinctEnds(ends) => pattern::distinct_ends(p, ends),
+        Op::ExpandInto(expand) => pattern::expand_into(p, expand),
+        Op::Degree(degree) => pattern::degree(p, degree),
+        Op::VarExpand(expand) => pattern::var_expand(p, expand),
+        Op::ShortestPath(shortest) => pattern::shortest_path(p, shortest),
+        Op::PathSearch(search) => pattern::path_search(p, search),
+        Op::RelationshipEnds(ends) => pattern::relationship_ends(p, ends),
+        Op::OptionalApply {
+            nulls, row_wise, ..
+        } => p.slots(nulls) + if *row_wise { " row-wise" } else { "" },
         Op::CountApply { count, factor, .. } => match factor {
             Some(factor) => format!("{} times {}", p.slot(*count), p.slot(*factor)),
             None => p.slot(*count),
         },
-        Op::Count(count) => {
-            let of = match &count.of {
-                CountOf::Nodes(None) => "()".to_owned(),
-                CountOf::Nodes(Some(label)) => format!("(:{})", p.plan.label_name(*label)),
-                CountOf::Relationships(types) => format!("()-[{}]->()", types_text(p, types)),
-            };
-            format!("{of} as {}", slots(p, &count.counts))
-        }
-        Op::VarExpand(expand) => {
-            let max = expand.max.map(|max| max.to_string()).unwrap_or_default();
-            let length = format!("*{}..{max}", expand.min);
-            let mut text = pattern(
-                p,
-                expand.from,
-                expand.relationships,
-                &expand.types,
-                &length,
-                expand.direction,
-                expand.to,
-            );
-            if expand.into {
-                text.push_str(" into");
-            }
-            if expand.distinct_ends {
-                text.push_str(" distinct ends");
-            }
-            if let Some((_, predicate)) = &expand.step_predicate {
-                text.push_str(&format!(" each {}", p.expr(predicate)));
-            }
-            text + &distinct(p, &expand.distinct_from)
-        }
-        Op::ShortestPath(shortest) => {
-            let max = shortest.max.map(|max| max.to_string()).unwrap_or_default();
-            let length = format!("*{}..{max}", shortest.min);
-            let mut text = pattern(
-                p,
-                shortest.from,
-                shortest.relationships,
-                &shortest.types,
-                &length,
-                shortest.direction,
-                shortest.to,
-            );
-            if let Some(path) = shortest.path {
-                text = format!("{} = {text}", p.slot(path));
-            }
-            if let Some((_, predicate)) = &shortest.step_predicate {
-                text.push_str(&format!(" each {}", p.expr(predicate)));
-            }
-            if let Some(predicate) = &shortest.predicate {
-                text.push_str(&format!(" where {}", p.expr(predicate)));
-            }
-            text
-        }
-        Op::PathSearch(search) => path_search(p, search),
-        Op::RelationshipEnds(ends) => {
-            let text = pattern(
-                p,
-                ends.from,
-                Some(ends.relationship),
-                &ends.types,
-                "",
-                ends.direction,
-                ends.to,
-            );
-            text + &distinct(p, &ends.distinct_from)
-        }
-        Op::OptionalApply {
-            nulls, row_wise, ..
-        } => {
-            let mode = if *row_wise { " row-wise" } else { "" };
-            format!("{}{mode}", slots(p, nulls))
-        }
         Op::HashJoin {
             input_keys,
             right_keys,
             ..
-        } => {
-            let keys: Vec<String> = input_keys
-                .iter()
-                .zip(right_keys)
-                .map(|(a, b)| format!("{} = {}", p.expr(a), p.expr(b)))
-                .collect();
-            keys.join(", ")
-        }
+        } => join_keys(p, input_keys, right_keys),
+        Op::Count(count) => stored_count(p, count),
         Op::Filter { predicates, .. } => p.list(predicates, " AND "),
-        Op::Project { columns, .. } => {
-            assignments(p, columns.iter().map(|(slot, expr)| (*slot, expr)))
-        }
+        Op::Project { columns, .. } => assignments(p, columns),
         Op::Aggregate(aggregate) | Op::CountByNode(aggregate) => aggregation(p, aggregate),
-        Op::CountByNeighbour(count) => {
-            let (from, to) = (p.slot(count.from), end_of(p, &count.aggregate));
-            let over = steps(p, &from, std::slice::from_ref(&count.step), &to);
-            format!("{} over {over}", aggregation(p, &count.aggregate))
-        }
-        Op::GroupByKey(group) => {
-            let mut text = aggregation(p, &group.aggregate);
-            if let Some(first) = &group.first {
-                let which = if first.largest { "largest" } else { "smallest" };
-                text.push_str(&format!(" {which} {}", p.expr(&first.limit)));
-            }
-            text
-        }
-        Op::CountByColumn(count) => {
-            let names = count.path.iter().map(|name| &**p.plan.property_name(*name));
-            let path: Vec<&str> = names.collect();
-            format!(
-                "{} by {} over :{}.{}",
-                slots(p, &count.counts),
-                p.slot(count.key),
-                p.plan.label_name(count.label),
-                path.join(".")
-            )
-        }
-        Op::CountPaths(count) => {
-            let first = Step {
-                direction: count.first.direction.reversed(),
-                types: count.first.types.clone(),
-            };
-            let over = steps(p, "", &[first, count.second.clone()], "");
-            let counts = slots(p, &count.counts);
-            format!("{counts} over {over}{}", different(count.differ))
-        }
-        Op::Exchange(exchange) => match &exchange.in_thread {
-            InThread::Nothing => String::new(),
-            InThread::Distinct(of) => format!("distinct {}", slots(p, of)),
-            InThread::Sort => "in order".to_owned(),
-            InThread::Top { keys, limit } => {
-                format!("top {} by {}", p.expr(limit), sort_keys(p, keys))
-            }
-        },
-        Op::Distinct { slots: of, .. } => slots(p, of),
+        Op::CountByNeighbour(count) => count_by_neighbour(p, count),
+        Op::GroupByKey(group) => group_by_key(p, group),
+        Op::CountByColumn(count) => count_by_column(p, count),
+        Op::CountPaths(count) => pattern::count_paths(p, count),
+        Op::Exchange(exchange) => in_thread(p, &exchange.in_thread),
+        Op::Distinct { slots, .. } => p.slots(slots),
         Op::Sort { keys, .. } => sort_keys(p, keys),
-        Op::Top { keys, limit, .. } => format!("{} by {}", p.expr(limit), sort_keys(p, keys)),
+        Op::Top { keys, limit, .. } => top(p, keys, limit),
         Op::Skip { count, .. } | Op::Limit { count, .. } => p.expr(count),
         Op::Unwind { list, element, .. } | Op::ForEach { list, element, .. } => {
             format!("{} IN {}", p.slot(*element), p.expr(list))
         }
-        Op::ProcedureCall(call) => {
-            let yields: Vec<String> = call
-                .yields
-                .iter()
-                .map(|(position, slot)| {
-                    format!(
-                        "{} as {}",
-                        call.procedure.results[*position].name,
-                        p.slot(*slot)
-                    )
-                })
-                .collect();
-            format!(
-                "{}({}) {}",
-                call.procedure.name,
-                p.list(&call.arguments, ", "),
-                yields.join(", ")
-            )
-        }
+        Op::ProcedureCall(call) => procedure_call(p, call),
         Op::LoadCsv { url, row, .. } => format!("{} from {}", p.slot(*row), p.expr(url)),
-        Op::Create { pattern, .. } => create_text(p, pattern),
-        Op::Merge(merge) => {
-            let mut text = create_text(p, &merge.create);
-            for (event, items) in [
-                (" on create ", &merge.on_create),
-                (" on match ", &merge.on_match),
-            ] {
-                if !items.is_empty() {
-                    text.push_str(event);
-                    text.push_str(&set_text(p, items));
-                }
-            }
-            text
-        }
-        Op::Set { items, .. } => set_text(p, items),
+        Op::Create { pattern, .. } => write::create(p, pattern),
+        Op::Merge(merge) => write::merge(p, merge),
+        Op::Set { items, .. } => write::set(p, items),
         Op::Delete { targets, .. } => p.list(targets, ", "),
-        Op::ProduceResult { columns, .. } => slots(p, columns),
+        Op::ProduceResult { columns, .. } => p.slots(columns),
         Op::Show { show, .. } => format!("{show:?}").to_lowercase(),
     }
 }
 
-fn slots(p: &Printer<'_>, slots: &[SlotId]) -> String {
-    slots
-        .iter()
-        .map(|slot| p.slot(*slot))
-        .collect::<Vec<_>>()
-        .join(", ")
+/// A node and its label.
+fn labelled(p: &Printer<'_>, node: SlotId, label: LabelRef) -> String {
+    format!("{}:{}", p.slot(node), p.plan.label_name(label))
 }
 
-fn distinct(p: &Printer<'_>, from: &[SlotId]) -> String {
-    if from.is_empty() {
-        String::new()
-    } else {
-        format!(" not {}", slots(p, from))
+fn index_seek(p: &Printer<'_>, seek: &IndexSeek) -> String {
+    let equal = seek.prefix.iter();
+    let mut parts: Vec<String> = equal.map(|value| format!("= {}", p.expr(value))).collect();
+    parts.extend(range_text(p, &seek.range));
+    let mut text = format!(
+        "{} index {}",
+        labelled(p, seek.node, seek.label),
+        seek.index
+    );
+    if !parts.is_empty() {
+        text.push(' ');
+        text.push_str(&parts.join(", "));
     }
-}
-
-/// Whether relationships must differ.
-fn different(differ: bool) -> &'static str {
-    if differ {
-        " different relationships"
-    } else {
-        ""
+    if seek.descending {
+        text.push_str(" descending");
     }
+    text
 }
 
-/// Steps from one node to another, of which nothing else is read.
-fn steps(p: &Printer<'_>, from: &str, steps: &[Step], to: &str) -> String {
-    let one = |step: &Step| {
-        let (before, after) = arrows(step.direction);
-        format!("{before}[{}]{after}", types_text(p, &step.types))
+fn join_keys(p: &Printer<'_>, input_keys: &[Expr], right_keys: &[Expr]) -> String {
+    let pairs = input_keys.iter().zip(right_keys);
+    let keys: Vec<String> = pairs
+        .map(|(a, b)| format!("{} = {}", p.expr(a), p.expr(b)))
+        .collect();
+    keys.join(", ")
+}
+
+fn stored_count(p: &Printer<'_>, count: &Count) -> String {
+    let of = match &count.of {
+        CountOf::Nodes(None) => "()".to_owned(),
+        CountOf::Nodes(Some(label)) => format!("(:{})", p.plan.label_name(*label)),
+        CountOf::Relationships(types) => format!("()-[{}]->()", pattern::types(p, types)),
     };
-    let steps: Vec<String> = steps.iter().map(one).collect();
-    format!("({from}){}({to})", steps.join("()"))
+    format!("{of} as {}", p.slots(&count.counts))
+}
+
+fn count_by_neighbour(p: &Printer<'_>, count: &CountByNeighbour) -> String {
+    let (from, to) = (p.slot(count.from), end_of(p, &count.aggregate));
+    let over = pattern::steps(p, &from, std::slice::from_ref(&count.step), &to);
+    format!("{} over {over}", aggregation(p, &count.aggregate))
+}
+
+fn group_by_key(p: &Printer<'_>, group: &GroupByKey) -> String {
+    let mut text = aggregation(p, &group.aggregate);
+    if let Some(first) = &group.first {
+        let which = if first.largest { "largest" } else { "smallest" };
+        text.push_str(&format!(" {which} {}", p.expr(&first.limit)));
+    }
+    text
+}
+
+fn count_by_column(p: &Printer<'_>, count: &CountByColumn) -> String {
+    let names = count.path.iter().map(|name| &**p.plan.property_name(*name));
+    let path: Vec<&str> = names.collect();
+    format!(
+        "{} by {} over :{}.{}",
+        p.slots(&count.counts),
+        p.slot(count.key),
+        p.plan.label_name(count.label),
+        path.join(".")
+    )
+}
+
+/// What each thread of an exchange does with its rows.
+fn in_thread(p: &Printer<'_>, in_thread: &InThread) -> String {
+    match in_thread {
+        InThread::Nothing => String::new(),
+        InThread::Distinct(slots) => format!("distinct {}", p.slots(slots)),
+        InThread::Sort => "in order".to_owned(),
+        InThread::Top { keys, limit } => format!("top {}", top(p, keys, limit)),
+    }
+}
+
+fn top(p: &Printer<'_>, keys: &[SortKey], limit: &Expr) -> String {
+    format!("{} by {}", p.expr(limit), sort_keys(p, keys))
+}
+
+fn procedure_call(p: &Printer<'_>, call: &ProcedureCall) -> String {
+    let results = &call.procedure.results;
+    let one = |(position, slot): &(usize, SlotId)| {
+        format!("{} as {}", results[*position].name, p.slot(*slot))
+    };
+    let yields: Vec<String> = call.yields.iter().map(one).collect();
+    format!(
+        "{}({}) {}",
+        call.procedure.name,
+        p.list(&call.arguments, ", "),
+        yields.join(", ")
+    )
 }
 
 /// The node by which an aggregation counts.
@@ -412,7 +258,7 @@ fn end_of(p: &Printer<'_>, aggregate: &Aggregate) -> String {
 }
 
 fn aggregation(p: &Printer<'_>, aggregate: &Aggregate) -> String {
-    let keys = assignments(p, aggregate.keys.iter().map(|(slot, expr)| (*slot, expr)));
+    let keys = assignments(p, &aggregate.keys);
     let calls: Vec<String> = aggregate
         .aggregates
         .iter()
@@ -426,101 +272,9 @@ fn aggregation(p: &Printer<'_>, aggregate: &Aggregate) -> String {
         ));
     }
     if !aggregate.factors.is_empty() {
-        text.push_str(&format!(" times {}", slots(p, &aggregate.factors)));
+        text.push_str(&format!(" times {}", p.slots(&aggregate.factors)));
     }
     text
-}
-
-fn types_text(p: &Printer<'_>, types: &[TypeRef]) -> String {
-    if types.is_empty() {
-        return String::new();
-    }
-    let names: Vec<&str> = types.iter().map(|one| &**p.plan.type_name(*one)).collect();
-    format!(":{}", names.join("|"))
-}
-
-fn arrows(direction: Direction) -> (&'static str, &'static str) {
-    match direction {
-        Direction::Outgoing => ("-", "->"),
-        Direction::Incoming => ("<-", "-"),
-        Direction::Both => ("-", "-"),
-    }
-}
-
-fn pattern(
-    p: &Printer<'_>,
-    from: SlotId,
-    relationship: Option<SlotId>,
-    types: &[TypeRef],
-    length: &str,
-    direction: Direction,
-    to: SlotId,
-) -> String {
-    let (before, after) = arrows(direction);
-    let name = relationship.map(|slot| p.slot(slot)).unwrap_or_default();
-    format!(
-        "({}){before}[{name}{}{length}]{after}({})",
-        p.slot(from),
-        types_text(p, types),
-        p.slot(to)
-    )
-}
-
-/// A walk as it would be written.
-fn path_search(p: &Printer<'_>, search: &PathSearch) -> String {
-    let mut text = match search.selector {
-        None => String::new(),
-        Some(Selector::Paths(count)) => format!("SHORTEST {count} "),
-        Some(Selector::Groups(count)) => format!("SHORTEST {count} GROUPS "),
-    };
-    if let Some(path) = search.path {
-        text = format!("{} = {text}", p.slot(path));
-    }
-    text.push_str(&format!("({})", p.slot(search.from)));
-    for (at, link) in search.walk.links.iter().enumerate() {
-        if let Some(junction) = at
-            .checked_sub(1)
-            .and_then(|before| search.walk.junctions.get(before))
-        {
-            text.push_str(&format!("({})", optional(p, junction.slot)));
-        }
-        let step = |step: &WalkStep| {
-            let (before, after) = arrows(step.direction);
-            let name = optional(p, step.relationship.slot);
-            format!("{before}[{name}{}]{after}", types_text(p, &step.types))
-        };
-        match link.repeat {
-            None => link.steps.iter().for_each(|one| text.push_str(&step(one))),
-            Some((min, max)) => {
-                text.push_str(&format!("(({})", optional(p, link.start.slot)));
-                for one in &link.steps {
-                    text.push_str(&format!("{}({})", step(one), optional(p, one.node.slot)));
-                }
-                let max = max.map(|max| max.to_string()).unwrap_or_default();
-                text.push_str(&format!("){{{min},{max}}}"));
-            }
-        }
-    }
-    text.push_str(&format!("({})", p.slot(search.to)));
-    if search.into {
-        text.push_str(" into");
-    }
-    let mut checks = Vec::new();
-    search
-        .walk
-        .for_each_expr(&mut |one| checks.push(p.expr(one)));
-    if !checks.is_empty() {
-        text.push_str(&format!(" each {}", checks.join(", ")));
-    }
-    if let Some(predicate) = &search.predicate {
-        text.push_str(&format!(" where {}", p.expr(predicate)));
-    }
-    text + &distinct(p, &search.distinct_from)
-}
-
-fn optional(p: &Printer<'_>, slot: Option<SlotId>) -> String {
-    slot.map(|slot| p.slot(slot).to_string())
-        .unwrap_or_default()
 }
 
 fn keys_text(p: &Printer<'_>, keys: &SeekKeys) -> String {
@@ -559,11 +313,9 @@ fn named(p: &Printer<'_>, slot: SlotId, text: &str) -> String {
     }
 }
 
-fn assignments<'e>(p: &Printer<'_>, columns: impl Iterator<Item = (SlotId, &'e Expr)>) -> String {
-    columns
-        .map(|(slot, expr)| named(p, slot, &p.expr(expr)))
-        .collect::<Vec<_>>()
-        .join(", ")
+fn assignments(p: &Printer<'_>, columns: &[(SlotId, Expr)]) -> String {
+    let one = |(slot, expr): &(SlotId, Expr)| named(p, *slot, &p.expr(expr));
+    columns.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn aggregate_text(p: &Printer<'_>, call: &AggregateCall) -> String {
@@ -586,159 +338,4 @@ fn sort_keys(p: &Printer<'_>, keys: &[SortKey]) -> String {
         )
     };
     keys.iter().map(key).collect::<Vec<_>>().join(", ")
-}
-
-fn properties_text(p: &Printer<'_>, properties: &Properties) -> String {
-    match properties {
-        Properties::Entries(entries) if entries.is_empty() => String::new(),
-        Properties::Entries(entries) => {
-            let parts: Vec<String> = entries
-                .iter()
-                .map(|(name, value)| format!("{}: {}", p.plan.property_name(*name), p.expr(value)))
-                .collect();
-            format!(" {{{}}}", parts.join(", "))
-        }
-        Properties::Map(value) => format!(" {}", p.expr(value)),
-    }
-}
-
-fn create_text(p: &Printer<'_>, pattern: &CreatePattern) -> String {
-    let item = |item: &CreateItem| match item {
-        CreateItem::Node(node) => {
-            let labels: String = node
-                .labels
-                .iter()
-                .map(|label| format!(":{}", p.plan.label_name(*label)))
-                .collect();
-            format!(
-                "({}{labels}{})",
-                p.slot(node.node),
-                properties_text(p, &node.properties)
-            )
-        }
-        CreateItem::Relationship(one) => format!(
-            "({})-[{}:{}{}]->({})",
-            p.slot(one.source),
-            p.slot(one.relationship),
-            p.plan.type_name(one.rel_type),
-            properties_text(p, &one.properties),
-            p.slot(one.target)
-        ),
-    };
-    let mut items: Vec<String> = pattern.items.iter().take(20).map(item).collect();
-    if pattern.items.len() > 20 {
-        items.push(format!("and {} more", pattern.items.len() - 20));
-    }
-    items.join(", ")
-}
-
-fn set_text(p: &Printer<'_>, items: &[SetItem]) -> String {
-    let path = |names: &[crate::expr::PropRef]| {
-        names
-            .iter()
-            .map(|name| p.plan.property_name(*name).to_string())
-            .collect::<Vec<_>>()
-            .join(".")
-    };
-    let labels = |labels: &[crate::expr::LabelRef]| {
-        labels
-            .iter()
-            .map(|label| format!(":{}", p.plan.label_name(*label)))
-            .collect::<String>()
-    };
-    let item = |item: &SetItem| match item {
-        SetItem::Property {
-            entity,
-            name,
-            value,
-        } => {
-            format!(
-                "{}.{} = {}",
-                p.expr(entity),
-                p.plan.property_name(*name),
-                p.expr(value)
-            )
-        }
-        SetItem::NestedProperty {
-            entity,
-            path: names,
-            value,
-        } => {
-            format!("{}.{} = {}", p.expr(entity), path(names), p.expr(value))
-        }
-        SetItem::DynamicProperty {
-            entity,
-            name,
-            value,
-        } => {
-            format!("{}[{}] = {}", p.expr(entity), p.expr(name), p.expr(value))
-        }
-        SetItem::Converge {
-            entity,
-            path: names,
-            operation,
-            arguments,
-        } => {
-            let field = format!("{}.{}", p.expr(entity), path(names));
-            let arguments: String = arguments
-                .iter()
-                .map(|argument| format!(", {}", p.expr(argument)))
-                .collect();
-            format!("{field} = {}({field}{arguments})", operation.name())
-        }
-        SetItem::Replace { entity, value } => format!("{} = {}", p.expr(entity), p.expr(value)),
-        SetItem::Merge { entity, value } => format!("{} += {}", p.expr(entity), p.expr(value)),
-        SetItem::AddLabels {
-            entity,
-            labels: names,
-        } => format!("{}{}", p.expr(entity), labels(names)),
-        SetItem::RemoveLabels {
-            entity,
-            labels: names,
-        } => format!("remove {}{}", p.expr(entity), labels(names)),
-        SetItem::RemoveProperty {
-            entity,
-            path: names,
-        } => format!("remove {}.{}", p.expr(entity), path(names)),
-    };
-    items.iter().map(item).collect::<Vec<_>>().join(", ")
-}
-
-/// A schema command in one line.
-pub(super) fn schema_command(command: &SchemaCommand) -> String {
-    let target = |target: &SchemaTarget| match target {
-        SchemaTarget::Label(label) => format!("(:{label})"),
-        SchemaTarget::Type(name) => format!("-[:{name}]-"),
-    };
-    match command {
-        SchemaCommand::CreateIndex {
-            target: on,
-            paths,
-            unique,
-            ..
-        } => {
-            let paths: Vec<String> = paths.iter().map(|path| path.names.join(".")).collect();
-            format!(
-                "create {}index {} ({})",
-                if *unique { "unique " } else { "" },
-                target(on),
-                paths.join(", ")
-            )
-        }
-        SchemaCommand::CreateConstraint {
-            target: on,
-            requirement,
-            paths,
-            ..
-        } => {
-            let paths: Vec<String> = paths.iter().map(|path| path.join(".")).collect();
-            format!(
-                "create constraint {} ({}) {requirement:?}",
-                target(on),
-                paths.join(", ")
-            )
-        }
-        SchemaCommand::DropIndex { name, .. } => format!("drop index {name}"),
-        SchemaCommand::DropConstraint { name, .. } => format!("drop constraint {name}"),
-    }
 }

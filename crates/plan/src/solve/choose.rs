@@ -62,7 +62,12 @@ fn apply(arena: &mut Arena, choice: Choice) {
     if let Some(exchange) = choice.exchange {
         let input = exchange.input;
         let chain = arena.operators[input.index()].clone();
-        let id = arena.push_like(Op::Exchange(exchange), &chain);
+        // Threads that drop rows return about those that are left above, unless one thread does all the work.
+        let rows = match exchange.in_thread {
+            InThread::Nothing | InThread::Sort => chain.rows,
+            InThread::Distinct(_) | InThread::Top { .. } => chosen.rows.min(chain.rows),
+        };
+        let id = arena.push_like(Op::Exchange(exchange), &Operator { rows, ..chain });
         op.map_children(&mut |child| if child == input { id } else { child });
     }
     let op = match (choice.replacement, op) {

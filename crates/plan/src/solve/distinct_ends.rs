@@ -5,16 +5,21 @@
 //! for a single step, and for two steps together.
 
 use crate::arena::Arena;
+use crate::catalog::Catalog;
 use crate::expr::{Expr, SlotId, SubqueryKind};
 use crate::function::{Aggregation, Purity};
-use crate::physical::{Aggregate, DistinctEnds, Expand, Op, OpId, Operator, Step};
+use crate::physical::{Aggregate, Direction, DistinctEnds, Expand, Op, OpId, Operator, Step};
 
+use super::cost::Costs;
 use super::live_slots::for_each_expr;
 use super::reachable::ReachableOperators;
 
 /// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) and replaces single steps, and two
 /// steps together, by [`DistinctEnds`] if duplicates make no difference. Needs the live slots.
-pub(crate) fn search_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
+pub(crate) fn search_distinct_ends(arena: &mut Arena, root: Option<OpId>, catalog: &dyn Catalog) {
+    let costs = Costs::new(catalog);
+    // The fraction of each operator's rows that remains.
+    let mut remaining = vec![1.0; arena.operators.len()];
     let reachable = ReachableOperators::of(arena, root);
     let count = arena.operators.len();
     // Whether duplicates in the rows of an operator make no difference.
@@ -64,14 +69,49 @@ pub(crate) fn search_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
         // On the right side of an apply, rows of several outer rows may come together, distinguished by a column of
         // the executor that a search would drop.
         if duplicates_ignored[at] && !reachable.is_right_side(at) {
-            search_steps(arena, at, may_stop_early[at]);
+            let before = arena.operators[at].rows;
+            search_steps(arena, at, may_stop_early[at], &costs);
+            let rows = arena.operators[at].rows;
+            if rows < before {
+                remaining[at] = rows / before;
+            }
+        }
+    }
+    scale_estimates(arena, remaining);
+}
+
+/// Reduces the estimates of operators above those that return only the fraction `remaining` of their rows.
+fn scale_estimates(arena: &mut Arena, mut remaining: Vec<f64>) {
+    // Inputs precede their readers, but a fallback follows the operator that it replaces.
+    for at in 0..remaining.len() {
+        let op = &arena.operators[at].op;
+        let input = match op {
+            Op::Filter { input, .. }
+            | Op::Project { input, .. }
+            | Op::Distinct { input, .. }
+            | Op::Sort { input, .. }
+            | Op::Eager { input }
+            | Op::Unwind { input, .. }
+            | Op::ProduceResult { input, .. } => *input,
+            Op::Expand(expand) => expand.input,
+            Op::VarExpand(expand) => expand.input,
+            _ => continue,
+        };
+        if remaining[input.index()] < 1.0 {
+            remaining[at] = remaining[input.index()];
+            let rows = arena.operators[at].rows;
+            // Long chains have infinite estimates.
+            arena.operators[at].rows = match rows.is_finite() {
+                true => rows * remaining[at],
+                false => arena.operators[input.index()].rows,
+            };
         }
     }
 }
 
 /// Replaces the expand at `at` by a search over its step, or over its step and that of the expand below. `stops_early`:
 /// two steps are searched together by collecting all middle nodes first, which delays the first row.
-fn search_steps(arena: &mut Arena, at: usize, stops_early: bool) {
+fn search_steps(arena: &mut Arena, at: usize, stops_early: bool, costs: &Costs<'_>) {
     let chosen = arena.operators[at].clone();
     let (Op::Expand(expand), live) = (&chosen.op, &chosen.live) else {
         return;
@@ -102,12 +142,34 @@ fn search_steps(arena: &mut Arena, at: usize, stops_early: bool) {
         fallback: OpId(0),
     });
     // The expand is the fallback of the search over its step, which is that of the search over both.
-    let mut op = chosen.op.clone();
+    let mut operator = chosen.clone();
     for mut search in single.into_iter().chain(two) {
-        search.fallback = arena.push_like(op, &chosen);
-        op = Op::DistinctEnds(search);
+        let rows = distinct_rows(arena, &search, &chosen, costs);
+        search.fallback = arena.push_like(operator.op.clone(), &operator);
+        operator.op = Op::DistinctEnds(search);
+        operator.rows = rows;
     }
-    arena.operators[at].op = op;
+    arena.operators[at] = operator;
+}
+
+/// Estimated rows of a search in place of the expand `paths`, which returns one row per path: at most all nodes that
+/// relationships of the last step lead to, for all input rows together or, if another slot of these is read, for each.
+fn distinct_rows(arena: &Arena, search: &DistinctEnds, paths: &Operator, costs: &Costs<'_>) -> f64 {
+    let Some(step) = search.steps.last() else {
+        return paths.rows;
+    };
+    let ends_of_each = match step.direction {
+        Direction::Both => 2.0,
+        Direction::Outgoing | Direction::Incoming => 1.0,
+    };
+    let ends = costs.relationships(&step.types, arena) * ends_of_each;
+    let searches = match paths.live.iter().all(|slot| *slot == search.to) {
+        true => 1.0,
+        false => arena.operators[search.input.index()].rows.max(1.0),
+    };
+    paths
+        .rows
+        .min(costs.nodes(None, arena).min(ends) * searches)
 }
 
 /// The expand below `expand`, if both together are two steps of which only the end is read, `live` being the slots

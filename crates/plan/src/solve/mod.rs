@@ -305,61 +305,37 @@ impl<'p> Planner<'p> {
 
     fn plan_step(&mut self, flow: &mut Flow, step: LogicalStep) -> Result<()> {
         self.add_barriers(flow, &step);
+        let rows = self.rows(flow);
         match step {
-            LogicalStep::Match {
-                graph,
-                optional: false,
-            } => {
-                if graph.relationships.len() + graph.nodes.len() > MAX_PATTERN {
-                    return Err(too_large(format!(
-                        "a pattern has more than {MAX_PATTERN} nodes and relationships"
-                    )));
-                }
-                self.pattern(flow, graph);
-            }
-            LogicalStep::Match {
-                graph,
-                optional: true,
-            } => self.optional(flow, graph)?,
+            LogicalStep::Match { graph, optional } => match optional {
+                true => self.optional(flow, graph)?,
+                false => self.required(flow, graph)?,
+            },
             LogicalStep::Filter(predicates) => self.filter(flow, predicates),
-            LogicalStep::Project(mut columns) => {
-                for (_, column) in &mut columns {
-                    self.decorrelate_counts(flow, column);
-                }
-                let rows = self.rows(flow);
-                flow.bound.extend(columns.iter().map(|(slot, _)| *slot));
-                self.push(flow, |input| Op::Project { input, columns }, rows);
-            }
+            LogicalStep::Project(columns) => self.project(flow, columns),
             LogicalStep::Aggregate { keys, aggregates } => self.aggregate(flow, keys, aggregates),
             LogicalStep::Distinct(slots) => {
-                let rows = self.rows(flow);
-                self.push(
-                    flow,
-                    |input| Op::Distinct { input, slots },
-                    (rows * 0.9).max(rows.min(1.0)),
-                );
+                let rows = (rows * 0.9).max(rows.min(1.0));
+                self.push(flow, |input| Op::Distinct { input, slots }, rows);
             }
             LogicalStep::Sort(keys) => self.sort(flow, keys, None, None),
             LogicalStep::Skip(count) => {
-                let rows = (self.rows(flow) - constant_count(&count).unwrap_or(0.0)).max(0.0);
+                let rows = (rows - constant_count(&count).unwrap_or(0.0)).max(0.0);
                 self.push(flow, |input| Op::Skip { input, count }, rows);
             }
             LogicalStep::Limit(count) => {
-                let rows = self.rows(flow).min(constant_count(&count).unwrap_or(100.0));
+                let rows = rows.min(constant_count(&count).unwrap_or(100.0));
                 self.push(flow, |input| Op::Limit { input, count }, rows);
             }
             LogicalStep::Unwind { list, element } => {
-                let rows = self.rows(flow) * cost::list_length(&list);
+                let rows = rows * cost::list_length(&list);
                 flow.bound.insert(element);
-                self.push(
-                    flow,
-                    |input| Op::Unwind {
-                        input,
-                        list,
-                        element,
-                    },
-                    rows,
-                );
+                let unwind = |input| Op::Unwind {
+                    input,
+                    list,
+                    element,
+                };
+                self.push(flow, unwind, rows);
             }
             LogicalStep::LoadCsv {
                 url,
@@ -367,19 +343,15 @@ impl<'p> Planner<'p> {
                 field_terminator,
                 row,
             } => {
-                let rows = self.rows(flow) * 1_000.0;
                 flow.bound.insert(row);
-                self.push(
-                    flow,
-                    |input| Op::LoadCsv {
-                        input,
-                        url,
-                        headers,
-                        field_terminator,
-                        row,
-                    },
-                    rows,
-                );
+                let load = |input| Op::LoadCsv {
+                    input,
+                    url,
+                    headers,
+                    field_terminator,
+                    row,
+                };
+                self.push(flow, load, rows * 1_000.0);
             }
             LogicalStep::Call {
                 procedure,
@@ -387,41 +359,33 @@ impl<'p> Planner<'p> {
                 yields,
             } => {
                 let void = procedure.results.is_empty();
-                let rows = self.rows(flow) * if void { 1.0 } else { 10.0 };
                 flow.bound.extend(yields.iter().map(|(_, slot)| *slot));
-                let call = |input| {
-                    Op::ProcedureCall(ProcedureCall {
-                        input,
-                        procedure,
-                        arguments,
-                        yields,
-                        void,
-                    })
+                let call = |input| ProcedureCall {
+                    input,
+                    procedure,
+                    arguments,
+                    yields,
+                    void,
                 };
-                self.push(flow, call, rows);
+                let rows = rows * if void { 1.0 } else { 10.0 };
+                self.push(flow, |input| Op::ProcedureCall(call(input)), rows);
             }
             LogicalStep::Apply { query } => self.apply(flow, query)?,
             LogicalStep::Create(pattern) => {
-                let rows = self.rows(flow);
                 flow.bound.extend(created_slots(&pattern));
                 self.push(flow, |input| Op::Create { input, pattern }, rows);
             }
             LogicalStep::Merge(merge) => self.merge(flow, *merge)?,
             LogicalStep::Set(items) => {
-                let rows = self.rows(flow);
                 self.push(flow, |input| Op::Set { input, items }, rows);
             }
             LogicalStep::Delete { targets, detach } => {
-                let rows = self.rows(flow);
-                self.push(
-                    flow,
-                    |input| Op::Delete {
-                        input,
-                        targets,
-                        detach,
-                    },
-                    rows,
-                );
+                let delete = |input| Op::Delete {
+                    input,
+                    targets,
+                    detach,
+                };
+                self.push(flow, delete, rows);
             }
             LogicalStep::ForEach {
                 list,
@@ -434,6 +398,26 @@ impl<'p> Planner<'p> {
             }
         }
         Ok(())
+    }
+
+    /// A `MATCH` that is not optional.
+    fn required(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
+        if graph.relationships.len() + graph.nodes.len() > MAX_PATTERN {
+            return Err(too_large(format!(
+                "a pattern has more than {MAX_PATTERN} nodes and relationships"
+            )));
+        }
+        self.pattern(flow, graph);
+        Ok(())
+    }
+
+    fn project(&mut self, flow: &mut Flow, mut columns: Vec<(SlotId, Expr)>) {
+        for (_, column) in &mut columns {
+            self.decorrelate_counts(flow, column);
+        }
+        let rows = self.rows(flow);
+        flow.bound.extend(columns.iter().map(|(slot, _)| *slot));
+        self.push(flow, |input| Op::Project { input, columns }, rows);
     }
 
     /// Adds a barrier if this step, or the ones before it, could otherwise observe writes that they must not see.

@@ -1,9 +1,13 @@
 //! Files in histories: operations, visible content, and the expected content; and single cases.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use isomer_data::{
-    Access, CHUNK_BYTES, ConflictKind, DataError, DataStore, Dot, PathKind, Transaction,
+    Access, CHUNK_BYTES, ConflictKind, DataError, DataStore, DataStoreOptions, Dot, PathKind,
+    Transaction,
     internals::{
         Identity,
         files::Stored,
@@ -12,6 +16,7 @@ use isomer_data::{
         read::each_pair,
     },
 };
+use isomer_storage::MemoryEngine;
 
 use super::{
     small::{both, copy, join, map, open, send, write},
@@ -22,9 +27,10 @@ use crate::{
     entry::{LogEntry, Op},
     exchange,
     files::{self, folder_of, substitute_base},
+    hooks::Hooks,
     join_files::file_of,
-    rules::{Mutant, break_rule},
     scope, scrub, spelling,
+    state::NameHash,
     versions::ReplicaNames,
 };
 
@@ -292,7 +298,7 @@ pub(super) fn said(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
             let place = match at == 0 && !folders.contains(&path) {
                 true => path.clone(),
                 false => {
-                    let base = substitute_base(&path, &spelling::spell_identity(&tx, file));
+                    let base = substitute_base(&tx, &path, file);
                     let mut places = (0..).map(|count| match count {
                         0 => base.clone(),
                         _ => format!("{base}~{count}"),
@@ -667,8 +673,15 @@ fn a_transaction_that_no_page_could_hold_is_refused() {
 /// Files with one hash, which an attacker could make, do not displace one another endlessly.
 #[test]
 fn files_of_one_hash_all_have_paths() {
-    break_rule(Some(Mutant::HashesMeet));
-    let stores = [open(), open(), open(), open()];
+    static COLLIDING: Hooks = Hooks {
+        name_hash: NameHash(|_| 7),
+    };
+    let stores = [(); 4].map(|()| {
+        let (engine, options) = (Arc::new(MemoryEngine::new()), DataStoreOptions::default());
+        let store = DataStore::open_with(engine, options, Some(&COLLIDING)).unwrap();
+        begin::begin_replication(&store).unwrap();
+        store
+    });
     for store in &stores {
         write(store, |tx| save(tx, "/x", b"x"));
     }
@@ -690,7 +703,6 @@ fn files_of_one_hash_all_have_paths() {
         assert_eq!(paths(store), expected);
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
-    break_rule(None);
 }
 
 /// However many paths an attacker who knows them has taken, and however long the name is.
@@ -705,7 +717,7 @@ fn substitute_paths_do_not_run_out() {
     let base = {
         let tx = a.begin(Access::Read).unwrap();
         let identity = files::file_shadow(&tx, number).unwrap().unwrap().identity;
-        substitute_base(&path, &spelling::spell_identity(&tx, &identity))
+        substitute_base(&tx, &path, &identity)
     };
     let taken = |count| match count {
         0 => base.clone(),

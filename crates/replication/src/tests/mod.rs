@@ -2,6 +2,7 @@
 
 mod away;
 mod broken;
+mod bytes;
 mod clocks;
 mod copied;
 mod dump;

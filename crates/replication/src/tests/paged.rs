@@ -17,9 +17,7 @@ use super::{
     small::{both, find, map, open, person, send, write},
 };
 use crate::{
-    begin, conflicts, join, members, records,
-    rules::{Mutant, break_rule},
-    scrub,
+    begin, conflicts, join, members, records, scrub,
     served::{self, MOST},
     snapshot,
     state::{ALL_MS, IDLE_MS, PATIENCE_MS, replication_of},
@@ -28,56 +26,52 @@ use crate::{
 /// A deleted record is created again while the pages of its state are requested.
 #[test]
 fn pages_of_one_join_are_of_one_version() {
-    for mutant in [None, Some(Mutant::PagesOfAnyState)] {
-        break_rule(mutant);
-        let (p, f, e, j) = (open(), open(), open(), open());
-        write(&p, |tx| {
-            person(tx, "d", &[]);
-            person(tx, "z", &[("long", Value::from("z".repeat(200).as_str()))]);
-        });
-        both(&p, &f);
-        // The deletion has not seen what is set concurrently: that is kept, without a record.
-        write(&f, |tx| {
-            let d = find(tx, "d");
-            tx.graph_mut()
-                .set_node_property(d, &["p"], Value::Int(7))
-                .unwrap();
-        });
-        write(&p, |tx| {
-            let d = find(tx, "d");
-            tx.graph_mut().delete_node(d, false).unwrap();
-        });
-        both(&p, &f);
-        let mut joining = join::begin_join(&j).unwrap();
+    let (p, f, e, j) = (open(), open(), open(), open());
+    write(&p, |tx| {
+        person(tx, "d", &[]);
+        person(tx, "z", &[("long", Value::from("z".repeat(200).as_str()))]);
+    });
+    both(&p, &f);
+    // The deletion has not seen what is set concurrently: that is kept, without a record.
+    write(&f, |tx| {
+        let d = find(tx, "d");
+        tx.graph_mut()
+            .set_node_property(d, &["p"], Value::Int(7))
+            .unwrap();
+    });
+    write(&p, |tx| {
+        let d = find(tx, "d");
+        tx.graph_mut().delete_node(d, false).unwrap();
+    });
+    both(&p, &f);
+    let mut joining = join::begin_join(&j).unwrap();
+    let page = snapshot::snapshot_page(&p, joining.place(), 100).unwrap();
+    assert!(!joining.join_page(&j, &page).unwrap());
+    assert_eq!(
+        joining.place()[16],
+        1,
+        "all records were sent, but not the leftovers"
+    );
+    write(&e, |tx| person(tx, "d", &[("q", Value::Int(8))]));
+    send(&e, &p);
+    loop {
         let page = snapshot::snapshot_page(&p, joining.place(), 100).unwrap();
-        assert!(!joining.join_page(&j, &page).unwrap());
-        assert_eq!(
-            joining.place()[16],
-            1,
-            "all records were sent, but not the leftovers"
-        );
-        write(&e, |tx| person(tx, "d", &[("q", Value::Int(8))]));
-        send(&e, &p);
-        loop {
-            let page = snapshot::snapshot_page(&p, joining.place(), 100).unwrap();
-            if joining.join_page(&j, &page).unwrap() {
-                break;
-            }
+        if joining.join_page(&j, &page).unwrap() {
+            break;
         }
-        drop(joining);
-        send(&p, &j);
-        break_rule(None);
-        let whole = dump(&p).iter().any(|line| line.contains("p: Int(7)"));
-        assert!(whole, "{:?}", dump(&p));
-        assert_eq!(dump(&p) == dump(&j), mutant.is_none());
-        assert!(
-            replication_of(&p)
-                .served
-                .lock()
-                .iter()
-                .all(|one| one.is_done)
-        );
     }
+    drop(joining);
+    send(&p, &j);
+    let whole = dump(&p).iter().any(|line| line.contains("p: Int(7)"));
+    assert!(whole, "{:?}", dump(&p));
+    assert_eq!(dump(&p), dump(&j));
+    assert!(
+        replication_of(&p)
+            .served
+            .lock()
+            .iter()
+            .all(|one| one.is_done)
+    );
 }
 
 #[derive(Debug)]

@@ -12,7 +12,6 @@ use crate::{
         join::{State, join},
         place::{ConvergentKind, element, entry, payload, push_kind, push_name, push_property},
         rows::{MemoryRows, Rows},
-        rules::{self, Mutant},
         sketch,
         value::OwnerReading,
     },
@@ -82,7 +81,6 @@ struct Backup {
     rows: MemoryRows,
     seen: Vector,
     known: Vec<Vector>,
-    next: u64,
 }
 
 pub(super) struct Replica {
@@ -355,16 +353,11 @@ impl World {
         let Some(backup) = self.replicas[at].backup.take() else {
             return;
         };
-        let reuse = rules::broken(Mutant::ReusesDots);
         let replica = &mut self.replicas[at];
         (replica.rows, replica.seen, replica.known) = (backup.rows, backup.seen, backup.known);
-        if reuse {
-            replica.next = backup.next;
-        } else {
-            replica.name = ReplicaNo(self.names);
-            replica.next = 1;
-            self.names += 1;
-        }
+        replica.name = ReplicaNo(self.names);
+        replica.next = 1;
+        self.names += 1;
     }
 
     /// Everything reaches all replicas.
@@ -456,7 +449,6 @@ impl Replica {
             rows: self.rows.clone(),
             seen: self.seen.clone(),
             known: self.known.clone(),
-            next: self.next,
         }
     }
 

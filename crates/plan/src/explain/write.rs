@@ -1,0 +1,175 @@
+//! Writes and schema commands as text.
+
+use super::expression::Printer;
+use crate::expr::{LabelRef, PropRef};
+use crate::physical::{CreateItem, CreatePattern, Merge, Properties, SetItem};
+use crate::schema::{SchemaCommand, SchemaTarget};
+
+pub(super) fn create(p: &Printer<'_>, pattern: &CreatePattern) -> String {
+    let item = |item: &CreateItem| match item {
+        CreateItem::Node(node) => {
+            let labels: String = node
+                .labels
+                .iter()
+                .map(|label| format!(":{}", p.plan.label_name(*label)))
+                .collect();
+            format!(
+                "({}{labels}{})",
+                p.slot(node.node),
+                properties_text(p, &node.properties)
+            )
+        }
+        CreateItem::Relationship(one) => format!(
+            "({})-[{}:{}{}]->({})",
+            p.slot(one.source),
+            p.slot(one.relationship),
+            p.plan.type_name(one.rel_type),
+            properties_text(p, &one.properties),
+            p.slot(one.target)
+        ),
+    };
+    let mut items: Vec<String> = pattern.items.iter().take(20).map(item).collect();
+    if pattern.items.len() > 20 {
+        items.push(format!("and {} more", pattern.items.len() - 20));
+    }
+    items.join(", ")
+}
+
+pub(super) fn merge(p: &Printer<'_>, merge: &Merge) -> String {
+    let mut text = create(p, &merge.create);
+    for (event, items) in [
+        (" on create ", &merge.on_create),
+        (" on match ", &merge.on_match),
+    ] {
+        if !items.is_empty() {
+            text.push_str(event);
+            text.push_str(&set(p, items));
+        }
+    }
+    text
+}
+
+pub(super) fn set(p: &Printer<'_>, items: &[SetItem]) -> String {
+    let path = |names: &[PropRef]| {
+        names
+            .iter()
+            .map(|name| p.plan.property_name(*name).to_string())
+            .collect::<Vec<_>>()
+            .join(".")
+    };
+    let labels = |labels: &[LabelRef]| {
+        labels
+            .iter()
+            .map(|label| format!(":{}", p.plan.label_name(*label)))
+            .collect::<String>()
+    };
+    let item = |item: &SetItem| match item {
+        SetItem::Property {
+            entity,
+            name,
+            value,
+        } => {
+            format!(
+                "{}.{} = {}",
+                p.expr(entity),
+                p.plan.property_name(*name),
+                p.expr(value)
+            )
+        }
+        SetItem::NestedProperty {
+            entity,
+            path: names,
+            value,
+        } => {
+            format!("{}.{} = {}", p.expr(entity), path(names), p.expr(value))
+        }
+        SetItem::DynamicProperty {
+            entity,
+            name,
+            value,
+        } => {
+            format!("{}[{}] = {}", p.expr(entity), p.expr(name), p.expr(value))
+        }
+        SetItem::Converge {
+            entity,
+            path: names,
+            operation,
+            arguments,
+        } => {
+            let field = format!("{}.{}", p.expr(entity), path(names));
+            let arguments: String = arguments
+                .iter()
+                .map(|argument| format!(", {}", p.expr(argument)))
+                .collect();
+            format!("{field} = {}({field}{arguments})", operation.name())
+        }
+        SetItem::Replace { entity, value } => format!("{} = {}", p.expr(entity), p.expr(value)),
+        SetItem::Merge { entity, value } => format!("{} += {}", p.expr(entity), p.expr(value)),
+        SetItem::AddLabels {
+            entity,
+            labels: names,
+        } => format!("{}{}", p.expr(entity), labels(names)),
+        SetItem::RemoveLabels {
+            entity,
+            labels: names,
+        } => format!("remove {}{}", p.expr(entity), labels(names)),
+        SetItem::RemoveProperty {
+            entity,
+            path: names,
+        } => format!("remove {}.{}", p.expr(entity), path(names)),
+    };
+    items.iter().map(item).collect::<Vec<_>>().join(", ")
+}
+
+fn properties_text(p: &Printer<'_>, properties: &Properties) -> String {
+    match properties {
+        Properties::Entries(entries) if entries.is_empty() => String::new(),
+        Properties::Entries(entries) => {
+            let parts: Vec<String> = entries
+                .iter()
+                .map(|(name, value)| format!("{}: {}", p.plan.property_name(*name), p.expr(value)))
+                .collect();
+            format!(" {{{}}}", parts.join(", "))
+        }
+        Properties::Map(value) => format!(" {}", p.expr(value)),
+    }
+}
+
+/// A schema command in one line.
+pub(super) fn schema_command(command: &SchemaCommand) -> String {
+    let target = |target: &SchemaTarget| match target {
+        SchemaTarget::Label(label) => format!("(:{label})"),
+        SchemaTarget::Type(name) => format!("-[:{name}]-"),
+    };
+    match command {
+        SchemaCommand::CreateIndex {
+            target: on,
+            paths,
+            unique,
+            ..
+        } => {
+            let paths: Vec<String> = paths.iter().map(|path| path.names.join(".")).collect();
+            format!(
+                "create {}index {} ({})",
+                if *unique { "unique " } else { "" },
+                target(on),
+                paths.join(", ")
+            )
+        }
+        SchemaCommand::CreateConstraint {
+            target: on,
+            requirement,
+            paths,
+            ..
+        } => {
+            let paths: Vec<String> = paths.iter().map(|path| path.join(".")).collect();
+            format!(
+                "create constraint {} ({}) {requirement:?}",
+                target(on),
+                paths.join(", ")
+            )
+        }
+        SchemaCommand::DropIndex { name, .. } => format!("drop index {name}"),
+        SchemaCommand::DropConstraint { name, .. } => format!("drop constraint {name}"),
+    }
+}
