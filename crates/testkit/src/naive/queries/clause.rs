@@ -280,9 +280,9 @@ fn page(maker: &mut Maker<'_>) -> String {
 }
 
 fn result(maker: &mut Maker<'_>) -> String {
-    let aggregates = maker.once_in(3);
+    let groups = maker.once_in(3);
     let before = maker.scope.clone();
-    let (items, scope) = match aggregates {
+    let (items, scope) = match groups {
         true => aggregates(maker),
         false => columns(maker),
     };
@@ -291,14 +291,14 @@ fn result(maker: &mut Maker<'_>) -> String {
         false => String::new(),
         true => {
             maker.scope = scope.clone();
-            if !aggregates && distinct.is_empty() && maker.once_in(2) {
+            if !groups && distinct.is_empty() && maker.once_in(2) {
                 maker.scope = before;
             }
             let kind =
                 *maker
                     .random
                     .pick(&[Kind::Int, Kind::Int, Kind::Text, Kind::Any, Kind::Float]);
-            let first = match (aggregates, scope.first()) {
+            let first = match (groups, scope.first()) {
                 (true, Some((name, Kind::Node))) => format!("{name}.v"),
                 (true, Some((name, _))) => name.clone(),
                 _ if maker.scope.is_empty() => "1".into(),

@@ -128,7 +128,7 @@ fn sorted(maker: &mut Maker<'_>) -> String {
     );
     let (one, two) = (maker.pick(&["", " DESC"]), maker.pick(&["", " DESC"]));
     let filter = filter(maker, &["a"]);
-    let link = match maker.once_in(3) {
+    let further = match maker.once_in(3) {
         true => format!("{}(b)", link(maker, "r")),
         false => String::new(),
     };
@@ -148,7 +148,7 @@ fn sorted(maker: &mut Maker<'_>) -> String {
             link(maker, "")
         ),
         false => format!(
-            "MATCH (a{label}){link}{filter} RETURN a.{field} AS x, a.i AS y ORDER BY {order}{page}"
+            "MATCH (a{label}){further}{filter} RETURN a.{field} AS x, a.i AS y ORDER BY {order}{page}"
         ),
     }
 }
