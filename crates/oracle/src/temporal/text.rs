@@ -204,7 +204,7 @@ fn parse_clock(text: &str) -> Option<Clock> {
 }
 
 /// `Z`, nothing, or a sign with hours, minutes and seconds.
-pub(super) fn parse_offset(text: &str) -> Option<Offset> {
+fn parse_offset(text: &str) -> Option<Offset> {
     let sign = match text.chars().next() {
         None => return Some(Offset(0)),
         Some('Z') if text.len() == 1 => return Some(Offset(0)),

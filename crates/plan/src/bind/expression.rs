@@ -296,7 +296,7 @@ fn bind_list<'a>(binder: &mut Binder<'a>, items: &'a [ast::Expr]) -> Result<Type
     Ok(Typed::new(fold_list(bound), kind))
 }
 
-pub(super) fn bind_map<'a>(binder: &mut Binder<'a>, entries: &'a [ast::MapEntry]) -> Result<Typed> {
+fn bind_map<'a>(binder: &mut Binder<'a>, entries: &'a [ast::MapEntry]) -> Result<Typed> {
     let mut bound = Vec::with_capacity(entries.len());
     for entry in entries {
         bound.push((entry.key.name.clone(), binder.bind_expr(&entry.value)?.expr));
