@@ -11,19 +11,24 @@ use std::{
 use isomer_vfs::{Disk, LockFile, LockMode, Open, SharedPage, process::ProcessId, sync_above};
 
 use super::{
-    DirectoryOptions,
-    frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, frame_bytes, record_check},
-    io_error, lost,
+    file_system::io_error,
+    frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, MAX_RECORD_BYTES, frame_bytes, record_check},
     manifest::Manifest,
-    page::{Owner, PAGE_BYTES, Page, State},
+    options::DirectoryOptions,
+    page::{LastSync, Owner, PAGE_BYTES, Page, State},
     process_lock::{Locked, ProcessLock},
-    random, recovery,
-    segments::{Cursor, Segment, Segments},
+    random::random,
+    recovery,
+    segment::{Cursor, Segment, lost},
+    segments::{self, Segments},
 };
 use crate::{Append, LogError, LogId, Position};
 
 /// More patience is none: it can be added to any moment.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+/// A thread that is about to sync gathers others if the last sync took at least, and at most, that long.
+const MIN_GATHERING: Duration = Duration::from_micros(100);
+const MAX_GATHERING: Duration = Duration::from_millis(20);
 /// A segment grows by that many bytes.
 const STEP_BYTES: u64 = 256 << 10;
 
@@ -152,7 +157,7 @@ impl Appending {
     pub(super) fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
         let length = u32::try_from(record.len()).map_err(|_| LogError::TooLarge {
             bytes: record.len(),
-            max: super::MAX_RECORD_BYTES,
+            max: MAX_RECORD_BYTES,
         })?;
         let seen = self.glance()?;
         if (seen.first..seen.tail.position).contains(&at) {
@@ -248,6 +253,11 @@ impl Appending {
     pub(super) fn sync(&self, upto: Position) -> Result<(), LogError> {
         let ended = self.page.sync_ended();
         let is_synced = || self.page.synced().is_some_and(|synced| synced >= upto);
+        self.check_usable()?;
+        if is_synced() {
+            return Ok(());
+        }
+        self.page.ask_for_sync();
         loop {
             self.check_usable()?;
             if is_synced() {
@@ -263,18 +273,43 @@ impl Appending {
                         return Ok(());
                     }
                     self.check_usable()?;
-                    let tail = self.glance()?.tail;
-                    if tail.position < upto {
-                        let (at, end) = (upto, tail.position);
-                        return Err(LogError::Gap { at, end });
-                    }
-                    // The segments before this one are durable.
-                    self.sync_segment(&*self.segments.existing(tail.segment)?)?;
-                    self.page.set_synced(tail.position);
-                    return Ok(());
+                    return self.lead(upto);
                 }
             }
         }
+    }
+
+    /// Syncs for all that wait; the caller has the sync lock.
+    fn lead(&self, upto: Position) -> Result<(), LogError> {
+        self.gather();
+        let last = self.page.last_sync();
+        let asked = self.page.asked();
+        let tail = self.glance()?.tail;
+        if tail.position < upto {
+            let (at, end) = (upto, tail.position);
+            return Err(LogError::Gap { at, end });
+        }
+        let began = Instant::now();
+        // The segments before this one are durable.
+        self.sync_segment(&*self.segments.existing(tail.segment)?)?;
+        self.page.set_synced(tail.position);
+        self.page.set_last_sync(&LastSync {
+            began: asked,
+            askers: self.page.asked().wrapping_sub(last.began),
+            took: began.elapsed(),
+        });
+        Ok(())
+    }
+
+    /// Waits until as many threads have asked for a sync as for the last one and while it ran, for as long as it took: those
+    /// that it has just served would need one of their own otherwise.
+    fn gather(&self) {
+        let last = self.page.last_sync();
+        if !(MIN_GATHERING..=MAX_GATHERING).contains(&last.took) {
+            return;
+        }
+        let is_complete = || self.page.asked().wrapping_sub(last.began) >= last.askers;
+        self.page.sync_asked().wait_until(last.took, is_complete);
     }
 
     pub(super) fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
@@ -394,7 +429,7 @@ fn create(
     let id = LogId(u128::from(random()) << 64 | u128::from(random()));
     for first in Segments::list(disk, folder)? {
         // A process may have ended before it wrote the manifest; then there is one segment without records.
-        let path = super::segments::path(folder, first);
+        let path = segments::path(folder, first);
         let len = disk.open(&path, Open::Read).and_then(|file| file.len());
         if first != 1 || !len.is_ok_and(|len| len <= STEP_BYTES) {
             let what = format!("`{}` has segments and no manifest", folder.display());

@@ -27,10 +27,10 @@ use isomer_vfs::{Disk, DiskFile, LockFile, Open, RealDisk, process::ProcessId, s
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{
-    check_file_system,
+    file_system::check_file_system,
     frame::take,
     process_lock::{Locked, ProcessLock},
-    random,
+    random::random,
 };
 use crate::{BlobError, Blobs, Created, Replaced, Tag, check_name};
 

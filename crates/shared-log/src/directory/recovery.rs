@@ -1,7 +1,8 @@
 //! Making the shared page from the files, which a process that ended within an append, or a loss of power, left behind.
 
 use super::{
-    io_error,
+    file_system::io_error,
+    frame::Head,
     manifest::Manifest,
     page::{Owner, Page, State},
     segments::{Segments, path},
@@ -36,7 +37,7 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         return Err(newest.damaged(&tail, &what));
     }
     // While processes live no record is lost, and after a loss of power none that was durable.
-    let is_loss = |later: &super::frame::Head| !is_alone || later.durable > tail.position;
+    let is_loss = |later: &Head| !is_alone || later.durable > tail.position;
     page.begin();
     if let Some(end) = newest.remains(&tail, is_loss)? {
         newest.clear(&tail, end)?;

@@ -1,22 +1,27 @@
 //! Tests of the log in a directory that need its files or faults of the disk.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread,
+    time::Duration,
 };
 
-use isomer_vfs::{Call, FaultyDisk, Loss, SharedPage, SimDisk};
+use isomer_vfs::{Call, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
 use tempfile::TempDir;
 
 use super::{
-    frame::{HEAD_BYTES, frame_bytes},
+    DirectoryLog, DirectoryOptions, Mode,
+    frame::{self, HEAD_BYTES, frame_bytes},
     page::PAGE_BYTES,
-    *,
+    segments::{self, Segments},
 };
+use crate::{Append, LogError, Position, SharedLog as _};
 
 const CHECK_WORD: usize = 9;
 const SYNCED_WORD: usize = 11;
@@ -209,7 +214,7 @@ fn a_damaged_page_is_made_again() {
     let log = open(&folder);
     let reader = opened(folder.path(), &read_only());
     let mut end = 1;
-    for word in 0..14 {
+    for word in 0..18 {
         for value in [0, 1, 77, u64::MAX, 1 << 40] {
             if matches!(word, 1 | 13) {
                 // Another format, and a failed sync, are refused: see below.
