@@ -302,7 +302,7 @@ impl Appending {
     }
 
     /// Waits until as many threads have asked for a sync as for the last one and while it ran, for as long as it took: those
-    /// that it has just served would need one of their own otherwise.
+    /// that it has just served would need a separate sync otherwise.
     fn gather(&self) {
         let last = self.page.last_sync();
         if !(MIN_GATHERING..=MAX_GATHERING).contains(&last.took) {
@@ -325,7 +325,7 @@ impl Appending {
         if matches!(&outcome, Ok(found) if !found.ended) {
             return Ok(outcome?.records);
         }
-        // The records were trimmed meanwhile, or the page says more than there is, or they are damaged.
+        // The records were trimmed during this call, or the page says more than there is, or they are damaged.
         let lock = self.lock()?;
         let State { tail, first } = self.state(&lock)?;
         if from < first {

@@ -16,7 +16,8 @@ use crate::{Append, LogError, LogId, Position, SharedLog};
 /// A shared log in a directory. Each process that uses it opens it once, and any number of processes do.
 ///
 /// A record is visible to all processes when its append has returned, and survives the end of any process from then on; it
-/// survives a loss of power when [`SharedLog::sync`] has returned. [`SharedLog::end`] is no system call.
+/// survives a loss of power when [`SharedLog::sync`] has returned. [`SharedLog::end`] reads shared
+/// memory, without a system call.
 #[derive(Debug)]
 pub struct DirectoryLog {
     id: LogId,

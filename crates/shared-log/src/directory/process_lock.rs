@@ -76,8 +76,10 @@ impl ProcessLock {
         let Some(thread) = self.threads.try_lock() else {
             return Ok(None);
         };
-        let is_free = self.file.try_lock(LockMode::Exclusive)?;
-        Ok(is_free.then_some(Locked {
+        if !self.file.try_lock(LockMode::Exclusive)? {
+            return Ok(None);
+        }
+        Ok(Some(Locked {
             file: &self.file,
             bell: Some(bell),
             _thread: thread,
@@ -97,5 +99,36 @@ impl Drop for Locked<'_> {
         if let Some(bell) = self.bell {
             bell.ring();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isomer_vfs::SharedPage;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_once_and_only_its_release_rings() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let page = SharedPage::open(&folder.path().join("page"), 1 << 16).expect("a page");
+        let bell = page.bell(0);
+        let open = || {
+            let file = LockFile::open(&folder.path().join("lock"));
+            ProcessLock::new(file.expect("a file"))
+        };
+        let (one, other) = (open(), open());
+        let held = one.lock(Some(bell), Duration::ZERO).expect("no error");
+        let held = held.expect("it is free");
+        let before = bell.listen();
+        for lock in [&one, &other] {
+            assert!(lock.try_lock(bell).expect("no error").is_none());
+            let waited = lock.lock(Some(bell), Duration::from_millis(5));
+            assert!(waited.expect("no error").is_none());
+        }
+        assert_eq!(bell.listen(), before, "nothing was released");
+        drop(held);
+        assert_ne!(bell.listen(), before);
+        assert!(other.try_lock(bell).expect("no error").is_some());
     }
 }

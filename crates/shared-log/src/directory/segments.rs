@@ -113,7 +113,7 @@ impl Segments {
         };
         let header = Header::decode(&bytes).filter(|header| header.first == first);
         let Some(header) = header.filter(|header| header.log == self.id) else {
-            let what = format!("`{}` is no segment of this log", path.display());
+            let what = format!("`{}` does not belong to this log", path.display());
             return Err(LogError::Damaged(what));
         };
         Ok(Some(Segment { header, file, path }))
