@@ -11,12 +11,13 @@ use std::{
 use isomer_vfs::{Disk, LockFile, LockMode, Open, SharedPage, process::ProcessId, sync_above};
 
 use super::{
+    append_lock::{AppendGuard, AppendLock},
     file_system::io_error,
     frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, MAX_RECORD_BYTES, frame_bytes, record_check},
     manifest::Manifest,
     options::DirectoryOptions,
     page::{LastSync, Owner, PAGE_BYTES, Page, State},
-    process_lock::{Locked, ProcessLock},
+    process_lock::ProcessLock,
     random::random,
     recovery,
     segment::{Cursor, Segment, lost},
@@ -39,7 +40,7 @@ pub(super) struct Appending {
     disk: Arc<dyn Disk>,
     segments: Segments,
     page: Page,
-    append_lock: ProcessLock,
+    append_lock: AppendLock,
     sync_lock: ProcessLock,
     /// Has a shared lock while the log is open.
     _presence: LockFile,
@@ -76,7 +77,7 @@ impl Appending {
             folder: folder.to_owned(),
             disk: disk.clone(),
             page: Page::new(page, manifest.id),
-            append_lock: ProcessLock::new(lock_file(PAGE)?),
+            append_lock: AppendLock::new(lock_file(PAGE)?, lock_file(FAVOURED)?),
             sync_lock: ProcessLock::new(lock_file(SYNC)?),
             slot: None,
             segment_bytes: options.segment_bytes,
@@ -104,10 +105,8 @@ impl Appending {
     }
 
     /// Takes the append lock.
-    fn lock(&self) -> Result<Locked<'_>, LogError> {
-        let locked = self
-            .append_lock
-            .lock(Some(self.page.released()), self.patience);
+    fn lock(&self) -> Result<AppendGuard<'_>, LogError> {
+        let locked = self.append_lock.lock(&self.page, self.patience);
         let locked = locked.map_err(|error| io_error(&self.folder, &error))?;
         locked.ok_or_else(|| {
             let holder = match self.page.appender() {
@@ -122,7 +121,7 @@ impl Appending {
     }
 
     /// The state of the log; made from the files if the page does not have it.
-    fn state(&self, _: &Locked<'_>) -> Result<State, LogError> {
+    fn state(&self, _: &AppendGuard<'_>) -> Result<State, LogError> {
         match self.page.state() {
             Some(state) => Ok(state),
             None => self.recover(false),
@@ -164,7 +163,7 @@ impl Appending {
             return Ok(Append::Taken);
         }
         let check = record_check(record, at);
-        let lock = self.lock()?;
+        let mut lock = self.lock()?;
         self.check_usable()?;
         let State { mut tail, first } = self.state(&lock)?;
         if at < first {
@@ -210,6 +209,7 @@ impl Appending {
             ..tail
         };
         self.page.publish(&State { tail, first });
+        lock.note_appended(at, tail.position);
         drop(lock);
         self.page.appended().ring();
         self.segments.remember(tail);
@@ -382,6 +382,8 @@ impl Drop for Appending {
 
 /// The file of the shared page, whose lock is the append lock.
 const PAGE: &str = "page";
+/// The file whose lock the favoured process has.
+const FAVOURED: &str = "favoured";
 /// The file whose lock is the sync lock.
 const SYNC: &str = "sync";
 

@@ -6,6 +6,7 @@
 //! | `NNNNNNNNNNNNNNNNNNNN.log` | segments with the records: [`frame`] |
 //! | `page` | shared memory, made from the other files: [`page`]; its lock is the *append lock* |
 //! | `sync` | empty; its lock is the *sync lock* |
+//! | `favoured` | empty; the process that appends alone has its lock: [`append_lock`] |
 //!
 //! The files are the truth. An append writes a frame after the last one under the append lock, and then publishes the new
 //! tail in the page. A process that ends in between leaves a page that says so: the next appender makes it again from the
@@ -17,6 +18,7 @@
 //! A process that has the log open for appending has a shared lock on the folder. The one that finds no other makes the page
 //! again from the files, whatever it contains: after a loss of power it may be anything.
 
+mod append_lock;
 mod appending;
 mod blobs;
 mod file_system;

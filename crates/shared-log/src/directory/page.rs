@@ -8,6 +8,7 @@
 //!                               8  the position after the last record      13  not 0: a sync has failed
 //!     14  syncs that were asked for
 //!     15  their number when the last one began      16  threads that asked for it        17  how long it took, in ns
+//!     18  the favoured process; 0: none             19  not 0: it is within an append
 //! from 64 on, three words for each process: its number (0: free), when it started, the numbering of processes
 //! at the end: the bells
 //! ```
@@ -56,6 +57,8 @@ enum Word {
     Began = 15,
     Expected = 16,
     Took = 17,
+    Favoured = 18,
+    Busy = 19,
 }
 
 /// What the page says of the log.
@@ -93,11 +96,17 @@ pub(super) enum Owner {
 pub(super) struct Page {
     shared: SharedPage,
     id: LogId,
+    /// This process.
+    pid: u64,
 }
 
 impl Page {
     pub(super) fn new(shared: SharedPage, id: LogId) -> Self {
-        Self { shared, id }
+        Self {
+            shared,
+            id,
+            pid: std::process::id().into(),
+        }
     }
 
     fn word(&self, word: Word) -> &AtomicU64 {
@@ -178,7 +187,7 @@ impl Page {
 
     /// Marks the state as changing: if this process ends now, it is made from the files again.
     pub(super) fn begin(&self) {
-        self.store(Word::Appender, std::process::id().into());
+        self.store(Word::Appender, self.pid);
         self.store(Word::Check, 0);
     }
 
@@ -224,6 +233,23 @@ impl Page {
     pub(super) fn set_synced(&self, synced: Position) {
         self.store(Word::Synced, synced);
         self.store(Word::SyncedCheck, self.synced_check(synced));
+    }
+
+    /// The favoured process, see [`super::append_lock`].
+    pub(super) fn favoured(&self) -> u64 {
+        self.load(Word::Favoured)
+    }
+
+    pub(super) fn set_favoured(&self, process: u64) {
+        self.store(Word::Favoured, process);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.load(Word::Busy) != 0
+    }
+
+    pub(super) fn set_busy(&self, is_busy: bool) {
+        self.store(Word::Busy, is_busy.into());
     }
 
     /// Counts a sync that is asked for, and wakes the thread that gathers them.

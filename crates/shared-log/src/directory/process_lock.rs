@@ -47,22 +47,8 @@ impl ProcessLock {
         let Some(thread) = self.threads.try_lock_until(until) else {
             return Ok(None);
         };
-        loop {
-            if self.file.try_lock(LockMode::Exclusive)? {
-                break;
-            }
-            let heard = bell.map(Bell::listen);
-            if self.file.try_lock(LockMode::Exclusive)? {
-                break;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            match bell.zip(heard) {
-                Some((bell, heard)) => bell.wait(heard, left.min(LOOK)),
-                None => thread::sleep(LOOK_WITHOUT_BELL),
-            }
+        if !wait(bell, until, || self.file.try_lock(LockMode::Exclusive))? {
+            return Ok(None);
         }
         Ok(Some(Locked {
             file: &self.file,
@@ -89,6 +75,31 @@ impl ProcessLock {
     /// How long a thread that waits for another process waits at most before it looks again.
     pub(super) const fn look() -> Duration {
         LOOK
+    }
+}
+
+/// Waits until `is_free`; returns whether it is before `until`.
+pub(super) fn wait(
+    bell: Option<Bell<'_>>,
+    until: Instant,
+    mut is_free: impl FnMut() -> io::Result<bool>,
+) -> io::Result<bool> {
+    if is_free()? {
+        return Ok(true);
+    }
+    loop {
+        let heard = bell.map(Bell::listen);
+        if is_free()? {
+            return Ok(true);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        match bell.zip(heard) {
+            Some((bell, heard)) => bell.wait(heard, left.min(LOOK)),
+            None => thread::sleep(LOOK_WITHOUT_BELL),
+        }
     }
 }
 

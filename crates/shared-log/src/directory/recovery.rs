@@ -48,6 +48,8 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         synced.map_err(|error| io_error(&newest.path, &error))?;
         page.set_synced(tail.position);
         page.set_failed(false);
+        page.set_favoured(0);
+        page.set_busy(false);
     } else if receipt.is_none() {
         page.set_synced(manifest.newest);
     }

@@ -571,6 +571,51 @@ fn waiting_for_an_append_ends() {
     check(&log, 1, 3);
 }
 
+/// A process that appends alone takes the lock without a system call. Others take that back without waiting for it, unless it
+/// is within an append.
+#[test]
+fn others_take_the_favour_of_a_process_back() {
+    let folder = folder();
+    let options = DirectoryOptions {
+        patience: Duration::from_millis(50),
+        ..DirectoryOptions::default()
+    };
+    let (one, other) = (
+        opened(folder.path(), &options),
+        opened(folder.path(), &options),
+    );
+    let favoured = || shared_page(&folder).words()[18].load(Ordering::SeqCst);
+    append(&one, 60);
+    assert_eq!(favoured(), 0);
+    append(&one, 40);
+    let first = favoured();
+    assert_ne!(first, 0);
+    append(&other, 1);
+    assert_eq!(favoured(), 0);
+    append(&one, 1);
+    append(&other, 100);
+    assert!(![0, first].contains(&favoured()));
+    append(&one, 1);
+    append(&other, 1);
+    append(&one, 100);
+    assert_eq!(favoured(), first);
+    check(&other, 1, 305);
+    // The favoured process is stopped within an append.
+    let busy = &shared_page(&folder);
+    busy.words()[19].store(1, Ordering::SeqCst);
+    let why = other.append(305, b"x").expect_err("it waits");
+    assert!(matches!(why, LogError::Unavailable(_)), "{why}");
+    // It continues, and others go on.
+    append(&one, 1);
+    append(&other, 1);
+    // It has ended within an append.
+    drop(one);
+    busy.words()[19].store(1, Ordering::SeqCst);
+    busy.words()[CHECK_WORD].store(0, Ordering::SeqCst);
+    append(&other, 1);
+    check(&other, 1, 308);
+}
+
 /// Power is lost at every change of the disk, with the page as it was then, or as it was earlier, or without it.
 #[test]
 fn a_loss_of_power_loses_no_synced_record_and_keeps_no_half_one() {
