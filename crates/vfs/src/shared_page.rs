@@ -76,7 +76,7 @@ impl SharedPage {
 pub struct Bell<'a>(&'a Ring);
 
 /// How often a bell was rung when a thread began to listen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard(u32);
 
 impl Bell<'_> {
@@ -115,7 +115,7 @@ impl Bell<'_> {
         }
     }
 
-    /// Wakes all waiting threads. Without one this is no system call.
+    /// Wakes all waiting threads. Without one this makes no system call.
     pub fn ring(self) {
         self.0.rung.fetch_add(1, SeqCst);
         if self.0.waiting.swap(0, SeqCst) != 0 {

@@ -27,10 +27,10 @@ use isomer_vfs::{Disk, DiskFile, LockFile, Open, RealDisk, process::ProcessId, s
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{
-    check_file_system,
+    file_system::check_file_system,
     frame::take,
     process_lock::{Locked, ProcessLock},
-    random,
+    random::random,
 };
 use crate::{BlobError, Blobs, Created, Replaced, Tag, check_name};
 
@@ -126,7 +126,7 @@ impl DirectoryBlobs {
         })
     }
 
-    /// Writes a file with `content` under a name of its own, durably. Returns its path and the tag.
+    /// Writes a file with `content` under a temporary name, durably. Returns its path and the tag.
     fn write(&self, content: &[u8]) -> Result<(PathBuf, Tag), BlobError> {
         let tag = u128::from(random()) << 64 | u128::from(random());
         let number = self.written.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +237,7 @@ impl Blobs for DirectoryBlobs {
         let path = self.path(name);
         let exists = self.disk.exists(&path);
         if exists.map_err(|error| blob_error(&path, &error))? {
-            // What the caller is told is durable.
+            // The object that the caller learns of is durable then.
             drop(self.locked()?);
             return Ok(Created::Exists);
         }

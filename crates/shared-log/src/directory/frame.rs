@@ -26,6 +26,8 @@ use crate::{LogId, Position};
 
 /// Version of the format of segments and manifest.
 pub(super) const FORMAT: u32 = 1;
+/// Largest record.
+pub(super) const MAX_RECORD_BYTES: usize = 64 << 20;
 /// Bytes of a segment's header: the offset of its first frame.
 pub(super) const HEADER_BYTES: usize = 64;
 /// Bytes of a frame before its record.

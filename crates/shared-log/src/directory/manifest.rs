@@ -14,7 +14,10 @@ use std::{io, path::Path, time::Duration};
 use isomer_vfs::{Disk, Open};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::frame::{FORMAT, take};
+use super::{
+    file_system::io_error,
+    frame::{FORMAT, take},
+};
 use crate::{LogError, LogId, Position};
 
 const MAGIC: [u8; 8] = *b"isomerSM";
@@ -46,7 +49,7 @@ impl Manifest {
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
-            Err(error) => return Err(super::io_error(&path, &error)),
+            Err(error) => return Err(io_error(&path, &error)),
         };
         let damaged = || LogError::Damaged(format!("`{}` is not a manifest", path.display()));
         if len < 16 || bytes[..8] != MAGIC {
@@ -76,7 +79,7 @@ impl Manifest {
             disk.rename(&new, &path)?;
             disk.sync_folder(folder)
         });
-        written.map_err(|error| super::io_error(&path, &error))
+        written.map_err(|error| io_error(&path, &error))
     }
 
     fn encode(&self) -> [u8; BYTES] {

@@ -1,7 +1,8 @@
 //! Making the shared page from the files, which a process that ended within an append, or a loss of power, left behind.
 
 use super::{
-    io_error,
+    file_system::io_error,
+    frame::Head,
     manifest::Manifest,
     page::{Owner, Page, State},
     segments::{Segments, path},
@@ -36,7 +37,7 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         return Err(newest.damaged(&tail, &what));
     }
     // While processes live no record is lost, and after a loss of power none that was durable.
-    let is_loss = |later: &super::frame::Head| !is_alone || later.durable > tail.position;
+    let is_loss = |later: &Head| !is_alone || later.durable > tail.position;
     page.begin();
     if let Some(end) = newest.remains(&tail, is_loss)? {
         newest.clear(&tail, end)?;
@@ -47,6 +48,8 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         synced.map_err(|error| io_error(&newest.path, &error))?;
         page.set_synced(tail.position);
         page.set_failed(false);
+        page.set_favoured(0);
+        page.set_busy(false);
     } else if receipt.is_none() {
         page.set_synced(manifest.newest);
     }

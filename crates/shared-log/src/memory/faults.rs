@@ -37,7 +37,7 @@ pub enum Moment {
     AfterEffect,
 }
 
-/// How a call goes on.
+/// How a call continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// As usual.
@@ -47,8 +47,8 @@ pub enum Fate {
     Crash,
 }
 
-/// Decides at each moment of each call how it goes on. Meanwhile it can let time pass, or other nodes work: the shared state
-/// is not locked.
+/// Decides at each moment of each call how the call continues. It may let time pass, or let other nodes work: the shared
+/// state is not locked.
 pub type Hook = Arc<dyn Fn(Moment) -> Fate + Send + Sync>;
 
 /// Why a call on a connection failed.

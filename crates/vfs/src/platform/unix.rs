@@ -84,7 +84,7 @@ pub fn lower_thread_priority(by: i32) {
 #[cfg(not(target_os = "linux"))]
 pub fn lower_thread_priority(_: i32) {}
 
-/// Time since the machine started, suspension included. Linux has a clock of its own for that; the monotonic clock of
+/// Time since the machine started, suspension included. Linux has a separate clock for that; the monotonic clock of
 /// macOS counts suspension too. On other systems it may not.
 pub fn boot_time() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
