@@ -3,14 +3,12 @@
 //! Every element, increment, value and switch is stored under a separate key with a dot (`place`); no operation reads
 //! or writes a field as a whole, and a removal leaves nothing behind (`clock`). Operations (`effect`) do the same to
 //! the rows of a transaction and to those of an in-memory test: the merge is a pure function of rows, without I/O.
-//! `delivery` and `join` are what replication builds on: whole transactions in causal order, and states without their
-//! histories.
+//! Replication builds on them: it applies whole transactions in causal order, and joins states without their histories
+//! (`join`).
 
 mod check;
 mod clock;
 mod counter;
-#[cfg(test)] // whole entries are applied in `replication`, by the same actions
-mod delivery;
 mod effect;
 mod fields;
 mod handles;

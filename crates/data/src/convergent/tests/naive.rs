@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use isomer_value::{Map, Value, order::cmp_order};
 
-use super::world::{FIELDS, field, named};
+use super::{
+    parcel::Parcel,
+    world::{FIELDS, field, named},
+};
 use crate::convergent::{
     clock::Dot,
-    delivery::Parcel,
     effect::Action,
     place::{ConvergentKind, from_payload},
     sketch::Ranks,

@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use crdts::{CmRDT, MVReg, Map, Orswot};
 use isomer_value::{PropId, Value};
 
-use super::world::{Dice, field, named, owner};
+use super::{
+    parcel::Parcel,
+    world::{Dice, field, named, owner},
+};
 use crate::convergent::{
     clock::{ReplicaNo, Vector},
-    delivery::{Parcel, Turn},
     effect::Action,
     place::{ConvergentKind, element, payload},
     rows::MemoryRows,
@@ -180,7 +182,7 @@ fn another_implementation_agrees() {
                 history.push(replicas[at].make(&mut dice));
             } else {
                 let (parcel, oracle) = &history[dice.below(history.len())];
-                if parcel.turn(&replicas[at].seen) == Turn::Now {
+                if parcel.follows(&replicas[at].seen) {
                     replicas[at].take(parcel, oracle);
                 }
             }

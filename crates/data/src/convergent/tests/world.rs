@@ -2,12 +2,11 @@
 
 use isomer_value::{PropId, Value};
 
-use super::naive;
+use super::{naive, parcel::Parcel};
 use crate::{
     convergent::{
         clock::{ReplicaNo, Vector},
         counter,
-        delivery::{Parcel, Turn},
         effect::Action,
         join::{State, join},
         place::{ConvergentKind, element, entry, payload, push_kind, push_name, push_property},
@@ -300,7 +299,7 @@ impl World {
             };
             from + self.dice.below(self.history.len() - from)
         };
-        if self.history[chosen].turn(&self.replicas[at].seen) == Turn::Now {
+        if self.history[chosen].follows(&self.replicas[at].seen) {
             let parcel = self.history[chosen].clone();
             self.replicas[at].take(&parcel);
         }
@@ -366,8 +365,7 @@ impl World {
             loop {
                 let before = replica.seen.clone();
                 for parcel in &self.history {
-                    let is_new = !replica.seen.saw(parcel.origin, parcel.number);
-                    if is_new && parcel.turn(&replica.seen) == Turn::Now {
+                    if parcel.follows(&replica.seen) {
                         replica.take(parcel);
                     }
                 }

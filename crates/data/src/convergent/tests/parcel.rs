@@ -1,40 +1,33 @@
-//! Whole transactions between replicas: when one may be applied, and applying it.
+//! Whole transactions, as the network of these tests carries them: in causal order. How replicas do it is in the crate
+//! `replication`, with its own histories.
 
-use super::{
-    clock::{Dot, ReplicaNo, Vector},
-    effect::{Action, Stamp},
-    place::malformed,
-    rows::RowsMut,
+use crate::{
+    Change, ChangeSet, DataError,
+    convergent::{
+        clock::{Dot, ReplicaNo, Vector},
+        effect::{Action, Stamp},
+        place::malformed,
+        rows::RowsMut,
+    },
+    keyspace,
 };
-use crate::{Change, ChangeSet, DataError, keyspace};
 
 /// The convergent operations of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parcel {
-    pub(crate) origin: ReplicaNo,
-    pub(crate) number: u64,
+pub(super) struct Parcel {
+    pub(super) origin: ReplicaNo,
+    pub(super) number: u64,
     /// Hybrid time.
-    pub(crate) time: u64,
+    pub(super) time: u64,
     /// What the transaction had seen. Of its own replica: everything before `number`, except what ran concurrently.
-    pub(crate) seen: Vector,
+    pub(super) seen: Vector,
     /// Index in the transaction, place and action.
-    pub(crate) operations: Vec<(u32, Vec<u8>, Action)>,
-}
-
-/// Whether a transaction may be applied to a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It was applied before.
-    Past,
-    /// It can be applied now.
-    Now,
-    /// It depends on transactions that are not applied yet.
-    Later,
+    pub(super) operations: Vec<(u32, Vec<u8>, Action)>,
 }
 
 impl Parcel {
     /// The convergent part of a commit, if any.
-    pub(crate) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
+    pub(super) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
         let mut operations = Vec::new();
         for change in &entry.changes {
             match change {
@@ -70,19 +63,10 @@ impl Parcel {
         }
     }
 
-    /// Whether it can be applied in a state that has seen `here`: after the previous one of its replica, and after
-    /// everything that it has seen. A replica sends its transactions in the order of their numbers, once no lower one
-    /// is under way.
-    pub(crate) fn turn(&self, here: &Vector) -> Turn {
-        if here.saw(self.origin, self.number) {
-            return Turn::Past;
-        }
-        let follows = here.upto(self.origin) + 1 == self.number;
-        let caused = here.includes(&self.seen_elsewhere());
-        match follows && caused {
-            true => Turn::Now,
-            false => Turn::Later,
-        }
+    /// Whether it is delivered to a state that has seen `here`: it is new there, the previous one of its replica was
+    /// applied, and so was everything that it has seen.
+    pub(super) fn follows(&self, here: &Vector) -> bool {
+        here.upto(self.origin) + 1 == self.number && here.includes(&self.seen_elsewhere())
     }
 
     /// What it had seen of other replicas.
@@ -93,13 +77,13 @@ impl Parcel {
     }
 
     /// Whether its operation `op` had seen `dot`.
-    pub(crate) fn saw(&self, op: u32, dot: Dot) -> bool {
+    pub(super) fn saw(&self, op: u32, dot: Dot) -> bool {
         self.seen.covers(dot)
             || dot.replica == self.origin && dot.number == self.number && dot.op < op
     }
 
     /// Applies all of it, in one transaction of `rows`.
-    pub(crate) fn apply(&self, rows: &mut (impl RowsMut + ?Sized)) -> Result<(), DataError> {
+    pub(super) fn apply(&self, rows: &mut (impl RowsMut + ?Sized)) -> Result<(), DataError> {
         for (op, place, action) in &self.operations {
             let stamp = Stamp {
                 dot: Dot {
