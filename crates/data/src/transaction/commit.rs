@@ -10,8 +10,8 @@ use isomer_storage::{Durability, StorageError, Version};
 
 use super::{Covered, State, Transaction};
 use crate::{
-    Catalog, DataError, DataStore, ErrorKind, convergent::AfterCommit, footprint::Footprint,
-    statistics::Changed, stream,
+    Catalog, ChangeSet, DataError, DataStore, ErrorKind, convergent::AfterCommit,
+    footprint::Footprint, statistics::Changed, stream,
 };
 
 /// What is needed of a transaction after its writes are handed over.
@@ -118,6 +118,11 @@ impl Transaction {
             let (mut entry, head) = (operations, stream::change::head(&changes.deltas));
             entry.reserve_exact(head.len());
             entry.splice(0..0, head);
+            debug_assert!(
+                ChangeSet::changes_in(&entry)
+                    .is_ok_and(|mut changes| changes.all(|change| change.is_ok())),
+                "every operation of an entry of the change stream can be read"
+            );
             tx.append_stream_owned(entry);
         }
         let changed_buckets = buckets.is_changed();
