@@ -20,14 +20,12 @@ use isomer_value::{NodeId, RelId};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    ahead, apply, crash_point, join_buckets,
-    join_files::{self, CHUNK, FILE, FOLDER},
-    join_records,
+    ahead, apply, crash_point, join_buckets, join_files, join_records,
     joining::{Ids, JoinGuard, Joining, Sides},
     mapping,
     state::replication_of,
     sweep,
-    wire::{self, Incoming},
+    wire::{self, Incoming, tag},
 };
 
 /// The progress of a join.
@@ -227,24 +225,27 @@ impl Joining {
                 here: &here,
                 theirs: &theirs,
             };
-            while let Some((tag, content)) = wire::take_item(&mut rest)? {
-                match tag {
-                    10 | 18 => {}
-                    11 => nodes.extend(join_records::join_node(tx, &mut map, content, &sides)?),
-                    12 => rels.extend(join_records::join_relationship(
+            while let Some((found, content)) = wire::take_item(&mut rest)? {
+                match found {
+                    tag::SEEN | tag::END => {}
+                    tag::NODE => {
+                        nodes.extend(join_records::join_node(tx, &mut map, content, &sides)?)
+                    }
+                    tag::RELATIONSHIP => rels.extend(join_records::join_relationship(
                         tx, &mut map, content, &sides,
                     )?),
-                    13 => join_records::join_field(tx, &mut map, content, &sides)?,
-                    14 | 15 => entries.push(join_buckets::join_entry(
-                        tx, &mut map, tag, content, &sides,
+                    tag::FIELD => join_records::join_field(tx, &mut map, content, &sides)?,
+                    tag::ENTRY_OF_MAP | tag::ENTRY_OF_MULTI => entries.push(
+                        join_buckets::join_entry(tx, &mut map, found, content, &sides)?,
+                    ),
+                    tag::SEQUENCE | tag::BUCKET => entries.push(join_buckets::join_bucket(
+                        tx, &mut map, found, content, &sides,
                     )?),
-                    16 | 19 => entries.push(join_buckets::join_bucket(
-                        tx, &mut map, tag, content, &sides,
-                    )?),
-                    FILE | FOLDER | CHUNK => {
-                        entries.extend(join_files::join_file(tx, &mut map, tag, content, &sides)?);
+                    tag::FILE | tag::FOLDER | tag::CHUNK => {
+                        entries
+                            .extend(join_files::join_file(tx, &mut map, found, content, &sides)?);
                     }
-                    17 => place = content.to_vec(),
+                    tag::NEXT => place = content.to_vec(),
                     _ => return Err(mapping::bad_item()),
                 }
             }
@@ -344,22 +345,22 @@ pub(crate) fn join_union(store: &DataStore, page: &[u8]) -> Result<(), DataError
             .into());
         }
         let mut rest = items;
-        while let Some((tag, content)) = wire::take_item(&mut rest)? {
-            match tag {
-                10 => {}
-                11 => drop(join_records::join_node(tx, &mut map, content, &sides)?),
-                12 => drop(join_records::join_relationship(
+        while let Some((found, content)) = wire::take_item(&mut rest)? {
+            match found {
+                tag::SEEN => {}
+                tag::NODE => drop(join_records::join_node(tx, &mut map, content, &sides)?),
+                tag::RELATIONSHIP => drop(join_records::join_relationship(
                     tx, &mut map, content, &sides,
                 )?),
-                13 => join_records::join_field(tx, &mut map, content, &sides)?,
-                14 | 15 => drop(join_buckets::join_entry(
-                    tx, &mut map, tag, content, &sides,
+                tag::FIELD => join_records::join_field(tx, &mut map, content, &sides)?,
+                tag::ENTRY_OF_MAP | tag::ENTRY_OF_MULTI => drop(join_buckets::join_entry(
+                    tx, &mut map, found, content, &sides,
                 )?),
-                16 | 19 => drop(join_buckets::join_bucket(
-                    tx, &mut map, tag, content, &sides,
+                tag::SEQUENCE | tag::BUCKET => drop(join_buckets::join_bucket(
+                    tx, &mut map, found, content, &sides,
                 )?),
-                FILE | FOLDER | CHUNK => {
-                    join_files::join_file(tx, &mut map, tag, content, &sides)?;
+                tag::FILE | tag::FOLDER | tag::CHUNK => {
+                    join_files::join_file(tx, &mut map, found, content, &sides)?;
                 }
                 _ => return Err(mapping::bad_item()),
             }
@@ -371,13 +372,13 @@ pub(crate) fn join_union(store: &DataStore, page: &[u8]) -> Result<(), DataError
 /// The vector of a page's state, and whether it is the last page.
 fn head(map: &mut Incoming<'_>, mut items: &[u8]) -> Result<(Vector, bool), DataError> {
     let (mut seen, mut is_last) = (None, false);
-    while let Some((tag, mut content)) = wire::take_item(&mut items)? {
-        match tag {
-            10 => {
+    while let Some((found, mut content)) = wire::take_item(&mut items)? {
+        match found {
+            tag::SEEN => {
                 let vector = Vector::take_local(&mut content).ok_or_else(mapping::bad_item)?;
                 seen = Some(mapping::vector(map, &vector)?);
             }
-            18 => is_last = true,
+            tag::END => is_last = true,
             _ => {}
         }
     }

@@ -15,13 +15,8 @@ use crate::{
     mapping::{self, Mapper, take_identity},
     scope, spelling,
     versions::{Stamp, Version, join, push_versions, take_versions},
-    wire::{Incoming, Outgoing},
+    wire::{Incoming, Outgoing, tag},
 };
-
-/// Tags of items.
-pub(super) const FILE: u8 = 21;
-pub(super) const FOLDER: u8 = 22;
-pub(super) const CHUNK: u8 = 23;
 
 /// Versions of paths, sizes, creations and chunks: their values are the same in all replicas.
 fn mapped(map: &mut impl Mapper, own: &[Version]) -> Result<Vec<Version>, DataError> {
@@ -65,7 +60,7 @@ pub(crate) fn push_file(
         &buckets::lives(tx, &keyspace::file(number))?,
         &mut content,
     )?;
-    page.push(FILE, &content);
+    page.push(tag::FILE, &content);
     Ok(())
 }
 
@@ -74,7 +69,7 @@ pub(crate) fn push_folder(stored: &[u8], page: &mut Outgoing<'_>) -> Result<(), 
     let mut content = Vec::new();
     push_bytes(&mut content, path.as_bytes());
     push_mapped(page, &makings, &mut content)?;
-    page.push(FOLDER, &content);
+    page.push(tag::FOLDER, &content);
     Ok(())
 }
 
@@ -90,7 +85,7 @@ pub(crate) fn push_chunk(
     let mut content = mapping::identity(page, &shadow.identity)?.to_bytes();
     push_id(&mut content, chunk);
     push_mapped(page, &cells::cell_versions(tx, key)?, &mut content)?;
-    page.push(CHUNK, &content);
+    page.push(tag::CHUNK, &content);
     Ok(())
 }
 
@@ -98,14 +93,14 @@ pub(crate) fn push_chunk(
 pub(crate) fn join_file(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
-    tag: u8,
+    found: u8,
     content: &[u8],
     sides: &Sides<'_>,
 ) -> Result<Option<u128>, DataError> {
     scope::check_files_travel(tx.store())?;
     let mut rest = content;
-    match tag {
-        FOLDER => {
+    match found {
+        tag::FOLDER => {
             let path = take_text(&mut rest).ok_or_else(mapping::bad_item)?;
             check_path(&path)?;
             let theirs = take_mapped(map, &mut rest)?;
@@ -118,7 +113,7 @@ pub(crate) fn join_file(
             join_makings(tx, &path, &theirs, sides)?;
             Ok(Some(xxh3_128(&keyspace::folder_made(hash_of(&path)))))
         }
-        CHUNK => {
+        tag::CHUNK => {
             let identity = take_identity(map, &mut rest)?;
             let chunk = take_id(&mut rest).ok_or_else(mapping::bad_item)?;
             let theirs = take_mapped(map, &mut rest)?;
@@ -241,11 +236,13 @@ pub(crate) fn file_name(tx: &Transaction, key: &[u8]) -> Result<Option<Vec<u8>>,
     if key.first() == Some(&keyspace::TAG_FILE_CHUNK) {
         let (number, chunk) = chunk_of(key)?;
         let shadow = files::file_shadow(tx, number)?;
-        return Ok(shadow.map(|own| [&[CHUNK][..], &chunk.to_be_bytes(), &spelled(&own)].concat()));
+        return Ok(
+            shadow.map(|own| [&[tag::CHUNK][..], &chunk.to_be_bytes(), &spelled(&own)].concat())
+        );
     }
     if key.starts_with(keyspace::FOLDERS_MADE) {
-        return Ok(Some([&[FOLDER], &key[2..]].concat()));
+        return Ok(Some([&[tag::FOLDER], &key[2..]].concat()));
     }
     let shadow = files::file_shadow(tx, file_of(key)?)?;
-    Ok(shadow.map(|own| [&[FILE][..], &spelled(&own)].concat()))
+    Ok(shadow.map(|own| [&[tag::FILE][..], &spelled(&own)].concat()))
 }

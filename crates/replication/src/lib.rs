@@ -82,7 +82,7 @@ pub use members::{
     MemberInfo, cut_log, evict_member, keep_log, log_kept_ms, note_members, put_replica_peer,
     remove_replica_peer, replica_members, replica_peers,
 };
-pub use pushed::{is_join_running, join_pushed};
+pub use pushed::join_pushed;
 pub use scope::{declare_space, replicated_space};
 pub use scrub::{RANGES, differing, fingerprints, ranges_page, repair};
 pub use served::joins_served;

@@ -20,27 +20,20 @@ use crate::{
 /// After this time without a page of one snapshot, another one may begin.
 const PATIENCE_MS: u64 = 2 * 60 * 1000;
 
-/// The error while another request joins a snapshot.
-const JOIN_RUNNING: &str = "a snapshot is being joined: push this one later";
-
 fn unavailable(why: &str) -> DataError {
     StorageError::Unavailable(why.into()).into()
-}
-
-/// Whether a pushed page was refused because a snapshot is being joined: the same page can be pushed again soon.
-pub fn is_join_running(error: &DataError) -> bool {
-    matches!(error, DataError::Storage(StorageError::Unavailable(why)) if why == JOIN_RUNNING)
 }
 
 /// Receives a page of a snapshot that a peer pushes without having been asked; the last one joins them all. Returns
 /// the session number, and whether this was the last page.
 ///
 /// # Errors
-/// [`DataError::Storage`] (unavailable) where another snapshot is being received, and for a page that does not
-/// follow the one before it; [`DataError::Invalid`] for bytes that are not a page; those of [`Joining::join_page`].
+/// [`DataError::JoinRunning`] while another request joins a snapshot; [`DataError::Storage`] (unavailable) while
+/// another one is being received, and for a page that does not follow the one before it; [`DataError::Invalid`] for
+/// bytes that are not a page; those of [`Joining::join_page`].
 pub fn join_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128, bool), DataError> {
     let session = replication_of(store).session.try_lock();
-    let mut session = session.ok_or_else(|| unavailable(JOIN_RUNNING))?;
+    let mut session = session.ok_or(DataError::JoinRunning)?;
     let next = next_place(pushed.page)?;
     let joined = session.joined.as_ref();
     if joined.is_some_and(|joined| joined.ended_with(pushed)) {

@@ -39,7 +39,7 @@ use crate::{
     records, relationship_ends, scope, served,
     shadow::{NodeShadow, Properties, RelShadow},
     versions::push_versions,
-    wire::{self, Outgoing},
+    wire::{self, Outgoing, tag},
 };
 
 /// Entries of convergent fields that are read at a time; few in tests, so that their fields span several runs.
@@ -79,14 +79,14 @@ pub fn snapshot_page(
     let mut page = Outgoing::new(store);
     let mut seen = Vec::new();
     mapping::vector(&mut page, &served.seen)?.push_local(&mut seen);
-    page.push(10, &seen);
+    page.push(tag::SEEN, &seen);
     while let Some(kind) = PARTS.get(part) {
         match push_part(&tx, *kind, &from, &mut page, max_bytes)? {
             Some(next) => {
                 let mut place = served.number.to_le_bytes().to_vec();
                 place.push(part as u8);
                 place.extend_from_slice(&next);
-                page.push(17, &place);
+                page.push(tag::NEXT, &place);
                 store.engine().sync()?;
                 served::hold_served(store, served, false)?;
                 return Ok(page.finish());
@@ -94,7 +94,7 @@ pub fn snapshot_page(
             None => (part, from) = (part + 1, Vec::new()),
         }
     }
-    page.push(18, &[]);
+    page.push(tag::END, &[]);
     store.engine().sync()?;
     served::hold_served(store, served, true)?;
     Ok(page.finish())
@@ -106,8 +106,8 @@ pub fn snapshot_page(
 /// [`DataError::Invalid`] for bytes that are not a page.
 pub fn next_place(page: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
     let mut items = wire::items(page)?;
-    while let Some((tag, content)) = wire::take_item(&mut items)? {
-        if tag == 17 {
+    while let Some((found, content)) = wire::take_item(&mut items)? {
+        if found == tag::NEXT {
             return Ok(Some(content.to_vec()));
         }
     }
@@ -204,7 +204,7 @@ pub(super) fn push_row(
                 &spelled.encode(false, own_replica(tx.store())),
             );
             push_fields_of(tx, ConvergentOwner::Node(id), page, &mut content)?;
-            page.push(11, &content);
+            page.push(tag::NODE, &content);
         }
         Part::Relationships => {
             let id = RelId(sole_id(&key[1..], "the key of a record")?);
@@ -222,7 +222,7 @@ pub(super) fn push_row(
                 &spelled.encode(false, own_replica(tx.store())),
             );
             push_fields_of(tx, ConvergentOwner::Relationship(id), page, &mut content)?;
-            page.push(12, &content);
+            page.push(tag::RELATIONSHIP, &content);
         }
         Part::Entries | Part::Values => {
             let mut rest = &key[1..];
@@ -239,7 +239,11 @@ pub(super) fn push_row(
                 push_bytes(&mut content, rest);
             }
             push_versions(&mut content, &entry_versions(page, &versions)?, None);
-            page.push(if part == Part::Entries { 14 } else { 15 }, &content);
+            let tag = match part {
+                Part::Entries => tag::ENTRY_OF_MAP,
+                _ => tag::ENTRY_OF_MULTI,
+            };
+            page.push(tag, &content);
         }
         Part::Buckets | Part::Sequences => {
             let mut rest = &key[1..];
@@ -252,7 +256,11 @@ pub(super) fn push_row(
                 Ok(value.to_vec())
             })?;
             push_versions(&mut content, &lives, None);
-            page.push(if part == Part::Sequences { 16 } else { 19 }, &content);
+            let tag = match part {
+                Part::Sequences => tag::SEQUENCE,
+                _ => tag::BUCKET,
+            };
+            page.push(tag, &content);
         }
         Part::Files => join_files::push_file(tx, key, page)?,
         Part::Folders => join_files::push_folder(value, page)?,
@@ -353,7 +361,7 @@ fn push_fields(
     push_bytes(&mut content, to);
     push_id(&mut content, run.count);
     content.extend_from_slice(&run.rows);
-    page.push(13, &content);
+    page.push(tag::FIELD, &content);
     Ok(end)
 }
 
