@@ -1,5 +1,5 @@
-//! What is published: every crate packs with its licence, and the public ones have documentation without warnings and
-//! build with each of their features.
+//! What is published: every crate packs with its licence, and the public ones build with each of their features. All
+//! documentation has no warnings.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -13,7 +13,7 @@ use crate::{
     workspace,
 };
 
-/// The crates whose documentation users read.
+/// The crates whose interface users see.
 const PUBLIC: [&str; 2] = ["isomer-db", "isomerdb"];
 
 /// What each published crate contains.
@@ -22,28 +22,52 @@ const PACKED: [&str; 2] = ["LICENSE", "README.md"];
 /// Most crates below `isomerdb` without features, those of this project included.
 const MAX_DEPENDENCIES: usize = 45;
 
-/// Packs all crates that are published, without compiling them again, and builds the documentation of the public ones.
+/// Packs all crates that are published, without compiling them again.
 pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
-    let mut pack = workspace::cargo();
-    pack.args([
-        "package",
-        "--no-verify",
-        "--allow-dirty",
-        "--offline",
-        "--quiet",
-    ]);
     let metadata = workspace::metadata(false)?;
     let names = published(&metadata)?;
-    pack.args(selected(&names));
+    let mut pack = pack(&names);
+    pack.arg("--no-verify");
     let packed = context.check(&mut pack, 10, "cargo package")?;
     let packed = packed.and(files(context, &names)?);
     let packed = packed.and(features(context, &metadata)?);
-    let packed = packed.and(dependencies(context)?);
-    let mut doc = workspace::cargo();
-    doc.args(["doc", "--no-deps", "--locked", "--all-features"]);
-    doc.args(selected(&PUBLIC))
-        .env("RUSTDOCFLAGS", "-Dwarnings");
-    Ok(packed.and(context.check(&mut doc, 20, "cargo doc")?))
+    Ok(packed.and(dependencies(context)?))
+}
+
+/// Packs all crates that are published, and builds each from what was packed.
+pub fn verify(context: &mut Context<'_>) -> Result<Tally> {
+    let names = published(&workspace::metadata(false)?)?;
+    context.check(&mut pack(&names), 40, "cargo package with verification")
+}
+
+/// Builds the documentation of the whole workspace: of the public interface, and with private items, whose links lead
+/// through the code.
+pub fn documentation(context: &mut Context<'_>) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for (crates, private, name) in [
+        (selected(&PUBLIC), None, "cargo doc of the public crates"),
+        (
+            vec!["--workspace"],
+            Some("--document-private-items"),
+            "cargo doc with private items",
+        ),
+    ] {
+        let mut doc = workspace::cargo();
+        doc.args(["doc", "--no-deps", "--locked", "--all-features"]);
+        doc.args(crates)
+            .args(private)
+            .env("RUSTDOCFLAGS", "-Dwarnings");
+        tally = tally.and(context.check(&mut doc, 20, name)?);
+    }
+    Ok(tally)
+}
+
+/// `cargo package` for these crates.
+fn pack(names: &[String]) -> Command {
+    let mut pack = workspace::cargo();
+    pack.args(["package", "--allow-dirty", "--offline", "--quiet"]);
+    pack.args(selected(names));
+    pack
 }
 
 /// Lists what is packed: each crate contains the licence and a README.

@@ -241,7 +241,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "package",
-        about: "every published crate packs, and the public ones are documented without warnings",
+        about: "every published crate packs, and the public ones build with each feature",
         needs: &[CC],
         when: When::NotQuick,
         parts: &[Part {
@@ -251,6 +251,38 @@ pub const SUITES: &[Suite] = &[
                 ..Cost::USUAL
             },
             work: Work::Once(package::suite),
+            ..Part::USUAL
+        }],
+    },
+    Suite {
+        name: "packed",
+        about: "every published crate builds from its package",
+        needs: &[CC],
+        when: When::Full,
+        parts: &[Part {
+            cost: Cost {
+                seconds: 400.0,
+                memory_mib: 3072,
+                lock: Some(DEBUG_FOLDER),
+                ..Cost::USUAL
+            },
+            work: Work::Once(package::verify),
+            ..Part::USUAL
+        }],
+    },
+    Suite {
+        name: "doc",
+        about: "documentation of the whole workspace, private items included, without warnings",
+        needs: &[CC],
+        when: When::Full,
+        parts: &[Part {
+            cost: Cost {
+                seconds: 100.0,
+                memory_mib: 3072,
+                lock: Some(DEBUG_FOLDER),
+                ..Cost::USUAL
+            },
+            work: Work::Once(package::documentation),
             ..Part::USUAL
         }],
     },
@@ -307,7 +339,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "simdisk",
-        about: "the store on a simulated disk: power cuts, failing calls, flipped bits",
+        about: "the LSM engine on a simulated disk: power cuts, failing calls, flipped bits",
         needs: &[CC],
         when: When::Always,
         parts: &[Part::programs(

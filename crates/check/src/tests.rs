@@ -6,9 +6,8 @@ use isomer_storage::{Durability, KeyRange, MemoryEngine};
 use isomer_value::{IndexId, LabelId, Map, NodeId, RelId, TypeId, Value};
 
 use isomer_data::{
-    Access, BucketKind, BucketOptions, Change, ChangeSet, Content, DataError, DataStore,
-    DataStoreOptions, FieldPath, IndexField, IndexSpec, RelRow, SchemaChange, Transaction, Verdict,
-    after_prefix,
+    Access, BucketOptions, Change, ChangeSet, Content, DataError, DataStore, DataStoreOptions,
+    FieldPath, IndexField, IndexSpec, RelRow, SchemaChange, Transaction, Verdict, after_prefix,
 };
 use isomer_layout::{
     graph::{key::encode_key, rows},
@@ -248,10 +247,7 @@ fn eventful() -> (DataStore, NodeId) {
         run(&mut tx);
         tx.commit().unwrap();
     };
-    let multi = BucketOptions {
-        kind: BucketKind::Multi,
-        reversible: false,
-    };
+    let multi = BucketOptions::multi_value();
     commit(&|tx| {
         tx.kv_mut().create_bucket("multi", multi).unwrap();
         for number in 0..60_u8 {

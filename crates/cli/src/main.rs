@@ -175,7 +175,7 @@ fn arguments() -> Cli {
 
 fn main() -> ExitCode {
     let cli = arguments();
-    isomer_db::count_allocations(allocator::allocated_bytes);
+    isomer_db::internals::count_allocations(allocator::allocated_bytes);
     let budget = cli.memory;
     let budget = budget.unwrap_or_else(|| isomer_db::Memory::of_this_machine().total_bytes());
     allocator::give_back_when_idle(budget);

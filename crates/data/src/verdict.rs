@@ -1,6 +1,6 @@
 //! The answer to a progress report.
 
-/// Whether a long operation continues or stops.
+/// Whether a long operation continues or stops. Closed: there is no third answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Continue. After a rejected row of a load: leave it out.

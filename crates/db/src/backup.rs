@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use isomer_data::Version;
 use isomer_lsm::{
     LsmOptions,
-    backup::{self, Restoring, Taken},
+    backup::{self, Point, Restoring, Taken},
 };
 use isomer_storage::{Engine, StorageError};
 #[cfg(feature = "encryption")]
@@ -19,8 +19,6 @@ use crate::{
     Database, Error, ErrorKind, Result,
     layers::{LayerError as _, LayerResult as _},
 };
-
-pub use isomer_lsm::backup::{Point as RestorePoint, Restored};
 
 /// The result of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +46,31 @@ pub struct BackupInfo {
     pub time_ms: u64,
     /// Bytes of a database restored from it.
     pub bytes: u64,
+}
+
+/// Which state is restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestorePoint {
+    /// The newest backup.
+    #[default]
+    Newest,
+    /// The state at a version.
+    Version(Version),
+    /// The last state at a time, in milliseconds since 1970.
+    Time(u64),
+}
+
+/// The result of a restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The number of the backup that it began with.
+    pub backup: u64,
+    /// The last version.
+    pub version: Version,
+    /// The time of that commit, or of the backup, in milliseconds since 1970.
+    pub time_ms: u64,
 }
 
 /// What to restore: see [`Database::restore`].
@@ -181,11 +204,16 @@ impl Database {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Restored> {
         let target = target.as_ref();
+        let point = match options.point {
+            RestorePoint::Newest => Point::Newest,
+            RestorePoint::Version(version) => Point::Version(version),
+            RestorePoint::Time(time_ms) => Point::Time(time_ms),
+        };
         let restoring = Restoring::begin(
             &RealDisk,
             source.as_ref(),
             target,
-            options.point,
+            point,
             options.master_key(),
             &LsmOptions::default(),
             progress,
@@ -199,7 +227,12 @@ impl Database {
         drop(store);
         engine.sync().lift()?;
         drop(engine);
-        restoring.end().lift()
+        let restored = restoring.end().lift()?;
+        Ok(Restored {
+            backup: restored.backup,
+            version: restored.version,
+            time_ms: restored.time_ms,
+        })
     }
 
     /// Merges all tables into one run, and frees the space of versions that are not readable any more, concurrently

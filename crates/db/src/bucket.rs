@@ -6,7 +6,7 @@ use isomer_data::{BucketCursor, BucketOptions, DataError, Expiry, Order};
 use isomer_value::Value;
 
 use crate::{
-    Cursor, KeyBounds, Pairs, ReadTransaction, Result, WriteTransaction, bounds::ByteRange,
+    Cursor, Items, KeyBounds, Pairs, ReadTransaction, Result, WriteTransaction, bounds::ByteRange,
 };
 
 impl ReadTransaction {
@@ -20,11 +20,6 @@ impl WriteTransaction {
     /// A bucket of keys and values.
     pub fn bucket(&self, name: &str) -> Bucket<'_> {
         Bucket::new(self, name)
-    }
-
-    /// A bucket that is reserved by [`Database::reserving`](crate::Database::reserving), writable through this handle.
-    pub fn reserved_bucket(&self, name: &str) -> Bucket<'_> {
-        Bucket::reserved(self, name)
     }
 }
 
@@ -245,9 +240,14 @@ impl<'t> ReadBucket<'t> {
         })
     }
 
-    /// The keys with the value `value`, ascending, at most `limit`. `Invalid` if the bucket is not reversible.
-    pub fn keys_of(&self, value: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
-        self.read(|data, name| data.kv().keys_of(name, value.as_ref(), None, limit))
+    /// The keys with the value `value`, ascending. `Invalid` if the bucket is not reversible.
+    pub fn keys_of(&self, value: impl AsRef<[u8]>) -> Items<'t, Vec<u8>> {
+        let (transaction, name, value) =
+            (self.transaction, self.name.clone(), value.as_ref().to_vec());
+        Items::new(move |after: Option<&Vec<u8>>, limit| {
+            let after = after.map(Vec::as_slice);
+            transaction.reading(|data| data.kv().keys_of(&name, &value, after, limit))
+        })
     }
 
     /// Whether `value` is one of the values of `key`, in a bucket with several values per key.
@@ -260,9 +260,13 @@ impl<'t> ReadBucket<'t> {
         self.read(|data, name| data.kv().count(name, key.as_ref()))
     }
 
-    /// The values of `key` in a bucket with several values per key, ascending, at most `limit`.
-    pub fn values(&self, key: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
-        self.read(|data, name| data.kv().values(name, key.as_ref(), None, limit))
+    /// The values of `key` in a bucket with several values per key, ascending.
+    pub fn values(&self, key: impl AsRef<[u8]>) -> Items<'t, Vec<u8>> {
+        let (transaction, name, key) = (self.transaction, self.name.clone(), key.as_ref().to_vec());
+        Items::new(move |after: Option<&Vec<u8>>, limit| {
+            let after = after.map(Vec::as_slice);
+            transaction.reading(|data| data.kv().values(&name, &key, after, limit))
+        })
     }
 
     /// The last number issued by a gapless sequence; 0 if there was none.
@@ -319,7 +323,8 @@ impl<'t> Bucket<'t> {
     ///     let emails = tx.bucket("emails");
     ///     emails.create(BucketOptions::reversible())?;
     ///     emails.put("ada", "ada@example.org")?;
-    ///     assert_eq!(emails.keys_of("ada@example.org", 10)?, [b"ada".to_vec()]);
+    ///     let keys = emails.keys_of("ada@example.org").collect::<isomerdb::Result<Vec<_>>>()?;
+    ///     assert_eq!(keys, [b"ada".to_vec()]);
     ///     Ok(())
     /// })?;
     /// # Ok::<(), isomerdb::Error>(())
@@ -404,7 +409,7 @@ impl<'t> Bucket<'t> {
     ///     tags.add("post-1", "database")?;
     ///     assert!(tags.has("post-1", "rust")?);
     ///     assert_eq!(tags.count("post-1")?, 2);
-    ///     tags.values("post-1", 10)
+    ///     tags.values("post-1").collect::<isomerdb::Result<Vec<_>>>()
     /// })?;
     /// assert_eq!(tags, [b"database".to_vec(), b"rust".to_vec()]);
     /// # Ok::<(), isomerdb::Error>(())

@@ -36,7 +36,7 @@ pub struct Database {
 }
 
 pub(crate) struct Inner {
-    /// Removes expired entries; stops before the store does.
+    /// Removes expired entries; stops before the engine does.
     pub(crate) sweeper: Mutex<Option<Sweeper>>,
     /// Taken when the database is closed.
     pub(crate) store: RwLock<Option<DataStore>>,
@@ -113,7 +113,7 @@ impl Database {
         Ok(Memory::of(self.store()?.memory().clone()))
     }
 
-    /// The engine, if it is an open store.
+    /// The engine, if it is open and the LSM engine.
     pub(crate) fn lsm_engine(&self) -> Result<Arc<LsmEngine>> {
         self.store()?;
         self.inner.lsm_engine.upgrade().ok_or_else(|| {
@@ -226,29 +226,7 @@ impl Database {
         }
     }
 
-    /// A handle for other users of the database: buckets whose names begin with `prefix` cannot be written through it
-    /// (`Denied`), neither by transactions nor by queries. The owner writes them with
-    /// [`WriteTransaction::reserved_bucket`](crate::WriteTransaction::reserved_bucket).
-    ///
-    /// ```
-    /// use isomerdb::{Database, ErrorKind};
-    ///
-    /// let db = Database::open_in_memory()?;
-    /// let handed_on = db.reserving("own.");
-    /// handed_on.query("CALL kv.put('others', 'k', 1)")?;
-    /// let error = handed_on.query("CALL kv.put('own.notes', 'k', 1)").unwrap_err();
-    /// assert_eq!(error.kind(), ErrorKind::Denied);
-    /// handed_on.transact(|tx| tx.reserved_bucket("own.notes").put("k", 1))?;
-    /// # Ok::<(), isomerdb::Error>(())
-    /// ```
-    pub fn reserving(&self, prefix: &'static str) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            reserved: Some(prefix),
-        }
-    }
-
-    /// The prefix given to [`Database::reserving`].
+    /// The prefix of the buckets that are reserved through this handle.
     pub(crate) fn reserved(&self) -> Option<&'static str> {
         self.reserved
     }

@@ -1,11 +1,11 @@
 //! Convergent fields: read with a causal context, changed by operations, queried without loading them.
 
-use std::ops::{Bound, Deref};
+use std::ops::{Bound, Deref, RangeBounds};
 
 use isomer_data::{ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, DataError};
-use isomer_value::Value;
+use isomer_value::{Value, order::cmp_order};
 
-use crate::{ReadTransaction, Result, WriteTransaction};
+use crate::{Items, ReadTransaction, Result, WriteTransaction};
 
 /// The causal context of a read, opaque: a removal with it does not affect concurrent or later additions. Valid on any
 /// replica that has applied as much.
@@ -35,6 +35,16 @@ pub struct Fetched {
     pub value: Option<Value>,
     /// The causal context of this state.
     pub context: Context,
+}
+
+/// The replicas that the value of a field comes from: the result of [`ReadField::origins`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Origins {
+    /// The replicas, with the contribution of each.
+    pub replicas: Vec<ConvergentOrigin>,
+    /// Whether all entries of the field were read.
+    pub is_complete: bool,
 }
 
 /// A change of a field. The first one creates the field.
@@ -138,7 +148,7 @@ impl WriteTransaction {
     }
 }
 
-impl ReadField<'_> {
+impl<'t> ReadField<'t> {
     /// Its value; none if there is no such field.
     pub fn value(&self) -> Result<Option<Value>> {
         self.look(|data, owner, path| data.fields().value(owner, path))
@@ -165,15 +175,55 @@ impl ReadField<'_> {
         self.look(|data, owner, path| data.fields().size(owner, path))
     }
 
-    /// At most `limit` elements of the set in order, from a bound; none if there is no set. No other elements are read.
-    pub fn page(&self, from: Bound<&Value>, limit: usize) -> Result<Option<Vec<Value>>> {
-        self.look(|data, owner, path| data.fields().page(owner, path, from, limit))
+    /// The elements of the set within `range`, in order; none if there is no set. With [`Items::limit`], no others are
+    /// read.
+    ///
+    /// ```
+    /// use isomerdb::{Database, Update, Value, params};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let first = db.transact(|tx| {
+    ///     tx.collection("Post").insert(&params! { "_key" => "p" })?;
+    ///     let days = tx.collection("Post").field("p", &["days"])?;
+    ///     days.update(&Update::Set { add: (1..=9).map(Value::from).collect(), remove: vec![] })?;
+    ///     let Some(days) = days.elements(Value::from(3)..)? else { return Ok(vec![]) };
+    ///     days.limit(2).collect::<isomerdb::Result<Vec<_>>>()
+    /// })?;
+    /// assert_eq!(first, [Value::from(3), Value::from(4)]);
+    /// # Ok::<(), isomerdb::Error>(())
+    /// ```
+    pub fn elements(&self, range: impl RangeBounds<Value>) -> Result<Option<Items<'t, Value>>> {
+        let (transaction, owner, path) = (self.transaction, self.owner, self.path.clone());
+        let (start, end) = (range.start_bound().cloned(), range.end_bound().cloned());
+        let read = move |from: Bound<&Value>, limit| {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            transaction.reading(|data| data.fields().page(owner, &path, from, limit))
+        };
+        if read(Bound::Unbounded, 0)?.is_none() {
+            return Ok(None);
+        }
+        let is_before_end = move |value: &Value| match &end {
+            Bound::Unbounded => true,
+            Bound::Included(end) => cmp_order(value, end).is_le(),
+            Bound::Excluded(end) => cmp_order(value, end).is_lt(),
+        };
+        Ok(Some(Items::new(move |after: Option<&Value>, limit| {
+            let from = after.map_or(start.as_ref(), Bound::Excluded);
+            let mut page = read(from, limit)?.unwrap_or_default();
+            // A page that is cut is the last one.
+            page.truncate(page.partition_point(&is_before_end));
+            Ok(page)
+        })))
     }
 
-    /// The replicas that its value comes from, and whether the list is complete: at most `most` entries are read. None
-    /// if there is no field.
-    pub fn origins(&self, most: usize) -> Result<Option<(Vec<ConvergentOrigin>, bool)>> {
-        self.look(|data, owner, path| data.fields().origins(owner, path, most))
+    /// The replicas that its value comes from; none if there is no field. At most `max_entries` entries are read.
+    pub fn origins(&self, max_entries: usize) -> Result<Option<Origins>> {
+        let found =
+            self.look(|data, owner, path| data.fields().origins(owner, path, max_entries))?;
+        Ok(found.map(|(replicas, is_complete)| Origins {
+            replicas,
+            is_complete,
+        }))
     }
 
     fn look<T>(

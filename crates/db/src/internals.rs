@@ -13,12 +13,17 @@ use isomer_views::{ViewOptions, Views};
 
 #[cfg(feature = "bulk")]
 pub use isomer_bulk as bulk;
+pub use isomer_cypher::redact;
 pub use isomer_data as data;
+pub use isomer_data::count_allocations;
 pub use isomer_plan::Options as Planning;
 pub use isomer_views as views;
 
 pub use crate::layers::{LayerError, LayerResult};
-use crate::{Builder, Database, Error, ErrorKind, ReadTransaction, Result, WriteTransaction};
+use crate::{
+    Bucket, Builder, Database, Error, ErrorKind, QueryResult, ReadTransaction, Result, RowCursor,
+    WriteTransaction,
+};
 
 /// The layer below a [`Database`].
 pub trait DatabaseInternals: Sized {
@@ -31,6 +36,38 @@ pub trait DatabaseInternals: Sized {
     /// Begins a transaction of which only the running program knows whether it may write: if not, its writes are
     /// `Denied`.
     fn begin_with(&self, access: Access) -> Result<WriteTransaction>;
+    /// Retries `attempt` after a pause while it returns `Retry`: for attempts that begin their own transaction.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Error, internals::DatabaseInternals as _};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let text = "MERGE (v:Visit {_key: 1}) ON MATCH SET v.again = true RETURN v.again IS NULL AS first";
+    /// let first = db.retrying(|| {
+    ///     let mut rows = db.stream(text)?;
+    ///     let first = rows.next().transpose()?.ok_or_else(|| Error::invalid("no row"))?.get::<bool>("first")?;
+    ///     rows.next().transpose()?; // commits
+    ///     Ok(first)
+    /// })?;
+    /// assert!(first);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    fn retrying<T>(&self, attempt: impl FnMut() -> Result<T>) -> Result<T>;
+    /// A handle for other users of the database: buckets whose names begin with `prefix` cannot be written through it
+    /// (`Denied`), neither by transactions nor by queries. The owner writes them by [`reserved_bucket`].
+    ///
+    /// ```
+    /// use isomer_db::{Database, ErrorKind, internals::{DatabaseInternals as _, reserved_bucket}};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let handed_on = db.reserving("own.");
+    /// handed_on.query("CALL kv.put('others', 'k', 1)")?;
+    /// let error = handed_on.query("CALL kv.put('own.notes', 'k', 1)").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Denied);
+    /// handed_on.transact(|tx| reserved_bucket(tx, "own.notes").put("k", 1))?;
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    fn reserving(&self, prefix: &'static str) -> Self;
 }
 
 impl DatabaseInternals for Database {
@@ -52,6 +89,41 @@ impl DatabaseInternals for Database {
             Access::Write => self.most_access(),
         };
         WriteTransaction::begin(self.clone(), access)
+    }
+
+    fn retrying<T>(&self, attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        self.retrying(attempt)
+    }
+
+    fn reserving(&self, prefix: &'static str) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            reserved: Some(prefix),
+        }
+    }
+}
+
+/// A bucket that [`DatabaseInternals::reserving`] reserves, writable through this handle.
+pub fn reserved_bucket<'t>(transaction: &'t WriteTransaction, name: &str) -> Bucket<'t> {
+    Bucket::reserved(transaction, name)
+}
+
+/// Memory of a result.
+pub trait ResultInternals {
+    /// Bytes of the memory budget that it holds: a collected result for its values, none if they are small; a cursor
+    /// for rows to come (groups, sorted rows, lists).
+    fn held_bytes(&self) -> usize;
+}
+
+impl ResultInternals for QueryResult {
+    fn held_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.bytes())
+    }
+}
+
+impl ResultInternals for RowCursor {
+    fn held_bytes(&self) -> usize {
+        self.run.held_bytes()
     }
 }
 

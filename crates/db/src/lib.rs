@@ -12,10 +12,12 @@
 //! db.transact(|tx| {
 //!     tx.bucket("sessions").put("s-1", "ada")?;
 //!     tx.collection("User").insert(&params! { "_key" => "ada", "address" => params! { "city" => "London" } })?;
-//!     tx.query("MATCH (u:User {_key: 'ada'}) CREATE (u)-[:FRIEND]->(:User {_key: 'charles', address: {city: 'London'}})")
+//!     tx.query("MATCH (u:User {_key: 'ada'}) CREATE (u)-[:FRIEND]->(:User {_key: 'bob', address: {city: 'London'}})")
 //! })?;
-//! let friends = db.query(("MATCH (u:User {_key: kv.get('sessions', $session)})-[:FRIEND]->(f) WHERE f.address.city = u.address.city RETURN f._key AS who", params! { "session" => "s-1" }))?;
-//! assert_eq!(friends.single()?.get::<String>("who")?, "charles");
+//! let friends = "MATCH (u:User {_key: kv.get('sessions', $session)})-[:FRIEND]->(f)
+//!     WHERE f.address.city = u.address.city RETURN f._key AS who";
+//! let friends = db.query((friends, params! { "session" => "s-1" }))?;
+//! assert_eq!(friends.single()?.get::<String>("who")?, "bob");
 //! # Ok::<(), isomerdb::Error>(())
 //! ```
 //!
@@ -72,7 +74,7 @@ pub use cursor::Cursor;
 pub use database::Database;
 pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result, SchemaClash, SchemaError};
-pub use field::{Context, Fetched, Field, ReadField, Update};
+pub use field::{Context, Fetched, Field, Origins, ReadField, Update};
 #[cfg(feature = "files")]
 pub use files::{
     Copied, Directory, DirectoryLock, File, FileReader, FileWriter, Files, FolderError, ReadAt,
@@ -80,7 +82,7 @@ pub use files::{
 };
 pub use memory::Memory;
 pub use options::{At, Builder, EngineKind, QueryOptions};
-pub use pairs::{Documents, Pairs, TypedPairs};
+pub use pairs::{Documents, Items, Pairs, TypedPairs};
 pub use parameters::IntoParameters;
 pub use prepared::Prepared;
 pub use query::Query;
@@ -91,11 +93,10 @@ pub use transaction::{Committing, ReadTransaction, WriteTransaction};
 pub use typed::{ReadTypedBucket, TypedBucket};
 pub use watch::Watch;
 
-pub use isomer_cypher::redact;
 pub use isomer_data::{
     BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOrigin, ConvergentOwner,
     Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, MemoryKind, MemoryUse, Order,
-    ProcessMemory, ReplicaId, Verdict, Version, Watched, Watcher, count_allocations,
+    ProcessMemory, ReplicaId, Verdict, Version, Watched, Watcher,
 };
 #[cfg(feature = "files")]
 pub use isomer_data::{FileAbout, FileId, PathKind};

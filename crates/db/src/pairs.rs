@@ -13,6 +13,8 @@ const FIRST_PAGE: usize = 16;
 /// Items and bytes of a page at most.
 const LARGEST_PAGE: usize = 4096;
 const PAGE_BYTES: usize = 1 << 20;
+/// Items of a page of [`Items`] at most: each has up to 16 KiB.
+const LARGEST_PAGE_OF_ITEMS: usize = 1024;
 
 /// The size of the pages of an iteration.
 struct Pages {
@@ -241,6 +243,74 @@ impl<K: FromBucketKey, V: DeserializeOwned> DoubleEndedIterator for TypedPairs<'
         self.pairs.next_back().map(typed)
     }
 }
+
+/// Reads the next items: those after the given one, at most as many as given; fewer at the end.
+type ReadItems<'t, T> = Box<dyn Fn(Option<&T>, usize) -> Result<Vec<T>> + 't>;
+
+/// Items in ascending order: the keys of a value ([`ReadBucket::keys_of`](crate::ReadBucket::keys_of)), the values of a
+/// key ([`ReadBucket::values`](crate::ReadBucket::values)), or the elements of a set
+/// ([`ReadField::elements`](crate::ReadField::elements)).
+///
+/// Items are read page by page, 16 at first and four times as many each time. An item that this transaction writes
+/// during the iteration may or may not be found. An error ends the iteration.
+pub struct Items<'t, T> {
+    /// None at the end.
+    read: Option<ReadItems<'t, T>>,
+    last: Option<T>,
+    pages: Pages,
+    page: std::vec::IntoIter<T>,
+}
+
+impl<'t, T: Clone> Items<'t, T> {
+    pub(crate) fn new(read: impl Fn(Option<&T>, usize) -> Result<Vec<T>> + 't) -> Self {
+        Self {
+            read: Some(Box::new(read)),
+            last: None,
+            pages: Pages::new(),
+            page: Vec::new().into_iter(),
+        }
+    }
+
+    /// Ends after `count` items and reads no others: see [`Pairs::limit`].
+    pub fn limit(mut self, count: usize) -> Self {
+        self.pages.limit(count);
+        self
+    }
+
+    /// Reads a page. If it fails, or there is nothing left, the iteration has ended.
+    fn fetch(&mut self) -> Result<()> {
+        let Some(read) = self.read.take() else {
+            return Ok(());
+        };
+        let Some(size) = self.pages.size() else {
+            return Ok(());
+        };
+        let size = size.min(LARGEST_PAGE_OF_ITEMS);
+        let found = read(self.last.as_ref(), size)?;
+        self.pages.read(found.len());
+        if found.len() >= size {
+            self.last = found.last().cloned();
+            self.read = Some(read);
+        }
+        self.page = found.into_iter();
+        Ok(())
+    }
+}
+
+impl<T: Clone> Iterator for Items<'_, T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.page.len() == 0
+            && let Err(error) = self.fetch()
+        {
+            return Some(Err(error));
+        }
+        self.page.next().map(Ok)
+    }
+}
+
+impl<T: Clone> FusedIterator for Items<'_, T> {}
 
 /// The documents of a range of keys, in key order, integers after strings: see
 /// [`ReadCollection::scan`](crate::ReadCollection::scan).

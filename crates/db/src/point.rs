@@ -103,8 +103,7 @@ impl Point {
         };
         let mut result = QueryResult::of(ready.columns.clone(), ready.plan.class);
         if !ready.plan.notices.is_empty() {
-            let notices = ready.plan.notices.iter();
-            result.notices = notices.map(|notice| notice.message.clone()).collect();
+            result.notices = ready.plan.notices.clone();
         }
         let Some(record) = found else {
             return Ok(Some(result));

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use isomer_data::Reservation;
 use isomer_exec::Counters;
-use isomer_plan::physical::StatementClass;
+use isomer_plan::physical::{Notice, StatementClass};
 use isomer_value::Value;
 use serde_core::de::DeserializeOwned;
 
@@ -163,7 +163,7 @@ pub struct QueryResult {
     pub(crate) counters: Counters,
     pub(crate) plan: Option<String>,
     pub(crate) plan_json: Option<String>,
-    pub(crate) notices: Vec<String>,
+    pub(crate) notices: Vec<Notice>,
     /// What its values have of the memory budget, where they are not small.
     pub(crate) held: Option<Arc<Reservation>>,
 }
@@ -228,11 +228,6 @@ impl QueryResult {
         self.rows.into_inner().unwrap_or_default()
     }
 
-    /// Bytes of the memory budget that its values have; none where they are small.
-    pub fn held_bytes(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| held.bytes())
-    }
-
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.len
@@ -295,8 +290,8 @@ impl QueryResult {
         self.plan_json.as_deref()
     }
 
-    /// Notices that are not errors, such as a Cartesian product.
-    pub fn notices(&self) -> &[String] {
+    /// Notices that are not errors, such as a Cartesian product, with their names and positions in the text.
+    pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 }

@@ -309,11 +309,6 @@ impl Run {
         self.plan.mode
     }
 
-    /// Notices of the plan, and those of the execution so far.
-    pub(crate) fn notice_list(&self) -> impl Iterator<Item = &Notice> {
-        self.plan.notices.iter().chain(self.execution.notices())
-    }
-
     pub(crate) fn plan_value(&self) -> Option<Value> {
         match self.plan.mode {
             Mode::Run => None,
@@ -330,10 +325,10 @@ impl Run {
         }
     }
 
-    pub(crate) fn notices(&self) -> Vec<String> {
-        self.notice_list()
-            .map(|notice| notice.message.clone())
-            .collect()
+    /// Notices of the plan, and those of the execution so far.
+    pub(crate) fn notices(&self) -> Vec<Notice> {
+        let notices = self.plan.notices.iter().chain(self.execution.notices());
+        notices.cloned().collect()
     }
 }
 

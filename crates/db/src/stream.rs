@@ -90,8 +90,8 @@ impl RowStream {
 
     /// Notices that are not errors, such as an unknown label. Those about the data that a query reads are complete
     /// after its last row.
-    pub fn notices(&self) -> Vec<String> {
-        self.cursor.run.notices()
+    pub fn notices(&self) -> Vec<Notice> {
+        self.cursor.notices()
     }
 
     /// The class of the statement, from its plan.
@@ -185,7 +185,7 @@ impl std::iter::FusedIterator for TransactionRows<'_> {}
 /// queries of the transaction in the meantime: pull them first.
 pub struct RowCursor {
     transaction: u64,
-    run: Run,
+    pub(crate) run: Run,
     rows: Rows,
     /// The last batch of rows, their number, and the index of the next one.
     batch: Arc<Batch>,
@@ -261,11 +261,6 @@ impl RowCursor {
         Ok(false)
     }
 
-    /// Bytes that the query holds for rows to come: groups, sorted rows, lists.
-    pub fn held_bytes(&self) -> usize {
-        self.run.held_bytes()
-    }
-
     /// The names of the columns.
     pub fn columns(&self) -> &[Arc<str>] {
         &self.run.columns
@@ -284,7 +279,7 @@ impl RowCursor {
     /// Notices that are not errors, with their names and positions in the text. Those about the data that a query
     /// reads are complete after its last row.
     pub fn notices(&self) -> Vec<Notice> {
-        self.run.notice_list().cloned().collect()
+        self.run.notices()
     }
 
     /// Whether the text begins with `EXPLAIN`: it has a plan and no rows.
@@ -299,7 +294,7 @@ impl RowCursor {
 
     /// The plan after `EXPLAIN`, and after `PROFILE` the plan with the profile so far, in the form of
     /// [`QueryResult::plan_json`](crate::QueryResult::plan_json).
-    pub fn plan(&self) -> Option<Value> {
+    pub fn plan_value(&self) -> Option<Value> {
         self.run.plan_value()
     }
 }

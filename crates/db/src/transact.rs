@@ -214,21 +214,7 @@ impl Database {
     }
 
     /// Retries `attempt` after a pause while it returns `Retry`: for attempts that begin their own transaction.
-    ///
-    /// ```
-    /// use isomerdb::{Database, Error};
-    ///
-    /// let db = Database::open_in_memory()?;
-    /// let first = db.retrying(|| {
-    ///     let mut rows = db.stream("MERGE (v:Visit {_key: 1}) ON MATCH SET v.again = true RETURN v.again IS NULL AS first")?;
-    ///     let first = rows.next().transpose()?.ok_or_else(|| Error::invalid("no row"))?.get::<bool>("first")?;
-    ///     rows.next().transpose()?; // commits
-    ///     Ok(first)
-    /// })?;
-    /// assert!(first);
-    /// # Ok::<(), isomerdb::Error>(())
-    /// ```
-    pub fn retrying<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(crate) fn retrying<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let mut pauses = Pauses::new(self.inner.options.max_retries);
         loop {
             match attempt() {

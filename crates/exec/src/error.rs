@@ -191,15 +191,12 @@ impl From<ValueError> for ExecError {
             ValueError::DivisionByZero => (ErrorClass::ArithmeticError, "DivisionByZero"),
             ValueError::NoField { .. } => (ErrorClass::TypeError, "PropertyAccessOnNonMap"),
             ValueError::NotStorable { .. } => (ErrorClass::TypeError, "InvalidPropertyType"),
-            ValueError::Syntax { .. }
-            | ValueError::Fields { .. }
-            | ValueError::UnknownZone { .. }
-            | ValueError::OtherType { .. }
-            | ValueError::Json { .. } => (ErrorClass::ArgumentError, "InvalidArgumentValue"),
             ValueError::TooDeep { .. } | ValueError::TooLarge { .. } => {
                 return Self::limit(error.to_string(), "make the value smaller or flatter");
             }
             ValueError::Corrupt { .. } => return Self::Internal(error.to_string()),
+            // Texts, fields and zones that make no value.
+            _ => (ErrorClass::ArgumentError, "InvalidArgumentValue"),
         };
         Self::raised(class, detail, error.to_string())
     }

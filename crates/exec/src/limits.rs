@@ -49,7 +49,7 @@ impl CancelHandle {
         Self::default()
     }
 
-    /// Requests cancellation. The query fails with [`ExecError::Cancelled`] within about a thousand rows.
+    /// Requests cancellation. The query fails as cancelled within about a thousand rows.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -11,7 +11,8 @@
 //!     tx.query("MATCH (p:Person {_key: 'ada'}) CREATE (p)-[:KNOWS]->(:Person {_key: 'charles'})")?;
 //!     Ok(())
 //! })?;
-//! let known = db.query(("MATCH (:Person {_key: kv.get('sessions', $id)})-[:KNOWS]->(p) RETURN p._key", [("id", "s-1")]))?;
+//! let text = "MATCH (:Person {_key: kv.get('sessions', $id)})-[:KNOWS]->(p) RETURN p._key";
+//! let known = db.query((text, [("id", "s-1")]))?;
 //! assert_eq!(known.deserialize::<String>()?, ["charles"]);
 //! # Ok::<(), isomerdb::Error>(())
 //! ```
@@ -26,7 +27,7 @@
 //! | documents by key | [`Collection`] | `documents.rs` |
 //! | a graph, in openCypher | [`Query`], [`QueryResult`], [`Prepared`] | `graph.rs` |
 //! | all of them in one transaction | [`WriteTransaction`], [`ReadTransaction`] | `one_transaction.rs` |
-//! | replicas that merge | [`Update`], [`Field`], `replication` | `convergent.rs` |
+//! | replicas that merge | [`Update`], [`Field`], `replication` | `convergent.rs`, `replicas.rs` |
 //! | results larger than memory | [`RowStream`], [`RowCursor`], [`Pairs`] | `streaming.rs` |
 //!
 //! Also: files (`Files`, `Directory`), encryption (`Builder::key`), earlier versions ([`Database::begin_at`]), backups
@@ -36,12 +37,35 @@
 //!
 //! `encryption`, `files` and `regex` (the operator `=~`) are on by default. `redb` adds a second storage engine,
 //! `replication` the exchange with other replicas.
+//!
+//! The types are those of this version of `isomerdb`, also where they are defined in a crate below.
 
 #[cfg(feature = "replication")]
 pub mod replication;
 
 #[doc(inline)]
-pub use isomer_db::*;
+pub use isomer_db::{
+    At, Backup, BackupInfo, Bucket, BucketKey, BucketKind, BucketOptions, Builder, CancelHandle,
+    Collection, Committing, Context, ConvergentKind, ConvergentOrigin, ConvergentOwner, Counters,
+    Crs, Cursor, Database, Documents, Durability, EngineKind, Error, ErrorKind, Expiry, Fetched,
+    Field, FromBucketKey, IntoParameters, Items, KeyBounds, KvChange, KvChangeKind, Limits, Map,
+    Memory, MemoryKind, MemoryPart, MemoryUse, Named, Node, NodeId, Notice, Order, Origins, Pairs,
+    Path, Phase, Point, Prepared, ProcessMemory, Query, QueryError, QueryOptions, QueryResult,
+    ReadBucket, ReadCollection, ReadField, ReadTransaction, ReadTypedBucket, Reads, RelId,
+    Relationship, ReplicaId, RestoreOptions, RestorePoint, Restored, Result, Row, RowCursor,
+    RowStream, SchemaClash, SchemaError, StatementClass, Statistics, TransactionRows, TypedBucket,
+    TypedPairs, Update, Value, ValueError, Verdict, Version, Watch, Watched, Watcher,
+    WriteTransaction, from_value, jiff, json, params, temporal, to_map, to_value,
+};
+#[cfg(feature = "files")]
+#[doc(inline)]
+pub use isomer_db::{
+    Copied, Directory, DirectoryLock, File, FileAbout, FileId, FileReader, FileWriter, Files,
+    FolderError, PathKind, ReadAt, ReadFile, ReadFiles, ReadSeek, WriteFile,
+};
+#[cfg(feature = "encryption")]
+#[doc(inline)]
+pub use isomer_db::{KeyError, MasterKey};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -34,9 +34,9 @@ impl Background {
             threads: Vec::new(),
         };
         for (name, run) in [
-            ("store-flush", flush as fn(&Core)),
-            ("store-merge", merge),
-            ("store-log", prepare),
+            ("lsm-flush", flush as fn(&Core)),
+            ("lsm-compact", merge),
+            ("lsm-log", prepare),
         ] {
             let core = core.clone();
             let thread = thread::Builder::new()

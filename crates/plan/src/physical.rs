@@ -196,6 +196,12 @@ impl Notice {
     }
 }
 
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// Names that a plan refers to by number.
 #[derive(Clone, Debug, Default)]
 pub struct Names {

@@ -14,7 +14,7 @@ use crate::function::{Function, Purity};
 use crate::physical::{Body, CountOf, Mode, Op, OpId, Plan, StatementClass};
 use crate::solve::for_each_expr;
 
-/// Some names, or any.
+/// Some names, or any. Closed: these two cases are complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Any name.
@@ -47,6 +47,7 @@ impl Named {
 
 /// The dependencies of a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reads {
     /// Nodes with one of these labels: their existence and their content.
     pub labels: Named,

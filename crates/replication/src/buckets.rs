@@ -187,16 +187,10 @@ fn held(
     let multi =
         multi || coming == Some(BucketKind::Multi) || has(&keyspace::bucket_pairs(bucket), space)?;
     let reversible = !maps.is_empty() && maps.iter().all(|reversible| *reversible);
-    let as_map = BucketOptions {
-        kind: BucketKind::Map,
-        reversible,
-    };
+    let as_map = BucketOptions::new(BucketKind::Map, reversible);
     let options = match (map, multi) {
         (true, _) => Some(as_map),
-        (false, true) => Some(BucketOptions {
-            kind: BucketKind::Multi,
-            reversible: false,
-        }),
+        (false, true) => Some(BucketOptions::multi_value()),
         (false, false) => {
             let sequences = keyspace::bucket_sequence(bucket, "");
             let has_any = has(&sequences, Space::Sequences(bucket))?;

@@ -161,7 +161,7 @@ pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError>
 /// order. Only durable entries.
 ///
 /// # Errors
-/// Those of [`DataStore::greeted`].
+/// Those of [`greeted`].
 pub fn entries_for(
     store: &DataStore,
     greeting: &[u8],
@@ -241,10 +241,10 @@ pub(crate) fn last_entry_page(store: &DataStore) -> Result<Vec<u8>, DataError> {
     Ok(page.finish())
 }
 
-/// As [`DataStore::apply_page`], and an error where anything was held back.
+/// As [`apply_page`], and an error where anything was held back.
 ///
 /// # Errors
-/// Those of [`DataStore::apply_page`]; [`DataError::ClockAhead`], after all else was applied.
+/// Those of [`apply_page`]; [`DataError::ClockAhead`], after all else was applied.
 pub fn apply_entries(store: &DataStore, page: &[u8]) -> Result<Applied, DataError> {
     let applied = apply_page(store, page)?;
     match applied.held {

@@ -724,7 +724,7 @@ fn ensure_folder(
     Ok(folder)
 }
 
-/// As [`Transaction::displace_file`], where a folder replaces the file: the parent folder stays.
+/// As [`displace_file`], where a folder replaces the file: the parent folder stays.
 fn displace_file_in_place(
     tx: &mut Transaction,
     number: u64,

@@ -187,7 +187,7 @@ pub(crate) fn end_joining(store: &DataStore) -> Result<(), DataError> {
 }
 
 impl Joining {
-    /// Where the next page begins; [`DataStore::snapshot_page`] of the other replica produces it.
+    /// Where the next page begins; [`snapshot_page`](crate::snapshot_page) of the other replica produces it.
     pub fn place(&self) -> &[u8] {
         &self.place
     }

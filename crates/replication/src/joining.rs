@@ -135,6 +135,6 @@ pub struct PushedPage<'p> {
     pub from: [u8; 16],
     /// Where the previous page ended; empty in the first one.
     pub place: &'p [u8],
-    /// The page, as [`DataStore::snapshot_page`] produces it.
+    /// The page, as [`snapshot_page`](crate::snapshot_page) produces it.
     pub page: &'p [u8],
 }

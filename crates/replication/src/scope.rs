@@ -118,7 +118,7 @@ pub(crate) fn meet_space(
     }
 }
 
-/// As [`DataStore::meet_space`], without writing: the space that this database would adopt.
+/// As [`meet_space`], without writing: the space that this database would adopt.
 pub(crate) fn would_meet<'s>(
     store: &DataStore,
     theirs: Option<&'s ReplicatedSpace>,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_db::redact;
+use isomer_db::internals::redact;
 
 use crate::{
     access::{Access, Outlines},

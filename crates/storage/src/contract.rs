@@ -453,7 +453,7 @@ pub enum Durability {
     #[default]
     Synced,
     /// In the engine's or the operating system's memory: lost if the machine crashes, perhaps if the process
-    /// crashes, until a later synced commit or [`Engine::sync`]. Never half applied.
+    /// crashes, until a later synced commit or a sync of the engine. Never half applied.
     Buffered,
 }
 

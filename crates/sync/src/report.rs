@@ -75,6 +75,16 @@ pub fn report(store: &DataStore) -> Result<Option<Report>> {
 }
 
 impl Report {
+    /// The replica itself.
+    pub fn status(&self) -> &ReplicationStatus {
+        &self.status
+    }
+
+    /// Its peers, by name.
+    pub fn peers(&self) -> &[PeerInfo] {
+        &self.peers
+    }
+
     /// Lines of text, as `isomer replica status` prints them.
     pub fn lines(&self) -> Vec<String> {
         let status = &self.status;

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 /// An error of this crate, classified by its cause.
 #[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
 pub enum ValueError {
     /// An operand or argument has the wrong type.
     #[error("{operation} takes {expected}, not {found}")]

@@ -13,6 +13,9 @@ use crate::{Duration, Map, Node, Path, Point, Relationship, ZonedDateTime, Zoned
 /// The language's own relations are [`equality::equal`](crate::equality::equal) (three-valued `=`),
 /// [`equality::equivalent`](crate::equality::equivalent) (grouping) and
 /// [`order::cmp_order`](crate::order::cmp_order) (sorting).
+///
+/// Deliberately not `#[non_exhaustive]`: every codec, function and interface must decide what it does with a new type,
+/// so a `match` without a `_` arm must fail to compile. A new type of value is therefore a new major version.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// Null.

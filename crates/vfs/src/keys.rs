@@ -17,7 +17,7 @@
 //!
 //! The file is replaced as a whole: written under a temporary name, synced, renamed, then the folder is
 //! synced. A copy of the database (a backup) includes it. New files are encrypted with the newest data key;
-//! [`Keys::add`] creates one, and [`Keys::rewrap`] wraps all of them with another master key, at a cost that
+//! [`Keys::add`] creates one, and [`rotate`] wraps all of them with another master key, at a cost that
 //! does not depend on the size of the database.
 
 use std::{

@@ -553,10 +553,7 @@ impl Reading<'_> {
             };
             data.kv_mut().create_bucket(
                 text(bucket)?,
-                BucketOptions {
-                    kind,
-                    reversible: fields.get("reversible") == Some(&Value::Bool(true)),
-                },
+                BucketOptions::new(kind, fields.get("reversible") == Some(&Value::Bool(true))),
             )?;
         } else if let Some(bucket) = fields.get("in") {
             self.take_key(text(bucket)?, fields)?;
@@ -857,10 +854,7 @@ mod tests {
             tx.bucket("s").put("k", "v")?;
             tx.bucket("s").put([255u8], 7)?;
             tx.bucket("s").next_number("n")?;
-            let options = BucketOptions {
-                kind: BucketKind::Multi,
-                reversible: false,
-            };
+            let options = BucketOptions::multi_value();
             tx.bucket("m").create(options)?;
             tx.bucket("m").add("k", "1")?;
             tx.bucket("m").add("k", "2")

@@ -8,7 +8,7 @@ use isomer_layout::{
 
 use crate::{FileTree, footprint::Space};
 
-/// The kind of a path's target.
+/// The kind of a path's target. Closed: the file tree has no links and no devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathKind {
     /// A stream of bytes.

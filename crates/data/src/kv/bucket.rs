@@ -16,6 +16,7 @@ use crate::footprint::Space;
 
 /// When an entry expires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expiry {
     /// Never.
     #[default]

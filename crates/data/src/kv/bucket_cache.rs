@@ -77,10 +77,7 @@ mod tests {
 
     use crate::{Access, BucketKind, BucketOptions, DataStore, DataStoreOptions, Transaction};
 
-    const MULTI: BucketOptions = BucketOptions {
-        kind: BucketKind::Multi,
-        reversible: false,
-    };
+    const MULTI: BucketOptions = BucketOptions::new(BucketKind::Multi, false);
 
     fn store() -> DataStore {
         DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap()

@@ -234,10 +234,7 @@ impl KvMut<'_> {
         value: &[u8],
         is_there: bool,
     ) -> Result<(), DataError> {
-        let options = BucketOptions {
-            kind: BucketKind::Multi,
-            reversible: false,
-        };
+        let options = BucketOptions::multi_value();
         self.set_pair(
             Bucket {
                 id: bucket,

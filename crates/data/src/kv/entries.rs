@@ -280,10 +280,7 @@ impl KvMut<'_> {
             && (!self.tx.replication().is_merging()
                 || has_reverse(bucket.options, key, entry.value));
         // An entry of another replica was perhaps put when the bucket was not reversible.
-        let options = BucketOptions {
-            reversible: is_led_to,
-            ..bucket.options
-        };
+        let options = BucketOptions::new(BucketKind::Map, is_led_to);
         check_key(Bucket { options, ..bucket }, key)?;
         check_value(Bucket { options, ..bucket }, entry.value)?;
         if bucket.options.reversible {

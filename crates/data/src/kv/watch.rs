@@ -29,6 +29,7 @@ const ENTRY_BYTES: usize = 1 << 20;
 
 /// The watched part of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Watched {
     /// Every key.
     All,
@@ -367,7 +368,7 @@ impl Iterator for Watch {
     }
 }
 
-/// A thread that follows changes: see [`DataStore::on_change`]. It ends when this is dropped.
+/// A thread that calls a function for each change. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     pub(crate) signal: Arc<Signal>,

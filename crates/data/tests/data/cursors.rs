@@ -17,10 +17,7 @@ use proptest::prelude::*;
 
 use crate::common::{int, list, memory, text};
 
-const MULTI: BucketOptions = BucketOptions {
-    kind: BucketKind::Multi,
-    reversible: false,
-};
+const MULTI: BucketOptions = BucketOptions::new(BucketKind::Multi, false);
 
 fn write(store: &DataStore, run: impl FnOnce(&mut Transaction)) -> u64 {
     let mut tx = store.begin(Access::Write).unwrap();

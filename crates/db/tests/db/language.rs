@@ -223,7 +223,7 @@ fn rows_longer_than_the_header_give_a_notice() {
     assert_eq!(result.rows()[1].values(), ["3".into(), "4".into()]);
     assert_eq!(result.notices().len(), 1, "{:?}", result.notices());
     assert!(
-        result.notices()[0].starts_with(notice),
+        result.notices()[0].message.starts_with(notice),
         "{:?}",
         result.notices()
     );

@@ -1,7 +1,7 @@
 //! Statements over large values give the same rows, in the same order, whether there is room for all rows of a batch
 //! or for few.
 
-use isomer_db::{Database, ErrorKind, Value, json};
+use isomer_db::{Database, ErrorKind, Value, internals::ResultInternals as _, json};
 
 const LARGE: &str = "reduce(s = 'x', k IN range(1, 14) | s + s)";
 

@@ -110,10 +110,7 @@ fn show_lists_existing_names_only() {
     db.transact(|tx| {
         tx.bucket("plain").put("key", 1)?;
         tx.bucket("dropped").put("key", 1)?;
-        let options = isomer_db::BucketOptions {
-            reversible: true,
-            ..Default::default()
-        };
+        let options = isomer_db::BucketOptions::reversible();
         tx.bucket("reversible").create(options)
     })
     .unwrap();

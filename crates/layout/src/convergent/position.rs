@@ -9,7 +9,7 @@ use crate::{
     keyspace::{self, IdSpace, take_id},
 };
 
-/// The owner of convergent fields.
+/// The owner of convergent fields. Closed: records of a graph are nodes and relationships.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConvergentOwner {
     /// A node, or the document that it is.

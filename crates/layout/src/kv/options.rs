@@ -13,7 +13,7 @@ pub const MAX_PAIR_PART_BYTES: usize = 16 * 1024;
 /// Longest value of a map that is not reversible.
 pub const MAX_BUCKET_VALUE_BYTES: usize = 16 << 20;
 
-/// The number of values that a bucket holds under a key.
+/// The number of values that a bucket holds under a key. Closed: a third kind would need its own methods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BucketKind {
     /// One value.
@@ -25,6 +25,7 @@ pub enum BucketKind {
 
 /// The options of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BucketOptions {
     /// The number of values under a key.
     pub kind: BucketKind,
@@ -33,6 +34,11 @@ pub struct BucketOptions {
 }
 
 impl BucketOptions {
+    /// A bucket of a kind. Only a [`BucketKind::Map`] can be reversible; creating another such bucket is `Invalid`.
+    pub const fn new(kind: BucketKind, reversible: bool) -> Self {
+        Self { kind, reversible }
+    }
+
     /// One value a key, and the keys of a value can be looked up.
     pub const fn reversible() -> Self {
         Self {

@@ -296,7 +296,7 @@ impl ReadAhead {
         });
         let helping = shared.clone();
         let thread = Builder::new()
-            .name("store-ahead".to_owned())
+            .name("lsm-ahead".to_owned())
             .spawn(move || helping.run())
             .ok()?;
         Some(Self {

@@ -253,10 +253,7 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
 /// A bucket that is older than replication keeps its options, whatever options it is created with elsewhere.
 #[test]
 fn a_bucket_of_before_keeps_what_it_was_made_as() {
-    let several = BucketOptions {
-        kind: BucketKind::Multi,
-        reversible: false,
-    };
+    let several = BucketOptions::multi_value();
     let a = crate::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap();
     write(&a, |tx| {
         tx.kv_mut().create_bucket("k", several).unwrap();

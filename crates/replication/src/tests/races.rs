@@ -2,8 +2,8 @@
 //! not seen.
 
 use isomer_data::{
-    Access, BucketKind, BucketOptions, ConvergentOp, ConvergentOwner, DataStore, ErrorKind,
-    GraphRead, Transaction, internals::own_replica,
+    Access, BucketOptions, ConvergentOp, ConvergentOwner, DataStore, ErrorKind, GraphRead,
+    Transaction, internals::own_replica,
 };
 use isomer_value::{Map, NodeId, RelId, Value};
 
@@ -181,10 +181,7 @@ fn bucket_entries_concurrent_with_versions_that_are_not_read() {
         let (a, b) = (open(), open());
         for store in [&a, &b] {
             write(store, |tx| {
-                let options = BucketOptions {
-                    kind: BucketKind::Multi,
-                    reversible: false,
-                };
+                let options = BucketOptions::multi_value();
                 tx.kv_mut().create_bucket("m", options).unwrap();
                 tx.kv_mut().put("b", b"k", b"same").unwrap();
                 tx.kv_mut().add("m", b"k", b"v").unwrap();

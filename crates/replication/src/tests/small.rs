@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_check::check;
 use isomer_data::{
-    Access, BucketKind, BucketOptions, ConflictKind, ConvergentOp, ConvergentOwner, DataStore,
+    Access, BucketOptions, ConflictKind, ConvergentOp, ConvergentOwner, DataStore,
     DataStoreOptions, Direction, Expiry, GraphRead, KvChangeKind, Neighbours, Transaction, Verdict,
     Watched, internals::own_replica,
 };
@@ -493,10 +493,7 @@ fn a_bucket_that_was_made_in_two_ways() {
     let (a, b) = (open(), open());
     write(&a, |tx| tx.kv_mut().put("x", b"k", b"map").unwrap());
     write(&b, |tx| {
-        let options = BucketOptions {
-            kind: BucketKind::Multi,
-            reversible: false,
-        };
+        let options = BucketOptions::multi_value();
         tx.kv_mut().create_bucket("x", options).unwrap();
         tx.kv_mut().add("x", b"k", b"one").unwrap();
         tx.kv_mut().add("x", b"k", b"two").unwrap();
@@ -534,10 +531,7 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
         tx.kv_mut().put("y", b"k", b"map").unwrap();
     });
     write(&b, |tx| {
-        let options = BucketOptions {
-            kind: BucketKind::Multi,
-            reversible: false,
-        };
+        let options = BucketOptions::multi_value();
         for name in ["x", "y"] {
             tx.kv_mut().create_bucket(name, options).unwrap();
             tx.kv_mut().add(name, b"k\0", b"one").unwrap();
@@ -596,10 +590,7 @@ fn a_map_that_is_reversible_for_one_maker_only() {
     let (a, b) = (open(), open());
     let long = vec![7; 40_000];
     write(&a, |tx| tx.kv_mut().put("x", b"long", &long).unwrap());
-    let reversible = BucketOptions {
-        reversible: true,
-        ..BucketOptions::default()
-    };
+    let reversible = BucketOptions::reversible();
     write(&b, |tx| {
         tx.kv_mut().create_bucket("x", reversible).unwrap();
         tx.kv_mut().put("x", b"k", b"v").unwrap();

@@ -376,17 +376,14 @@ impl World {
                 ]);
                 let bucket = *n.of(&["b", "m"]);
                 tx.kv_mut()
-                    .create_bucket(bucket, BucketOptions { kind, reversible })?;
+                    .create_bucket(bucket, BucketOptions::new(kind, reversible))?;
             }
             25 | 26 => {
                 let (bucket, name) = (*n.of(&["b", "s"]), *n.of(&["x", "y"]));
                 tx.kv_mut().sequence_next(bucket, name)?;
             }
             _ => {
-                let options = BucketOptions {
-                    kind: BucketKind::Multi,
-                    reversible: false,
-                };
+                let options = BucketOptions::multi_value();
                 if !tx
                     .kv()
                     .list_buckets()?

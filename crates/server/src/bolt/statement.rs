@@ -13,7 +13,7 @@ use std::{
 
 use isomer_db::{
     CancelHandle, Counters, ErrorKind, Map, Notice, QueryOptions, Row, RowCursor, RowStream,
-    StatementClass, Value,
+    StatementClass, Value, internals::ResultInternals as _,
 };
 use isomer_value::DatabaseId;
 
@@ -228,7 +228,7 @@ impl Statement {
     /// The requested plan, and whether it is profiled.
     pub(super) fn plan(&self) -> Option<(Value, bool)> {
         let cursor = self.cursor();
-        cursor.plan().map(|plan| (plan, cursor.is_profile()))
+        cursor.plan_value().map(|plan| (plan, cursor.is_profile()))
     }
 
     /// The access that it runs with.

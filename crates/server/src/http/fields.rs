@@ -17,7 +17,7 @@
 use std::ops::Bound;
 
 use axum::http::StatusCode;
-use isomer_db::{Context, ConvergentKind, ConvergentOrigin, Map, Update, Value, json, params};
+use isomer_db::{Context, ConvergentKind, Map, Origins, Update, Value, json, params};
 
 use super::{
     base64,
@@ -95,7 +95,9 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                 if paged {
                     // Elements in order; only those that are sent are read.
                     let from = from.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                    let elements = field.page(from, limit)?.ok_or_else(missing)?;
+                    let elements = field.elements((from, Bound::Unbounded))?;
+                    let elements = elements.ok_or_else(missing)?.limit(limit);
+                    let elements = elements.collect::<Result<Vec<Value>, _>>()?;
                     let size = field.size()?.unwrap_or_default();
                     return Reply::object(params! {
                         "elements" => elements,
@@ -104,7 +106,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                 }
                 if replicas {
                     let found = field.origins(MOST_ENTRIES)?.ok_or_else(missing)?;
-                    return Reply::object(origins(&found.0, found.1));
+                    return Reply::object(origins(&found));
                 }
                 let fetched = field.fetch()?;
                 let kind = fetched.kind.ok_or_else(missing)?;
@@ -113,13 +115,13 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                     Some(Value::Int(end @ (i64::MIN | i64::MAX)))
                         if kind == ConvergentKind::Counter =>
                     {
-                        let (origins, complete) =
-                            field.origins(MOST_ENTRIES)?.ok_or_else(missing)?;
-                        let sum = origins
+                        let found = field.origins(MOST_ENTRIES)?.ok_or_else(missing)?;
+                        let sum = found
+                            .replicas
                             .iter()
                             .map(|one| one.amount)
                             .fold(0, i128::saturating_add);
-                        Some(if complete {
+                        Some(if found.is_complete {
                             whole(sum)
                         } else {
                             Value::Int(end)
@@ -149,8 +151,9 @@ fn whole(number: i128) -> Value {
 }
 
 /// Replicas by name, with the contribution of each.
-fn origins(found: &[ConvergentOrigin], complete: bool) -> Map {
+fn origins(found: &Origins) -> Map {
     let all: Vec<Value> = found
+        .replicas
         .iter()
         .map(|one| {
             let name = one.replica.map(|replica| match replica.epoch {
@@ -168,7 +171,7 @@ fn origins(found: &[ConvergentOrigin], complete: bool) -> Map {
             about.into()
         })
         .collect();
-    params! { "replicas" => all, "complete" => complete }
+    params! { "replicas" => all, "complete" => found.is_complete }
 }
 
 /// `POST …/collections/{label}/{key}/fields/{field}`

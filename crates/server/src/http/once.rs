@@ -5,7 +5,7 @@
 //! user and key, for a day.
 
 use axum::http::StatusCode;
-use isomer_db::{Expiry, Value, WriteTransaction, params};
+use isomer_db::{Expiry, Value, WriteTransaction, internals::reserved_bucket, params};
 use ring::digest::{Context, SHA256};
 
 use super::reply::{JSON, Reply};
@@ -168,7 +168,7 @@ pub fn write(
                 "the answer to a request with an Idempotency-Key exceeds {MOST_BYTES} bytes: return less"
             )));
         }
-        tx.reserved_bucket(ANSWERS)
+        reserved_bucket(tx, ANSWERS)
             .put_until(&once.key, answer.to_value(&once.request), Expiry::After(KEPT_MS))?;
         Ok((answer, false))
     })?;

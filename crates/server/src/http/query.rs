@@ -7,8 +7,8 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    CancelHandle, Counters, Map, Query, QueryOptions, QueryResult, RowStream, StatementClass,
-    Value, json, params,
+    CancelHandle, Counters, Map, Notice, Query, QueryOptions, QueryResult, RowStream,
+    StatementClass, Value, internals::ResultInternals as _, json, params,
 };
 use parking_lot::Mutex;
 
@@ -350,7 +350,7 @@ fn result_json(result: &QueryResult, most: usize, reserved: &mut Reserved) -> Re
     let mut rest = params! {
         "class" => result.class().name(),
         "counters" => counters(result.counters()),
-        "notices" => result.notices().iter().map(|notice| Value::from(notice.as_str())).collect::<Vec<_>>(),
+        "notices" => notices(result.notices()),
     };
     if let Some(plan) = result.plan() {
         rest.insert("plan", plan.into());
@@ -426,6 +426,12 @@ fn write_row(values: &[Value], column_count: usize, text: &mut String) -> Result
     Ok(())
 }
 
+/// The messages of notices.
+fn notices(notices: &[Notice]) -> Vec<Value> {
+    let messages = notices.iter().map(|notice| notice.message.as_str());
+    messages.map(Value::from).collect()
+}
+
 /// Counts of changes; zeros are omitted.
 fn counters(counters: &Counters) -> Map {
     [
@@ -478,7 +484,7 @@ impl Rows {
                     "rows" => i64::try_from(self.source.row).unwrap_or(i64::MAX),
                     "class" => rows.class().name(),
                     "counters" => counters(&rows.counters()),
-                    "notices" => rows.notices().into_iter().map(Value::from).collect::<Vec<_>>(),
+                    "notices" => notices(&rows.notices()),
                 };
                 json::write(&params! { "summary" => summary }.into(), out)?;
                 self.source.end();

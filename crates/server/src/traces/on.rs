@@ -230,7 +230,7 @@ impl Span {
             && context.span().is_recording()
         {
             let begin = &text[..text.floor_char_boundary(MOST_TEXT)];
-            self.set("db.query.text", isomer_db::redact(begin));
+            self.set("db.query.text", isomer_db::internals::redact(begin));
         }
     }
 
