@@ -37,11 +37,19 @@ fn main() -> Result<()> {
     let done = home.query("MATCH (t:Task) WHERE t.done RETURN t._key")?;
     println!("done: {}", done.deserialize::<String>()?.join(" "));
     if let Some(status) = replication::status(&home)? {
-        let (transactions, peers) = (status.log_transactions, status.peers.len());
-        println!("{transactions} transactions in the log, {peers} peer");
+        println!("{} conflicts, {} peer", status.conflicts, status.peers.len());
     }
     home.close()?;
     office.close()?;
     let _ = std::fs::remove_dir_all(&folder);
     Ok(())
 }
+
+// Prints:
+//
+// home  : 0 received, 1 sent
+// office: 1 received, 0 sent
+// office: 0 received, 1 sent
+// home  : 1 received, 0 sent
+// done: wash
+// 0 conflicts, 1 peer
