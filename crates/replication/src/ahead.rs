@@ -3,8 +3,8 @@
 //! A hybrid time more than [`MAX_AHEAD_MS`] ahead of this database's clock is not accepted: a transaction with such a
 //! time is *held back*, with all that follows it in causal order, while the rest of its page is applied. This is not
 //! stored: the transaction arrives again with each exchange, and is applied once the clock has reached its time, or
-//! once an administrator *accepts* such times ([`DataStore::accept_clock`]). Dots and stamps are never adjusted: a stamp
-//! that each replica adjusted by itself would differ between replicas.
+//! once an administrator *accepts* such times ([`DataStore::accept_clock`]). Dots and stamps are never adjusted: a
+//! stamp that each replica adjusted by itself would differ between replicas.
 //!
 //! An accepted time never advances this database's own hybrid clock (the paper on hybrid logical clocks, Kulkarni and
 //! others 2014, bounds it in the same way): later local writes are stamped by the clock again, and no third replica has

@@ -44,7 +44,7 @@ pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
     let answered = match kind {
         Kind::Greet => greet(store, &content).map(|page| (Kind::Greeting, page)),
         Kind::Entries => isomer_replication::entries_for(store, &content, PAGE_BYTES)
-            .and_then(|page| isomer_replication::cut_log(store).map(|()| (Kind::Page, page))),
+            .and_then(|page| isomer_replication::trim_log(store).map(|()| (Kind::Page, page))),
         Kind::Apply => isomer_replication::apply_page(store, &content)
             .map(|applied| (Kind::Applied, encode_applied(applied))),
         Kind::Fingerprints => {
@@ -59,11 +59,11 @@ pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
         }
         Kind::Repair => isomer_replication::repair(store, &content)
             .map(|()| (Kind::Applied, encode_applied(Applied::default()))),
-        Kind::Snapshot => isomer_replication::snapshot_page(store, &content, SNAPSHOT_BYTES)
+        Kind::Snapshot => isomer_replication::state_page(store, &content, SNAPSHOT_BYTES)
             .map(|page| (Kind::Page, page)),
         Kind::Join => match decode_pushed(&content) {
             Some(pushed) => {
-                isomer_replication::join_pushed(store, &pushed).map(|(session, is_last)| {
+                isomer_replication::merge_pushed(store, &pushed).map(|(session, is_last)| {
                     let applied = Applied {
                         more: !is_last,
                         ..Applied::default()
@@ -98,8 +98,8 @@ fn admit(store: &DataStore, kind: Kind, content: &[u8]) -> Result<(), DataError>
 
 fn greet(store: &DataStore, greeting: &[u8]) -> Result<Vec<u8>, DataError> {
     if !greeting.is_empty() {
-        isomer_replication::greeted(store, greeting)?;
-        isomer_replication::note_members(store)?;
+        isomer_replication::read_greeting(store, greeting)?;
+        isomer_replication::record_members(store)?;
     }
     isomer_replication::greeting(store)
 }
@@ -124,8 +124,8 @@ fn refused(kind: &str, message: &str) -> Vec<u8> {
 pub(crate) fn encode_pushed(pushed: &PushedPage<'_>) -> Vec<u8> {
     let mut bytes = pushed.session.to_le_bytes().to_vec();
     bytes.extend_from_slice(&pushed.from);
-    bytes.extend_from_slice(&(pushed.place.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(pushed.place);
+    bytes.extend_from_slice(&(pushed.cursor.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(pushed.cursor);
     bytes.extend_from_slice(pushed.page);
     bytes
 }
@@ -134,11 +134,11 @@ fn decode_pushed(bytes: &[u8]) -> Option<PushedPage<'_>> {
     let (session, bytes) = bytes.split_first_chunk::<16>()?;
     let (from, bytes) = bytes.split_first_chunk::<16>()?;
     let (length, bytes) = bytes.split_first_chunk::<4>()?;
-    let (place, page) = bytes.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let (cursor, page) = bytes.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     Some(PushedPage {
         session: u128::from_le_bytes(*session),
         from: *from,
-        place,
+        cursor,
         page,
     })
 }
