@@ -141,12 +141,12 @@ impl WriteTransaction {
 impl ReadField<'_> {
     /// Its value; none if there is no such field.
     pub fn value(&self) -> Result<Option<Value>> {
-        self.look(|data, owner, path| data.fields().value(owner, path))
+        self.with_owner(|data, owner, path| data.fields().value(owner, path))
     }
 
     /// Kind, value and context.
     pub fn fetch(&self) -> Result<Fetched> {
-        self.look(|data, owner, path| {
+        self.with_owner(|data, owner, path| {
             Ok(Fetched {
                 kind: data.fields().kind(owner, path)?,
                 value: data.fields().value(owner, path)?,
@@ -157,26 +157,26 @@ impl ReadField<'_> {
 
     /// Whether the set contains an element; none if there is no set. A single lookup for any size.
     pub fn contains(&self, value: &Value) -> Result<Option<bool>> {
-        self.look(|data, owner, path| data.fields().contains(owner, path, value))
+        self.with_owner(|data, owner, path| data.fields().contains(owner, path, value))
     }
 
     /// Number of elements of the set, or of fields of the map; none if there is neither. Counted from the keys.
     pub fn size(&self) -> Result<Option<u64>> {
-        self.look(|data, owner, path| data.fields().size(owner, path))
+        self.with_owner(|data, owner, path| data.fields().size(owner, path))
     }
 
     /// At most `limit` elements of the set in order, from a bound; none if there is no set. No other elements are read.
     pub fn page(&self, from: Bound<&Value>, limit: usize) -> Result<Option<Vec<Value>>> {
-        self.look(|data, owner, path| data.fields().page(owner, path, from, limit))
+        self.with_owner(|data, owner, path| data.fields().page(owner, path, from, limit))
     }
 
     /// The replicas that its value comes from, and whether the list is complete: at most `most` entries are read. None
     /// if there is no field.
     pub fn origins(&self, most: usize) -> Result<Option<(Vec<ConvergentOrigin>, bool)>> {
-        self.look(|data, owner, path| data.fields().origins(owner, path, most))
+        self.with_owner(|data, owner, path| data.fields().origins(owner, path, most))
     }
 
-    fn look<T>(
+    fn with_owner<T>(
         &self,
         look: impl FnOnce(
             &isomer_data::Transaction,

@@ -880,7 +880,9 @@ mod tests {
 
         #[test]
         fn terminated_bytes_sort_as_they_are(
-            a in prop::collection::vec(0..4_u8, 0..6), b in prop::collection::vec(0..4_u8, 0..6), rest: (Vec<u8>, Vec<u8>)
+            a in prop::collection::vec(0..4_u8, 0..6),
+            b in prop::collection::vec(0..4_u8, 0..6),
+            rest: (Vec<u8>, Vec<u8>)
         ) {
             let widen = |bytes: &[u8]| bytes.iter().map(|&byte| [0, 1, 0xfe, 0xff][byte as usize]).collect::<Vec<u8>>();
             let (a, b) = (widen(&a), widen(&b));

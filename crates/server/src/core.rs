@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     Result, ServerError,
-    access::{Credential, Databases, Gates, Guesses, Principal, Session, System, Turn},
+    access::{Credential, Databases, Gates, Guesses, LoginTurn, Principal, Session, System},
     audit::Audit,
     config::Config,
     connections::Connections,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Concurrent password hashes: each takes 19 MiB and a core for tens of milliseconds.
-const PASSWORDS_AT_ONCE: usize = 2;
+const MAX_PASSWORD_HASHES: usize = 2;
 
 pub(crate) fn bug() -> ServerError {
     ServerError::Internal("the request hit a bug in the server: see its log".into())
@@ -114,7 +114,7 @@ impl Core {
             guesses: Guesses::new(limits.login_failures),
             gates,
             anybody: Arc::new(Principal::anybody()),
-            passwords: Semaphore::new(PASSWORDS_AT_ONCE),
+            passwords: Semaphore::new(MAX_PASSWORD_HASHES),
             requests: Arc::new(Semaphore::new(limits.requests)),
             inline_reads: Arc::new(InlineReads::new(config.threads)),
             stopping: watch::Sender::new(false),
@@ -257,7 +257,7 @@ impl Core {
     }
 
     /// The turn to verify a password, one at a time per address; refused after too many failures.
-    pub(crate) async fn login_turn(&self, from: IpAddr) -> Result<Turn<'_>> {
+    pub(crate) async fn login_turn(&self, from: IpAddr) -> Result<LoginTurn<'_>> {
         self.guesses.turn(from).await
     }
 

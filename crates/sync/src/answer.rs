@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Longest frame that is read.
-pub const MAX_FRAME_BYTES: usize = frame::MOST + frame::HEAD;
+pub const MAX_FRAME_BYTES: usize = frame::MAX_UNPACKED_BYTES + frame::HEADER_BYTES;
 /// Approximate size of a page of a state transfer: buffers (rows, a write set, a record of the log) are reused for
 /// the next page, while larger ones would be allocated anew each time.
 pub(crate) const SNAPSHOT_BYTES: usize = 1 << 20;
@@ -17,7 +17,7 @@ pub(crate) const SNAPSHOT_BYTES: usize = 1 << 20;
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
 /// Offset of what is held back in the answer to entries.
-const HELD_AT: usize = 42;
+const HELD_BACK_OFFSET: usize = 42;
 
 /// Answers a frame; errors are answered with a frame as well. Only a greeting of another replica that this database
 /// may exchange with makes it a replica; any other frame leaves it as it is.
@@ -180,7 +180,7 @@ pub(crate) fn decode_applied(bytes: &[u8]) -> Option<Applied> {
         known: number(16)?,
         more: *bytes.get(24)? == 1,
         behind: *bytes.get(25)? == 1,
-        held: bytes.get(HELD_AT..).and_then(|bytes| {
+        held: bytes.get(HELD_BACK_OFFSET..).and_then(|bytes| {
             let (name, numbers) = bytes.split_at_checked(ReplicaId::BYTES)?;
             let mut numbers = numbers.chunks_exact(8).map(|eight| {
                 let eight = eight.try_into().ok();

@@ -17,15 +17,15 @@ use crate::{
 };
 
 /// How often one exchange restarts a state transfer whose snapshot is no longer held.
-const MOST_BEGUN: u32 = 3;
+const MAX_RESTARTS: u32 = 3;
 /// How often one page of a state is requested again after the connection broke off: the peer holds the snapshot for a
 /// while. The pause doubles each time.
-const MOST_ASKED_AGAIN: u32 = 6;
+const MAX_PAGE_RETRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// How long an exchange waits for a peer that joins a pushed state, and the longest pause between two questions. A
 /// server exchanges with its peers in turn on one thread; after a longer join the next exchange finds the result.
-const LONGEST_JOIN: Duration = Duration::from_secs(30);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PUSH_WAIT: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A peer to exchange with.
 pub trait Peer: Send {
@@ -255,7 +255,7 @@ impl Exchange<'_> {
                 Err(error @ SyncError::There { .. })
                     if error.kind() == ErrorKind::Unavailable
                         && joining.pages() > 0
-                        && begun < MOST_BEGUN => {}
+                        && begun < MAX_RESTARTS => {}
                 done => return done,
             }
         }
@@ -319,7 +319,7 @@ impl Exchange<'_> {
         let page = loop {
             match self.ask(Kind::Snapshot, cursor, Kind::Page) {
                 Err(SyncError::Unreachable { .. })
-                    if !cursor.is_empty() && asked < MOST_ASKED_AGAIN =>
+                    if !cursor.is_empty() && asked < MAX_PAGE_RETRIES =>
                 {
                     thread::sleep(pause);
                     (asked, pause) = (asked + 1, pause * 2);
@@ -341,7 +341,7 @@ impl Exchange<'_> {
                 Err(error)
                     if error.kind() == ErrorKind::Unavailable
                         && !cursor.is_empty()
-                        && begun < MOST_BEGUN =>
+                        && begun < MAX_RESTARTS =>
                 {
                     (cursor, session, begun) = (Vec::new(), 0, begun + 1);
                     continue;
@@ -378,14 +378,15 @@ impl Exchange<'_> {
         loop {
             match self.ask(Kind::Join, page, Kind::Applied) {
                 Err(error)
-                    if may_repeat && error.is_join_running() && begun.elapsed() < LONGEST_JOIN => {}
-                Err(SyncError::Unreachable { .. }) if may_repeat && asked < MOST_ASKED_AGAIN => {
+                    if may_repeat && error.is_join_running() && begun.elapsed() < MAX_PUSH_WAIT => {
+                }
+                Err(SyncError::Unreachable { .. }) if may_repeat && asked < MAX_PAGE_RETRIES => {
                     asked += 1;
                 }
                 answer => return answer,
             }
             thread::sleep(pause);
-            pause = LONGEST_PAUSE.min(pause * 2);
+            pause = MAX_PAUSE.min(pause * 2);
         }
     }
 

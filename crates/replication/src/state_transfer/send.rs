@@ -46,7 +46,7 @@ use crate::{
 
 /// Entries of convergent fields that are read at a time; few in tests, so that their fields span several runs.
 const MAX_FIELD_ROWS: usize = if cfg!(test) { 3 } else { 1000 };
-/// Rows outside the space that a page skips, at most, in each section: the requester waits meanwhile.
+/// Rows outside the space that a page skips, at most, in each section: the requester waits while it reads them.
 const MAX_SKIPPED_ROWS: usize = if cfg!(test) { 5 } else { 10_000 };
 
 /// A page of this database's whole state, about `max_bytes` long; `cursor` is where the previous page ended, or

@@ -62,7 +62,7 @@ pub struct Body {
 }
 
 /// Minimum for each query. All queries of a user together hold at most this per request beyond their limit.
-const LEAST_BYTES: usize = 1 << 20;
+const MIN_QUERY_BYTES: usize = 1 << 20;
 /// Open results that a user may have, per request of the limit on requests.
 const RESULTS_A_REQUEST: usize = 16;
 
@@ -136,7 +136,7 @@ impl Admission {
             let mut users = self.gates.users.lock();
             let usage = users.entry(self.user.clone()).or_default();
             let free = self.gates.most_bytes.saturating_sub(usage.bytes);
-            self.share = self.gates.query_bytes.min(LEAST_BYTES.max(free / 4));
+            self.share = self.gates.query_bytes.min(MIN_QUERY_BYTES.max(free / 4));
             self.counted = self.share;
             usage.bytes += self.share;
             usage.shares += self.share;
@@ -221,7 +221,7 @@ impl Admission {
     }
 
     /// Bytes of kept rows.
-    pub fn kept(&self) -> usize {
+    pub fn kept_bytes(&self) -> usize {
         self.kept
     }
 }
@@ -282,7 +282,7 @@ impl Written {
             users.get(&self.user).map_or(0, |usage| usage.written)
         };
         let free = self.gates.most_bytes.saturating_sub(written);
-        self.set((self.bytes + free / 2).max(LEAST_BYTES));
+        self.set((self.bytes + free / 2).max(MIN_QUERY_BYTES));
         self.bytes
     }
 
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(gates.in_progress(), 1);
         idle[0].keep(60 << 20).unwrap();
         assert!(idle[0].keep(60 << 20).is_err());
-        assert_eq!(idle[0].kept(), 60 << 20);
+        assert_eq!(idle[0].kept_bytes(), 60 << 20);
         idle.clear();
         assert!(gates.users.lock().is_empty());
     }
@@ -362,7 +362,7 @@ mod tests {
         for _ in 0..64 {
             let mut entry = gates.admit(&ada).unwrap();
             entry.body().add(200).unwrap();
-            assert!(entry.query_bytes() >= LEAST_BYTES);
+            assert!(entry.query_bytes() >= MIN_QUERY_BYTES);
             admissions.push(entry);
         }
         admissions[0].pause(1_000);
@@ -402,12 +402,12 @@ mod tests {
         assert_eq!(other.most(), 5 << 20);
         other.set(10 << 20);
         let mut third = gates.written(&ada);
-        assert_eq!(third.most(), LEAST_BYTES, "each one gets some");
+        assert_eq!(third.most(), MIN_QUERY_BYTES, "each one gets some");
         assert_eq!(one.most(), 90 << 20);
         let mut entry = gates.admit(&ada).unwrap();
         assert_eq!(
             entry.query_bytes(),
-            LEAST_BYTES,
+            MIN_QUERY_BYTES,
             "queries leave room for them"
         );
         drop((one, other, third, entry));
@@ -426,8 +426,8 @@ mod tests {
         assert!(gates.admit(&bob).is_ok());
         let bytes: Vec<usize> = all.iter_mut().map(Admission::query_bytes).collect();
         assert_eq!(bytes[0], 256 << 20);
-        assert!(bytes.is_sorted_by(|one, two| one >= two) && bytes[19] >= LEAST_BYTES);
-        assert!(bytes.iter().sum::<usize>() <= (1 << 30) + 20 * LEAST_BYTES);
+        assert!(bytes.is_sorted_by(|one, two| one >= two) && bytes[19] >= MIN_QUERY_BYTES);
+        assert!(bytes.iter().sum::<usize>() <= (1 << 30) + 20 * MIN_QUERY_BYTES);
         assert_eq!(
             all[0].query_bytes(),
             256 << 20,

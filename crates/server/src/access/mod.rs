@@ -16,7 +16,7 @@ mod system;
 pub(crate) use databases::check_name;
 pub use databases::{Databases, Metric, name_of};
 pub use gate::{Admission, Body, Gates, Written};
-pub use guesses::{Guesses, Turn};
+pub use guesses::{Guesses, LoginTurn};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub(crate) use session::Outlines;
 pub use session::{Access, Principal, ServerAccess, Session};
