@@ -17,7 +17,7 @@ use isomer_db::{
 };
 use isomer_value::DatabaseId;
 
-use super::{Body, Gates, Rights, Role, databases::Databases, gate::Admission};
+use super::{AdmissionControl, Body, Rights, Role, admission::Admission, databases::Databases};
 use crate::{
     Result, ServerError,
     feed::Feed,
@@ -130,10 +130,10 @@ impl Session {
         principal: Arc<Principal>,
         from: IpAddr,
         databases: Arc<Databases>,
-        gates: &Arc<Gates>,
+        admission_control: &Arc<AdmissionControl>,
         limits: Limits,
     ) -> Result<Self> {
-        let entry = gates.admit(&principal.name)?;
+        let entry = admission_control.admit(&principal.name)?;
         Ok(Self {
             principal,
             from,
