@@ -222,7 +222,7 @@ impl StateTransfer {
         let mut cursor = Vec::new();
         let (mut nodes, mut rels) = (Vec::new(), Vec::new());
         let mut entries = Vec::new();
-        let mut join = |tx: &mut Transaction| {
+        let mut merge = |tx: &mut Transaction| {
             // The closure may run several times.
             cursor.clear();
             nodes.clear();
@@ -275,12 +275,12 @@ impl StateTransfer {
         if !is_only {
             if !store.is_joining() {
                 // An invalid page must not make the database unavailable.
-                apply::try_merging(store, &mut join)?;
+                apply::try_merging(store, &mut merge)?;
             }
             // Before the page is committed: also after a crash, no reader may see a part of a state.
             record_state_transfer(store, &seen, false)?;
         }
-        apply::merging(store, join)?;
+        apply::merging(store, merge)?;
         nodes.iter().for_each(|id| self.nodes.insert(id.0));
         rels.iter().for_each(|id| self.relationships.insert(id.0));
         self.entries.extend(entries);
