@@ -200,6 +200,9 @@ pub enum DataError {
     /// Over the process's budget of memory.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
+    /// Another request joins the state of a replica at the moment: the same page can be pushed again soon.
+    #[error("a snapshot is being joined: push this one later")]
+    JoinRunning,
     /// Stopped on request.
     #[error("cancelled")]
     Cancelled,
@@ -245,6 +248,7 @@ impl DataError {
             Self::NotFound(_) => ErrorKind::NotFound,
             Self::Denied(_) => ErrorKind::Denied,
             Self::Limit { .. } | Self::OverBudget(_) => ErrorKind::Limit,
+            Self::JoinRunning => ErrorKind::Unavailable,
             Self::Cancelled => ErrorKind::Cancelled,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::Closed(_) => ErrorKind::Closed,
@@ -276,7 +280,7 @@ fn storage_kind(error: &StorageError) -> ErrorKind {
     match error {
         StorageError::Conflict { .. } => ErrorKind::Retry,
         StorageError::TooLarge { .. } => ErrorKind::Limit,
-        StorageError::Unavailable(_) => ErrorKind::Unavailable,
+        StorageError::Unavailable(_) | StorageError::InUse { .. } => ErrorKind::Unavailable,
         StorageError::CommitUnknown(_) => ErrorKind::OutcomeUnknown,
         StorageError::Corrupt(_) => ErrorKind::Corrupt,
         StorageError::Invalid(_) => ErrorKind::Internal,

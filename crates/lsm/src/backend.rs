@@ -663,6 +663,7 @@ impl Backend for LsmBackend {
         let _writer = self.core.writer.lock();
         let core = &*self.core;
         core.check_writable()?;
+        Commit::assert_order(self.published.read().version(), commits);
         let room = commits.iter().map(room_for).sum();
         core.make_room(first.version - 1, room)?;
         let _record = self.reserve_record(commits)?;

@@ -122,6 +122,16 @@ pub(crate) struct StoredRun {
     pub(crate) parts: Vec<StoredPart>,
 }
 
+impl StoredRun {
+    /// Whether its parts ascend and do not overlap: a key is in one of them at most.
+    fn is_disjoint(&self) -> bool {
+        self.parts.windows(2).all(|pair| {
+            let until = pair[0].until.as_deref();
+            until.is_some_and(|until| pair[0].from <= pair[1].from && *until <= *pair[1].from)
+        })
+    }
+}
+
 /// The part of a table that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredPart {
@@ -169,6 +179,7 @@ impl Stored {
         for level in &self.levels {
             put_varint(&mut body, level.len() as u64);
             for run in level {
+                assert!(run.is_disjoint(), "parts of run {} overlap", run.id);
                 put_varint(&mut body, run.id);
                 put_varint(&mut body, run.parts.len() as u64);
                 for part in &run.parts {
@@ -196,6 +207,14 @@ impl Stored {
         if let Some(whole) = &self.whole {
             whole.put(&mut body);
         }
+        let format = self.whole.as_ref().map_or(1, |_| FORMAT_VERSION);
+        debug_assert!(
+            Self::parse(&body, format).is_some_and(|mut stored| {
+                stored.sequence = self.sequence;
+                stored == *self
+            }),
+            "a manifest is read as it was written"
+        );
         let place = SealedPosition {
             file: identity,
             at: self.sequence,
@@ -203,7 +222,6 @@ impl Stored {
         seal.seal(place, &mut body, 0);
         let mut out = Vec::with_capacity(body.len() + 64);
         out.extend_from_slice(MAGIC);
-        let format = self.whole.as_ref().map_or(1, |_| FORMAT_VERSION);
         out.extend_from_slice(&format.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.sequence.to_le_bytes());
@@ -296,7 +314,11 @@ impl Stored {
                     let until = reader.option()?.map(Into::into);
                     parts.push(StoredPart { file, from, until });
                 }
-                level.push(StoredRun { id, parts });
+                let run = StoredRun { id, parts };
+                if !run.is_disjoint() {
+                    return None;
+                }
+                level.push(run);
             }
             stored.levels.push(level);
         }

@@ -109,6 +109,10 @@ impl LogEntry {
         push_id(&mut out, self.time);
         self.seen.push_local(&mut out);
         self.ops.iter().for_each(|op| op.push(&mut out));
+        debug_assert!(
+            Self::parse(&out).as_ref() == Some(self),
+            "an entry of the log is read as it was written"
+        );
         out
     }
 

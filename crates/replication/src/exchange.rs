@@ -31,7 +31,7 @@ use crate::{
     members, scope,
     state::replication_of,
     state_transfer::receive,
-    wire::{self, Incoming, Outgoing},
+    wire::{self, Incoming, Outgoing, tag},
 };
 
 /// What a page of entries did.
@@ -84,14 +84,14 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
     store.engine().sync()?;
     let mut page = Outgoing::new(store);
     if scope::is_open(store, &*snapshot)? {
-        page.push(wire::OPEN, &[]);
+        page.push(tag::OPEN, &[]);
     }
     let mut content = Vec::new();
     mapping::vector(&mut page, &seen)?.push_local(&mut content);
     let own = own_replica(store).number(own);
     let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
     push_id(&mut content, page.replica(own)?.0.into());
-    page.push(1, &content);
+    page.push(tag::SENDER, &content);
     for (id, seen) in members::members_heard(store) {
         // Under any of its names.
         let Some(name) = own_replica(store).number_of(&id) else {
@@ -100,7 +100,7 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
         let mut content = Vec::new();
         push_id(&mut content, page.replica(name)?.0.into());
         mapping::vector(&mut page, &seen)?.push_local(&mut content);
-        page.push(6, &content);
+        page.push(tag::MEMBER, &content);
     }
     Ok(page.finish())
 }
@@ -124,7 +124,7 @@ pub fn check_greeting(store: &DataStore, greeting: &[u8]) -> Result<(), DataErro
 pub fn read_greeting(store: &DataStore, greeting: &[u8]) -> Result<GreetingStatus, DataError> {
     replicated(store)?;
     let (mut page, mut items) = Incoming::open(store, greeting)?;
-    let Some((1, mut content)) = wire::take_item(&mut items)? else {
+    let Some((tag::SENDER, mut content)) = wire::take_item(&mut items)? else {
         return Err(mapping::bad_item());
     };
     let content = &mut content;
@@ -135,8 +135,8 @@ pub fn read_greeting(store: &DataStore, greeting: &[u8]) -> Result<GreetingStatu
     let replica = own_replica(store).name(own);
     let replica = replica.ok_or_else(mapping::bad_item)?;
     members::note_member(store, replica, &seen, true)?;
-    while let Some((tag, mut content)) = wire::take_item(&mut items)? {
-        if tag != 6 {
+    while let Some((found, mut content)) = wire::take_item(&mut items)? {
+        if found != tag::MEMBER {
             return Err(mapping::bad_item());
         }
         let content = &mut content;
@@ -185,7 +185,7 @@ pub fn entries_for(
         }
         // The log was trimmed beyond what the peer has seen: entries alone would leave a gap.
         if log::floor(read, replica)? > from {
-            page.push(5, &[]);
+            page.push(tag::BEHIND, &[]);
             return Ok(page.finish());
         }
         origins.push(Origin::new(replica, from, upto));
@@ -211,7 +211,7 @@ pub fn entries_for(
             }
         }
         if is_full(&page) {
-            page.push(4, &[]);
+            page.push(tag::MORE, &[]);
             break;
         }
         if !progress {
@@ -237,7 +237,7 @@ pub(crate) fn last_entry_page(store: &DataStore) -> Result<Vec<u8>, DataError> {
     let mut page = Outgoing::new(store);
     if let Some(entry) = last {
         let spelled = entry.mapped(&mut page)?.encode();
-        page.push(2, &spelled);
+        page.push(tag::ENTRY, &spelled);
     }
     Ok(page.finish())
 }
@@ -289,10 +289,10 @@ fn apply_items(
     let snapshot = store.engine().snapshot()?;
     let mut here = store.numbering().seen_in(&*snapshot, None)?;
     drop(snapshot);
-    while let Some((tag, mut content)) = wire::take_item(items)? {
+    while let Some((found, mut content)) = wire::take_item(items)? {
         let content = &mut content;
-        match tag {
-            2 => {
+        match found {
+            tag::ENTRY => {
                 let entry = LogEntry::decode(content).map_err(|_| mapping::bad_item())?;
                 let Some(entry) = entry_of(store, map, &entry, &here, applied)? else {
                     continue;
@@ -314,7 +314,7 @@ fn apply_items(
                     }
                 }
             }
-            3 => {
+            tag::REACHED => {
                 let replica = take_u32(content).ok_or_else(mapping::bad_item)?;
                 let from = take_id(content).ok_or_else(mapping::bad_item)?;
                 let upto = take_id(content).filter(|_| content.is_empty());
@@ -340,8 +340,8 @@ fn apply_items(
                     here.advance(replica, upto);
                 }
             }
-            4 => applied.more = true,
-            5 => applied.behind = true,
+            tag::MORE => applied.more = true,
+            tag::BEHIND => applied.behind = true,
             _ => return Err(mapping::bad_item()),
         }
     }
@@ -497,7 +497,7 @@ impl Origin {
             return Ok(false);
         }
         let spelled = entry.mapped(page)?.encode();
-        page.push(2, &spelled);
+        page.push(tag::ENTRY, &spelled);
         theirs.advance(self.replica, entry.number);
         self.sent = entry.number;
         self.ahead.pop();
@@ -516,7 +516,7 @@ impl Origin {
             push_id(&mut content, page.replica(self.replica)?.0.into());
             push_id(&mut content, self.sent);
             push_id(&mut content, upto);
-            page.push(3, &content);
+            page.push(tag::REACHED, &content);
             theirs.advance(self.replica, upto);
             self.sent = upto;
         }

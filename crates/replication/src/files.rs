@@ -596,7 +596,7 @@ fn assign_path(
 ) -> Result<(), DataError> {
     let called = files_called(tx, path)?;
     let occupant = tx.files().find_path(&names(path)?)?;
-    // A folder shadows files with its path.
+    // A folder metadata rows files with its path.
     let is_folder = matches!(occupant, Some((FileKind::Folder, _)));
     if let Some((FileKind::File, other)) = occupant
         && !called.is_empty()

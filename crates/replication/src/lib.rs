@@ -77,7 +77,7 @@ pub use space::ReplicatedSpace;
 pub use state_transfer::{
     outgoing::outgoing_transfers,
     progress::{PushedPage, StateTransfer},
-    push::{is_join_running, merge_pushed},
+    push::merge_pushed,
     receive::{StateTransferStatus, begin_state_transfer, state_transfer_status},
     send::{next_cursor, state_page},
 };

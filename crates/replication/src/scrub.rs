@@ -6,7 +6,7 @@
 //! them are restored. (Records that one of them failed to remove come back, too: a scrub never removes anything.)
 //!
 //! ```text
-//! fingerprints  a page with one item: 20: vector, then u128 LE for each range
+//! fingerprints  a page with one item, `FINGERPRINTS`: vector, then u128 LE for each range
 //! ranges        a page of items as in a state transfer
 //! ```
 
@@ -37,7 +37,7 @@ use crate::{
         send,
     },
     versions::{Stamp, Version},
-    wire::{self, Incoming, Outgoing},
+    wire::{self, Incoming, Outgoing, tag},
 };
 
 /// The number of ranges.
@@ -81,7 +81,7 @@ pub fn fingerprints(store: &DataStore) -> Result<Vec<u8>, DataError> {
     for sum in &sums.0 {
         content.extend_from_slice(&sum.to_le_bytes());
     }
-    page.push(20, &content);
+    page.push(tag::FINGERPRINTS, &content);
     Ok(page.finish())
 }
 
@@ -94,7 +94,7 @@ pub fn differing(store: &DataStore, theirs: &[u8]) -> Result<Option<Vec<u16>>, D
     let ours = fingerprints(store)?;
     let read = |page: &[u8]| -> Result<(Vector, Vec<u8>), DataError> {
         let (mut map, mut items) = Incoming::open(store, page)?;
-        let Some((20, mut content)) = wire::take_item(&mut items)? else {
+        let Some((tag::FINGERPRINTS, mut content)) = wire::take_item(&mut items)? else {
             return Err(mapping::bad_item());
         };
         let seen = Vector::take_local(&mut content).ok_or_else(mapping::bad_item)?;
@@ -126,7 +126,7 @@ pub fn ranges_page(store: &DataStore, ranges: &[u16]) -> Result<Vec<u8>, DataErr
     let mut page = Outgoing::new(store);
     let mut seen = Vec::new();
     mapping::vector(&mut page, &store.numbering().seen_in(tx.read(), None)?)?.push_local(&mut seen);
-    page.push(10, &seen);
+    page.push(tag::SEEN, &seen);
     let mut found = Vec::new();
     each_name(&tx, &mut |part, key, name| {
         if ranges.contains(&(range_of(name) as u16)) {

@@ -88,20 +88,12 @@ pub fn lock(directory: &Path, options: &RedbOptions) -> Result<Option<Lock>, Sto
     } else {
         LockMode::Exclusive
     };
-    let place = directory.display();
     options.disk.lock(&path, mode).map_err(|error| match error {
         LockError::Io(error) => io_error("locking", &path, &error),
-        LockError::Held(Some(pid)) if pid == std::process::id() => {
-            StorageError::Unavailable(format!(
-                "the database `{place}` is already open in this process ({pid}): share the open one, or close it first"
-            ))
-        }
-        LockError::Held(Some(pid)) => StorageError::Unavailable(format!(
-            "the database `{place}` is in use by process {pid}: close it there first"
-        )),
-        LockError::Held(None) => StorageError::Unavailable(format!(
-            "the database `{place}` is in use by another process: close it there first"
-        )),
+        LockError::Held(pid) => StorageError::InUse {
+            path: directory.to_owned(),
+            pid,
+        },
     })
 }
 

@@ -512,6 +512,10 @@ fn copy_of(error: &StorageError) -> StorageError {
             advice,
         },
         StorageError::Unavailable(message) => StorageError::Unavailable(message.clone()),
+        StorageError::InUse { path, pid } => StorageError::InUse {
+            path: path.clone(),
+            pid: *pid,
+        },
         StorageError::CommitUnknown(message) => StorageError::CommitUnknown(message.clone()),
         StorageError::Corrupt(message) => StorageError::Corrupt(message.clone()),
         StorageError::Invalid(message) => StorageError::Invalid(message.clone()),

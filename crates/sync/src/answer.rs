@@ -110,7 +110,7 @@ fn name_of(error: &DataError, store: &DataStore) -> &'static str {
         DataError::ClockAhead { .. } => CLOCK_AHEAD,
         // Memory that is in use now may be available later.
         DataError::OverBudget(_) => ErrorKind::Unavailable.name(),
-        error if isomer_replication::is_join_running(error) => JOIN_RUNNING,
+        DataError::JoinRunning => JOIN_RUNNING,
         error if error.kind() == ErrorKind::Unavailable && store.is_joining() => JOINING,
         error => error.kind().name(),
     }

@@ -91,6 +91,10 @@ pub(crate) enum FrameError {
 
 /// Encodes a frame.
 pub(crate) fn encode(kind: Kind, content: &[u8]) -> Vec<u8> {
+    assert!(
+        u32::try_from(content.len()).is_ok(),
+        "a frame has at most 4 GiB: its length would be cut off"
+    );
     let packed = (content.len() >= PACKED_FROM).then(|| lz4_flex::block::compress(content));
     let packed = packed.filter(|packed| packed.len() < content.len());
     let (how, bytes) = match &packed {
@@ -105,6 +109,11 @@ pub(crate) fn encode(kind: Kind, content: &[u8]) -> Vec<u8> {
     let sum = checksum(&frame, bytes);
     frame.extend_from_slice(&sum.to_le_bytes());
     frame.extend_from_slice(bytes);
+    debug_assert!(
+        content.len() > MOST
+            || decode(&frame).is_ok_and(|read| read.0 == kind && read.1 == content),
+        "a frame is read as it was written"
+    );
     frame
 }
 

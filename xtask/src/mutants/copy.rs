@@ -15,7 +15,7 @@ use crate::workspace;
 /// the copy and the checkout would overwrite each other's libraries in the build folder.
 const FOLDER: &str = "planted";
 /// The copied crates: those with faults, and those that they or their tests use.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "value",
     "storage",
     "vfs",

@@ -21,7 +21,7 @@ struct Limit {
 const CIRCLES: Limit = Limit {
     unit: "files in a circle",
     most: 3,
-    exceptions: &[("cypher", 6), ("oracle", 9), ("plan", 6), ("views", 22)],
+    exceptions: &[("cypher", 6), ("oracle", 9), ("plan", 6)],
 };
 
 const METHODS: Limit = Limit {
@@ -29,12 +29,10 @@ const METHODS: Limit = Limit {
     most: 60,
     exceptions: &[
         ("cypher::Parser", 169),
-        ("data::DataStore", 113),
         ("oracle::Interpreter", 68),
         ("plan::Binder", 137),
         ("plan::Planner", 65),
         ("testkit::Maker", 75),
-        ("views::Views", 65),
     ],
 };
 

@@ -6,7 +6,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use isomer_layout::{DataError, ErrorKind, catalog::Catalog, stream::change};
+use isomer_layout::{
+    DataError, ErrorKind,
+    catalog::Catalog,
+    stream::change::{self, ChangeSet},
+};
 use isomer_storage::{Durability, StorageError, Version};
 
 use super::{Covered, State, Transaction};
@@ -116,6 +120,11 @@ impl Transaction {
             let (mut entry, head) = (operations, change::head(&changes.deltas));
             entry.reserve_exact(head.len());
             entry.splice(0..0, head);
+            debug_assert!(
+                ChangeSet::changes_in(&entry)
+                    .is_ok_and(|mut changes| changes.all(|change| change.is_ok())),
+                "every operation of an entry of the change stream can be read"
+            );
             tx.append_stream_owned(entry);
         }
         let changed_buckets = buckets.is_changed();

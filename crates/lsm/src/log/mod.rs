@@ -323,6 +323,14 @@ impl Log {
             .clone()
             .map(|write| write.content_bytes())
             .sum::<usize>();
+        let mut last = writer.last;
+        for version in writes.clone().filter_map(|write| write.new_version()) {
+            assert!(
+                version > last,
+                "the log has version {last} already: {version} cannot follow it"
+            );
+            last = version;
+        }
         let (segment, end, bytes, written) =
             match content >= LARGE_RECORD_BYTES && !self.options.seal.encrypts() {
                 true => self.write_pieces(writer, writes.clone(), time_ms, durable)?,

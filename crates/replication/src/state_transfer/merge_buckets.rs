@@ -16,14 +16,14 @@ use crate::{
     scope,
     state_transfer::progress::Sides,
     versions::{Version, merge, take_versions},
-    wire::Incoming,
+    wire::{Incoming, tag},
 };
 
 /// Merges an entry of a bucket; returns its key.
 pub(crate) fn merge_entry(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
-    tag: u8,
+    found: u8,
     content: &[u8],
     sides: &Sides<'_>,
 ) -> Result<u128, DataError> {
@@ -32,20 +32,20 @@ pub(crate) fn merge_entry(
     let bucket = map.name(NameKind::Bucket, bucket)?;
     scope::check_bucket(tx.store(), bucket)?;
     let key = take_bytes(&mut rest).ok_or_else(mapping::bad_item)?;
-    let value = match tag {
-        14 => &[],
+    let value = match found {
+        tag::ENTRY_OF_MAP => &[],
         _ => take_bytes(&mut rest).ok_or_else(mapping::bad_item)?,
     };
     let theirs = take_versions(&mut rest, &[]).ok_or_else(mapping::bad_item)?;
     let theirs = entry_versions(map, &theirs)?;
-    let stored = match tag {
-        14 => keyspace::bucket_entry(bucket, key),
+    let stored = match found {
+        tag::ENTRY_OF_MAP => keyspace::bucket_entry(bucket, key),
         _ => keyspace::bucket_pair(bucket, key, value),
     };
     let ours = cells::cell_versions(tx, &stored)?;
     let merged = merge(&ours, sides.here, &theirs, sides.theirs);
-    match tag {
-        14 => apply::materialize_entry(tx, bucket, key, &ours, merged)?,
+    match found {
+        tag::ENTRY_OF_MAP => apply::materialize_entry(tx, bucket, key, &ours, merged)?,
         _ => apply::materialize_pair(tx, bucket, key, value, &ours, merged)?,
     }
     Ok(xxh3_128(&stored))
@@ -55,7 +55,7 @@ pub(crate) fn merge_entry(
 pub(crate) fn merge_bucket(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
-    tag: u8,
+    found: u8,
     content: &[u8],
     sides: &Sides<'_>,
 ) -> Result<u128, DataError> {
@@ -63,8 +63,8 @@ pub(crate) fn merge_bucket(
     let bucket = take_u32(&mut rest).ok_or_else(mapping::bad_item)?;
     let bucket = map.name(NameKind::Bucket, bucket)?;
     scope::check_bucket(tx.store(), bucket)?;
-    let name = match tag {
-        16 => Some(take_bytes(&mut rest).ok_or_else(mapping::bad_item)?),
+    let name = match found {
+        tag::SEQUENCE => Some(take_bytes(&mut rest).ok_or_else(mapping::bad_item)?),
         _ => None,
     };
     let theirs = take_versions(&mut rest, &[]).ok_or_else(mapping::bad_item)?;

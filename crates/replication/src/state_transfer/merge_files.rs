@@ -15,13 +15,8 @@ use crate::{
     scope, spelling,
     state_transfer::progress::Sides,
     versions::{Stamp, Version, merge, push_versions, take_versions},
-    wire::{Incoming, Outgoing},
+    wire::{Incoming, Outgoing, tag},
 };
-
-/// Tags of items.
-pub(crate) const FILE: u8 = 21;
-pub(crate) const FOLDER: u8 = 22;
-pub(crate) const CHUNK: u8 = 23;
 
 /// Versions of paths, sizes, creations and chunks: their values are the same in all replicas.
 fn mapped(map: &mut impl Mapper, own: &[Version]) -> Result<Vec<Version>, DataError> {
@@ -65,7 +60,7 @@ pub(crate) fn push_file(
         &buckets::creations(tx, &keyspace::file(number))?,
         &mut content,
     )?;
-    page.push(FILE, &content);
+    page.push(tag::FILE, &content);
     Ok(())
 }
 
@@ -74,7 +69,7 @@ pub(crate) fn push_folder(stored: &[u8], page: &mut Outgoing<'_>) -> Result<(), 
     let mut content = Vec::new();
     push_bytes(&mut content, path.as_bytes());
     push_mapped(page, &makings, &mut content)?;
-    page.push(FOLDER, &content);
+    page.push(tag::FOLDER, &content);
     Ok(())
 }
 
@@ -90,7 +85,7 @@ pub(crate) fn push_chunk(
     let mut content = mapping::identity(page, &metadata.identity)?.to_bytes();
     push_id(&mut content, chunk);
     push_mapped(page, &cells::cell_versions(tx, key)?, &mut content)?;
-    page.push(CHUNK, &content);
+    page.push(tag::CHUNK, &content);
     Ok(())
 }
 
@@ -98,14 +93,14 @@ pub(crate) fn push_chunk(
 pub(crate) fn merge_file(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
-    tag: u8,
+    found: u8,
     content: &[u8],
     sides: &Sides<'_>,
 ) -> Result<Option<u128>, DataError> {
     scope::check_files_travel(tx.store())?;
     let mut rest = content;
-    match tag {
-        FOLDER => {
+    match found {
+        tag::FOLDER => {
             let path = take_text(&mut rest).ok_or_else(mapping::bad_item)?;
             check_path(&path)?;
             let theirs = take_mapped(map, &mut rest)?;
@@ -118,7 +113,7 @@ pub(crate) fn merge_file(
             merge_folder_creations(tx, &path, &theirs, sides)?;
             Ok(Some(xxh3_128(&keyspace::folder_made(hash_of(&path)))))
         }
-        CHUNK => {
+        tag::CHUNK => {
             let identity = take_identity(map, &mut rest)?;
             let chunk = take_id(&mut rest).ok_or_else(mapping::bad_item)?;
             let theirs = take_mapped(map, &mut rest)?;
@@ -244,12 +239,12 @@ pub(crate) fn file_name(tx: &Transaction, key: &[u8]) -> Result<Option<Vec<u8>>,
         let (number, chunk) = chunk_of(key)?;
         let metadata = files::file_metadata(tx, number)?;
         return Ok(
-            metadata.map(|own| [&[CHUNK][..], &chunk.to_be_bytes(), &spelled(&own)].concat())
+            metadata.map(|own| [&[tag::CHUNK][..], &chunk.to_be_bytes(), &spelled(&own)].concat())
         );
     }
     if key.starts_with(keyspace::FOLDERS_MADE) {
-        return Ok(Some([&[FOLDER], &key[2..]].concat()));
+        return Ok(Some([&[tag::FOLDER], &key[2..]].concat()));
     }
     let metadata = files::file_metadata(tx, file_of(key)?)?;
-    Ok(metadata.map(|own| [&[FILE][..], &spelled(&own)].concat()))
+    Ok(metadata.map(|own| [&[tag::FILE][..], &spelled(&own)].concat()))
 }

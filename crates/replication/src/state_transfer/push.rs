@@ -22,27 +22,20 @@ use crate::{
 /// After this time without a page of one state, another one may begin.
 const PUSH_TIMEOUT_MS: u64 = 2 * 60 * 1000;
 
-/// The error while another request merges a state.
-const JOIN_RUNNING: &str = "a snapshot is being joined: push this one later";
-
 fn unavailable(why: &str) -> DataError {
     StorageError::Unavailable(why.into()).into()
-}
-
-/// Whether a pushed page was refused because a state is being merged: the same page can be pushed again soon.
-pub fn is_join_running(error: &DataError) -> bool {
-    matches!(error, DataError::Storage(StorageError::Unavailable(why)) if why == JOIN_RUNNING)
 }
 
 /// Receives a page of a state that a peer pushes without having been asked; the last one merges them all. Returns
 /// the session number, and whether this was the last page.
 ///
 /// # Errors
-/// [`DataError::Storage`] (unavailable) where another state is being received, and for a page that does not follow the
-/// one before it; [`DataError::Invalid`] for bytes that are not a page; those of [`StateTransfer::merge_page`].
+/// [`DataError::JoinRunning`] while another request merges a state; [`DataError::Storage`] (unavailable) while
+/// another one is being received, and for a page that does not follow the one before it; [`DataError::Invalid`] for
+/// bytes that are not a page; those of [`StateTransfer::merge_page`].
 pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128, bool), DataError> {
     let session = replication_of(store).session.try_lock();
-    let mut session = session.ok_or_else(|| unavailable(JOIN_RUNNING))?;
+    let mut session = session.ok_or(DataError::JoinRunning)?;
     let next = next_cursor(pushed.page)?;
     let merged = session.merged.as_ref();
     if merged.is_some_and(|merged| merged.ended_with(pushed)) {
@@ -71,7 +64,7 @@ pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128,
     let Some(next) = next else {
         let done = session.collected.take().map(|collected| {
             let mut transfer = receive::begin_state_transfer(store)?;
-            collected.merge(store, &mut transfer, pushed.page)
+            collected.join(store, &mut transfer, pushed.page)
         });
         done.transpose()?;
         session.merged = Some(EndedPush {
@@ -81,8 +74,8 @@ pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128,
         });
         return Ok((number, true));
     };
-    let appended = collected.append(pushed.page);
-    if let Err(error) = appended {
+    let kept = collected.keep(pushed.page);
+    if let Err(error) = kept {
         session.collected = None;
         return Err(store.spill_folder().error(&error));
     }
@@ -122,7 +115,7 @@ fn begin_session(
 }
 
 impl PushedPages {
-    fn append(&mut self, page: &[u8]) -> std::io::Result<()> {
+    fn keep(&mut self, page: &[u8]) -> std::io::Result<()> {
         let mut writer = self.file.writer();
         writer.write_all(page)?;
         self.pages.push(writer.finish()?);

@@ -24,12 +24,10 @@ use crate::{
     ahead, apply, crash_point, mapping,
     state::replication_of,
     state_transfer::{
-        finish, merge_buckets,
-        merge_files::{self, CHUNK, FILE, FOLDER},
-        merge_records,
+        finish, merge_buckets, merge_files, merge_records,
         progress::{Ids, Sides, StateTransfer, StateTransferGuard},
     },
-    wire::{self, Incoming},
+    wire::{self, Incoming, tag},
 };
 
 /// The progress of a state transfer.
@@ -235,25 +233,28 @@ impl StateTransfer {
                 here: &here,
                 theirs: &theirs,
             };
-            while let Some((tag, content)) = wire::take_item(&mut rest)? {
-                match tag {
-                    10 | 18 => {}
-                    11 => nodes.extend(merge_records::merge_node(tx, &mut map, content, &sides)?),
-                    12 => rels.extend(merge_records::merge_relationship(
+            while let Some((found, content)) = wire::take_item(&mut rest)? {
+                match found {
+                    tag::SEEN | tag::END => {}
+                    tag::NODE => {
+                        nodes.extend(merge_records::merge_node(tx, &mut map, content, &sides)?)
+                    }
+                    tag::RELATIONSHIP => rels.extend(merge_records::merge_relationship(
                         tx, &mut map, content, &sides,
                     )?),
-                    13 => merge_records::merge_field(tx, &mut map, content, &sides)?,
-                    14 | 15 => entries.push(merge_buckets::merge_entry(
-                        tx, &mut map, tag, content, &sides,
+                    tag::FIELD => merge_records::merge_field(tx, &mut map, content, &sides)?,
+                    tag::ENTRY_OF_MAP | tag::ENTRY_OF_MULTI => entries.push(
+                        merge_buckets::merge_entry(tx, &mut map, found, content, &sides)?,
+                    ),
+                    tag::SEQUENCE | tag::BUCKET => entries.push(merge_buckets::merge_bucket(
+                        tx, &mut map, found, content, &sides,
                     )?),
-                    16 | 19 => entries.push(merge_buckets::merge_bucket(
-                        tx, &mut map, tag, content, &sides,
-                    )?),
-                    FILE | FOLDER | CHUNK => {
-                        entries
-                            .extend(merge_files::merge_file(tx, &mut map, tag, content, &sides)?);
+                    tag::FILE | tag::FOLDER | tag::CHUNK => {
+                        entries.extend(merge_files::merge_file(
+                            tx, &mut map, found, content, &sides,
+                        )?);
                     }
-                    17 => cursor = content.to_vec(),
+                    tag::NEXT => cursor = content.to_vec(),
                     _ => return Err(mapping::bad_item()),
                 }
             }
@@ -353,22 +354,22 @@ pub(crate) fn join_union(store: &DataStore, page: &[u8]) -> Result<(), DataError
             .into());
         }
         let mut rest = items;
-        while let Some((tag, content)) = wire::take_item(&mut rest)? {
-            match tag {
-                10 => {}
-                11 => drop(merge_records::merge_node(tx, &mut map, content, &sides)?),
-                12 => drop(merge_records::merge_relationship(
+        while let Some((found, content)) = wire::take_item(&mut rest)? {
+            match found {
+                tag::SEEN => {}
+                tag::NODE => drop(merge_records::merge_node(tx, &mut map, content, &sides)?),
+                tag::RELATIONSHIP => drop(merge_records::merge_relationship(
                     tx, &mut map, content, &sides,
                 )?),
-                13 => merge_records::merge_field(tx, &mut map, content, &sides)?,
-                14 | 15 => drop(merge_buckets::merge_entry(
-                    tx, &mut map, tag, content, &sides,
+                tag::FIELD => merge_records::merge_field(tx, &mut map, content, &sides)?,
+                tag::ENTRY_OF_MAP | tag::ENTRY_OF_MULTI => drop(merge_buckets::merge_entry(
+                    tx, &mut map, found, content, &sides,
                 )?),
-                16 | 19 => drop(merge_buckets::merge_bucket(
-                    tx, &mut map, tag, content, &sides,
+                tag::SEQUENCE | tag::BUCKET => drop(merge_buckets::merge_bucket(
+                    tx, &mut map, found, content, &sides,
                 )?),
-                FILE | FOLDER | CHUNK => {
-                    merge_files::merge_file(tx, &mut map, tag, content, &sides)?;
+                tag::FILE | tag::FOLDER | tag::CHUNK => {
+                    merge_files::merge_file(tx, &mut map, found, content, &sides)?;
                 }
                 _ => return Err(mapping::bad_item()),
             }
@@ -380,13 +381,13 @@ pub(crate) fn join_union(store: &DataStore, page: &[u8]) -> Result<(), DataError
 /// The vector of a page's state, and whether it is the last page.
 fn head(map: &mut Incoming<'_>, mut items: &[u8]) -> Result<(Vector, bool), DataError> {
     let (mut seen, mut is_last) = (None, false);
-    while let Some((tag, mut content)) = wire::take_item(&mut items)? {
-        match tag {
-            10 => {
+    while let Some((found, mut content)) = wire::take_item(&mut items)? {
+        match found {
+            tag::SEEN => {
                 let vector = Vector::take_local(&mut content).ok_or_else(mapping::bad_item)?;
                 seen = Some(mapping::vector(map, &vector)?);
             }
-            18 => is_last = true,
+            tag::END => is_last = true,
             _ => {}
         }
     }

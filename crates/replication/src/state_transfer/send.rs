@@ -41,7 +41,7 @@ use crate::{
         section::{SECTIONS, Section},
     },
     versions::push_versions,
-    wire::{self, Outgoing},
+    wire::{self, Outgoing, tag},
 };
 
 /// Entries of convergent fields that are read at a time; few in tests, so that their fields span several runs.
@@ -81,14 +81,14 @@ pub fn state_page(
     let mut page = Outgoing::new(store);
     let mut seen = Vec::new();
     mapping::vector(&mut page, &outgoing.seen)?.push_local(&mut seen);
-    page.push(10, &seen);
+    page.push(tag::SEEN, &seen);
     while let Some(kind) = SECTIONS.get(part) {
         match push_part(&tx, *kind, &from, &mut page, max_bytes)? {
             Some(next) => {
                 let mut cursor = outgoing.number.to_le_bytes().to_vec();
                 cursor.push(part as u8);
                 cursor.extend_from_slice(&next);
-                page.push(17, &cursor);
+                page.push(tag::NEXT, &cursor);
                 store.engine().sync()?;
                 outgoing::keep_outgoing(store, outgoing, false)?;
                 return Ok(page.finish());
@@ -96,7 +96,7 @@ pub fn state_page(
             None => (part, from) = (part + 1, Vec::new()),
         }
     }
-    page.push(18, &[]);
+    page.push(tag::END, &[]);
     store.engine().sync()?;
     outgoing::keep_outgoing(store, outgoing, true)?;
     Ok(page.finish())
@@ -108,8 +108,8 @@ pub fn state_page(
 /// [`DataError::Invalid`] for bytes that are not a page.
 pub fn next_cursor(page: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
     let mut items = wire::items(page)?;
-    while let Some((tag, content)) = wire::take_item(&mut items)? {
-        if tag == 17 {
+    while let Some((found, content)) = wire::take_item(&mut items)? {
+        if found == tag::NEXT {
             return Ok(Some(content.to_vec()));
         }
     }
@@ -206,7 +206,7 @@ pub(crate) fn push_row(
                 &spelled.encode(false, own_replica(tx.store())),
             );
             push_fields_of(tx, ConvergentOwner::Node(id), page, &mut content)?;
-            page.push(11, &content);
+            page.push(tag::NODE, &content);
         }
         Section::Relationships => {
             let id = RelId(sole_id(&key[1..], "the key of a record")?);
@@ -224,7 +224,7 @@ pub(crate) fn push_row(
                 &spelled.encode(false, own_replica(tx.store())),
             );
             push_fields_of(tx, ConvergentOwner::Relationship(id), page, &mut content)?;
-            page.push(12, &content);
+            page.push(tag::RELATIONSHIP, &content);
         }
         Section::Entries | Section::Values => {
             let mut rest = &key[1..];
@@ -241,7 +241,11 @@ pub(crate) fn push_row(
                 push_bytes(&mut content, rest);
             }
             push_versions(&mut content, &entry_versions(page, &versions)?, None);
-            page.push(if part == Section::Entries { 14 } else { 15 }, &content);
+            let tag = match part {
+                Section::Entries => tag::ENTRY_OF_MAP,
+                _ => tag::ENTRY_OF_MULTI,
+            };
+            page.push(tag, &content);
         }
         Section::Buckets | Section::Sequences => {
             let mut rest = &key[1..];
@@ -254,7 +258,11 @@ pub(crate) fn push_row(
                 Ok(value.to_vec())
             })?;
             push_versions(&mut content, &creations, None);
-            page.push(if part == Section::Sequences { 16 } else { 19 }, &content);
+            let tag = match part {
+                Section::Sequences => tag::SEQUENCE,
+                _ => tag::BUCKET,
+            };
+            page.push(tag, &content);
         }
         Section::Files => merge_files::push_file(tx, key, page)?,
         Section::Folders => merge_files::push_folder(value, page)?,
@@ -355,7 +363,7 @@ fn push_fields(
     push_bytes(&mut content, to);
     push_id(&mut content, run.count);
     content.extend_from_slice(&run.rows);
-    page.push(13, &content);
+    page.push(tag::FIELD, &content);
     Ok(end)
 }
 

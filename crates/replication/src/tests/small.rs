@@ -551,7 +551,7 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
         .into();
     write(&b, |tx| {
         tx.kv_mut().drop_bucket("x").unwrap();
-        // A map that is created again shadows them as before.
+        // A map that is created again metadata rows them as before.
         tx.kv_mut().drop_bucket("y").unwrap();
         tx.kv_mut().put("y", b"l", b"again").unwrap();
     });

@@ -387,7 +387,7 @@ pub(super) fn write_rows(
         if !is_small {
             make_room_for(row.values(), text, reserved)?;
         }
-        write_row(row.values(), text)?;
+        write_row(row.values(), result.columns().len(), text)?;
         if text.len() > most {
             return Err(ServerError::TooLarge(format!(
                 "the result exceeds {most} bytes: add LIMIT, or stream it with `Accept: application/jsonl` (limits.result)"
@@ -412,7 +412,9 @@ fn make_room_for(values: &[Value], text: &mut String, reserved: &mut Reserved) -
     reserved.make_room(text, 8 + bytes.sum::<usize>())
 }
 
-fn write_row(values: &[Value], text: &mut String) -> Result<()> {
+/// Writes a row of a result with `column_count` columns.
+fn write_row(values: &[Value], column_count: usize, text: &mut String) -> Result<()> {
+    assert_eq!(values.len(), column_count, "a row has one value per column");
     text.push('[');
     for (at, value) in values.iter().enumerate() {
         if at > 0 {
@@ -468,7 +470,7 @@ impl Rows {
         }
         let written = match self.source.next() {
             Ok(Some(row)) => make_room_for(row.values(), out, reserved)
-                .and_then(|()| write_row(row.values(), out))
+                .and_then(|()| write_row(row.values(), self.source.columns().len(), out))
                 .map(|()| true),
             Ok(None) => {
                 let rows = &self.source.rows;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use isomer_value::{Map, Value, order::cmp_order};
 
 use super::{
-    delivery::Parcel,
+    parcel::Parcel,
     world::{FIELDS, field, named},
 };
 use crate::convergent::{

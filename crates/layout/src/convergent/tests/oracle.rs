@@ -7,9 +7,9 @@ use crdts::{CmRDT, MVReg, Map, Orswot};
 use isomer_value::{PropId, Value};
 
 use super::{
-    delivery::{Parcel, Turn},
     dice::Dice,
     memory_rows::MemoryRows,
+    parcel::Parcel,
     world::{field, named, owner},
 };
 use crate::convergent::{
@@ -183,7 +183,7 @@ fn another_implementation_agrees() {
                 history.push(replicas[at].make(&mut dice));
             } else {
                 let (parcel, oracle) = &history[dice.below(history.len())];
-                if parcel.turn(&replicas[at].seen) == Turn::Now {
+                if parcel.follows(&replicas[at].seen) {
                     replicas[at].take(parcel, oracle);
                 }
             }

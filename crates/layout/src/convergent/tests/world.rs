@@ -2,12 +2,7 @@
 
 use isomer_value::{PropId, Value};
 
-use super::{
-    delivery::{Parcel, Turn},
-    dice::Dice,
-    memory_rows::MemoryRows,
-    naive,
-};
+use super::{dice::Dice, memory_rows::MemoryRows, naive, parcel::Parcel};
 use crate::{
     convergent::{
         clock::{ReplicaNo, Vector},
@@ -287,7 +282,7 @@ impl World {
             };
             from + self.dice.below(self.history.len() - from)
         };
-        if self.history[chosen].turn(&self.replicas[at].seen) == Turn::Now {
+        if self.history[chosen].follows(&self.replicas[at].seen) {
             let parcel = self.history[chosen].clone();
             self.replicas[at].take(&parcel);
         }
@@ -353,8 +348,7 @@ impl World {
             loop {
                 let before = replica.seen.clone();
                 for parcel in &self.history {
-                    let is_new = !replica.seen.saw(parcel.origin, parcel.number);
-                    if is_new && parcel.turn(&replica.seen) == Turn::Now {
+                    if parcel.follows(&replica.seen) {
                         replica.take(parcel);
                     }
                 }

@@ -6,13 +6,14 @@ use super::maker::{Kind, Maker};
 use super::pattern::pattern;
 
 /// Kinds of columns.
-const COLUMNS: [Kind; 10] = [
+const COLUMNS: [Kind; 11] = [
     Kind::Int,
     Kind::Int,
     Kind::Float,
     Kind::Text,
     Kind::Bool,
     Kind::Ints,
+    Kind::Texts,
     Kind::Date,
     Kind::DateTime,
     Kind::Duration,

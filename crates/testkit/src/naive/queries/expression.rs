@@ -6,12 +6,13 @@ use super::pattern::{label, path};
 use super::temporal::{component, temporal, temporal_kind, temporal_literal, temporal_test};
 
 /// All kinds of property values.
-const PLAIN: [Kind; 11] = [
+const PLAIN: [Kind; 12] = [
     Kind::Int,
     Kind::Float,
     Kind::Text,
     Kind::Bool,
     Kind::Ints,
+    Kind::Texts,
     Kind::Map,
     Kind::Date,
     Kind::DateTime,

@@ -1,4 +1,5 @@
-//! Whole transactions between replicas: when one may be applied, and applying it.
+//! Whole transactions, as the network of these tests carries them: in causal order. How replicas do it is in the crate
+//! `replication`, with its own histories.
 
 use isomer_layout::{
     DataError,
@@ -23,31 +24,11 @@ pub(crate) struct Parcel {
     pub(crate) operations: Vec<(u32, Vec<u8>, Action)>,
 }
 
-/// Whether a transaction may be applied to a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It was applied before.
-    Past,
-    /// It can be applied now.
-    Now,
-    /// It depends on transactions that are not applied yet.
-    Later,
-}
-
 impl Parcel {
-    /// Whether it can be applied in a state that has seen `here`: after the previous one of its replica, and after
-    /// everything that it has seen. A replica sends its transactions in the order of their numbers, once no lower one
-    /// is under way.
-    pub(crate) fn turn(&self, here: &Vector) -> Turn {
-        if here.saw(self.origin, self.number) {
-            return Turn::Past;
-        }
-        let follows = here.upto(self.origin) + 1 == self.number;
-        let caused = here.includes(&self.seen_elsewhere());
-        match follows && caused {
-            true => Turn::Now,
-            false => Turn::Later,
-        }
+    /// Whether it is delivered to a state that has seen `here`: it is new there, the previous one of its replica was
+    /// applied, and so was everything that it has seen.
+    pub(crate) fn follows(&self, here: &Vector) -> bool {
+        here.upto(self.origin) + 1 == self.number && here.includes(&self.seen_elsewhere())
     }
 
     /// What it had seen of other replicas.
