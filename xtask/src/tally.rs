@@ -11,7 +11,7 @@ const STARTED_BY_ANOTHER: &str = "started by another test";
 const NEEDS_DATA: &str = "needs data: ";
 
 /// Lines kept of the output of a failed test: enough for its message, not for its backtrace.
-const SAID_LINES: usize = 12;
+const MAX_OUTPUT_LINES: usize = 12;
 
 /// Result of a suite's tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Tally {
     /// Keeps the first lines of a failed test's output: its program repeats that output after its tests.
     fn hear(&mut self, line: &str) {
         if line.starts_with("---- ") && line.ends_with(" ----") {
-            self.saying = SAID_LINES;
+            self.saying = MAX_OUTPUT_LINES;
         } else if line == "failures:" || line == "stack backtrace:" {
             self.saying = 0;
         }

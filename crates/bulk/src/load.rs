@@ -59,7 +59,7 @@ pub(crate) struct LoadMemory {
 }
 
 /// Below this a load is refused: it would be too slow.
-const LEAST_LOAD_BYTES: usize = 1 << 20;
+const MIN_LOAD_BYTES: usize = 1 << 20;
 
 impl LoadMemory {
     /// Reserves a load's memory from the store's budget.
@@ -69,7 +69,7 @@ impl LoadMemory {
         let reservation = loop {
             match memory.reserve(MemoryKind::Import, bytes) {
                 Ok(reservation) => break reservation,
-                Err(_) if bytes / 2 >= LEAST_LOAD_BYTES => bytes /= 2,
+                Err(_) if bytes / 2 >= MIN_LOAD_BYTES => bytes /= 2,
                 Err(over) => return Err(over.into()),
             }
         };

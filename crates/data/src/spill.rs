@@ -24,7 +24,7 @@ use std::{
 
 use isomer_layout::DataError;
 use isomer_storage::StorageError;
-use isomer_vfs::{DiskFile, Place, RealDisk, Seal, private_file, private_folder};
+use isomer_vfs::{DiskFile, RealDisk, Seal, SealedPosition, private_file, private_folder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes of payload in a full block: the buffer of a writer or a reader of one run.
@@ -179,8 +179,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn place(&self, offset: u64) -> Place {
-        Place {
+    fn place(&self, offset: u64) -> SealedPosition {
+        SealedPosition {
             file: self.number.into(),
             at: offset,
         }

@@ -47,8 +47,9 @@ pub struct Savepoint {
 /// commit leaves no trace.
 ///
 /// It alone writes keys. What it reads and writes is in handles that borrow it, one for each area: [`crate::Graph`] and
-/// [`crate::GraphMut`], [`crate::Kv`] and [`crate::KvMut`], [`crate::Documents`], [`crate::FileTree`], [`crate::Fields`],
-/// [`crate::Indexes`], [`crate::Constraints`], [`crate::Replication`]. A handle costs nothing: it is a reference.
+/// [`crate::GraphMut`], [`crate::Kv`] and [`crate::KvMut`], [`crate::Documents`], [`crate::FileTree`],
+/// [`crate::Fields`], [`crate::Indexes`], [`crate::Constraints`], [`crate::Replication`]. A handle costs nothing: it is
+/// a reference.
 ///
 /// Reads (see [`crate::GraphRead`]) work on `&self`; writes need `&mut self` and [`Access::Write`]. A write that is
 /// refused changes nothing. A write that the *engine* fails half-way (full disk, write set over its limit) breaks the

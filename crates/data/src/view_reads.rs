@@ -8,7 +8,8 @@ use crate::{
     dirty::{Dirty, sides},
 };
 
-/// Reads that a read view answered: they enter the footprint as the read of rows of the same name does. Nothing is read.
+/// Reads that a read view answered: they enter the footprint as the read of rows of the same name does. Nothing is
+/// read.
 #[derive(Clone, Copy)]
 pub struct ViewReads<'t> {
     pub(crate) tx: &'t Transaction,

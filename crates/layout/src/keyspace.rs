@@ -38,7 +38,7 @@
 //! | `43` | `id` transaction | `id` transactions up to this one were here or given up before it | own transactions above that of `42` that are here |
 //! | `44` | – | `id` replica that this is, `id` first number never reserved, `u8` whether open | own transaction numbers |
 //! | `45` | `id` property | – | properties that some record holds as a convergent field |
-//! | `46` | space, `id` node or relationship | see `replication::shadow` | shadows of records |
+//! | `46` | space, `id` node or relationship | see `replication::metadata` | shadows of records |
 //! | `46` | `02`, `id` file | see `replication::files` | shadows of files |
 //! | `47` | space (`02` files), identity | `id` node, relationship or file | names of records and files between replicas |
 //! | `48` | a key of the tags `20`, `21`, `22`, `25`, `29`, `2a` | versions, see `replication::cells`, `buckets` and `files` | who wrote buckets, their entries and sequences, sizes and content of files |
@@ -655,14 +655,14 @@ pub fn convergent_property(prop: u32) -> Vec<u8> {
 }
 
 /// The shadow of a record.
-pub fn shadow(space: IdSpace, id: u64) -> Vec<u8> {
+pub fn metadata_row(space: IdSpace, id: u64) -> Vec<u8> {
     let mut key = vec![TAG_SHADOW, space as u8];
     push_id(&mut key, id);
     key
 }
 
 /// The prefix of all shadows of a space.
-pub fn shadows(space: IdSpace) -> Vec<u8> {
+pub fn metadata_rows(space: IdSpace) -> Vec<u8> {
     vec![TAG_SHADOW, space as u8]
 }
 
@@ -880,7 +880,9 @@ mod tests {
 
         #[test]
         fn terminated_bytes_sort_as_they_are(
-            a in prop::collection::vec(0..4_u8, 0..6), b in prop::collection::vec(0..4_u8, 0..6), rest: (Vec<u8>, Vec<u8>)
+            a in prop::collection::vec(0..4_u8, 0..6),
+            b in prop::collection::vec(0..4_u8, 0..6),
+            rest: (Vec<u8>, Vec<u8>)
         ) {
             let widen = |bytes: &[u8]| bytes.iter().map(|&byte| [0, 1, 0xfe, 0xff][byte as usize]).collect::<Vec<u8>>();
             let (a, b) = (widen(&a), widen(&b));

@@ -24,7 +24,7 @@
 use std::{io, path::Path};
 
 use isomer_storage::{StorageError, Version, io_error};
-use isomer_vfs::{Disk, Open, Place, Seal};
+use isomer_vfs::{Disk, OpenMode, Seal, SealedPosition};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
@@ -215,7 +215,7 @@ impl Stored {
             }),
             "a manifest is read as it was written"
         );
-        let place = Place {
+        let place = SealedPosition {
             file: identity,
             at: self.sequence,
         };
@@ -268,7 +268,7 @@ impl Stored {
             return Err("the manifest does not have the length that was written".to_owned());
         }
         let mut body = body.to_vec();
-        let place = Place {
+        let place = SealedPosition {
             file: identity,
             at: sequence,
         };
@@ -375,7 +375,7 @@ impl Stored {
         let bytes = self.encode(identity, seal);
         let (new, path) = (folder.join(NEW_MANIFEST), folder.join(MANIFEST));
         let written = (|| {
-            let file = disk.open(&new, Open::Create)?;
+            let file = disk.open(&new, OpenMode::Create)?;
             file.write_all_at(&bytes, 0)?;
             file.sync()
         })();
@@ -394,7 +394,7 @@ impl Stored {
     ) -> Result<Option<Self>, StorageError> {
         let path = folder.join(MANIFEST);
         let read = (|| {
-            let file = disk.open(&path, Open::Read)?;
+            let file = disk.open(&path, OpenMode::Read)?;
             let len = file.len()?;
             let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
             file.read_exact_at(&mut bytes, 0)?;

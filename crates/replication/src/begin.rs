@@ -10,7 +10,7 @@ use isomer_storage::{Durability, GuardMode};
 use crate::{file_log, log, scope::is_empty, state::replication_of, versions::Stamp};
 
 /// Makes this database a replica, for good: from now on its transactions are kept until all other replicas have
-/// them. Its existing content travels by snapshot. Transactions under way fail with a conflict. Costs two small
+/// them. Its existing content is sent by state transfer. Transactions under way fail with a conflict. Costs two small
 /// writes for each existing file, in one commit, for which others wait.
 ///
 /// # Errors

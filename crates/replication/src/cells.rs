@@ -94,7 +94,7 @@ pub(crate) fn see_cell(
     Ok((before, after))
 }
 
-/// Whether there are several explicitly written values; values that are carried along (see `keep`) count only if
+/// Whether there are several explicitly written values; values that are copied (see `endpoint_keepers`) count only if
 /// nothing else exists, and only if several transactions carried them.
 pub(super) fn differ(versions: &[Version]) -> bool {
     let of = |dot: Dot| (dot.op > 0).then_some((dot.replica, dot.number));

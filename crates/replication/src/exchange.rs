@@ -6,7 +6,7 @@
 //!   02 entry    entry
 //!   03 reached  id replica, id number, id number: nothing was committed above the first up to and including the second
 //!   04 more     nothing: ask again with what was seen then
-//!   05 behind   nothing: the log does not reach back so far, a snapshot is needed
+//!   05 behind   nothing: the log does not reach back so far, a state transfer is needed
 //! ```
 //! An exchange is stateless: the requester says what it has seen, so that an interrupted exchange continues where it
 //! was.
@@ -23,13 +23,14 @@ use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
 
 use crate::{
     ahead::{self, HeldBack},
-    apply::{self, Turn, turn},
+    apply::{self, CausalOrder, causal_order},
     begin,
     entry::LogEntry,
-    join, log,
+    log,
     mapping::{self, Mapper},
     members, scope,
     state::replication_of,
+    state_transfer::receive,
     wire::{self, Incoming, Outgoing, tag},
 };
 
@@ -44,8 +45,8 @@ pub struct Applied {
     pub known: u64,
     /// Whether the peer has more that this database lacks.
     pub more: bool,
-    /// Whether a snapshot is needed: the peer's log does not reach back far enough, or a join was interrupted here and
-    /// the peer's log does not complete it.
+    /// Whether a state transfer is needed: the peer's log does not reach back far enough, or a state transfer was
+    /// interrupted here and the peer's log does not complete it.
     pub behind: bool,
     /// Transactions that were held back, as they are stamped ahead of the clock, if any.
     pub held: Option<HeldBack>,
@@ -53,7 +54,7 @@ pub struct Applied {
 
 /// The greeting of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Greeted {
+pub struct GreetingStatus {
     /// The peer's identity.
     pub replica: ReplicaId,
     /// What it has seen, in the numbers of this database.
@@ -120,7 +121,7 @@ pub fn check_greeting(store: &DataStore, greeting: &[u8]) -> Result<(), DataErro
 /// # Errors
 /// [`DataError::Invalid`] where it is not a greeting, or is of a replica of another space;
 /// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
-pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError> {
+pub fn read_greeting(store: &DataStore, greeting: &[u8]) -> Result<GreetingStatus, DataError> {
     replicated(store)?;
     let (mut page, mut items) = Incoming::open(store, greeting)?;
     let Some((tag::SENDER, mut content)) = wire::take_item(&mut items)? else {
@@ -149,7 +150,7 @@ pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError>
     }
     let snapshot = store.engine().snapshot()?;
     let here = log::shippable(store, &*snapshot)?;
-    Ok(Greeted {
+    Ok(GreetingStatus {
         replica,
         is_past: here.includes(&seen),
         is_ahead: seen.includes(&here),
@@ -161,7 +162,7 @@ pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError>
 /// order. Only durable entries.
 ///
 /// # Errors
-/// Those of [`greeted`].
+/// Those of [`read_greeting`].
 pub fn entries_for(
     store: &DataStore,
     greeting: &[u8],
@@ -170,7 +171,7 @@ pub fn entries_for(
     if store.is_joining() {
         return Err(isomer_data::internals::joining_error());
     }
-    let mut theirs = greeted(store, greeting)?.seen;
+    let mut theirs = read_greeting(store, greeting)?.seen;
     let snapshot = store.engine().snapshot()?;
     let read: &dyn Read = &*snapshot;
     let mut page = Outgoing::new(store);
@@ -259,13 +260,13 @@ pub fn apply_entries(store: &DataStore, page: &[u8]) -> Result<Applied, DataErro
 ///
 /// # Errors
 /// [`DataError::Invalid`] for impossible pages and transactions: forged, out of order; [`DataError::Exists`] where
-/// a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a snapshot is being joined; those
+/// a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a state is being merged; those
 /// of a commit.
 pub fn apply_page(store: &DataStore, page: &[u8]) -> Result<Applied, DataError> {
     replicated(store)?;
     let _applying = replication_of(store).applying.lock();
-    if join::is_being_joined(store) {
-        // Otherwise the pages of the join would restore what the entries removed.
+    if receive::is_merging_state(store) {
+        // Otherwise the pages of the state transfer would restore what the entries removed.
         return Err(isomer_data::internals::joining_error());
     }
     let (mut map, mut items) = Incoming::open(store, page)?;
@@ -273,9 +274,9 @@ pub fn apply_page(store: &DataStore, page: &[u8]) -> Result<Applied, DataError> 
     let done = apply_items(store, &mut map, &mut items, &mut applied);
     store.engine().sync()?;
     done?;
-    join::end_joining(store)?;
-    // The state is joined again from its first page: entries alone do not complete it.
-    applied.behind |= !applied.more && join::has_broken_join(store)?;
+    receive::end_state_transfer(store)?;
+    // The state is merged again from its first page: entries alone do not complete it.
+    applied.behind |= !applied.more && receive::has_broken_state_transfer(store)?;
     Ok(applied)
 }
 
@@ -296,16 +297,16 @@ fn apply_items(
                 let Some(entry) = entry_of(store, map, &entry, &here, applied)? else {
                     continue;
                 };
-                match turn(&entry, &here) {
-                    Turn::Past => applied.known += 1,
-                    Turn::Later if hold_back(applied) => {}
-                    Turn::Later => {
+                match causal_order(&entry, &here) {
+                    CausalOrder::Applied => applied.known += 1,
+                    CausalOrder::Waits if hold_back(applied) => {}
+                    CausalOrder::Waits => {
                         return Err(DataError::invalid(format!(
                             "transaction {} of a replica arrived before transactions that it depends on: the peer is damaged, or its pages were reordered",
                             entry.number
                         )));
                     }
-                    Turn::Now => {
+                    CausalOrder::Next => {
                         apply::apply_entry(store, &entry)?;
                         here.advance(entry.origin, entry.number);
                         applied.transactions += 1;
@@ -354,7 +355,7 @@ fn apply_items(
 /// Those of a commit.
 pub fn give_up_unknown(store: &DataStore) -> Result<(), DataError> {
     let _applying = replication_of(store).applying.lock();
-    if join::is_being_joined(store) {
+    if receive::is_merging_state(store) {
         return Ok(());
     }
     let snapshot = store.engine().snapshot()?;

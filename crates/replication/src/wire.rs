@@ -4,7 +4,7 @@
 //! ```text
 //! page    u8 format (3), for labels, types, properties and buckets: id number, and as many: bytes name;
 //!         id number of replicas, and as many: 16 bytes, u32 epoch; items to the end
-//! item    u8 tag, see [`tag`], bytes content; contents are described in `exchange`, `snapshot` and `scrub`
+//! item    u8 tag, see [`tag`], bytes content; contents are described in `exchange`, `send` and `scrub`
 //!   07 space   first in each page of a database that replicates a part of itself: see `space`
 //!   08 open    first in the greeting of an empty database that adopts the space of the first member that it hears of
 //! ```
@@ -57,7 +57,7 @@ pub(crate) mod tag {
     /// The sender adopts the space of the first member that it hears of.
     pub(crate) const OPEN: u8 = 8;
 
-    // Pages of a state: see `snapshot`.
+    // Pages of a state: see `send`.
     /// What the state has seen.
     pub(crate) const SEEN: u8 = 10;
     pub(crate) const NODE: u8 = 11;
@@ -400,7 +400,7 @@ impl Mapper for Incoming<'_> {
     }
 
     fn time_of(&mut self, dot: Dot, time: u64) -> Result<u64, DataError> {
-        // A stamp of this replica comes back in snapshots of others, also after its clock was set back.
+        // A stamp of this replica comes back in states of others, also after its clock was set back.
         let is_own = || own_replica(self.store).own() == Some(dot.replica);
         if ahead::ahead_ms(self.store, time).is_some() && is_own() {
             return Ok(time);

@@ -94,8 +94,8 @@ pub trait Backend: Send + Sync + 'static {
     fn stream_trimmed(&self) -> Result<Version, StorageError>;
     /// Makes everything applied durable.
     fn sync(&self) -> Result<(), StorageError>;
-    /// As [`crate::Engine::settle`].
-    fn settle(&self) -> Result<(), StorageError> {
+    /// As [`crate::Engine::wait_for_background_work`].
+    fn wait_for_background_work(&self) -> Result<(), StorageError> {
         Ok(())
     }
     /// As [`crate::Engine::compact`].

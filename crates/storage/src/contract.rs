@@ -67,12 +67,12 @@ pub trait Engine: Send + Sync {
     /// Makes all commits so far durable, including those with [`Durability::Buffered`].
     fn sync(&self) -> Result<(), StorageError>;
     /// Waits until the background work is done: all commits are flushed, and all pending compactions have run.
-    fn settle(&self) -> Result<(), StorageError> {
+    fn wait_for_background_work(&self) -> Result<(), StorageError> {
         self.sync()
     }
     /// Compacts the stored data completely; does nothing if the engine has no compaction.
     fn compact(&self) -> Result<(), StorageError> {
-        self.settle()
+        self.wait_for_background_work()
     }
     /// Writes a copy of the last committed version to `target`, which must not exist or be an empty folder,
     /// while reads and writes continue. The copy opens as an independent database.

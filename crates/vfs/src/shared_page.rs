@@ -70,8 +70,8 @@ impl SharedPage {
     }
 }
 
-/// Wakes the threads of all processes that wait for a change of a page. Waiting takes no processor time where the system
-/// has futexes across processes (Linux). Elsewhere a waiting thread looks every [`Bell::INTERVAL`].
+/// Wakes the threads of all processes that wait for a change of a page. Waiting takes no processor time where the
+/// system has futexes across processes (Linux). Elsewhere a waiting thread looks every [`Bell::INTERVAL`].
 #[derive(Clone, Copy)]
 pub struct Bell<'a>(&'a Ring);
 
@@ -91,7 +91,8 @@ impl Bell<'_> {
         Heard(rung)
     }
 
-    /// Waits until the bell rings, at most for `time`. Returns at once if it has since [`Bell::listen`]; may return earlier.
+    /// Waits until the bell rings, at most for `time`. Returns at once if it has since [`Bell::listen`]; may return
+    /// earlier.
     pub fn wait(self, heard: Heard, time: Duration) {
         crate::platform::system::wait_for_change(&self.0.rung, heard.0, time);
     }

@@ -27,11 +27,11 @@ use crate::{
 const SAMPLED: usize = 1000;
 const SAMPLED_BYTES: usize = 4 << 20;
 /// Maximum number of numeric and boolean columns built without a request: the most frequent ones.
-const UNASKED: usize = 8;
+const MAX_COLUMNS_WITHOUT_REQUEST: usize = 8;
 /// At least one in this many records must have a value for a column to be built without a request.
-const OFTEN: usize = 16;
+const MIN_VALUE_SHARE: usize = 16;
 /// Relationships between two updates of the memory reservation.
-const LOOK: u64 = 1 << 16;
+const RELATIONSHIPS_PER_RESERVATION: u64 = 1 << 16;
 
 /// The files written by one load.
 pub(crate) struct LoadFiles {
@@ -239,7 +239,7 @@ impl LoadSink for LoadFiles {
                 id.0 as u32,
             )?;
             *seen += 1;
-            if *seen % LOOK == 0 {
+            if *seen % RELATIONSHIPS_PER_RESERVATION == 0 {
                 let held = out.rows.bytes();
                 let more = held.saturating_sub(reservation.bytes());
                 reservation.try_grow(more)?;
@@ -446,9 +446,9 @@ impl Columns {
                 }
             }
         }
-        found.retain(|(_, count, plain)| *plain && count * OFTEN >= records.len());
+        found.retain(|(_, count, plain)| *plain && count * MIN_VALUE_SHARE >= records.len());
         found.sort_unstable_by_key(|(prop, count, _)| (std::cmp::Reverse(*count), *prop));
-        found.truncate(UNASKED);
+        found.truncate(MAX_COLUMNS_WITHOUT_REQUEST);
         Ok(found.iter().map(|(prop, ..)| [*prop].into()).collect())
     }
 

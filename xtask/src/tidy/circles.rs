@@ -110,8 +110,8 @@ fn module_of(file: &Path) -> Option<ModulePath> {
 }
 
 impl Module {
-    /// Reads the imports of a file, whose comments and literals are blank: those at its top level, and paths in its code
-    /// that begin with `crate::`.
+    /// Reads the imports of a file, whose comments and literals are blank: those at its top level, and paths in its
+    /// code that begin with `crate::`.
     fn parse(code: &str) -> Self {
         let mut module = Self::default();
         let mut rest = String::new();

@@ -53,6 +53,11 @@ pub const CHECKS: &[Check] = &[
         find: source::long_files,
     },
     Check {
+        name: "columns",
+        rule: "a line of Rust fits on a screen",
+        find: source::long_lines,
+    },
+    Check {
         name: "circles",
         rule: "few files import one another: what several need is a file below them",
         find: limits::circles,

@@ -19,10 +19,10 @@ use isomer_storage::Version;
 use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Check, MOST_FINDINGS};
+use super::{Check, MAX_FINDINGS};
 
 /// Most bytes of expectations in memory at a time.
-const MOST_BYTES: usize = if cfg!(test) { 4 << 10 } else { 32 << 20 };
+const MAX_BYTES: usize = if cfg!(test) { 4 << 10 } else { 32 << 20 };
 /// Estimated overhead of each key in addition to its bytes, and of each label or property of a record.
 const BYTES_EACH: usize = 96;
 const BYTES_OF_FIELD: usize = 48;
@@ -32,7 +32,7 @@ const KEYS: usize = 256;
 const WHOLE_PASSES: usize = 8;
 const NEWEST_BYTES: u64 = if cfg!(test) { 2 << 10 } else { 64 << 20 };
 /// How often a part of the stream may be trimmed while it is read, before the check ends.
-const MOST_LOSSES: usize = 3;
+const MAX_LOSSES: usize = 3;
 const ENTRIES: usize = if cfg!(test) { 16 } else { 1024 };
 const ENTRY_BYTES: usize = 4 << 20;
 
@@ -234,10 +234,10 @@ impl Pass {
 
     /// Drops the higher half when there is too much, but never everything: each pass makes progress.
     fn shrink(&mut self) {
-        if self.bytes <= MOST_BYTES {
+        if self.bytes <= MAX_BYTES {
             return;
         }
-        while self.expectations.len() + self.deleted_ranges.len() > 1 && self.bytes > MOST_BYTES / 2
+        while self.expectations.len() + self.deleted_ranges.len() > 1 && self.bytes > MAX_BYTES / 2
         {
             let last_expected = self.expectations.last_key_value().map(|(key, _)| key);
             let last_deleted = self.deleted_ranges.last_key_value().map(|(key, _)| key);
@@ -350,7 +350,7 @@ impl Check<'_> {
             match self.read_stream(&store, &mut span, &mut pass) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                Err(DataError::Forgotten { .. }) if losses < MOST_LOSSES => {
+                Err(DataError::Forgotten { .. }) if losses < MAX_LOSSES => {
                     losses += 1;
                     span = Span::begin(&store, self.tx.version())?;
                     next = Some(start);
@@ -368,7 +368,7 @@ impl Check<'_> {
             if passes == WHOLE_PASSES {
                 span.shorten(&store);
             }
-            let more = self.findings.len() < MOST_FINDINGS;
+            let more = self.findings.len() < MAX_FINDINGS;
             next = pass.end.filter(|_| more);
         }
         Ok(())

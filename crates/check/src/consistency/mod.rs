@@ -29,7 +29,7 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Most findings that are reported.
-const MOST_FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 /// Pairs between two calls of the progress callback.
 const REPORT_EVERY: u64 = 8192;
 
@@ -121,7 +121,7 @@ pub fn check(
     if check.findings.is_empty() {
         check.check_change_stream()?;
     }
-    check.findings.truncate(MOST_FINDINGS);
+    check.findings.truncate(MAX_FINDINGS);
     Ok(check.findings)
 }
 
@@ -131,7 +131,7 @@ impl Check<'_> {
     }
 
     fn find(&mut self, what: String) {
-        if self.findings.len() < MOST_FINDINGS {
+        if self.findings.len() < MAX_FINDINGS {
             self.findings.push(what);
         }
     }

@@ -36,7 +36,7 @@ impl DataStore {
                     owner = key[..end].to_vec();
                     // The ghost of a record may have fields that a deletion had not seen.
                     there = tx.read().get(&record_of(&owner)?)?.is_some()
-                        || tx.read().get(&shadow_of(&owner)?)?.is_some();
+                        || tx.read().get(&metadata_key_of(&owner)?)?.is_some();
                     reading = OwnerReading::default();
                     if !there {
                         findings.push(format!(
@@ -81,11 +81,11 @@ fn entry(tx: &Transaction, seen: &Vector, below_owner: &[u8]) -> Result<(), Data
     Ok(())
 }
 
-fn shadow_of(owner: &[u8]) -> Result<Vec<u8>, DataError> {
+fn metadata_key_of(owner: &[u8]) -> Result<Vec<u8>, DataError> {
     let id = keyspace::sole_id(&owner[2..], "the owner of a convergent field")?;
     Ok(match owner[1] {
-        0 => keyspace::shadow(keyspace::IdSpace::Nodes, id),
-        _ => keyspace::shadow(keyspace::IdSpace::Relationships, id),
+        0 => keyspace::metadata_row(keyspace::IdSpace::Nodes, id),
+        _ => keyspace::metadata_row(keyspace::IdSpace::Relationships, id),
     })
 }
 

@@ -62,7 +62,7 @@ impl DataStore {
         each_pair(read, &[TAG_FILE], |key, value| {
             let number = keyspace::sole_id(&key[1..], "the number of a file")?;
             // A file that another replica has not written to its end has metadata, and is in no folder.
-            let is_known = || read.get(&keyspace::shadow(keyspace::IdSpace::Files, number));
+            let is_known = || read.get(&keyspace::metadata_row(keyspace::IdSpace::Files, number));
             if number < FIRST_FILE || !named.contains_key(&number) && is_known()?.is_none() {
                 find(format!("file {number} is in no folder"));
             }

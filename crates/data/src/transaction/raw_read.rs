@@ -8,7 +8,8 @@ use super::Transaction;
 /// Keys, in their order.
 type Keys = Vec<Vec<u8>>;
 
-/// Stored pairs as bytes, with the transaction's own writes. Reads do not enter the footprint: the caller declares them.
+/// Stored pairs as bytes, with the transaction's own writes. Reads do not enter the footprint: the caller declares
+/// them.
 ///
 /// Ranges are read in pages, so memory does not depend on their length.
 #[derive(Clone, Copy)]

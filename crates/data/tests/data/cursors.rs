@@ -96,7 +96,8 @@ proptest! {
     /// A cursor moves as one over a sorted set does, own writes included, in buckets of both kinds.
     #[test]
     fn a_cursor_walks_as_the_model_does(
-        multi: bool, stored in prop::collection::vec((key(), any::<u8>()), 0..40), range in prop::option::of((key(), prop::option::of(key()))),
+        multi: bool, stored in prop::collection::vec((key(), any::<u8>()), 0..40),
+        range in prop::option::of((key(), prop::option::of(key()))),
         steps in prop::collection::vec(step(), 1..60)
     ) {
         let store = memory();

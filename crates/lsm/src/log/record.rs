@@ -40,7 +40,7 @@
 use std::io;
 
 use isomer_storage::{Commit, KeyRange, Version};
-use isomer_vfs::{DiskFile, Place, Seal};
+use isomer_vfs::{DiskFile, Seal, SealedPosition};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 /// Bytes of the header before a body.
@@ -71,8 +71,8 @@ impl RecordPosition {
         self.salt ^ self.offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    fn place(self) -> Place {
-        Place {
+    fn place(self) -> SealedPosition {
+        SealedPosition {
             file: (u128::from(self.salt) << 64) | u128::from(self.segment),
             at: self.offset,
         }

@@ -1,7 +1,8 @@
 //! The binder: resolves names to slots and syntax to a logical plan; reports semantic errors.
 //!
-//! Syntax is recursive through all files of this module: an expression contains queries, whose clauses contain patterns,
-//! which contain expressions. What one file offers the others is a method of [`Binder`]; its own steps are functions.
+//! Syntax is recursive through all files of this module: an expression contains queries, whose clauses contain
+//! patterns, which contain expressions. What one file offers the others is a method of [`Binder`]; its own steps are
+//! functions.
 
 mod aggregate;
 mod call;

@@ -56,7 +56,7 @@ impl OutsideContent {
 }
 
 pub(super) fn outside(store: &DataStore) -> OutsideContent {
-    // Also while a state is being joined.
+    // Also while a state is being merged.
     let tx = Transaction::begin(store.clone(), Access::Read).unwrap();
     let catalog = tx.names().clone();
     let mut ids = Vec::new();

@@ -460,7 +460,7 @@ impl Databases {
     }
 
     /// The error of a database that cannot be opened or has failed.
-    pub(super) fn trouble(&self, name: &str) -> Option<String> {
+    pub(super) fn open_error(&self, name: &str) -> Option<String> {
         let served = {
             let table = self.table.read();
             if let Some(failed) = table.failed.get(name) {
@@ -1023,7 +1023,7 @@ mod tests {
         assert_eq!(error.kind(), "Exists", "its name is taken: {error}");
         assert_eq!(second.get("broken").err().unwrap().kind(), "Unavailable");
         assert_eq!(second.get("people").unwrap().name, "people".into());
-        assert!(second.trouble("broken").is_some() && second.trouble("people").is_none());
+        assert!(second.open_error("broken").is_some() && second.open_error("people").is_none());
         // After the repair it is reopened, once.
         let error = second.open_again("broken").unwrap_err();
         assert_eq!(error.kind(), "Unavailable", "{error}");
@@ -1034,7 +1034,7 @@ mod tests {
         assert!(!second.open_again("broken").unwrap());
         assert_eq!(second.open_again("none").unwrap_err().kind(), "NotFound");
         assert_eq!((second.counts(), second.check()), ((2, 0), (0, 2)));
-        assert!(second.get("broken").is_ok() && second.trouble("broken").is_none());
+        assert!(second.get("broken").is_ok() && second.open_error("broken").is_none());
         let left: Vec<_> = std::fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Longest pause between checks whether an announced commit has become durable.
-const MOST_WAIT: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Entries read at once.
 pub(super) const ENTRIES: usize = 64;
 /// Bytes of entries read at once.
@@ -228,6 +228,6 @@ impl Wait {
     pub(super) async fn more(&mut self, newest: &mut watch::Receiver<Newest>) {
         // The caller checks again in any case; an error means that the database is closed, which it sees then.
         let _ = tokio::time::timeout(self.0, newest.changed()).await;
-        self.0 = (self.0 * 2).min(MOST_WAIT);
+        self.0 = (self.0 * 2).min(MAX_PAUSE);
     }
 }

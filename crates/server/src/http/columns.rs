@@ -164,8 +164,8 @@ impl Source for Batches {
         self.source.limit()
     }
 
-    fn worked(&mut self, time: std::time::Duration) {
-        self.source.worked(time);
+    fn record_time(&mut self, time: std::time::Duration) {
+        self.source.record_time(time);
     }
 
     fn end(&self) -> Option<std::time::Instant> {

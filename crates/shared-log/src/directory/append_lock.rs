@@ -1,7 +1,8 @@
 //! The lock under which the tail of the log is changed.
 //!
-//! A process that appends alone for a while becomes *favoured*: it takes the lock with two words of the shared page instead
-//! of two system calls. Any other process takes the favour back, without waiting for it unless it is within an append:
+//! A process that appends alone for a while becomes *favoured*: it takes the lock with two words of the shared page
+//! instead of two system calls. Any other process takes the favour back, without waiting for it unless it is within an
+//! append:
 //!
 //! ```text
 //! favoured process                      any other process
@@ -11,8 +12,8 @@
 //!     no:  busy = 0, as the others do     otherwise it waits, or the favoured process has ended
 //! ```
 //!
-//! All four are sequentially consistent: of two processes at once, one sees what the other wrote. The favoured process has
-//! the lock of the file `favoured` as long as it may set `busy`, so that its end is noticed.
+//! All four are sequentially consistent: of two processes at once, one sees what the other wrote. The favoured process
+//! has the lock of the file `favoured` as long as it may set `busy`, so that its end is noticed.
 
 use std::{
     io,

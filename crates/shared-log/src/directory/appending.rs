@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_vfs::{Disk, LockFile, LockMode, Open, SharedPage, process::ProcessId, sync_above};
+use isomer_vfs::{Disk, LockFile, LockMode, OpenMode, SharedPage, process::ProcessId, sync_above};
 
 use super::{
     append_lock::{AppendGuard, AppendLock},
@@ -26,7 +26,7 @@ use super::{
 use crate::{Append, LogError, LogId, Position};
 
 /// More patience is none: it can be added to any moment.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A thread that is about to sync gathers others if the last sync took at least, and at most, that long.
 const MIN_GATHERING: Duration = Duration::from_micros(100);
 const MAX_GATHERING: Duration = Duration::from_millis(20);
@@ -56,7 +56,7 @@ impl Appending {
     ) -> Result<(Manifest, Self), LogError> {
         let failed = |error: io::Error| io_error(folder, &error);
         let presence = LockFile::open_folder(folder).map_err(failed)?;
-        let patience = options.patience.min(LONGEST_PATIENCE);
+        let patience = options.patience.min(MAX_TIMEOUT);
         let is_alone = enter(&presence, folder, patience)?;
         let disk = &options.disk;
         let manifest = match Manifest::read(&**disk, folder)? {
@@ -73,7 +73,7 @@ impl Appending {
             LockFile::open(&path).map_err(|error| io_error(&path, &error))
         };
         let mut appending = Self {
-            segments: Segments::new(disk.clone(), folder, manifest.id, Open::Write),
+            segments: Segments::new(disk.clone(), folder, manifest.id, OpenMode::Write),
             folder: folder.to_owned(),
             disk: disk.clone(),
             page: Page::new(page, manifest.id),
@@ -267,7 +267,7 @@ impl Appending {
             let leads = self.sync_lock.try_lock(ended);
             match leads.map_err(|error| io_error(&self.folder, &error))? {
                 None if is_synced() => return Ok(()),
-                None => ended.wait(heard, ProcessLock::look()),
+                None => ended.wait(heard, ProcessLock::check_interval()),
                 Some(_lead) => {
                     if is_synced() {
                         return Ok(());
@@ -301,8 +301,8 @@ impl Appending {
         Ok(())
     }
 
-    /// Waits until as many threads have asked for a sync as for the last one and while it ran, for as long as it took: those
-    /// that it has just served would need a separate sync otherwise.
+    /// Waits until as many threads have asked for a sync as for the last one and while it ran, for as long as it took:
+    /// those that it has just served would need a separate sync otherwise.
     fn gather(&self) {
         let last = self.page.last_sync();
         if !(MIN_GATHERING..=MAX_GATHERING).contains(&last.took) {
@@ -387,8 +387,8 @@ const FAVOURED: &str = "favoured";
 /// The file whose lock is the sync lock.
 const SYNC: &str = "sync";
 
-/// Takes a lock on the folder: an exclusive one if no other process has the log open, and a shared one otherwise. Returns
-/// whether it is the former.
+/// Takes a lock on the folder: an exclusive one if no other process has the log open, and a shared one otherwise.
+/// Returns whether it is the former.
 fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool, LogError> {
     let until = Instant::now() + patience;
     loop {
@@ -406,7 +406,8 @@ fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool,
     }
 }
 
-/// Changes the exclusive lock into a shared one. In between, another process may enter alone, and do the same as this one.
+/// Changes the exclusive lock into a shared one. In between, another process may enter alone, and do the same as this
+/// one.
 fn stay(presence: &LockFile, folder: &Path, patience: Duration) -> Result<(), LogError> {
     let until = Instant::now() + patience;
     loop {
@@ -432,7 +433,7 @@ fn create(
     for first in Segments::list(disk, folder)? {
         // A process may have ended before it wrote the manifest; then there is one segment without records.
         let path = segments::path(folder, first);
-        let len = disk.open(&path, Open::Read).and_then(|file| file.len());
+        let len = disk.open(&path, OpenMode::Read).and_then(|file| file.len());
         if first != 1 || !len.is_ok_and(|len| len <= STEP_BYTES) {
             let what = format!("`{}` has segments and no manifest", folder.display());
             return Err(LogError::Damaged(what));
@@ -481,8 +482,8 @@ fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
     }
 }
 
-/// Writes a frame, and zeros up to the next step before it if it reaches beyond the last one: the disk may become full there,
-/// and then nothing of the frame was written.
+/// Writes a frame, and zeros up to the next step before it if it reaches beyond the last one: the disk may become full
+/// there, and then nothing of the frame was written.
 fn write(segment: &Segment, offset: u64, frame: &[u8]) -> io::Result<()> {
     let end = offset + frame.len() as u64;
     let step = end.next_multiple_of(STEP_BYTES);

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_vfs::{Disk, Open};
+use isomer_vfs::{Disk, OpenMode};
 use parking_lot::Mutex;
 
 use super::{
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{LogError, Position};
 
-/// A process that only reads looks that often for new records while it waits: it cannot be woken, because it writes nothing.
+/// A process that only reads looks that often for new records while it waits: it cannot be woken, because it writes
+/// nothing.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 
@@ -38,7 +39,7 @@ impl Following {
             let what = format!("`{}` has no log", folder.display());
             return Err(LogError::Refused(what));
         };
-        let segments = Segments::new(disk.clone(), folder, manifest.id, Open::Read);
+        let segments = Segments::new(disk.clone(), folder, manifest.id, OpenMode::Read);
         let start = segments.existing(manifest.newest)?.start();
         let following = Self {
             folder: folder.to_owned(),

@@ -15,9 +15,9 @@ use crate::{Append, LogError, LogId, Position, SharedLog};
 
 /// A shared log in a directory. Each process that uses it opens it once, and any number of processes do.
 ///
-/// A record is visible to all processes when its append has returned, and survives the end of any process from then on; it
-/// survives a loss of power when [`SharedLog::sync`] has returned. [`SharedLog::end`] reads shared
-/// memory, without a system call.
+/// A record is visible to all processes when its append has returned, and survives the end of any process from then on;
+/// it survives a loss of power when [`SharedLog::sync`] has returned. [`SharedLog::end`] reads shared memory, without a
+/// system call.
 #[derive(Debug)]
 pub struct DirectoryLog {
     id: LogId,
@@ -35,8 +35,9 @@ impl DirectoryLog {
     /// Opens the log in `folder`.
     ///
     /// # Errors
-    /// `Refused` on a network file system, for another version of the format, where memory cannot be shared, without the
-    /// rights, and in read-only mode if there is no log; `Unavailable` if another process takes long to open it; `Damaged`.
+    /// `Refused` on a network file system, for another version of the format, where memory cannot be shared, without
+    /// the rights, and in read-only mode if there is no log; `Unavailable` if another process takes long to open it;
+    /// `Damaged`.
     pub fn open(folder: &Path, options: &DirectoryOptions) -> Result<Self, LogError> {
         let disk = &options.disk;
         if options.mode == Mode::Shared {
@@ -61,8 +62,8 @@ impl DirectoryLog {
         })
     }
 
-    /// The processes that have the log open for appending, as far as they can be seen from here; none in read-only mode.
-    /// For people: nothing depends on it.
+    /// The processes that have the log open for appending, as far as they can be seen from here; none in read-only
+    /// mode. For people: nothing depends on it.
     pub fn processes(&self) -> Vec<ProcessId> {
         match &self.access {
             Access::Shared(appending) => appending.processes(),

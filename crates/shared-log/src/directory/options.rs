@@ -9,8 +9,8 @@ use isomer_vfs::{Disk, RealDisk};
 pub enum Mode {
     /// For reading and appending. A log that does not exist is created.
     Shared,
-    /// For reading. Nothing is written, so that it works for a user without rights to write and on a medium that cannot be
-    /// written. Calls that only look take system calls, and waiting is looking every 1 to 20 ms.
+    /// For reading. Nothing is written, so that it works for a user without rights to write and on a medium that cannot
+    /// be written. Calls that only look take system calls, and waiting is looking every 1 to 20 ms.
     ReadOnly,
 }
 

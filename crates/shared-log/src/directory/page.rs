@@ -13,9 +13,9 @@
 //! at the end: the bells
 //! ```
 //!
-//! The page only says what the files have: with a wrong check it is made from them again, under the append lock. The words
-//! 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were stored, and
-//! the records below were durable before that: a log that ends earlier has lost records.
+//! The page only says what the files have: with a wrong check it is made from them again, under the append lock. The
+//! words 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were
+//! stored, and the records below were durable before that: a log that ends earlier has lost records.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -141,8 +141,8 @@ impl Page {
         is_valid.then_some(state)
     }
 
-    /// The state while other processes may change it: it is at least that of every append and trim that has returned. `None`
-    /// if the page is damaged.
+    /// The state while other processes may change it: it is at least that of every append and trim that has returned.
+    /// `None` if the page is damaged.
     pub(super) fn glance(&self) -> Option<State> {
         let before = self.load(Word::Check);
         let state = self.loaded();
@@ -228,8 +228,8 @@ impl Page {
         (self.load(Word::SyncedCheck) == self.synced_check(synced)).then_some(synced)
     }
 
-    /// Says that the records below `synced` are durable. If two processes say so at once, the check may not match then, and
-    /// the next sync says it again.
+    /// Says that the records below `synced` are durable. If two processes say so at once, the check may not match then,
+    /// and the next sync says it again.
     pub(super) fn set_synced(&self, synced: Position) {
         self.store(Word::Synced, synced);
         self.store(Word::SyncedCheck, self.synced_check(synced));
@@ -320,8 +320,8 @@ impl Page {
         (pid != 0).then_some(process)
     }
 
-    /// Enters this process among those that have the log open, which is for people only. Returns its slot; `None` if there
-    /// are too many. The slots of processes that have ended are taken.
+    /// Enters this process among those that have the log open, which is for people only. Returns its slot; `None` if
+    /// there are too many. The slots of processes that have ended are taken.
     pub(super) fn register(&self) -> Option<usize> {
         let own = ProcessId::current();
         self.slots().position(|slot| {

@@ -9,11 +9,11 @@ use isomer_vfs::{Bell, LockFile, LockMode};
 use parking_lot::{Mutex, MutexGuard};
 
 /// A waiting thread looks that often whether the process that has the lock has ended: then no bell is rung.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOK_WITHOUT_BELL: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL_WITHOUT_BELL: Duration = Duration::from_millis(1);
 
-/// A lock that one thread of all processes has at a time. The system releases it when the process of that thread ends; a
-/// process that is stopped keeps it.
+/// A lock that one thread of all processes has at a time. The system releases it when the process of that thread ends;
+/// a process that is stopped keeps it.
 #[derive(Debug)]
 pub(super) struct ProcessLock {
     file: LockFile,
@@ -36,8 +36,8 @@ impl ProcessLock {
         }
     }
 
-    /// Takes the lock; `bell` is rung when it is released, and without one a waiting thread looks every millisecond. `None`
-    /// if the lock is not free within `time`.
+    /// Takes the lock; `bell` is rung when it is released, and without one a waiting thread looks every millisecond.
+    /// `None` if the lock is not free within `time`.
     pub(super) fn lock<'a>(
         &'a self,
         bell: Option<Bell<'a>>,
@@ -73,8 +73,8 @@ impl ProcessLock {
     }
 
     /// How long a thread that waits for another process waits at most before it looks again.
-    pub(super) const fn look() -> Duration {
-        LOOK
+    pub(super) const fn check_interval() -> Duration {
+        CHECK_INTERVAL
     }
 }
 
@@ -97,8 +97,8 @@ pub(super) fn wait(
             return Ok(false);
         }
         match bell.zip(heard) {
-            Some((bell, heard)) => bell.wait(heard, left.min(LOOK)),
-            None => thread::sleep(LOOK_WITHOUT_BELL),
+            Some((bell, heard)) => bell.wait(heard, left.min(CHECK_INTERVAL)),
+            None => thread::sleep(CHECK_INTERVAL_WITHOUT_BELL),
         }
     }
 }

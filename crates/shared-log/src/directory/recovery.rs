@@ -10,7 +10,8 @@ use super::{
 use crate::LogError;
 
 /// Finds the tail of the log, clears what is after it and publishes it. The caller has the append lock, or is the only
-/// process that has the log open (`is_alone`): then there may have been a loss of power, and everything becomes durable.
+/// process that has the log open (`is_alone`): then there may have been a loss of power, and everything becomes
+/// durable.
 ///
 /// # Errors
 /// `Damaged` if records are missing that were durable, or, unless this process is alone, that any process has seen.
@@ -80,7 +81,8 @@ pub(super) fn remove_trimmed(segments: &Segments, manifest: &Manifest) -> Result
     Ok(())
 }
 
-/// Removes segments that the manifest does not name yet: a process ended while it made the next one, which has no records.
+/// Removes segments that the manifest does not name yet: a process ended while it made the next one, which has no
+/// records.
 fn remove_unnamed(segments: &Segments, manifest: &Manifest) -> Result<(), LogError> {
     let all = Segments::list(&*segments.disk, &segments.folder)?;
     for first in all.into_iter().filter(|first| *first > manifest.newest) {

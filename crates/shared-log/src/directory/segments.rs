@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_vfs::{Disk, Open};
+use isomer_vfs::{Disk, OpenMode};
 use parking_lot::Mutex;
 
 use super::{
@@ -35,19 +35,19 @@ pub(super) struct Segments {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) folder: PathBuf,
     pub(super) id: LogId,
-    how: Open,
-    known: Mutex<Known>,
+    how: OpenMode,
+    known: Mutex<OpenSegments>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct OpenSegments {
     open: BTreeMap<Position, Arc<Segment>>,
     /// Cursors by their position.
     cursors: BTreeMap<Position, Cursor>,
 }
 
 impl Segments {
-    pub(super) fn new(disk: Arc<dyn Disk>, folder: &Path, id: LogId, how: Open) -> Self {
+    pub(super) fn new(disk: Arc<dyn Disk>, folder: &Path, id: LogId, how: OpenMode) -> Self {
         Self {
             disk,
             folder: folder.to_owned(),
@@ -76,7 +76,7 @@ impl Segments {
     ) -> Result<(), LogError> {
         let path = path(folder, header.first);
         let new = folder.join("segment.new");
-        let created = disk.open(&new, Open::Create).and_then(|file| {
+        let created = disk.open(&new, OpenMode::Create).and_then(|file| {
             let mut content = vec![0; bytes as usize];
             content[..HEADER_BYTES].copy_from_slice(&header.encode());
             file.write_all_at(&content, 0)?;
@@ -212,8 +212,8 @@ impl Segments {
         Ok(found)
     }
 
-    /// The record at `cursor` and the cursor after it, in the next segment if that one begins there; `None` if there is no
-    /// valid record.
+    /// The record at `cursor` and the cursor after it, in the next segment if that one begins there; `None` if there is
+    /// no valid record.
     pub(super) fn step(&self, cursor: &Cursor) -> Result<Option<(Vec<u8>, Cursor)>, LogError> {
         self.advance(cursor, Segment::frame)
     }

@@ -571,8 +571,8 @@ fn waiting_for_an_append_ends() {
     check(&log, 1, 3);
 }
 
-/// A process that appends alone takes the lock without a system call. Others take that back without waiting for it, unless it
-/// is within an append.
+/// A process that appends alone takes the lock without a system call. Others take that back without waiting for it,
+/// unless it is within an append.
 #[test]
 fn others_take_the_favour_of_a_process_back() {
     let folder = folder();

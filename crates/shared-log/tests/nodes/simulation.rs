@@ -1,10 +1,10 @@
 //! Random histories of several nodes on one faulty log, each deterministic by its seed.
 //!
-//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, and come back from a checkpoint, which
-//! some of them take and trim the log by. They stop for long and crash between calls, and within a call of the log or of
-//! the objects: before it takes effect, or after that and before the answer. Within these calls another node, whose connection
-//! is good, commits, takes a checkpoint and trims the log. Log and objects lose requests and answers, deliver late and twice;
-//! the log forgets what is trimmed. Afterwards the log alone is the truth:
+//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, and come back from a checkpoint,
+//! which some of them take and trim the log by. They stop for long and crash between calls, and within a call of the
+//! log or of the objects: before it takes effect, or after that and before the answer. Within these calls another node,
+//! whose connection is good, commits, takes a checkpoint and trims the log. Log and objects lose requests and answers,
+//! deliver late and twice; the log forgets what is trimmed. Afterwards the log alone is the truth:
 //! - every transaction in it read what all before it had written (serializable, in the order of the log);
 //! - one that was acknowledged is in it once; one that was refused is not; one with an unknown outcome at most once;
 //! - a transaction that began after another one was acknowledged reads its writes (strict);

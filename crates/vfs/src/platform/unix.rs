@@ -212,8 +212,8 @@ pub fn remote_file_system(_: &Path) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// When the process `pid` started, in ticks since the machine did; `None` if there is none. Read from `/proc`, so that it
-/// is 0 for every running process where that does not exist.
+/// When the process `pid` started, in ticks since the machine did; `None` if there is none. Read from `/proc`, so that
+/// it is 0 for every running process where that does not exist.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn process_start(pid: u32) -> Option<u64> {
     let text = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {

@@ -45,7 +45,7 @@ use std::{
 
 use isomer_data::{EraId, Version};
 use isomer_value::{LabelId, PropId, TypeId};
-use isomer_vfs::{Place, Seal};
+use isomer_vfs::{Seal, SealedPosition};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};
 
 use crate::{
@@ -275,8 +275,8 @@ fn format_of(seal: &Seal, in_pieces: bool) -> u32 {
     format + if in_pieces { IN_PIECES } else { 0 }
 }
 
-fn place(file: u128, at: u64) -> Place {
-    Place { file, at }
+fn place(file: u128, at: u64) -> SealedPosition {
+    SealedPosition { file, at }
 }
 
 fn block_sum(number: u64, len: u32, bytes: &[u8]) -> [u8; 8] {

@@ -1,8 +1,8 @@
-//! A snapshot that a peer pushes without having been asked: its pages are collected in a file outside the database, and
-//! joined when the last one is here. A peer that leaves in between leaves nothing behind.
+//! A state that a peer pushes without having been asked: its pages are collected in a file outside the database, and
+//! merged when the last one has arrived. A peer that disconnects before leaves nothing behind.
 //!
-//! Pages of one snapshot carry the session number, which the receiver assigns to the first one, the sender's name, and
-//! the position at which the previous page ended. One snapshot is collected at a time.
+//! The pages of one push carry the session number, which the receiver assigns to the first one, the sender's name, and
+//! the cursor at which the previous page ended. One state is collected at a time.
 
 use std::io::{Read as _, Write as _};
 
@@ -11,48 +11,50 @@ use isomer_storage::StorageError;
 use parking_lot::MutexGuard;
 
 use crate::{
-    join,
-    joining::{Collected, JoinedSession, Joining, PushedPage, Pushing},
-    snapshot::next_place,
     state::replication_of,
+    state_transfer::{
+        progress::{EndedPush, PushState, PushedPage, PushedPages, StateTransfer},
+        receive,
+        send::next_cursor,
+    },
 };
 
-/// After this time without a page of one snapshot, another one may begin.
-const PATIENCE_MS: u64 = 2 * 60 * 1000;
+/// After this time without a page of one state, another one may begin.
+const PUSH_TIMEOUT_MS: u64 = 2 * 60 * 1000;
 
 fn unavailable(why: &str) -> DataError {
     StorageError::Unavailable(why.into()).into()
 }
 
-/// Receives a page of a snapshot that a peer pushes without having been asked; the last one joins them all. Returns
+/// Receives a page of a state that a peer pushes without having been asked; the last one merges them all. Returns
 /// the session number, and whether this was the last page.
 ///
 /// # Errors
-/// [`DataError::JoinRunning`] while another request joins a snapshot; [`DataError::Storage`] (unavailable) while
+/// [`DataError::JoinRunning`] while another request merges a state; [`DataError::Storage`] (unavailable) while
 /// another one is being received, and for a page that does not follow the one before it; [`DataError::Invalid`] for
-/// bytes that are not a page; those of [`Joining::join_page`].
-pub fn join_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128, bool), DataError> {
+/// bytes that are not a page; those of [`StateTransfer::merge_page`].
+pub fn merge_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128, bool), DataError> {
     let session = replication_of(store).session.try_lock();
     let mut session = session.ok_or(DataError::JoinRunning)?;
-    let next = next_place(pushed.page)?;
-    let joined = session.joined.as_ref();
-    if joined.is_some_and(|joined| joined.ended_with(pushed)) {
+    let next = next_cursor(pushed.page)?;
+    let merged = session.merged.as_ref();
+    if merged.is_some_and(|merged| merged.ended_with(pushed)) {
         return Ok((pushed.session, true)); // the answer to it was lost, or took too long
     }
     if pushed.session == 0 {
         begin_session(store, &mut session, pushed)?;
     }
-    let is_its = |collected: &&mut Collected| {
+    let is_its = |collected: &&mut PushedPages| {
         collected.from == pushed.from && [0, collected.session].contains(&pushed.session)
     };
     let collected = session.collected.as_mut().filter(is_its).ok_or_else(|| {
         unavailable("received a page of a snapshot without its first page: start again")
     })?;
     let number = collected.session;
-    if !collected.pages.is_empty() && collected.last == pushed.place {
+    if !collected.pages.is_empty() && collected.last == pushed.cursor {
         return Ok((number, false)); // the answer to it was lost
     }
-    if collected.next != pushed.place {
+    if collected.next != pushed.cursor {
         session.collected = None;
         return Err(unavailable(
             "received a page of a snapshot out of order: start again",
@@ -61,14 +63,14 @@ pub fn join_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128, 
     collected.heard_ms = store.options().clock.now_ms();
     let Some(next) = next else {
         let done = session.collected.take().map(|collected| {
-            let mut joining = join::begin_join(store)?;
-            collected.join(store, &mut joining, pushed.page)
+            let mut transfer = receive::begin_state_transfer(store)?;
+            collected.merge(store, &mut transfer, pushed.page)
         });
         done.transpose()?;
-        session.joined = Some(JoinedSession {
+        session.merged = Some(EndedPush {
             session: number,
             from: pushed.from,
-            place: pushed.place.to_vec(),
+            cursor: pushed.cursor.to_vec(),
         });
         return Ok((number, true));
     };
@@ -77,13 +79,13 @@ pub fn join_pushed(store: &DataStore, pushed: &PushedPage<'_>) -> Result<(u128, 
         session.collected = None;
         return Err(store.spill_folder().error(&error));
     }
-    (collected.last, collected.next) = (pushed.place.to_vec(), next);
+    (collected.last, collected.next) = (pushed.cursor.to_vec(), next);
     Ok((number, false))
 }
 
 fn begin_session(
     store: &DataStore,
-    session: &mut MutexGuard<'_, Pushing>,
+    session: &mut MutexGuard<'_, PushState>,
     pushed: &PushedPage<'_>,
 ) -> Result<(), DataError> {
     let now = store.options().clock.now_ms();
@@ -91,16 +93,16 @@ fn begin_session(
         .collected
         .as_ref()
         .filter(|other| other.from != pushed.from);
-    if other.is_some_and(|other| now < other.heard_ms.saturating_add(PATIENCE_MS)) {
+    if other.is_some_and(|other| now < other.heard_ms.saturating_add(PUSH_TIMEOUT_MS)) {
         return Err(unavailable(
             "another replica is pushing its state: push this one later",
         ));
     }
-    if join::is_being_joined(store) {
+    if receive::is_merging_state(store) {
         return Err(isomer_data::internals::joining_error());
     }
     let folder = store.spill_folder();
-    session.collected = Some(Collected {
+    session.collected = Some(PushedPages {
         session: uuid::Uuid::new_v4().as_u128(),
         from: pushed.from,
         file: folder.file().map_err(|error| folder.error(&error))?,
@@ -112,7 +114,7 @@ fn begin_session(
     Ok(())
 }
 
-impl Collected {
+impl PushedPages {
     fn keep(&mut self, page: &[u8]) -> std::io::Result<()> {
         let mut writer = self.file.writer();
         writer.write_all(page)?;
@@ -120,13 +122,18 @@ impl Collected {
         Ok(())
     }
 
-    fn join(self, store: &DataStore, joining: &mut Joining, last: &[u8]) -> Result<(), DataError> {
+    fn merge(
+        self,
+        store: &DataStore,
+        transfer: &mut StateTransfer,
+        last: &[u8],
+    ) -> Result<(), DataError> {
         for run in &self.pages {
             let mut page = Vec::new();
             let read = run.reader().read_to_end(&mut page);
             read.map_err(|error| store.spill_folder().error(&error))?;
-            joining.join_page(store, &page)?;
+            transfer.merge_page(store, &page)?;
         }
-        joining.join_page(store, last).map(drop)
+        transfer.merge_page(store, last).map(drop)
     }
 }

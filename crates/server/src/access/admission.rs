@@ -13,7 +13,7 @@ use crate::{Result, ServerError};
 
 /// All users with requests or memory in use.
 #[derive(Debug)]
-pub struct Gates {
+pub struct AdmissionControl {
     most_requests: usize,
     most_bytes: usize,
     query_bytes: usize,
@@ -41,7 +41,7 @@ impl Usage {
 /// is idle.
 #[derive(Debug)]
 pub struct Admission {
-    gates: Arc<Gates>,
+    control: Arc<AdmissionControl>,
     user: Arc<str>,
     is_idle: bool,
     is_result: bool,
@@ -56,17 +56,17 @@ pub struct Admission {
 /// Memory of a request's body and of what was parsed from it; released when dropped.
 #[derive(Debug)]
 pub struct Body {
-    gates: Arc<Gates>,
+    control: Arc<AdmissionControl>,
     user: Arc<str>,
     bytes: AtomicUsize,
 }
 
 /// Minimum for each query. All queries of a user together hold at most this per request beyond their limit.
-const LEAST_BYTES: usize = 1 << 20;
+const MIN_QUERY_BYTES: usize = 1 << 20;
 /// Open results that a user may have, per request of the limit on requests.
 const RESULTS_A_REQUEST: usize = 16;
 
-impl Gates {
+impl AdmissionControl {
     /// Limits per user (requests, bytes) and per query (bytes).
     pub fn new(most_requests: usize, most_bytes: usize, query_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -84,7 +84,7 @@ impl Gates {
         self.count_request(user, usage)?;
         drop(users);
         Ok(Admission {
-            gates: self.clone(),
+            control: self.clone(),
             user: user.clone(),
             is_idle: false,
             is_result: false,
@@ -92,7 +92,7 @@ impl Gates {
             counted: 0,
             kept: 0,
             body: Arc::new(Body {
-                gates: self.clone(),
+                control: self.clone(),
                 user: user.clone(),
                 bytes: AtomicUsize::new(0),
             }),
@@ -102,7 +102,7 @@ impl Gates {
     /// Tracks what a transaction of `user` has written that stays open between requests.
     pub fn written(self: &Arc<Self>, user: &Arc<str>) -> Written {
         Written {
-            gates: self.clone(),
+            control: self.clone(),
             user: user.clone(),
             bytes: 0,
         }
@@ -133,10 +133,10 @@ impl Admission {
     /// leave, so that concurrent queries share the rest and each gets some.
     pub fn query_bytes(&mut self) -> usize {
         if self.share == 0 {
-            let mut users = self.gates.users.lock();
+            let mut users = self.control.users.lock();
             let usage = users.entry(self.user.clone()).or_default();
-            let free = self.gates.most_bytes.saturating_sub(usage.bytes);
-            self.share = self.gates.query_bytes.min(LEAST_BYTES.max(free / 4));
+            let free = self.control.most_bytes.saturating_sub(usage.bytes);
+            self.share = self.control.query_bytes.min(MIN_QUERY_BYTES.max(free / 4));
             self.counted = self.share;
             usage.bytes += self.share;
             usage.shares += self.share;
@@ -146,8 +146,8 @@ impl Admission {
 
     /// Counts its result as open, unless the user has too many.
     pub fn open_result(&mut self) -> Result<()> {
-        let most = self.gates.most_requests.saturating_mul(RESULTS_A_REQUEST);
-        let mut users = self.gates.users.lock();
+        let most = self.control.most_requests.saturating_mul(RESULTS_A_REQUEST);
+        let mut users = self.control.users.lock();
         let usage = users.entry(self.user.clone()).or_default();
         if !self.is_result {
             if usage.results >= most {
@@ -171,7 +171,7 @@ impl Admission {
         if self.is_idle {
             return;
         }
-        let mut users = self.gates.users.lock();
+        let mut users = self.control.users.lock();
         if let Some(usage) = users.get_mut(&self.user) {
             let counted = query_holds.min(self.counted);
             usage.requests -= 1;
@@ -190,9 +190,9 @@ impl Admission {
         if !self.is_idle {
             return Ok(());
         }
-        let mut users = self.gates.users.lock();
+        let mut users = self.control.users.lock();
         let usage = users.entry(self.user.clone()).or_default();
-        self.gates.count_request(&self.user, usage)?;
+        self.control.count_request(&self.user, usage)?;
         usage.bytes += self.share - self.counted;
         usage.shares += self.share - self.counted;
         self.counted = self.share;
@@ -202,12 +202,12 @@ impl Admission {
 
     /// Reserves memory for rows that are kept.
     pub fn keep(&mut self, bytes: usize) -> Result<()> {
-        let mut users = self.gates.users.lock();
+        let mut users = self.control.users.lock();
         let usage = users.entry(self.user.clone()).or_default();
-        if usage.bytes.saturating_add(bytes) > self.gates.most_bytes {
+        if usage.bytes.saturating_add(bytes) > self.control.most_bytes {
             return Err(ServerError::TooLarge(format!(
                 "the requests of `{}` would hold more than {} bytes with the rows that this one keeps: consume results before requesting more (limits.user_memory)",
-                self.user, self.gates.most_bytes
+                self.user, self.control.most_bytes
             )));
         }
         usage.bytes += bytes;
@@ -221,7 +221,7 @@ impl Admission {
     }
 
     /// Bytes of kept rows.
-    pub fn kept(&self) -> usize {
+    pub fn kept_bytes(&self) -> usize {
         self.kept
     }
 }
@@ -230,8 +230,8 @@ impl Body {
     /// Reserves `bytes` for the body, unless its user has too much in use. The potential memory of queries is not
     /// counted here: it shrinks when others need memory.
     pub fn add(&self, bytes: usize) -> Result<()> {
-        let most = self.gates.most_bytes;
-        let mut users = self.gates.users.lock();
+        let most = self.control.most_bytes;
+        let mut users = self.control.users.lock();
         let usage = users.entry(self.user.clone()).or_default();
         if (usage.bytes - usage.shares).saturating_add(bytes) > most {
             let message = format!(
@@ -255,7 +255,7 @@ impl Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        let mut users = self.gates.users.lock();
+        let mut users = self.control.users.lock();
         if let Some(usage) = users.get_mut(&self.user) {
             usage.bytes -= *self.bytes.get_mut();
             if usage.is_zero() {
@@ -268,7 +268,7 @@ impl Drop for Body {
 /// Memory that an open transaction has written; released when dropped.
 #[derive(Debug)]
 pub struct Written {
-    gates: Arc<Gates>,
+    control: Arc<AdmissionControl>,
     user: Arc<str>,
     bytes: usize,
 }
@@ -278,17 +278,17 @@ impl Written {
     /// beyond what it has, so that several concurrent ones fit. All of that is reserved until [`Written::set`].
     pub fn most(&mut self) -> usize {
         let written = {
-            let users = self.gates.users.lock();
+            let users = self.control.users.lock();
             users.get(&self.user).map_or(0, |usage| usage.written)
         };
-        let free = self.gates.most_bytes.saturating_sub(written);
-        self.set((self.bytes + free / 2).max(LEAST_BYTES));
+        let free = self.control.most_bytes.saturating_sub(written);
+        self.set((self.bytes + free / 2).max(MIN_QUERY_BYTES));
         self.bytes
     }
 
     /// Sets the bytes that it has written.
     pub fn set(&mut self, bytes: usize) {
-        let mut users = self.gates.users.lock();
+        let mut users = self.control.users.lock();
         let usage = users.entry(self.user.clone()).or_default();
         usage.bytes = usage.bytes - self.bytes + bytes;
         usage.written = usage.written - self.bytes + bytes;
@@ -307,7 +307,7 @@ impl Drop for Written {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut users = self.gates.users.lock();
+        let mut users = self.control.users.lock();
         if let Some(usage) = users.get_mut(&self.user) {
             usage.requests -= usize::from(!self.is_idle);
             usage.results -= usize::from(self.is_result);
@@ -326,11 +326,11 @@ mod tests {
 
     #[test]
     fn an_idle_request_does_not_block_others() {
-        let gates = Gates::new(1, 100 << 20, 100 << 20);
+        let control = AdmissionControl::new(1, 100 << 20, 100 << 20);
         let ada: Arc<str> = "ada".into();
         let mut idle: Vec<Admission> = (0..RESULTS_A_REQUEST)
             .map(|_| {
-                let mut entry = gates.admit(&ada).unwrap();
+                let mut entry = control.admit(&ada).unwrap();
                 entry.open_result().unwrap();
                 assert!(entry.query_bytes() > 20 << 20, "idle requests released it");
                 entry.pause(1_000);
@@ -338,47 +338,47 @@ mod tests {
                 entry
             })
             .collect();
-        assert_eq!(gates.in_progress(), 0);
-        assert_eq!(gates.users.lock()[&ada].bytes, 1_000 * RESULTS_A_REQUEST);
-        let mut one_more = gates.admit(&ada).unwrap();
+        assert_eq!(control.in_progress(), 0);
+        assert_eq!(control.users.lock()[&ada].bytes, 1_000 * RESULTS_A_REQUEST);
+        let mut one_more = control.admit(&ada).unwrap();
         assert!(one_more.open_result().is_err());
         assert!(idle[0].resume().is_err(), "one is in progress");
         drop(one_more);
         idle[0].resume().unwrap();
         idle[0].resume().unwrap();
-        assert_eq!(gates.in_progress(), 1);
+        assert_eq!(control.in_progress(), 1);
         idle[0].keep(60 << 20).unwrap();
         assert!(idle[0].keep(60 << 20).is_err());
-        assert_eq!(idle[0].kept(), 60 << 20);
+        assert_eq!(idle[0].kept_bytes(), 60 << 20);
         idle.clear();
-        assert!(gates.users.lock().is_empty());
+        assert!(control.users.lock().is_empty());
     }
 
     #[test]
     fn potential_memory_of_queries_leaves_bodies_their_room() {
-        let gates = Gates::new(64, 1 << 30, 256 << 20);
+        let control = AdmissionControl::new(64, 1 << 30, 256 << 20);
         let ada: Arc<str> = "ada".into();
         let mut admissions = Vec::new();
         for _ in 0..64 {
-            let mut entry = gates.admit(&ada).unwrap();
+            let mut entry = control.admit(&ada).unwrap();
             entry.body().add(200).unwrap();
-            assert!(entry.query_bytes() >= LEAST_BYTES);
+            assert!(entry.query_bytes() >= MIN_QUERY_BYTES);
             admissions.push(entry);
         }
         admissions[0].pause(1_000);
         admissions[0].resume().unwrap();
         drop(admissions);
-        assert!(gates.users.lock().is_empty());
+        assert!(control.users.lock().is_empty());
     }
 
     #[test]
     fn a_body_counts_until_its_last_owner_drops_it() {
-        let gates = Gates::new(2, 1_000, 100);
+        let control = AdmissionControl::new(2, 1_000, 100);
         let ada: Arc<str> = "ada".into();
-        let entry = gates.admit(&ada).unwrap();
+        let entry = control.admit(&ada).unwrap();
         let body = entry.body().clone();
         body.add(600).unwrap();
-        let other = gates.admit(&ada).unwrap();
+        let other = control.admit(&ada).unwrap();
         let error = other.body().add(600).unwrap_err();
         assert!(matches!(error, ServerError::TooMany { .. }), "{error}");
         let error = body.add(600).unwrap_err();
@@ -388,54 +388,54 @@ mod tests {
         drop(body);
         other.body().add(600).unwrap();
         drop(other);
-        assert!(gates.users.lock().is_empty());
+        assert!(control.users.lock().is_empty());
     }
 
     #[test]
     fn written_bytes_of_all_transactions_of_a_user_add_up() {
-        let gates = Gates::new(20, 100 << 20, 100 << 20);
+        let control = AdmissionControl::new(20, 100 << 20, 100 << 20);
         let ada: Arc<str> = "ada".into();
-        let (mut one, mut other) = (gates.written(&ada), gates.written(&ada));
+        let (mut one, mut other) = (control.written(&ada), control.written(&ada));
         assert_eq!((one.most(), other.most()), (50 << 20, 25 << 20));
         one.set(90 << 20);
         other.set(0);
         assert_eq!(other.most(), 5 << 20);
         other.set(10 << 20);
-        let mut third = gates.written(&ada);
-        assert_eq!(third.most(), LEAST_BYTES, "each one gets some");
+        let mut third = control.written(&ada);
+        assert_eq!(third.most(), MIN_QUERY_BYTES, "each one gets some");
         assert_eq!(one.most(), 90 << 20);
-        let mut entry = gates.admit(&ada).unwrap();
+        let mut entry = control.admit(&ada).unwrap();
         assert_eq!(
             entry.query_bytes(),
-            LEAST_BYTES,
+            MIN_QUERY_BYTES,
             "queries leave room for them"
         );
         drop((one, other, third, entry));
-        assert!(gates.users.lock().is_empty());
+        assert!(control.users.lock().is_empty());
     }
 
     #[test]
     fn one_user_cannot_use_up_the_memory_of_all() {
-        let gates = Gates::new(20, 1 << 30, 256 << 20);
+        let control = AdmissionControl::new(20, 1 << 30, 256 << 20);
         let (ada, bob): (Arc<str>, Arc<str>) = ("ada".into(), "bob".into());
-        let mut all: Vec<_> = (0..20).map(|_| gates.admit(&ada).unwrap()).collect();
+        let mut all: Vec<_> = (0..20).map(|_| control.admit(&ada).unwrap()).collect();
         assert!(matches!(
-            gates.admit(&ada),
+            control.admit(&ada),
             Err(ServerError::TooMany { .. })
         ));
-        assert!(gates.admit(&bob).is_ok());
+        assert!(control.admit(&bob).is_ok());
         let bytes: Vec<usize> = all.iter_mut().map(Admission::query_bytes).collect();
         assert_eq!(bytes[0], 256 << 20);
-        assert!(bytes.is_sorted_by(|one, two| one >= two) && bytes[19] >= LEAST_BYTES);
-        assert!(bytes.iter().sum::<usize>() <= (1 << 30) + 20 * LEAST_BYTES);
+        assert!(bytes.is_sorted_by(|one, two| one >= two) && bytes[19] >= MIN_QUERY_BYTES);
+        assert!(bytes.iter().sum::<usize>() <= (1 << 30) + 20 * MIN_QUERY_BYTES);
         assert_eq!(
             all[0].query_bytes(),
             256 << 20,
             "requested twice, reserved once"
         );
         all.clear();
-        assert_eq!(gates.admit(&ada).unwrap().query_bytes(), 256 << 20);
-        assert_eq!(gates.in_progress(), 0);
-        assert!(gates.users.lock().is_empty());
+        assert_eq!(control.admit(&ada).unwrap().query_bytes(), 256 << 20);
+        assert_eq!(control.in_progress(), 0);
+        assert!(control.users.lock().is_empty());
     }
 }

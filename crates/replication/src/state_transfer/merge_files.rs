@@ -1,4 +1,4 @@
-//! Files in snapshots: their rows, and joining those of two states.
+//! Files in a state transfer: their items, and merging those of two states.
 
 use isomer_data::{DataError, Transaction};
 use isomer_layout::{
@@ -10,11 +10,11 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     buckets, cells,
-    files::{self, FileShadow, check_chunk, check_path, chunk_of, decode_making, hash_of},
-    joining::Sides,
+    files::{self, FileMetadata, check_chunk, check_path, chunk_of, decode_making, hash_of},
     mapping::{self, Mapper, take_identity},
     scope, spelling,
-    versions::{Stamp, Version, join, push_versions, take_versions},
+    state_transfer::progress::Sides,
+    versions::{Stamp, Version, merge, push_versions, take_versions},
     wire::{Incoming, Outgoing, tag},
 };
 
@@ -37,27 +37,27 @@ fn take_mapped(map: &mut Incoming<'_>, rest: &mut &[u8]) -> Result<Vec<Version>,
     mapped(map, &theirs)
 }
 
-/// The file of a shadow's key.
-pub(super) fn file_of(key: &[u8]) -> Result<u64, DataError> {
+/// The file of a metadata row's key.
+pub(crate) fn file_of(key: &[u8]) -> Result<u64, DataError> {
     sole_id(&key[2..], "the key of a file")
 }
 
-/// The item of a snapshot for a file.
+/// The item of a file.
 pub(crate) fn push_file(
     tx: &Transaction,
     key: &[u8],
     page: &mut Outgoing<'_>,
 ) -> Result<(), DataError> {
     let number = file_of(key)?;
-    let shadow = files::file_shadow(tx, number)?;
-    let shadow = shadow.ok_or_else(|| malformed("the metadata of a file"))?;
-    let mut content = mapping::identity(page, &shadow.identity)?.to_bytes();
-    mapping::stamp(page, shadow.life)?.push(&mut content);
-    push_id(&mut content, shadow.created_ms);
-    push_mapped(page, &shadow.called, &mut content)?;
+    let metadata = files::file_metadata(tx, number)?;
+    let metadata = metadata.ok_or_else(|| malformed("the metadata of a file"))?;
+    let mut content = mapping::identity(page, &metadata.identity)?.to_bytes();
+    mapping::stamp(page, metadata.creation)?.push(&mut content);
+    push_id(&mut content, metadata.created_ms);
+    push_mapped(page, &metadata.called, &mut content)?;
     push_mapped(
         page,
-        &buckets::lives(tx, &keyspace::file(number))?,
+        &buckets::creations(tx, &keyspace::file(number))?,
         &mut content,
     )?;
     page.push(tag::FILE, &content);
@@ -79,18 +79,18 @@ pub(crate) fn push_chunk(
     page: &mut Outgoing<'_>,
 ) -> Result<(), DataError> {
     let (number, chunk) = chunk_of(key)?;
-    let Some(shadow) = files::file_shadow(tx, number)? else {
+    let Some(metadata) = files::file_metadata(tx, number)? else {
         return Ok(());
     };
-    let mut content = mapping::identity(page, &shadow.identity)?.to_bytes();
+    let mut content = mapping::identity(page, &metadata.identity)?.to_bytes();
     push_id(&mut content, chunk);
     push_mapped(page, &cells::cell_versions(tx, key)?, &mut content)?;
     page.push(tag::CHUNK, &content);
     Ok(())
 }
 
-/// Joins a file, a folder or a chunk; returns its key, where it exists here.
-pub(crate) fn join_file(
+/// Merges a file, a folder or a chunk; returns its key, where it exists here.
+pub(crate) fn merge_file(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
     found: u8,
@@ -110,7 +110,7 @@ pub(crate) fn join_file(
             {
                 return Err(mapping::bad_item());
             }
-            join_makings(tx, &path, &theirs, sides)?;
+            merge_folder_creations(tx, &path, &theirs, sides)?;
             Ok(Some(xxh3_128(&keyspace::folder_made(hash_of(&path)))))
         }
         tag::CHUNK => {
@@ -123,13 +123,13 @@ pub(crate) fn join_file(
             let Some(number) = files::find_file(tx, &identity)? else {
                 return Ok(None);
             };
-            join_chunk(tx, number, chunk, &theirs, sides)?;
+            merge_chunk(tx, number, chunk, &theirs, sides)?;
             Ok(Some(xxh3_128(&keyspace::file_chunk(number, chunk))))
         }
         _ => {
             let identity = take_identity(map, &mut rest)?;
-            let life = Stamp::take(&mut rest).ok_or_else(mapping::bad_item)?;
-            let life = mapping::stamp(map, life)?;
+            let creation = Stamp::take(&mut rest).ok_or_else(mapping::bad_item)?;
+            let creation = mapping::stamp(map, creation)?;
             let created_ms = take_id(&mut rest).ok_or_else(mapping::bad_item)?;
             let called = take_mapped(map, &mut rest)?;
             for version in &called {
@@ -145,53 +145,53 @@ pub(crate) fn join_file(
             }
             let number = match files::find_file(tx, &identity)? {
                 Some(number) => number,
-                None if sides.here.covers(life.dot) => return Ok(None), // it was removed here
-                None => files::make_file(tx, &identity, life, created_ms)?,
+                None if sides.here.covers(creation.dot) => return Ok(None), // it was removed here
+                None => files::make_file(tx, &identity, creation, created_ms)?,
             };
-            join_called(tx, number, &called, sides)?;
-            let ours = buckets::lives(tx, &keyspace::file(number))?;
-            let joined = join(&ours, sides.here, &sizes, sides.theirs);
-            if joined != ours {
-                files::materialize_size(tx, number, joined)?;
+            merge_paths(tx, number, &called, sides)?;
+            let ours = buckets::creations(tx, &keyspace::file(number))?;
+            let merged = merge(&ours, sides.here, &sizes, sides.theirs);
+            if merged != ours {
+                files::materialize_size(tx, number, merged)?;
             }
-            let key = keyspace::shadow(IdSpace::Files, number);
+            let key = keyspace::metadata_row(IdSpace::Files, number);
             Ok(Some(xxh3_128(&key)))
         }
     }
 }
 
-fn join_called(
+fn merge_paths(
     tx: &mut Transaction,
     number: u64,
     theirs: &[Version],
     sides: &Sides<'_>,
 ) -> Result<(), DataError> {
-    let Some(shadow) = files::file_shadow(tx, number)? else {
+    let Some(metadata) = files::file_metadata(tx, number)? else {
         return Ok(());
     };
-    let joined = join(&shadow.called, sides.here, theirs, sides.theirs);
-    if joined == shadow.called {
+    let merged = merge(&metadata.called, sides.here, theirs, sides.theirs);
+    if merged == metadata.called {
         return Ok(());
     }
-    let touched = files::call_file(tx, number, shadow, joined)?;
+    let touched = files::call_file(tx, number, metadata, merged)?;
     files::assign_paths(tx, touched)
 }
 
-fn join_makings(
+fn merge_folder_creations(
     tx: &mut Transaction,
     path: &str,
     theirs: &[Version],
     sides: &Sides<'_>,
 ) -> Result<(), DataError> {
     let ours = files::makings(tx, path)?;
-    let joined = join(&ours, sides.here, theirs, sides.theirs);
-    match joined == ours {
+    let merged = merge(&ours, sides.here, theirs, sides.theirs);
+    match merged == ours {
         true => Ok(()),
-        false => files::materialize_folder(tx, path, joined),
+        false => files::materialize_folder(tx, path, merged),
     }
 }
 
-fn join_chunk(
+fn merge_chunk(
     tx: &mut Transaction,
     number: u64,
     chunk: u64,
@@ -199,20 +199,20 @@ fn join_chunk(
     sides: &Sides<'_>,
 ) -> Result<(), DataError> {
     let ours = cells::cell_versions(tx, &keyspace::file_chunk(number, chunk))?;
-    let joined = join(&ours, sides.here, theirs, sides.theirs);
-    files::materialize_chunk(tx, number, chunk, &ours, joined)
+    let merged = merge(&ours, sides.here, theirs, sides.theirs);
+    files::materialize_chunk(tx, number, chunk, &ours, merged)
 }
 
 /// Rows that exist here alone: removes those that the other state has seen removed.
-pub(crate) fn sweep_file(
+pub(crate) fn merge_local_file(
     tx: &mut Transaction,
     key: &[u8],
     sides: &Sides<'_>,
 ) -> Result<(), DataError> {
     if key.first() == Some(&keyspace::TAG_FILE_CHUNK) {
         let (number, chunk) = chunk_of(key)?;
-        return match files::file_shadow(tx, number)? {
-            Some(_) => join_chunk(tx, number, chunk, &[], sides),
+        return match files::file_metadata(tx, number)? {
+            Some(_) => merge_chunk(tx, number, chunk, &[], sides),
             None => Ok(()),
         };
     }
@@ -221,28 +221,30 @@ pub(crate) fn sweep_file(
             return Ok(());
         };
         let (path, _) = decode_making(&stored)?;
-        return join_makings(tx, &path, &[], sides);
+        return merge_folder_creations(tx, &path, &[], sides);
     }
     let number = file_of(key)?;
-    match files::file_shadow(tx, number)? {
-        Some(shadow) if sides.theirs.covers(shadow.life.dot) => files::purge_file(tx, number),
+    match files::file_metadata(tx, number)? {
+        Some(metadata) if sides.theirs.covers(metadata.creation.dot) => {
+            files::purge_file(tx, number)
+        }
         _ => Ok(()),
     }
 }
 
 /// The name of a file, a folder or a chunk for comparing two replicas.
 pub(crate) fn file_name(tx: &Transaction, key: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
-    let spelled = |shadow: &FileShadow| spelling::spell_identity(tx, &shadow.identity);
+    let spelled = |metadata: &FileMetadata| spelling::spell_identity(tx, &metadata.identity);
     if key.first() == Some(&keyspace::TAG_FILE_CHUNK) {
         let (number, chunk) = chunk_of(key)?;
-        let shadow = files::file_shadow(tx, number)?;
+        let metadata = files::file_metadata(tx, number)?;
         return Ok(
-            shadow.map(|own| [&[tag::CHUNK][..], &chunk.to_be_bytes(), &spelled(&own)].concat())
+            metadata.map(|own| [&[tag::CHUNK][..], &chunk.to_be_bytes(), &spelled(&own)].concat())
         );
     }
     if key.starts_with(keyspace::FOLDERS_MADE) {
         return Ok(Some([&[tag::FOLDER], &key[2..]].concat()));
     }
-    let shadow = files::file_shadow(tx, file_of(key)?)?;
-    Ok(shadow.map(|own| [&[tag::FILE][..], &spelled(&own)].concat()))
+    let metadata = files::file_metadata(tx, file_of(key)?)?;
+    Ok(metadata.map(|own| [&[tag::FILE][..], &spelled(&own)].concat()))
 }

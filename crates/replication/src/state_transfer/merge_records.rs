@@ -1,5 +1,5 @@
-//! Joining records and convergent fields of two states: what both hold stays; what one holds stays unless the other has
-//! seen it.
+//! Merging nodes, relationships and convergent fields of two states: what both have stays; what one has stays unless
+//! the other has seen it.
 
 use isomer_data::{ConvergentKind, ConvergentOwner, DataError, Transaction, after_prefix};
 use isomer_layout::{
@@ -13,78 +13,82 @@ use isomer_layout::{
 use isomer_value::{NodeId, PropId, RelId, TypeId};
 
 use crate::{
-    apply,
-    contested::contested,
-    convergent,
-    joining::Sides,
+    apply, convergent,
     mapping::{self, Mapper, take_identity},
+    metadata::{NodeMetadata, Properties, RelMetadata},
+    property_conflicts::conflicting_properties,
     records, scope,
-    shadow::{NodeShadow, Properties, RelShadow},
-    snapshot::{self, take_of_relationship},
+    state_transfer::{
+        progress::Sides,
+        send::{self, take_of_relationship},
+    },
     wire::Incoming,
 };
 
-pub(crate) fn join_node(
+pub(crate) fn merge_node(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
     content: &[u8],
     sides: &Sides<'_>,
 ) -> Result<Option<NodeId>, DataError> {
     let mut rest = content;
-    let shadow = take_bytes(&mut rest).ok_or_else(mapping::bad_item)?;
-    let theirs = NodeShadow::decode(shadow, None).map_err(|_| mapping::bad_item())?;
-    let theirs = snapshot::node(map, &theirs)?;
+    let metadata = take_bytes(&mut rest).ok_or_else(mapping::bad_item)?;
+    let theirs = NodeMetadata::decode(metadata, None).map_err(|_| mapping::bad_item())?;
+    let theirs = send::node(map, &theirs)?;
     scope::check_identity(tx.store(), &theirs.identity)?;
     let fields = take_fields(map, &mut rest)?;
     let found = records::find_node(tx, &theirs.identity)?;
     if let Some(id) = found {
-        join_absent_fields(tx, ConvergentOwner::Node(id), &fields, sides)?;
+        merge_absent_fields(tx, ConvergentOwner::Node(id), &fields, sides)?;
     }
-    materialize_joined(tx, &theirs, sides, !fields.is_empty())?;
+    materialize_merged(tx, &theirs, sides, !fields.is_empty())?;
     records::find_node(tx, &theirs.identity)
 }
 
-/// `keep` creates a ghost where nothing is left: its fields follow.
-pub(crate) fn materialize_joined(
+/// `endpoint_keepers` creates a ghost where nothing is left: its fields follow.
+pub(crate) fn materialize_merged(
     tx: &mut Transaction,
-    theirs: &NodeShadow,
+    theirs: &NodeMetadata,
     sides: &Sides<'_>,
     keep: bool,
 ) -> Result<(), DataError> {
     let (id, ours, old) = match records::find_node(tx, &theirs.identity)? {
         Some(id) => {
-            let shadow = records::node_shadow(tx, id)?;
-            let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
-            (Some(id), shadow, tx.graph().load_node(id)?)
+            let metadata = records::node_metadata(tx, id)?;
+            let metadata = metadata.ok_or_else(|| malformed("the metadata of a node"))?;
+            (Some(id), metadata, tx.graph().load_node(id)?)
         }
-        None => (None, NodeShadow::new(theirs.identity.clone()), None),
+        None => (None, NodeMetadata::new(theirs.identity.clone()), None),
     };
-    let before = (ours.life_dots(), contested(&ours.properties));
-    let joined = sides.node(&ours, theirs);
-    if id.is_some() && joined == ours {
+    let before = (
+        ours.creation_dots(),
+        conflicting_properties(&ours.properties),
+    );
+    let merged = sides.node(&ours, theirs);
+    if id.is_some() && merged == ours {
         return Ok(());
     }
-    if id.is_none() && joined.is_empty() && !keep {
+    if id.is_none() && merged.is_empty() && !keep {
         return Ok(());
     }
     let id = match id {
         Some(id) => id,
-        None => records::new_node_id(tx, joined.labels.keys().next().copied())?,
+        None => records::new_node_id(tx, merged.labels.keys().next().copied())?,
     };
-    if joined.is_empty() && keep && old.is_none() {
-        return records::put_node_shadow(tx, id, &joined, &[], false);
+    if merged.is_empty() && keep && old.is_none() {
+        return records::put_node_metadata(tx, id, &merged, &[], false);
     }
-    let identity = joined.identity.clone();
-    apply::materialize_node(tx, id, old, joined, before)?;
+    let identity = merged.identity.clone();
+    apply::materialize_node(tx, id, old, merged, before)?;
     if keep && records::find_node(tx, &identity)?.is_none() {
         // It was deleted here; fields of it that are missing here follow separately.
         let place = records::new_node_id(tx, None)?;
-        records::put_node_shadow(tx, place, &NodeShadow::new(identity), &[], false)?;
+        records::put_node_metadata(tx, place, &NodeMetadata::new(identity), &[], false)?;
     }
     Ok(())
 }
 
-pub(crate) fn join_relationship(
+pub(crate) fn merge_relationship(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
     content: &[u8],
@@ -95,18 +99,18 @@ pub(crate) fn join_relationship(
     let type_id = mapping::type_id(map, TypeId(type_id))?;
     let source = take_identity(map, &mut rest)?;
     let target = take_identity(map, &mut rest)?;
-    let shadow = take_bytes(&mut rest).ok_or_else(mapping::bad_item)?;
-    let theirs = RelShadow::decode_explicit(shadow).map_err(|_| mapping::bad_item())?;
-    let theirs = snapshot::relationship(map, &theirs)?;
+    let metadata = take_bytes(&mut rest).ok_or_else(mapping::bad_item)?;
+    let theirs = RelMetadata::decode_explicit(metadata).map_err(|_| mapping::bad_item())?;
+    let theirs = send::relationship(map, &theirs)?;
     let fields = take_fields(map, &mut rest)?;
     match records::find_rel(tx, &theirs.identity)? {
         Some(id) => {
-            join_absent_fields(tx, ConvergentOwner::Relationship(id), &fields, sides)?;
+            merge_absent_fields(tx, ConvergentOwner::Relationship(id), &fields, sides)?;
             apply::edit_relationship(tx, id, &mut |ours| {
                 ours.properties = sides.properties(&ours.properties, &theirs.properties);
             })?;
         }
-        None if sides.here.covers(theirs.life.dot) => return Ok(None),
+        None if sides.here.covers(theirs.creation.dot) => return Ok(None),
         None => {
             let mut new = theirs.clone();
             let none = Properties::new();
@@ -117,8 +121,8 @@ pub(crate) fn join_relationship(
     records::find_rel(tx, &theirs.identity)
 }
 
-/// Joins the fields that only this side has.
-pub(crate) fn join_absent_fields(
+/// Merges the fields that only this side has.
+pub(crate) fn merge_absent_fields(
     tx: &mut Transaction,
     owner: ConvergentOwner,
     there: &[PropId],
@@ -134,13 +138,13 @@ pub(crate) fn join_absent_fields(
                 .each_between(&head, after_prefix(&head).as_deref(), &mut |key, value| {
                     ours.push((key[prefix.len()..].to_vec(), value.to_vec()));
                 })?;
-            put_joined_rows(tx, (owner, prop), &ours, &[], sides)?;
+            put_merged_rows(tx, (owner, prop), &ours, &[], sides)?;
         }
     }
     Ok(())
 }
 
-pub(crate) fn join_field(
+pub(crate) fn merge_field(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
     content: &[u8],
@@ -190,8 +194,8 @@ pub(crate) fn join_field(
         sent.truncate(below);
         sent.extend_from_slice(key);
         whole.truncate(prefix.len());
-        let (kind, dot) = snapshot::map_row(map, &mut entries, &sent, &mut whole)
-            .map_err(|_| mapping::bad_item())?;
+        let (kind, dot) =
+            send::map_row(map, &mut entries, &sent, &mut whole).map_err(|_| mapping::bad_item())?;
         if matches!(
             kind,
             ConvergentKind::Register | ConvergentKind::MultiRegister
@@ -229,11 +233,11 @@ pub(crate) fn join_field(
                 ours.push((key[prefix.len()..].to_vec(), value.to_vec()));
             })?;
     }
-    put_joined_rows(tx, (owner, prop), &ours, &rows, sides)
+    put_merged_rows(tx, (owner, prop), &ours, &rows, sides)
 }
 
-/// Joins the local entries of one property with those of the other side, both ascending.
-fn put_joined_rows(
+/// Merges the local entries of one property with those of the other side, both ascending.
+fn put_merged_rows(
     tx: &mut Transaction,
     (owner, prop): (ConvergentOwner, PropId),
     ours: &[(Vec<u8>, Vec<u8>)],
@@ -241,11 +245,11 @@ fn put_joined_rows(
     sides: &Sides<'_>,
 ) -> Result<(), DataError> {
     let prefix = owner.prefix();
-    let joined = join_rows((sides.here, ours), (sides.theirs, theirs))?;
+    let merged = join_rows((sides.here, ours), (sides.theirs, theirs))?;
     let mut changed = false;
     let before = tx.indexes_mut().fields_before(owner, prop)?;
     let mut touched = Vec::new();
-    let (mut old, mut new) = (ours.iter().peekable(), joined.into_iter().peekable());
+    let (mut old, mut new) = (ours.iter().peekable(), merged.into_iter().peekable());
     let mut whole = prefix.clone();
     loop {
         let order = match (old.peek(), new.peek()) {

@@ -1,25 +1,25 @@
-//! Conflicts in properties of one record: recorded with its metadata.
+//! Conflicts in properties of one record: those with several concurrent values, recorded with the record's metadata.
 
 use isomer_data::{DataError, Transaction, after_prefix};
 use isomer_layout::keyspace::{self, IdSpace};
 use isomer_value::PropId;
 
-use crate::{cells::differ, shadow::Properties};
+use crate::{cells::differ, metadata::Properties};
 
 /// Properties with several values.
-pub(crate) fn contested(properties: &Properties) -> Vec<PropId> {
+pub(crate) fn conflicting_properties(properties: &Properties) -> Vec<PropId> {
     let several = properties.iter().filter(|(_, own)| differ(own));
     several.map(|(prop, _)| *prop).collect()
 }
 
 /// Records properties with several values, and forgets those of `before` that have one value now.
-pub(crate) fn note_contested(
+pub(crate) fn record_conflicts(
     tx: &mut Transaction,
     key: &dyn Fn(PropId) -> Vec<u8>,
     before: &[PropId],
     after: &Properties,
 ) -> Result<(), DataError> {
-    let now = contested(after);
+    let now = conflicting_properties(after);
     for prop in now.iter().filter(|prop| !before.contains(prop)) {
         tx.replication_mut().put_row(&key(*prop), &[])?;
     }
@@ -29,7 +29,7 @@ pub(crate) fn note_contested(
     Ok(())
 }
 
-pub(crate) fn forget_conflicts(
+pub(crate) fn delete_conflicts(
     tx: &mut Transaction,
     space: IdSpace,
     id: u64,

@@ -1,4 +1,4 @@
-//! Joining buckets, their entries and sequences of two states.
+//! Merging buckets, their entries and sequences of two states.
 
 use isomer_data::{DataError, Transaction};
 use isomer_layout::{
@@ -12,15 +12,15 @@ use crate::{
     apply,
     buckets::{self, sequence_key},
     cells,
-    joining::Sides,
     mapping::{self, Mapper, entry_versions},
     scope,
-    versions::{Version, join, take_versions},
+    state_transfer::progress::Sides,
+    versions::{Version, merge, take_versions},
     wire::{Incoming, tag},
 };
 
-/// Joins an entry of a bucket; returns its key.
-pub(crate) fn join_entry(
+/// Merges an entry of a bucket; returns its key.
+pub(crate) fn merge_entry(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
     found: u8,
@@ -43,16 +43,16 @@ pub(crate) fn join_entry(
         _ => keyspace::bucket_pair(bucket, key, value),
     };
     let ours = cells::cell_versions(tx, &stored)?;
-    let joined = join(&ours, sides.here, &theirs, sides.theirs);
+    let merged = merge(&ours, sides.here, &theirs, sides.theirs);
     match found {
-        tag::ENTRY_OF_MAP => apply::materialize_entry(tx, bucket, key, &ours, joined)?,
-        _ => apply::materialize_pair(tx, bucket, key, value, &ours, joined)?,
+        tag::ENTRY_OF_MAP => apply::materialize_entry(tx, bucket, key, &ours, merged)?,
+        _ => apply::materialize_pair(tx, bucket, key, value, &ours, merged)?,
     }
     Ok(xxh3_128(&stored))
 }
 
-/// Joins the definition of a bucket, or a sequence; returns its key.
-pub(crate) fn join_bucket(
+/// Merges the definition of a bucket, or a sequence; returns its key.
+pub(crate) fn merge_bucket(
     tx: &mut Transaction,
     map: &mut Incoming<'_>,
     found: u8,
@@ -80,11 +80,11 @@ pub(crate) fn join_bucket(
         Some(name) => sequence_key(bucket, name)?,
         None => keyspace::bucket(bucket),
     };
-    join_lives(tx, bucket, name, &theirs, sides)?;
+    merge_creations(tx, bucket, name, &theirs, sides)?;
     Ok(xxh3_128(&stored))
 }
 
-pub(crate) fn join_lives(
+pub(crate) fn merge_creations(
     tx: &mut Transaction,
     bucket: u32,
     sequence: Option<&[u8]>,
@@ -95,16 +95,16 @@ pub(crate) fn join_lives(
         Some(name) => sequence_key(bucket, name)?,
         None => keyspace::bucket(bucket),
     };
-    let ours = buckets::lives(tx, &stored)?;
-    let joined = join(&ours, sides.here, theirs, sides.theirs);
-    if joined == ours {
+    let ours = buckets::creations(tx, &stored)?;
+    let merged = merge(&ours, sides.here, theirs, sides.theirs);
+    if merged == ours {
         return Ok(());
     }
     match sequence {
-        Some(name) => buckets::materialize_sequence(tx, bucket, name, joined),
+        Some(name) => buckets::materialize_sequence(tx, bucket, name, merged),
         None => {
             buckets::touch_bucket(tx, bucket)?;
-            buckets::put_lives(tx, &stored, joined)?;
+            buckets::put_creations(tx, &stored, merged)?;
             buckets::materialize_bucket(tx, bucket, None)
         }
     }

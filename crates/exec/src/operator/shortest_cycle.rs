@@ -22,7 +22,7 @@ const PIECE: usize = 256;
 /// the middle node of an even number of steps or over the middle relationship of an odd number. Every node of a
 /// shortest cycle is reached by a shortest path, because a shorter path would close a shorter cycle. Before the first
 /// cycle closes, all paths to a node begin with the same relationship, so keeping one of them is enough.
-pub(super) struct Round<'a> {
+pub(super) struct CycleSearch<'a> {
     pub(super) plan: &'a physical::ShortestPath,
     /// None if the type does not exist.
     pub(super) types: Option<&'a [TypeId]>,
@@ -31,7 +31,7 @@ pub(super) struct Round<'a> {
 }
 
 /// How a node was reached.
-struct Reached {
+struct NodePaths {
     depth: u64,
     /// The first relationship of the paths to it.
     branch: RelId,
@@ -39,7 +39,7 @@ struct Reached {
     back: Vec<(RelRow, NodeId)>,
 }
 
-type Level = FxHashMap<NodeId, Reached>;
+type Level = FxHashMap<NodeId, NodePaths>;
 
 /// A closed cycle: the path to `before`, the step to `to`, and the path back from `after`. Without a direction and on a
 /// middle node, the return path includes the closing step.
@@ -58,14 +58,14 @@ struct Closed {
     at: Vec<NodeId>,
 }
 
-impl Round<'_> {
+impl CycleSearch<'_> {
     /// The shortest walks of at most `max` steps; one unless all are wanted. None if only longer walks may exist.
     pub(super) fn shortest(&self, max: u64, cx: &mut Cx<'_>) -> Result<Option<Vec<Walk>>> {
         let Some(types) = self.types else {
             return Ok(Some(Vec::new()));
         };
         let mut reached = Level::default();
-        let start = Reached {
+        let start = NodePaths {
             depth: 0,
             branch: RelId(u64::MAX),
             back: Vec::new(),
@@ -165,7 +165,7 @@ impl Round<'_> {
             return;
         }
         let Some(known) = reached.get_mut(&to) else {
-            let first = Reached {
+            let first = NodePaths {
                 depth: depth + 1,
                 branch,
                 back: vec![(rel, node)],

@@ -3,19 +3,19 @@
 //! ```text
 //! page  items:
 //!   10 seen          vector: what the state of this page has seen
-//!   11 node          shadow with all values, id number of its convergent properties, and as many: id property
-//!   12 relationship  id type, identity source, identity target, shadow with all values, properties as above
+//!   11 node          metadata row with all values, id number of its convergent properties, and as many: id property
+//!   12 relationship  id type, identity source, identity target, metadata row with all values, properties as above
 //!   13 field         u8 owner, identity, id property, bytes from, bytes to (below the property; empty: to its end),
 //!                    id number, and as many: bytes key below the property, bytes value
 //!   14 entry         id bucket, bytes key, versions       15 value  id bucket, bytes key, bytes value, versions
 //!   16 sequence      id bucket, bytes name, versions       19 bucket  id bucket, versions (see `buckets`)
-//!   21 file          identity, stamp of its life, id created (ms), versions of its path, versions of its record (see `files`)
+//!   21 file          identity, stamp of its creation, id created (ms), versions of its path, versions of its record (see `files`)
 //!   22 folder        bytes path, versions of its making        23 chunk  identity of its file, id chunk, versions
-//!   17 next          bytes place: ask again with it                   18 end
+//!   17 next          bytes cursor: request the next page with it                   18 end
 //! ```
-//! A place is u128 LE number of the read, u8 part, key. All pages are of the version of the first one, which is held
-//! (see `served`): with newer versions, a record that moves from a later part to one that was sent already would be in
-//! no page.
+//! A cursor is u128 LE number of the transfer, u8 section, key. All pages are of the version of the first one, which is
+//! held (see `outgoing`): with newer versions, a record that moves from a later section to one that was sent already
+//! would be in no page.
 
 use isomer_data::{
     ConvergentKind, ConvergentOwner, DataError, DataStore, Dot, Transaction, after_prefix,
@@ -33,40 +33,42 @@ use isomer_value::{NodeId, PropId, RelId};
 use crate::{
     buckets, cells,
     convergent::convergent_properties_of,
-    join_files,
     mapping::{self, Mapper, entry_versions},
-    part::{PARTS, Part},
-    records, relationship_ends, scope, served,
-    shadow::{NodeShadow, Properties, RelShadow},
+    metadata::{NodeMetadata, Properties, RelMetadata},
+    records, relationship_ends, scope,
+    state_transfer::{
+        merge_files, outgoing,
+        section::{SECTIONS, Section},
+    },
     versions::push_versions,
     wire::{self, Outgoing, tag},
 };
 
 /// Entries of convergent fields that are read at a time; few in tests, so that their fields span several runs.
-const FIELD_ROWS: usize = if cfg!(test) { 3 } else { 1000 };
-/// Rows outside the space that a page skips at most, in each part.
-const MOST_BESIDE: usize = if cfg!(test) { 5 } else { 10_000 };
+const MAX_FIELD_ROWS: usize = if cfg!(test) { 3 } else { 1000 };
+/// Rows outside the space that a page skips, at most, in each section: the requester waits while it reads them.
+const MAX_SKIPPED_ROWS: usize = if cfg!(test) { 5 } else { 10_000 };
 
-/// A page of this database's whole state, about `max_bytes` long; `place` is where the previous page ended, or
+/// A page of this database's whole state, about `max_bytes` long; `cursor` is where the previous page ended, or
 /// empty.
 ///
 /// # Errors
-/// [`DataError::Invalid`] for an invalid place; [`DataError::Storage`] (unavailable) where the version of the
-/// previous page is not held any more: start with the first page again; and while this database joins another one's
+/// [`DataError::Invalid`] for an invalid cursor; [`DataError::Storage`] (unavailable) where the version of the
+/// previous page is not held any more: start with the first page again; and while this database merges another one's
 /// state.
-pub fn snapshot_page(
+pub fn state_page(
     store: &DataStore,
-    place: &[u8],
+    cursor: &[u8],
     max_bytes: usize,
 ) -> Result<Vec<u8>, DataError> {
-    let (number, rest) = match place.split_first_chunk::<16>() {
-        None if place.is_empty() => (None, None),
+    let (number, rest) = match cursor.split_first_chunk::<16>() {
+        None if cursor.is_empty() => (None, None),
         None => return Err(mapping::bad_item()),
         Some((number, rest)) => (Some(u128::from_le_bytes(*number)), rest.split_first()),
     };
     let (mut part, mut from) = match rest {
         None if number.is_none() => (0, Vec::new()),
-        Some((part, from)) if usize::from(*part) < PARTS.len() => {
+        Some((part, from)) if usize::from(*part) < SECTIONS.len() => {
             (usize::from(*part), from.to_vec())
         }
         _ => return Err(mapping::bad_item()),
@@ -74,21 +76,21 @@ pub fn snapshot_page(
     if store.is_joining() {
         return Err(isomer_data::internals::joining_error());
     }
-    let served = served::serve(store, number)?;
-    let tx = Transaction::begin_of(store.clone(), served.snapshot.clone())?;
+    let outgoing = outgoing::open_outgoing(store, number)?;
+    let tx = Transaction::begin_of(store.clone(), outgoing.snapshot.clone())?;
     let mut page = Outgoing::new(store);
     let mut seen = Vec::new();
-    mapping::vector(&mut page, &served.seen)?.push_local(&mut seen);
+    mapping::vector(&mut page, &outgoing.seen)?.push_local(&mut seen);
     page.push(tag::SEEN, &seen);
-    while let Some(kind) = PARTS.get(part) {
+    while let Some(kind) = SECTIONS.get(part) {
         match push_part(&tx, *kind, &from, &mut page, max_bytes)? {
             Some(next) => {
-                let mut place = served.number.to_le_bytes().to_vec();
-                place.push(part as u8);
-                place.extend_from_slice(&next);
-                page.push(tag::NEXT, &place);
+                let mut cursor = outgoing.number.to_le_bytes().to_vec();
+                cursor.push(part as u8);
+                cursor.extend_from_slice(&next);
+                page.push(tag::NEXT, &cursor);
                 store.engine().sync()?;
-                served::hold_served(store, served, false)?;
+                outgoing::keep_outgoing(store, outgoing, false)?;
                 return Ok(page.finish());
             }
             None => (part, from) = (part + 1, Vec::new()),
@@ -96,15 +98,15 @@ pub fn snapshot_page(
     }
     page.push(tag::END, &[]);
     store.engine().sync()?;
-    served::hold_served(store, served, true)?;
+    outgoing::keep_outgoing(store, outgoing, true)?;
     Ok(page.finish())
 }
 
-/// Where a snapshot continues after a page; none after the last one.
+/// Where a state transfer continues after a page; none after the last one.
 ///
 /// # Errors
 /// [`DataError::Invalid`] for bytes that are not a page.
-pub fn next_place(page: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
+pub fn next_cursor(page: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
     let mut items = wire::items(page)?;
     while let Some((found, content)) = wire::take_item(&mut items)? {
         if found == tag::NEXT {
@@ -117,7 +119,7 @@ pub fn next_place(page: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
 /// Puts a part into the page, from a key on; returns where to continue when the page is full.
 fn push_part(
     tx: &Transaction,
-    part: Part,
+    part: Section,
     from: &[u8],
     page: &mut Outgoing<'_>,
     max_bytes: usize,
@@ -133,7 +135,7 @@ fn push_part(
     // Most rows outside the space that one page skips, as the requester waits.
     let mut skipped = 0;
     loop {
-        if page.items.len() >= max_bytes || skipped >= MOST_BESIDE {
+        if page.items.len() >= max_bytes || skipped >= MAX_SKIPPED_ROWS {
             return Ok(Some(start));
         }
         let range = KeyRange {
@@ -141,11 +143,11 @@ fn push_part(
             end: end.as_deref(),
         };
         let limit = PageLimit {
-            keys: FIELD_ROWS,
+            keys: MAX_FIELD_ROWS,
             bytes: 1 << 20,
         };
         tx.read().scan(range, Order::Ascending, limit, &mut rows)?;
-        if part == Part::Fields {
+        if part == Section::Fields {
             if let Some((first, _)) = rows.iter().next()
                 && !scope::holds(tx, part, first)?
             {
@@ -164,7 +166,7 @@ fn push_part(
             continue;
         }
         for (key, value) in rows.iter() {
-            if page.items.len() >= max_bytes || skipped >= MOST_BESIDE {
+            if page.items.len() >= max_bytes || skipped >= MAX_SKIPPED_ROWS {
                 return Ok(Some(key.to_vec()));
             }
             if !scope::holds(tx, part, key)? {
@@ -180,25 +182,25 @@ fn push_part(
     }
 }
 
-pub(super) fn push_row(
+pub(crate) fn push_row(
     tx: &Transaction,
-    part: Part,
+    part: Section,
     key: &[u8],
     value: &[u8],
     page: &mut Outgoing<'_>,
 ) -> Result<(), DataError> {
     let mut content = Vec::new();
     match part {
-        Part::Nodes | Part::Ghosts => {
+        Section::Nodes | Section::Ghosts => {
             let skipped = part.prefix().len();
             let id = NodeId(sole_id(&key[skipped..], "the key of a record")?);
             let is_ghost = tx.read().get(&keyspace::node(id))?.is_none();
-            if part == Part::Ghosts && !is_ghost {
+            if part == Section::Ghosts && !is_ghost {
                 return Ok(());
             }
-            let shadow = records::node_shadow(tx, id)?;
-            let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
-            let spelled = node(page, &shadow)?;
+            let metadata = records::node_metadata(tx, id)?;
+            let metadata = metadata.ok_or_else(|| malformed("the metadata of a node"))?;
+            let spelled = node(page, &metadata)?;
             push_bytes(
                 &mut content,
                 &spelled.encode(false, own_replica(tx.store())),
@@ -206,17 +208,17 @@ pub(super) fn push_row(
             push_fields_of(tx, ConvergentOwner::Node(id), page, &mut content)?;
             page.push(tag::NODE, &content);
         }
-        Part::Relationships => {
+        Section::Relationships => {
             let id = RelId(sole_id(&key[1..], "the key of a record")?);
-            let shadow = records::rel_shadow(tx, id)?;
-            let shadow = shadow.ok_or_else(|| malformed("the metadata of a relationship"))?;
+            let metadata = records::rel_metadata(tx, id)?;
+            let metadata = metadata.ok_or_else(|| malformed("the metadata of a relationship"))?;
             let ends = relationship_ends::ends_of(tx, id)?;
             let ends = ends.ok_or_else(|| malformed("the ends of a relationship"))?;
             push_id(&mut content, mapping::type_id(page, ends.type_id)?.0.into());
             for end in [ends.source, ends.target] {
                 mapping::identity(page, &records::node_identity(tx, end)?)?.push(&mut content);
             }
-            let spelled = relationship(page, &shadow)?;
+            let spelled = relationship(page, &metadata)?;
             push_bytes(
                 &mut content,
                 &spelled.encode(false, own_replica(tx.store())),
@@ -224,13 +226,13 @@ pub(super) fn push_row(
             push_fields_of(tx, ConvergentOwner::Relationship(id), page, &mut content)?;
             page.push(tag::RELATIONSHIP, &content);
         }
-        Part::Entries | Part::Values => {
+        Section::Entries | Section::Values => {
             let mut rest = &key[1..];
             let bucket = bucket_of(&mut rest)?;
             push_id(&mut content, page.name(NameKind::Bucket, bucket)?.into());
             let cell = tx.read().get(&keyspace::cell(key))?;
             let versions = cells::versions_in(tx, cell.as_deref(), Some(value))?;
-            if part == Part::Entries {
+            if part == Section::Entries {
                 push_bytes(&mut content, rest);
             } else {
                 let key = keyspace::take_terminated(&mut rest)
@@ -240,32 +242,32 @@ pub(super) fn push_row(
             }
             push_versions(&mut content, &entry_versions(page, &versions)?, None);
             let tag = match part {
-                Part::Entries => tag::ENTRY_OF_MAP,
+                Section::Entries => tag::ENTRY_OF_MAP,
                 _ => tag::ENTRY_OF_MULTI,
             };
             page.push(tag, &content);
         }
-        Part::Buckets | Part::Sequences => {
+        Section::Buckets | Section::Sequences => {
             let mut rest = &key[1..];
             let bucket = bucket_of(&mut rest)?;
             push_id(&mut content, page.name(NameKind::Bucket, bucket)?.into());
-            if part == Part::Sequences {
+            if part == Section::Sequences {
                 push_bytes(&mut content, rest);
             }
-            let lives = mapping::versions(page, &buckets::lives(tx, key)?, |_, value| {
+            let creations = mapping::versions(page, &buckets::creations(tx, key)?, |_, value| {
                 Ok(value.to_vec())
             })?;
-            push_versions(&mut content, &lives, None);
+            push_versions(&mut content, &creations, None);
             let tag = match part {
-                Part::Sequences => tag::SEQUENCE,
+                Section::Sequences => tag::SEQUENCE,
                 _ => tag::BUCKET,
             };
             page.push(tag, &content);
         }
-        Part::Files => join_files::push_file(tx, key, page)?,
-        Part::Folders => join_files::push_folder(value, page)?,
-        Part::Chunks => join_files::push_chunk(tx, key, page)?,
-        Part::Fields => {}
+        Section::Files => merge_files::push_file(tx, key, page)?,
+        Section::Folders => merge_files::push_folder(value, page)?,
+        Section::Chunks => merge_files::push_chunk(tx, key, page)?,
+        Section::Fields => {}
     }
     Ok(())
 }
@@ -389,7 +391,7 @@ impl Run {
 
 /// Appends the part of an entry's key after the owner, with the replica of its dot in other numbers. Returns the
 /// field's kind and the dot.
-pub(super) fn map_row(
+pub(crate) fn map_row(
     map: &mut impl Mapper,
     entries: &mut Entries,
     full: &[u8],
@@ -414,32 +416,35 @@ fn properties(map: &mut impl Mapper, own: &Properties) -> Result<Properties, Dat
         .collect()
 }
 
-/// A node's shadow in other numbers.
-pub(super) fn node(map: &mut impl Mapper, shadow: &NodeShadow) -> Result<NodeShadow, DataError> {
+/// A node's metadata row in other numbers.
+pub(crate) fn node(
+    map: &mut impl Mapper,
+    metadata: &NodeMetadata,
+) -> Result<NodeMetadata, DataError> {
     let mut labels = std::collections::BTreeMap::new();
-    for (label, stamps) in &shadow.labels {
+    for (label, stamps) in &metadata.labels {
         let label = mapping::labels(map, &[*label])?;
         labels.insert(label[0], mapping::stamps(map, stamps)?);
     }
-    Ok(NodeShadow {
-        identity: mapping::identity(map, &shadow.identity)?,
-        lives: mapping::stamps(map, &shadow.lives)?,
+    Ok(NodeMetadata {
+        identity: mapping::identity(map, &metadata.identity)?,
+        creations: mapping::stamps(map, &metadata.creations)?,
         labels,
-        properties: properties(map, &shadow.properties)?,
+        properties: properties(map, &metadata.properties)?,
     })
 }
 
-/// A relationship's shadow in other numbers.
-pub(super) fn relationship(
+/// A relationship's metadata row in other numbers.
+pub(crate) fn relationship(
     map: &mut impl Mapper,
-    shadow: &RelShadow,
-) -> Result<RelShadow, DataError> {
-    Ok(RelShadow {
-        identity: mapping::identity(map, &shadow.identity)?,
-        life: mapping::stamp(map, shadow.life)?,
-        source_lives: mapping::dots(map, &shadow.source_lives)?,
-        target_lives: mapping::dots(map, &shadow.target_lives)?,
-        properties: properties(map, &shadow.properties)?,
+    metadata: &RelMetadata,
+) -> Result<RelMetadata, DataError> {
+    Ok(RelMetadata {
+        identity: mapping::identity(map, &metadata.identity)?,
+        creation: mapping::stamp(map, metadata.creation)?,
+        source_creations: mapping::dots(map, &metadata.source_creations)?,
+        target_creations: mapping::dots(map, &metadata.target_creations)?,
+        properties: properties(map, &metadata.properties)?,
     })
 }
 
@@ -459,7 +464,7 @@ pub(crate) fn push_owner_fields(
             end: end.as_deref(),
         };
         let limit = PageLimit {
-            keys: FIELD_ROWS,
+            keys: MAX_FIELD_ROWS,
             bytes: 1 << 20,
         };
         tx.read().scan(range, Order::Ascending, limit, &mut rows)?;
@@ -471,7 +476,7 @@ pub(crate) fn push_owner_fields(
 }
 
 /// Whether a field is a relationship's.
-pub(super) fn take_of_relationship(rest: &mut &[u8]) -> Result<bool, DataError> {
+pub(crate) fn take_of_relationship(rest: &mut &[u8]) -> Result<bool, DataError> {
     match take_byte(rest) {
         Some(0) => Ok(false),
         Some(1) => Ok(true),

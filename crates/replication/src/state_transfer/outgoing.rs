@@ -1,11 +1,13 @@
-//! Reads that are held for replicas that join this database's state in pages: all pages of one join read one version.
+//! Snapshots that are held for replicas that fetch this database's state in pages: all pages of one state transfer read
+//! one version.
 //!
-//! The cursor in a page begins with the number of its read. At most [`MOST`] reads are held, each until no page was
-//! requested for [`PATIENCE_MS`] of elapsed time (setting the clock has no effect), and in total no longer than
-//! [`ALL_MS`]. A new join replaces one whose last page was made, or that was idle for [`IDLE_MS`]; otherwise it is
-//! refused and retries later: it has nothing to lose, in contrast to joins in progress. One whose last page was made
-//! stays for a while, as that page may have been lost on its way. A held read only retains the versions that it reads.
-//! A request for a page of a read that is not held any more is answered with an error, and the join starts again.
+//! The cursor in a page begins with the number of its transfer. At most [`MAX_TRANSFERS`] snapshots are held, each
+//! until no page was requested for [`PAGE_TIMEOUT_MS`] of elapsed time (setting the clock has no effect), and in total
+//! no longer than [`TRANSFER_TIMEOUT_MS`]. A new transfer replaces one whose last page was made, or that was idle for
+//! [`IDLE_TIMEOUT_MS`]; otherwise it is refused and retries later: it has nothing to lose, in contrast to transfers in
+//! progress. One whose last page was made stays for a while, as that page may have been lost on its way. A held
+//! snapshot only retains the versions that it reads. A request for a page of a transfer that is not held any more is
+//! answered with an error, and the receiver starts again.
 
 use isomer_data::{DataError, DataStore};
 use isomer_layout::keyspace::JOINING;
@@ -13,23 +15,26 @@ use isomer_storage::StorageError;
 
 use crate::{
     log,
-    state::{Served, replication_of},
+    state::{OutgoingTransfer, replication_of},
 };
 
-/// Joins that are served concurrently.
-pub(super) const MOST: usize = 8;
+/// State transfers that are sent concurrently, at most.
+pub(crate) const MAX_TRANSFERS: usize = 8;
 
-/// The read of a join: a new one, or the one of that number.
-pub(crate) fn serve(store: &DataStore, number: Option<u128>) -> Result<Served, DataError> {
+/// A new state transfer, or the one of that number.
+pub(crate) fn open_outgoing(
+    store: &DataStore,
+    number: Option<u128>,
+) -> Result<OutgoingTransfer, DataError> {
     let now_ms = store.options().clock.passed_ms();
     release_idle(store, now_ms);
     let Some(number) = number else {
         let snapshot = store.engine().snapshot()?;
-        // Of the state that is being sent: a join may have begun a moment ago.
+        // Of the state that is being sent: a state transfer may have begun a moment ago.
         if snapshot.get(JOINING)?.is_some() {
             return Err(isomer_data::internals::joining_error());
         }
-        return Ok(Served {
+        return Ok(OutgoingTransfer {
             number: uuid::Uuid::new_v4().as_u128(),
             seen: log::shippable(store, &*snapshot)?,
             snapshot,
@@ -38,7 +43,7 @@ pub(crate) fn serve(store: &DataStore, number: Option<u128>) -> Result<Served, D
             is_done: false,
         });
     };
-    let mut held = replication_of(store).served.lock();
+    let mut held = replication_of(store).outgoing.lock();
     let found = held.iter_mut().find(|one| one.number == number);
     let found = found.ok_or_else(|| {
         StorageError::Unavailable(
@@ -53,40 +58,40 @@ pub(crate) fn serve(store: &DataStore, number: Option<u128>) -> Result<Served, D
 ///
 /// # Errors
 /// [`DataError::Storage`] (unavailable) for a new one while the limit is reached.
-pub(crate) fn hold_served(
+pub(crate) fn keep_outgoing(
     store: &DataStore,
-    mut served: Served,
+    mut outgoing: OutgoingTransfer,
     is_done: bool,
 ) -> Result<(), DataError> {
     let now_ms = store.options().clock.passed_ms();
-    let mut held = replication_of(store).served.lock();
-    if let Some(own) = held.iter_mut().find(|one| one.number == served.number) {
+    let mut held = replication_of(store).outgoing.lock();
+    if let Some(own) = held.iter_mut().find(|one| one.number == outgoing.number) {
         (own.asked_ms, own.is_done) = (now_ms, own.is_done || is_done);
         return Ok(());
     }
     if is_done {
         return Ok(()); // a single page was enough, or the read was released
     }
-    if held.len() >= MOST {
-        let free = |one: &&Served| one.is_done || one.is_idle(now_ms);
+    if held.len() >= MAX_TRANSFERS {
+        let free = |one: &&OutgoingTransfer| one.is_done || one.is_idle(now_ms);
         let longest = held.iter().filter(free).min_by_key(|one| one.asked_ms);
         let number = longest.map(|one| one.number).ok_or_else(|| {
             StorageError::Unavailable(format!(
-                "{MOST} replicas are joining this one's state: retry when one of them is done"
+                "{MAX_TRANSFERS} replicas are joining this one's state: retry when one of them is done"
             ))
         })?;
         held.retain(|one| one.number != number);
     }
-    served.asked_ms = now_ms;
-    held.push(served);
+    outgoing.asked_ms = now_ms;
+    held.push(outgoing);
     Ok(())
 }
 
-/// How many replicas are joining this one's state in pages, and the age of the oldest join in ms.
-pub fn joins_served(store: &DataStore) -> (u64, u64) {
+/// How many replicas are merging this one's state in pages, and the age of the oldest transfer in ms.
+pub fn outgoing_transfers(store: &DataStore) -> (u64, u64) {
     let now_ms = store.options().clock.passed_ms();
     release_idle(store, now_ms);
-    let held = replication_of(store).served.lock();
+    let held = replication_of(store).outgoing.lock();
     let longest = held.iter().map(|one| now_ms.saturating_sub(one.begun_ms));
     (held.len() as u64, longest.max().unwrap_or(0))
 }
@@ -97,6 +102,6 @@ pub(crate) fn release_idle_reads(store: &DataStore) {
 }
 
 fn release_idle(store: &DataStore, now_ms: u64) {
-    let mut held = replication_of(store).served.lock();
+    let mut held = replication_of(store).outgoing.lock();
     held.retain(|one| !one.is_over(now_ms));
 }

@@ -2,20 +2,20 @@
 //! content.
 //!
 //! ```text
-//! node          identity, stamps, lives, labels, properties
-//! relationship  identity, stamps, life, lives of its source, lives of its target, properties
+//! node          identity, stamps, creations, labels, properties
+//! relationship  identity, stamps, creation, creations of its source, creations of its target, properties
 //!
 //! identity      see `identity`
 //! stamps        id number, and as many: dot, id hybrid time
-//! lives         id number, and as many: id place among the stamps
-//! labels        id number, and as many: id label, lives
+//! creations     id number, and as many: id place among the stamps
+//! labels        id number, and as many: id label, creations
 //! properties    id number, and as many: id property, id number, and as many: id place among the stamps, then 0, or 1 and bytes
 //!               where the value does not stand in the record
 //! ```
-//! Labels and properties of the record that are not named were put by the first stamp. A record without a shadow is
-//! older than replication: all of it was put by the *base*, one transaction of the moment when replication began.
+//! Labels and properties of the record that are not named were put by the first stamp. A record without a metadata row
+//! is older than replication: all of it was put by the *base*, one transaction of the moment when replication began.
 //!
-//! A node that is deleted and holds something that its deletion had not seen leaves a shadow without a record, a
+//! A node that is deleted and holds something that its deletion had not seen leaves a metadata row without a record, a
 //! *ghost*: if a replica that had not seen the deletion either creates the node again, it gets that content back.
 
 use std::collections::BTreeMap;
@@ -36,59 +36,59 @@ use crate::versions::{self, ReplicaNames, Stamp, Version};
 pub(crate) type Properties = BTreeMap<PropId, Vec<Version>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeShadow {
+pub(crate) struct NodeMetadata {
     pub(crate) identity: Identity,
     /// The stamps of its creations that have not been deleted.
-    pub(crate) lives: Vec<Stamp>,
+    pub(crate) creations: Vec<Stamp>,
     pub(crate) labels: BTreeMap<LabelId, Vec<Stamp>>,
     pub(crate) properties: Properties,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RelShadow {
+pub(crate) struct RelMetadata {
     pub(crate) identity: Identity,
-    pub(crate) life: Stamp,
-    /// The lives of its ends that its creator saw: it exists while one of each end exists.
-    pub(crate) source_lives: Vec<Dot>,
-    pub(crate) target_lives: Vec<Dot>,
+    pub(crate) creation: Stamp,
+    /// The creations of its ends that its creator saw: it exists while one of each end exists.
+    pub(crate) source_creations: Vec<Dot>,
+    pub(crate) target_creations: Vec<Dot>,
     pub(crate) properties: Properties,
 }
 
-impl NodeShadow {
+impl NodeMetadata {
     pub(crate) fn new(identity: Identity) -> Self {
         Self {
             identity,
-            lives: Vec::new(),
+            creations: Vec::new(),
             labels: BTreeMap::new(),
             properties: Properties::new(),
         }
     }
 
-    /// The implied shadow of a record without one.
+    /// The implied metadata row of a record without one.
     pub(crate) fn implied(
         identity: Identity,
         base: Stamp,
         record: &RecordRef<'_>,
     ) -> Result<Self, DataError> {
-        let mut shadow = Self::new(identity);
-        shadow.lives.push(base);
-        shadow.fill(base, record)?;
-        Ok(shadow)
+        let mut metadata = Self::new(identity);
+        metadata.creations.push(base);
+        metadata.fill(base, record)?;
+        Ok(metadata)
     }
 
-    /// Whether it equals the implied shadow.
+    /// Whether it equals the implied metadata row.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lives.is_empty() && self.labels.is_empty() && self.properties.is_empty()
+        self.creations.is_empty() && self.labels.is_empty() && self.properties.is_empty()
     }
 
-    /// The dots of its lives.
-    pub(crate) fn life_dots(&self) -> Vec<Dot> {
-        self.lives.iter().map(|life| life.dot).collect()
+    /// The dots of its creations.
+    pub(crate) fn creation_dots(&self) -> Vec<Dot> {
+        self.creations.iter().map(|creation| creation.dot).collect()
     }
 
     /// Removes everything that was seen.
     pub(crate) fn remove_seen(&mut self, seen: &dyn Fn(Dot) -> bool) {
-        self.lives.retain(|life| !seen(life.dot));
+        self.creations.retain(|creation| !seen(creation.dot));
         self.labels.retain(|_, stamps| {
             stamps.retain(|stamp| !seen(stamp.dot));
             !stamps.is_empty()
@@ -107,14 +107,14 @@ impl NodeShadow {
         let mut out = Vec::with_capacity(48);
         self.identity.push(&mut out);
         let stamps = Stamps::of(
-            self.lives
+            self.creations
                 .iter()
                 .copied()
                 .chain(self.labels.values().flatten().copied())
                 .chain(stamps_of(&self.properties)),
         );
         stamps.push(&mut out);
-        stamps.push_places(&self.lives, &mut out);
+        stamps.push_places(&self.creations, &mut out);
         let is_stored =
             |own: &[Stamp]| !has_record || !matches!(own, [one] if stamps.is_base(*one));
         let stored: Vec<_> = self
@@ -139,24 +139,24 @@ impl NodeShadow {
         let parsed = (|| {
             let identity = Identity::take(rest)?;
             let stamps = Stamps::take(rest)?;
-            let mut shadow = Self::new(identity);
-            shadow.lives = stamps.take_places(rest)?;
+            let mut metadata = Self::new(identity);
+            metadata.creations = stamps.take_places(rest)?;
             for _ in 0..take_count(rest)? {
                 let label = LabelId(take_u32(rest)?);
-                shadow.labels.insert(label, stamps.take_places(rest)?);
+                metadata.labels.insert(label, stamps.take_places(rest)?);
             }
-            shadow.properties = take_properties(&stamps, record, rest)?;
-            rest.is_empty().then_some((shadow, stamps))
+            metadata.properties = take_properties(&stamps, record, rest)?;
+            rest.is_empty().then_some((metadata, stamps))
         })();
-        let (mut shadow, stamps) = parsed.ok_or_else(|| malformed("the metadata of a node"))?;
+        let (mut metadata, stamps) = parsed.ok_or_else(|| malformed("the metadata of a node"))?;
         if let (Some(record), Some(&base)) = (record, stamps.0.first()) {
-            shadow.fill(base, record)?;
+            metadata.fill(base, record)?;
         }
-        Ok(shadow)
+        Ok(metadata)
     }
 }
 
-impl RelShadow {
+impl RelMetadata {
     pub(crate) fn implied(
         identity: Identity,
         base: Stamp,
@@ -166,9 +166,9 @@ impl RelShadow {
         fill(&mut properties, base, record)?;
         Ok(Self {
             identity,
-            life: base,
-            source_lives: vec![base.dot],
-            target_lives: vec![base.dot],
+            creation: base,
+            source_creations: vec![base.dot],
+            target_creations: vec![base.dot],
             properties,
         })
     }
@@ -176,11 +176,11 @@ impl RelShadow {
     pub(crate) fn encode(&self, has_record: bool, names: &dyn ReplicaNames) -> Vec<u8> {
         let mut out = Vec::with_capacity(48);
         self.identity.push(&mut out);
-        let stamps = Stamps::of(std::iter::once(self.life).chain(stamps_of(&self.properties)));
+        let stamps = Stamps::of(std::iter::once(self.creation).chain(stamps_of(&self.properties)));
         stamps.push(&mut out);
-        stamps.push_places(&[self.life], &mut out);
-        for lives in [&self.source_lives, &self.target_lives] {
-            push_dots(lives, &mut out);
+        stamps.push_places(&[self.creation], &mut out);
+        for creations in [&self.source_creations, &self.target_creations] {
+            push_dots(creations, &mut out);
         }
         push_properties(&self.properties, &stamps, has_record, names, &mut out);
         out
@@ -190,7 +190,7 @@ impl RelShadow {
         Self::read(bytes, Some(record))
     }
 
-    /// The shadow of a record with all values.
+    /// The metadata row of a record with all values.
     pub(crate) fn decode_explicit(bytes: &[u8]) -> Result<Self, DataError> {
         Self::read(bytes, None)
     }
@@ -200,24 +200,24 @@ impl RelShadow {
         let parsed = (|| {
             let identity = Identity::take(rest)?;
             let stamps = Stamps::take(rest)?;
-            let [life] = stamps.take_places(rest)?[..] else {
+            let [creation] = stamps.take_places(rest)?[..] else {
                 return None;
             };
-            let shadow = Self {
+            let metadata = Self {
                 identity,
-                life,
-                source_lives: take_dots(rest)?,
-                target_lives: take_dots(rest)?,
+                creation,
+                source_creations: take_dots(rest)?,
+                target_creations: take_dots(rest)?,
                 properties: take_properties(&stamps, record, rest)?,
             };
-            rest.is_empty().then_some((shadow, stamps))
+            rest.is_empty().then_some((metadata, stamps))
         })();
-        let (mut shadow, stamps) =
+        let (mut metadata, stamps) =
             parsed.ok_or_else(|| malformed("the metadata of a relationship"))?;
         if let (Some(record), Some(&base)) = (record, stamps.0.first()) {
-            fill(&mut shadow.properties, base, record)?;
+            fill(&mut metadata.properties, base, record)?;
         }
-        Ok(shadow)
+        Ok(metadata)
     }
 }
 
@@ -229,7 +229,7 @@ pub(crate) fn remove_seen(properties: &mut Properties, seen: &dyn Fn(Dot) -> boo
     });
 }
 
-/// The identity in the shadow of a record, without the rest.
+/// The identity in the metadata row of a record, without the rest.
 pub(crate) fn identity_of(mut bytes: &[u8]) -> Result<Identity, DataError> {
     Identity::take(&mut bytes).ok_or_else(|| malformed("the name of a record"))
 }

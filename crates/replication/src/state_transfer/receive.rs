@@ -1,9 +1,10 @@
-//! Joining the state of another replica with this one's, page by page.
+//! Merging the state of another replica with this one's, page by page.
 //!
-//! What both hold stays; what one holds stays unless the other has seen it, and so has seen it removed. A state of one
-//! page is joined in one transaction. One of several pages is joined in one transaction a page, and until all of it,
-//! and everything committed in between, is here, the database refuses transactions: it says that it is being brought up
-//! to date. That is stored, so that it holds after a crash, too; joining starts again then.
+//! An item that both have stays; an item that one has stays unless the other has seen it, and so has seen it removed
+//! (an observed-remove set). A state of one page is merged in one transaction. One of several pages is merged in one
+//! transaction a page; until all pages, and everything committed in between, have been applied, the database refuses
+//! transactions with the error that it is being brought up to date. That is stored, so that it holds after a crash,
+//! too; the state transfer starts again then.
 
 use std::sync::atomic::Ordering;
 
@@ -20,38 +21,39 @@ use isomer_value::{NodeId, RelId};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    ahead, apply, crash_point, join_buckets, join_files, join_records,
-    joining::{Ids, JoinGuard, Joining, Sides},
-    mapping,
+    ahead, apply, crash_point, mapping,
     state::replication_of,
-    sweep,
+    state_transfer::{
+        finish, merge_buckets, merge_files, merge_records,
+        progress::{Ids, Sides, StateTransfer, StateTransferGuard},
+    },
     wire::{self, Incoming, tag},
 };
 
-/// The progress of a join.
+/// The progress of a state transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JoiningStatus {
+pub struct StateTransferStatus {
     /// When it began, in ms since 1970; 0 where that was not recorded.
     pub since_ms: u64,
-    /// Whether all of its pages were joined, so that only later transactions are missing.
+    /// Whether all of its pages were merged, so that only later transactions are missing.
     pub is_whole: bool,
     /// The number of replicas of which transactions are missing, and of these transactions.
     pub lacks: Vec<(ReplicaId, u64)>,
 }
 
-/// The stored record of a join.
+/// The stored record of a state transfer.
 ///
 /// ```text
-/// u8 1 all pages were joined + 2 the time follows, vector that has to be seen before transactions are accepted, id ms since
+/// u8 1 all pages were merged + 2 the time follows, vector that has to be seen before transactions are accepted, id ms since
 /// 1970 when it began
 /// ```
-struct JoinRecord {
+struct StateTransferRecord {
     is_whole: bool,
     until: Vector,
     since_ms: u64,
 }
 
-impl JoinRecord {
+impl StateTransferRecord {
     fn read(read: &dyn Read) -> Result<Option<Self>, DataError> {
         let stored = read.get(JOINING)?;
         stored.map(|stored| Self::decode(&stored)).transpose()
@@ -83,21 +85,21 @@ impl JoinRecord {
     }
 }
 
-/// Begins to join another replica's state. Nothing else is applied until the join is dropped.
+/// Begins to merge another replica's state. Nothing else is applied until the state transfer is dropped.
 ///
 /// # Errors
-/// [`DataError::Storage`] (unavailable) while another state is being joined.
-pub fn begin_join(store: &DataStore) -> Result<Joining, DataError> {
+/// [`DataError::Storage`] (unavailable) while another state is being merged.
+pub fn begin_state_transfer(store: &DataStore) -> Result<StateTransfer, DataError> {
     let replication = replication_of(store);
     // Waits until a concurrent apply has ended.
     let _applying = replication.applying.lock();
-    if replication.joins.swap(true, Ordering::AcqRel) {
+    if replication.is_transferring.swap(true, Ordering::AcqRel) {
         return Err(joining_error());
     }
-    Ok(Joining {
-        _guard: JoinGuard(replication.joins.clone()),
+    Ok(StateTransfer {
+        _guard: StateTransferGuard(replication.is_transferring.clone()),
         theirs: None,
-        place: Vec::new(),
+        cursor: Vec::new(),
         pages: 0,
         nodes: Ids::default(),
         relationships: Ids::default(),
@@ -105,18 +107,20 @@ pub fn begin_join(store: &DataStore) -> Result<Joining, DataError> {
     })
 }
 
-/// Whether a state is being joined right now.
-pub(crate) fn is_being_joined(store: &DataStore) -> bool {
-    replication_of(store).joins.load(Ordering::Acquire)
+/// Whether a state is being merged right now.
+pub(crate) fn is_merging_state(store: &DataStore) -> bool {
+    replication_of(store)
+        .is_transferring
+        .load(Ordering::Acquire)
 }
 
-/// The progress of the join; none where the database accepts transactions.
+/// The progress of the state transfer; none where the database accepts transactions.
 ///
 /// # Errors
 /// Those of the engine.
-pub fn joining_status(store: &DataStore) -> Result<Option<JoiningStatus>, DataError> {
+pub fn state_transfer_status(store: &DataStore) -> Result<Option<StateTransferStatus>, DataError> {
     let snapshot = store.engine().snapshot()?;
-    let Some(note) = JoinRecord::read(&*snapshot)? else {
+    let Some(note) = StateTransferRecord::read(&*snapshot)? else {
         return Ok(None);
     };
     let here = store.numbering().seen_in(&*snapshot, None)?;
@@ -125,27 +129,31 @@ pub fn joining_status(store: &DataStore) -> Result<Option<JoiningStatus>, DataEr
         let name = own_replica(store).name(replica)?;
         (lacks > 0).then_some((name, lacks))
     });
-    Ok(Some(JoiningStatus {
+    Ok(Some(StateTransferStatus {
         since_ms: note.since_ms,
         is_whole: note.is_whole,
         lacks: lacking.collect(),
     }))
 }
 
-/// Whether a state was joined in part: only a complete one, of any replica, makes the database available.
-pub(crate) fn has_broken_join(store: &DataStore) -> Result<bool, DataError> {
+/// Whether a state was merged in part: only a complete one, of any replica, makes the database available.
+pub(crate) fn has_broken_state_transfer(store: &DataStore) -> Result<bool, DataError> {
     if !store.is_joining() {
         return Ok(false);
     }
-    let note = JoinRecord::read(&*store.engine().snapshot()?)?;
+    let note = StateTransferRecord::read(&*store.engine().snapshot()?)?;
     Ok(note.is_some_and(|note| !note.is_whole))
 }
 
-/// Records that transactions are refused until `seen` has been applied, of this state and of those whose joining
+/// Records that transactions are refused until `seen` has been applied, of this state and of those whose merging
 /// was interrupted.
-fn mark_joining(store: &DataStore, seen: &Vector, is_whole: bool) -> Result<(), DataError> {
+fn record_state_transfer(
+    store: &DataStore,
+    seen: &Vector,
+    is_whole: bool,
+) -> Result<(), DataError> {
     let mut tx = store.engine().begin()?;
-    let mut note = JoinRecord::read(&*tx)?.unwrap_or_else(|| JoinRecord {
+    let mut note = StateTransferRecord::read(&*tx)?.unwrap_or_else(|| StateTransferRecord {
         is_whole,
         until: Vector::new(),
         since_ms: store.options().clock.now_ms(),
@@ -163,13 +171,13 @@ fn mark_joining(store: &DataStore, seen: &Vector, is_whole: bool) -> Result<(), 
     Ok(())
 }
 
-/// Accepts transactions again, if everything that was joined has been completed from the log.
-pub(crate) fn end_joining(store: &DataStore) -> Result<(), DataError> {
+/// Accepts transactions again, if everything that was merged has been completed from the log.
+pub(crate) fn end_state_transfer(store: &DataStore) -> Result<(), DataError> {
     if !store.is_joining() {
         return Ok(());
     }
     let mut tx = store.engine().begin()?;
-    let Some(note) = JoinRecord::read(&*tx)? else {
+    let Some(note) = StateTransferRecord::read(&*tx)? else {
         replica_state(store).set_joining(false);
         return Ok(());
     };
@@ -181,40 +189,40 @@ pub(crate) fn end_joining(store: &DataStore) -> Result<(), DataError> {
     tx.commit(Durability::Synced)?;
     crash_point();
     replica_state(store).set_joining(false);
-    // Watchers were not notified during the join.
+    // Watchers were not notified during the state transfer.
     notify_readers(store);
     Ok(())
 }
 
-impl Joining {
-    /// Where the next page begins; [`snapshot_page`](crate::snapshot_page) of the other replica produces it.
-    pub fn place(&self) -> &[u8] {
-        &self.place
+impl StateTransfer {
+    /// Where the next page begins; [`state_page`](crate::state_page) of the other replica produces it.
+    pub fn cursor(&self) -> &[u8] {
+        &self.cursor
     }
 
-    /// The number of joined pages.
+    /// The number of merged pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Joins a page; returns whether it was the last. Exchange entries then: transactions committed since the first
+    /// Merges a page; returns whether it was the last. Exchange entries then: transactions committed since the first
     /// page follow.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for bytes that are not a page; those of a commit.
-    pub fn join_page(&mut self, store: &DataStore, page: &[u8]) -> Result<bool, DataError> {
+    pub fn merge_page(&mut self, store: &DataStore, page: &[u8]) -> Result<bool, DataError> {
         let _applying = replication_of(store).applying.lock();
         let (mut map, items) = Incoming::open(store, page)?;
         let (seen, is_last) = head(&mut map, items)?;
         // All pages are of the version of the first one.
         let theirs = self.theirs.get_or_insert_with(|| seen.clone()).clone();
         let is_only = self.pages == 0 && is_last;
-        let mut place = Vec::new();
+        let mut cursor = Vec::new();
         let (mut nodes, mut rels) = (Vec::new(), Vec::new());
         let mut entries = Vec::new();
-        let mut join = |tx: &mut Transaction| {
+        let mut merge = |tx: &mut Transaction| {
             // The closure may run several times.
-            place.clear();
+            cursor.clear();
             nodes.clear();
             rels.clear();
             entries.clear();
@@ -229,66 +237,67 @@ impl Joining {
                 match found {
                     tag::SEEN | tag::END => {}
                     tag::NODE => {
-                        nodes.extend(join_records::join_node(tx, &mut map, content, &sides)?)
+                        nodes.extend(merge_records::merge_node(tx, &mut map, content, &sides)?)
                     }
-                    tag::RELATIONSHIP => rels.extend(join_records::join_relationship(
+                    tag::RELATIONSHIP => rels.extend(merge_records::merge_relationship(
                         tx, &mut map, content, &sides,
                     )?),
-                    tag::FIELD => join_records::join_field(tx, &mut map, content, &sides)?,
+                    tag::FIELD => merge_records::merge_field(tx, &mut map, content, &sides)?,
                     tag::ENTRY_OF_MAP | tag::ENTRY_OF_MULTI => entries.push(
-                        join_buckets::join_entry(tx, &mut map, found, content, &sides)?,
+                        merge_buckets::merge_entry(tx, &mut map, found, content, &sides)?,
                     ),
-                    tag::SEQUENCE | tag::BUCKET => entries.push(join_buckets::join_bucket(
+                    tag::SEQUENCE | tag::BUCKET => entries.push(merge_buckets::merge_bucket(
                         tx, &mut map, found, content, &sides,
                     )?),
                     tag::FILE | tag::FOLDER | tag::CHUNK => {
-                        entries
-                            .extend(join_files::join_file(tx, &mut map, found, content, &sides)?);
+                        entries.extend(merge_files::merge_file(
+                            tx, &mut map, found, content, &sides,
+                        )?);
                     }
-                    tag::NEXT => place = content.to_vec(),
+                    tag::NEXT => cursor = content.to_vec(),
                     _ => return Err(mapping::bad_item()),
                 }
             }
-            // A state of one page is joined in one transaction, so that no reader sees a part of it.
+            // A state of one page is merged in one transaction, so that no reader sees a part of it.
             if is_only {
                 let (mut seen_nodes, mut seen_rels) = (Ids::default(), Ids::default());
                 nodes.iter().for_each(|id: &NodeId| seen_nodes.insert(id.0));
                 rels.iter().for_each(|id: &RelId| seen_rels.insert(id.0));
                 let seen_entries = entries.iter().copied().collect();
                 let mut from = Some(Vec::new());
-                while let Some(place) = from {
+                while let Some(cursor) = from {
                     let visited = (&seen_nodes, &seen_rels, &seen_entries);
-                    from = sweep::sweep(tx, &place, visited, &sides)?;
+                    from = finish::merge_local_rows(tx, &cursor, visited, &sides)?;
                 }
-                sweep::put_joined(tx, &sides)?;
+                finish::put_merged_vector(tx, &sides)?;
             }
             Ok(())
         };
         if !is_only {
             if !store.is_joining() {
                 // An invalid page must not make the database unavailable.
-                apply::try_merging(store, &mut join)?;
+                apply::try_merging(store, &mut merge)?;
             }
             // Before the page is committed: also after a crash, no reader may see a part of a state.
-            mark_joining(store, &seen, false)?;
+            record_state_transfer(store, &seen, false)?;
         }
-        apply::merging(store, join)?;
+        apply::merging(store, merge)?;
         nodes.iter().for_each(|id| self.nodes.insert(id.0));
         rels.iter().for_each(|id| self.relationships.insert(id.0));
         self.entries.extend(entries);
-        self.place = place;
+        self.cursor = cursor;
         self.pages += 1;
         if is_last && !is_only {
             self.finish(store, &seen)?;
         } else if is_last && store.is_joining() {
-            // An interrupted join left its record.
-            mark_joining(store, &seen, true)?;
-            end_joining(store)?;
+            // An interrupted state transfer left its record.
+            record_state_transfer(store, &seen, true)?;
+            end_state_transfer(store)?;
         }
         // Later local writes get later times than all that was received.
         ahead::reach_time(store, map.latest());
         if is_last {
-            // An interrupted join starts again: its record is on disk.
+            // An interrupted state transfer starts again: its record is on disk.
             store.engine().sync()?;
         }
         Ok(is_last)
@@ -299,7 +308,7 @@ impl Joining {
         let theirs = self.theirs.clone().unwrap_or_default();
         // After all pages: only now is it known which records exist here alone.
         let mut from = Some(Vec::new());
-        while let Some(place) = from {
+        while let Some(cursor) = from {
             from = apply::merging(store, |tx| {
                 let here = store.numbering().seen_in(tx.read(), None)?;
                 let sides = Sides {
@@ -307,12 +316,12 @@ impl Joining {
                     theirs: &theirs,
                 };
                 let visited = (&self.nodes, &self.relationships, &self.entries);
-                sweep::sweep(tx, &place, visited, &sides)
+                finish::merge_local_rows(tx, &cursor, visited, &sides)
             })?;
         }
         apply::merging(store, |tx| {
             let here = store.numbering().seen_in(tx.read(), None)?;
-            sweep::put_joined(
+            finish::put_merged_vector(
                 tx,
                 &Sides {
                     here: &here,
@@ -320,8 +329,8 @@ impl Joining {
                 },
             )
         })?;
-        mark_joining(store, last, true)?;
-        end_joining(store)
+        record_state_transfer(store, last, true)?;
+        end_state_transfer(store)
     }
 }
 
@@ -348,19 +357,19 @@ pub(crate) fn join_union(store: &DataStore, page: &[u8]) -> Result<(), DataError
         while let Some((found, content)) = wire::take_item(&mut rest)? {
             match found {
                 tag::SEEN => {}
-                tag::NODE => drop(join_records::join_node(tx, &mut map, content, &sides)?),
-                tag::RELATIONSHIP => drop(join_records::join_relationship(
+                tag::NODE => drop(merge_records::merge_node(tx, &mut map, content, &sides)?),
+                tag::RELATIONSHIP => drop(merge_records::merge_relationship(
                     tx, &mut map, content, &sides,
                 )?),
-                tag::FIELD => join_records::join_field(tx, &mut map, content, &sides)?,
-                tag::ENTRY_OF_MAP | tag::ENTRY_OF_MULTI => drop(join_buckets::join_entry(
+                tag::FIELD => merge_records::merge_field(tx, &mut map, content, &sides)?,
+                tag::ENTRY_OF_MAP | tag::ENTRY_OF_MULTI => drop(merge_buckets::merge_entry(
                     tx, &mut map, found, content, &sides,
                 )?),
-                tag::SEQUENCE | tag::BUCKET => drop(join_buckets::join_bucket(
+                tag::SEQUENCE | tag::BUCKET => drop(merge_buckets::merge_bucket(
                     tx, &mut map, found, content, &sides,
                 )?),
                 tag::FILE | tag::FOLDER | tag::CHUNK => {
-                    join_files::join_file(tx, &mut map, found, content, &sides)?;
+                    merge_files::merge_file(tx, &mut map, found, content, &sides)?;
                 }
                 _ => return Err(mapping::bad_item()),
             }

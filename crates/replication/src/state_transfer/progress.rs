@@ -1,4 +1,5 @@
-//! A state of another replica that is being joined: how far it is.
+//! The progress of a state transfer at the receiver: what has arrived, and the merge of two values with what each side
+//! has seen.
 
 use std::sync::{
     Arc,
@@ -10,33 +11,33 @@ use isomer_value::PropId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    shadow::{NodeShadow, Properties},
-    versions::{join, join_stamps},
+    metadata::{NodeMetadata, Properties},
+    versions::{merge, merge_stamps},
 };
 
-/// A state that is being joined.
-pub struct Joining {
-    pub(crate) _guard: JoinGuard,
+/// The receiving side of a state transfer: merges the pages in their order. At most one exists per database.
+pub struct StateTransfer {
+    pub(crate) _guard: StateTransferGuard,
     /// What the first page had seen.
     pub(crate) theirs: Option<Vector>,
-    pub(crate) place: Vec<u8>,
+    pub(crate) cursor: Vec<u8>,
     pub(crate) pages: u64,
     pub(crate) nodes: Ids,
     pub(crate) relationships: Ids,
     pub(crate) entries: FxHashSet<u128>,
 }
 
-/// Held by the only join in progress.
-pub(crate) struct JoinGuard(pub(crate) Arc<AtomicBool>);
+/// Held by the only state transfer in progress.
+pub(crate) struct StateTransferGuard(pub(crate) Arc<AtomicBool>);
 
-impl Drop for JoinGuard {
+impl Drop for StateTransferGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
 /// The pages received so far.
-pub(crate) struct Collected {
+pub(crate) struct PushedPages {
     pub(crate) session: u128,
     pub(crate) from: [u8; 16],
     pub(crate) file: SpillFile,
@@ -47,24 +48,24 @@ pub(crate) struct Collected {
     pub(crate) heard_ms: u64,
 }
 
-/// The snapshot that a peer pushes, and the one that was joined last.
+/// The state that a peer pushes, and the one that was merged last.
 #[derive(Default)]
-pub(crate) struct Pushing {
-    pub(crate) collected: Option<Collected>,
-    pub(crate) joined: Option<JoinedSession>,
+pub(crate) struct PushState {
+    pub(crate) collected: Option<PushedPages>,
+    pub(crate) merged: Option<EndedPush>,
 }
 
-/// A session that ended with its last page, whose sender may not have received the answer.
-pub(crate) struct JoinedSession {
+/// A push that ended with its last page, whose sender may not have received the response.
+pub(crate) struct EndedPush {
     pub(crate) session: u128,
     pub(crate) from: [u8; 16],
-    pub(crate) place: Vec<u8>,
+    pub(crate) cursor: Vec<u8>,
 }
 
-impl JoinedSession {
+impl EndedPush {
     pub(crate) fn ended_with(&self, pushed: &PushedPage<'_>) -> bool {
-        (self.session, self.from, self.place.as_slice())
-            == (pushed.session, pushed.from, pushed.place)
+        (self.session, self.from, self.cursor.as_slice())
+            == (pushed.session, pushed.from, pushed.cursor)
     }
 }
 
@@ -85,28 +86,28 @@ impl Sides<'_> {
                     ours.get(&prop).unwrap_or(&none),
                     theirs.get(&prop).unwrap_or(&none),
                 );
-                (prop, join(one, self.here, other, self.theirs))
+                (prop, merge(one, self.here, other, self.theirs))
             })
             .filter(|(_, versions)| !versions.is_empty())
             .collect()
     }
 
-    pub(crate) fn node(&self, ours: &NodeShadow, theirs: &NodeShadow) -> NodeShadow {
-        let mut joined = NodeShadow::new(ours.identity.clone());
-        joined.lives = join_stamps(&ours.lives, self.here, &theirs.lives, self.theirs);
+    pub(crate) fn node(&self, ours: &NodeMetadata, theirs: &NodeMetadata) -> NodeMetadata {
+        let mut merged = NodeMetadata::new(ours.identity.clone());
+        merged.creations = merge_stamps(&ours.creations, self.here, &theirs.creations, self.theirs);
         let none = Vec::new();
         for label in ours.labels.keys().chain(theirs.labels.keys()) {
             let (one, other) = (
                 ours.labels.get(label).unwrap_or(&none),
                 theirs.labels.get(label).unwrap_or(&none),
             );
-            let stamps = join_stamps(one, self.here, other, self.theirs);
+            let stamps = merge_stamps(one, self.here, other, self.theirs);
             if !stamps.is_empty() {
-                joined.labels.insert(*label, stamps);
+                merged.labels.insert(*label, stamps);
             }
         }
-        joined.properties = self.properties(&ours.properties, &theirs.properties);
-        joined
+        merged.properties = self.properties(&ours.properties, &theirs.properties);
+        merged
     }
 }
 
@@ -126,7 +127,7 @@ impl Ids {
     }
 }
 
-/// A page of a snapshot that is pushed.
+/// A page of a state that is pushed.
 #[derive(Clone, Copy, Debug)]
 pub struct PushedPage<'p> {
     /// The session number that the response to the first page returned; 0 in the first one.
@@ -134,7 +135,7 @@ pub struct PushedPage<'p> {
     /// The replica whose state it is.
     pub from: [u8; 16],
     /// Where the previous page ended; empty in the first one.
-    pub place: &'p [u8],
-    /// The page, as [`snapshot_page`](crate::snapshot_page) produces it.
+    pub cursor: &'p [u8],
+    /// The page, as [`state_page`](crate::state_page) produces it.
     pub page: &'p [u8],
 }
