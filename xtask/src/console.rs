@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::{context::Context, needs::Need, tally::Tally, workspace};
 
 /// Maximum total size of the built files.
-const MOST_BYTES: u64 = 2 << 20;
+const MAX_BYTES: u64 = 2 << 20;
 
 fn folder() -> PathBuf {
     workspace::root().join("console")
@@ -140,8 +140,8 @@ fn build(screenshots: bool) -> Result<bool> {
         .values()
         .map(|file| file.len() as u64)
         .sum();
-    if bytes > MOST_BYTES {
-        bail!("the console has {bytes} bytes, the limit is {MOST_BYTES}");
+    if bytes > MAX_BYTES {
+        bail!("the console has {bytes} bytes, the limit is {MAX_BYTES}");
     }
     println!("crates/server/console-dist: {} KiB", bytes >> 10);
     if !screenshots {

@@ -33,12 +33,31 @@ pub enum Need {
     Shared(&'static str),
 }
 
-/// Why a suite does not run.
+/// Why a suite or a test does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// A message for display.
     pub reason: String,
-    /// Whether `--strict` accepts it: data next to the checkout is not part of the project.
+    /// Whether `--strict` accepts it: it is not part of the project, and not every machine can install it.
     pub tolerated: bool,
+}
+
+impl Missing {
+    /// Something that `--strict` requires.
+    pub fn required(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            tolerated: false,
+        }
+    }
+
+    /// Something that `--strict` accepts.
+    pub fn tolerated(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            tolerated: true,
+        }
+    }
 }
 
 impl Need {
@@ -48,28 +67,22 @@ impl Need {
             return Ok(());
         }
         Err(match self {
-            Self::Program { name, apt } => Missing {
-                reason: format!("`{name}` is not installed: apt-get install {apt}"),
-                tolerated: false,
-            },
-            Self::Component { command, rustup } => Missing {
-                reason: format!(
-                    "`cargo {command}` is not installed: rustup component add {rustup}"
-                ),
-                tolerated: false,
-            },
-            Self::Python { module, pip } => Missing {
-                reason: format!("Python has no `{module}`: pip install {pip}"),
-                tolerated: false,
-            },
-            Self::Npm(folder) => Missing {
-                reason: format!("{folder} lacks its packages: npm ci --prefix {folder}"),
-                tolerated: false,
-            },
-            Self::Shared(folder) => Missing {
-                reason: format!("needs {}, which does not exist", shared(folder).display()),
-                tolerated: true,
-            },
+            Self::Program { name, apt } => {
+                Missing::required(format!("`{name}` is not installed: apt-get install {apt}"))
+            }
+            Self::Component { command, rustup } => Missing::required(format!(
+                "`cargo {command}` is not installed: rustup component add {rustup}"
+            )),
+            Self::Python { module, pip } => {
+                Missing::required(format!("Python has no `{module}`: pip install {pip}"))
+            }
+            Self::Npm(folder) => Missing::required(format!(
+                "{folder} lacks its packages: npm ci --prefix {folder}"
+            )),
+            Self::Shared(folder) => Missing::tolerated(format!(
+                "needs {}, which does not exist",
+                shared(folder).display()
+            )),
         })
     }
 
@@ -102,25 +115,6 @@ impl Need {
             Self::Shared(_) => false,
         }
     }
-}
-
-/// Begins the reason of a skip that `--strict` accepts, because the tool exists for some toolchains only.
-pub const WHERE_INSTALLED: &str = "runs only where it is installed";
-
-/// Begins the reason of a skip that `--strict` accepts: nothing was released yet.
-pub const NO_RELEASE: &str = "no version was released";
-
-/// Begins the reason of a skip that `--strict` accepts, because a machine without network cannot install a standard
-/// library.
-pub const NO_STANDARD_LIBRARY: &str = "no standard library";
-
-/// Whether `--strict` accepts a skip with this reason: the shared data, such a tool, or another platform's standard
-/// library is missing.
-pub fn is_tolerated(reason: &str) -> bool {
-    reason.to_lowercase().contains("shared")
-        || [WHERE_INSTALLED, NO_STANDARD_LIBRARY, NO_RELEASE]
-            .iter()
-            .any(|tolerated| reason.starts_with(tolerated))
 }
 
 fn shared(folder: &str) -> PathBuf {

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::{
     context::Context,
-    needs::{self, Need},
+    needs::{Missing, Need},
     tally::Tally,
     workspace,
 };
@@ -70,8 +70,10 @@ pub fn miri(context: &mut Context<'_>) -> Result<Tally> {
     };
     if !need.is_met() {
         let mut tally = Tally::default();
-        let reason = format!("{}: rustup component add miri", needs::WHERE_INSTALLED);
-        tally.skips.push(("miri".to_owned(), reason));
+        // Some toolchains only have it.
+        let missing =
+            Missing::tolerated("runs only where it is installed: rustup component add miri");
+        tally.skips.push(("miri".to_owned(), missing));
         return Ok(tally);
     }
     let mut command = workspace::cargo();

@@ -2,11 +2,16 @@
 
 use std::fmt;
 
+use crate::needs::Missing;
+
 /// The reason of a test that is the child process of another one, which is not a skip.
 const STARTED_BY_ANOTHER: &str = "started by another test";
 
+/// Begins the reason of a test that lacks data which is not part of the project; `testkit` prints it.
+const NEEDS_DATA: &str = "needs data: ";
+
 /// Lines kept of the output of a failed test: enough for its message, not for its backtrace.
-const SAID_LINES: usize = 12;
+const MAX_OUTPUT_LINES: usize = 12;
 
 /// Result of a suite's tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +26,8 @@ pub struct Tally {
     pub said: Vec<String>,
     /// Remaining lines to keep of the failed test whose output is being read.
     saying: usize,
-    /// Skipped tests: name and reason.
-    pub skips: Vec<(String, String)>,
+    /// Skipped tests: name and what is missing.
+    pub skips: Vec<(String, Missing)>,
     /// Skips that were counted but not named.
     unnamed_skips: u64,
     /// Skips of the programs whose result was already printed.
@@ -132,14 +137,12 @@ impl Tally {
                     self.parts += 1;
                     return;
                 }
-                self.skips.push((
-                    name.to_owned(),
-                    if reason.is_empty() {
-                        "ignored".into()
-                    } else {
-                        reason.to_owned()
-                    },
-                ));
+                let missing = match reason.strip_prefix(NEEDS_DATA) {
+                    Some(data) => Missing::tolerated(data),
+                    None if reason.is_empty() => Missing::required("ignored"),
+                    None => Missing::required(reason),
+                };
+                self.skips.push((name.to_owned(), missing));
             }
         }
     }
@@ -147,7 +150,7 @@ impl Tally {
     /// Keeps the first lines of a failed test's output: its program repeats that output after its tests.
     fn hear(&mut self, line: &str) {
         if line.starts_with("---- ") && line.ends_with(" ----") {
-            self.saying = SAID_LINES;
+            self.saying = MAX_OUTPUT_LINES;
         } else if line == "failures:" || line == "stack backtrace:" {
             self.saying = 0;
         }
@@ -196,22 +199,32 @@ mod tests {
     fn counts_follow_the_printed_results() {
         let mut tally = Tally::default();
         for line in [
-            "running 3 tests",
+            "running 4 tests",
             "test order::of_keys ... ok",
             "test order::of_values ... FAILED",
-            "test slow ... ignored, needs root",
+            "test slow ... ignored, needs a shared library",
+            "test kit ... ignored, needs data: there is no kit",
             "test child ... ignored, started by another test",
-            "test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.00s",
             "test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.20s",
         ] {
             tally.read_line(line);
         }
         assert_eq!(
             (tally.passed, tally.failed, tally.skipped(), tally.results),
-            (41, 1, 3, 2)
+            (41, 1, 4, 2)
         );
         assert_eq!(tally.failures, ["order::of_values"]);
-        assert_eq!(tally.skips, [("slow".to_owned(), "needs root".to_owned())]);
+        assert_eq!(
+            tally.skips,
+            [
+                (
+                    "slow".to_owned(),
+                    Missing::required("needs a shared library")
+                ),
+                ("kit".to_owned(), Missing::tolerated("there is no kit")),
+            ]
+        );
     }
 
     #[test]

@@ -661,18 +661,11 @@ impl Total {
                 .iter()
                 .map(|name| format!("{}: {name}", suite.name)),
         );
-        for (name, reason) in &tally.skips {
-            let missing = Missing {
-                reason: reason.clone(),
-                tolerated: needs::is_tolerated(reason),
-            };
-            self.skip(&format!("{}: {name}", suite.name), &missing, strict);
+        for (name, missing) in &tally.skips {
+            self.skip(&format!("{}: {name}", suite.name), missing, strict);
         }
         for _ in 0..tally.skipped() - tally.skips.len() as u64 {
-            let missing = Missing {
-                reason: "a test was ignored without a reason".into(),
-                tolerated: false,
-            };
+            let missing = Missing::required("a test was ignored without a reason");
             self.skip(suite.name, &missing, strict);
         }
     }

@@ -23,7 +23,7 @@ pub enum Sample {
 }
 
 /// Number of partial sums, which are added in order: the result does not depend on the number of threads.
-const STRANDS: usize = 4;
+const PARTIAL_SUMS: usize = 4;
 
 /// Buffers that are reused from search to search.
 struct Search {
@@ -120,14 +120,14 @@ pub fn betweenness<S: Stop>(
         sources.truncate(chosen);
         sources.sort_unstable();
     }
-    work.hold_bytes(count * (4 + STRANDS * (8 + Search::BYTES)))?;
+    work.hold_bytes(count * (4 + PARTIAL_SUMS * (8 + Search::BYTES)))?;
     let steps = sources.len() * (count + rows.edge_count());
-    let mut strands = vec![Vec::new(); STRANDS];
+    let mut strands = vec![Vec::new(); PARTIAL_SUMS];
     work.fill(&mut strands, 1, steps, |strand, scores, pace| {
         let scores = &mut scores[0];
         *scores = vec![0.0; count];
         let mut search = Search::new(count);
-        for source in sources.iter().skip(strand).step_by(STRANDS) {
+        for source in sources.iter().skip(strand).step_by(PARTIAL_SUMS) {
             count_paths(rows, *source, &mut search, pace)?;
             collect(rows, *source, &mut search, scores, pace)?;
         }
@@ -169,7 +169,7 @@ fn count_paths<S: Stop>(
     let mut at = 0;
     while let Some(node) = search.reached.get(at).copied() {
         at += 1;
-        pace.step(1 + rows.degree(node))?;
+        pace.count_steps(1 + rows.degree(node))?;
         let (next, paths) = (
             search.distance[node as usize] + 1,
             search.paths[node as usize],
@@ -198,7 +198,7 @@ fn collect<S: Stop>(
     pace: &mut Pace<'_, S>,
 ) -> Result<(), S::Error> {
     for node in search.reached.iter().rev().copied() {
-        pace.step(1 + rows.degree(node))?;
+        pace.count_steps(1 + rows.degree(node))?;
         let next = search.distance[node as usize] + 1;
         let mut sum = 0.0;
         for &other in rows.of(node) {
@@ -240,7 +240,7 @@ pub fn closeness<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<f64
             let (mut at, mut sum) = (0, 0_u64);
             while let Some(node) = reached.get(at).copied() {
                 at += 1;
-                pace.step(1 + rows.degree(node))?;
+                pace.count_steps(1 + rows.degree(node))?;
                 let here = distance[node as usize];
                 sum += u64::from(here);
                 for other in rows.of(node) {

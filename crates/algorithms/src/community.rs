@@ -65,7 +65,7 @@ pub fn label_propagation<S: Stop>(
         random.shuffle(&mut order);
         let mut changed = false;
         for node in order.iter().copied() {
-            pace.step(1 + rows.degree(node))?;
+            pace.count_steps(1 + rows.degree(node))?;
             tally.clear();
             for (other, weight) in rows.weighted(node) {
                 if other != node {
@@ -206,7 +206,7 @@ impl Level {
         loop {
             let mut raised = 0.0;
             for node in order.iter().copied() {
-                pace.step(1 + self.rows.degree(node))?;
+                pace.count_steps(1 + self.rows.degree(node))?;
                 tally.clear();
                 let own = groups[node as usize];
                 for (other, weight) in self.rows.weighted(node) {
@@ -265,7 +265,7 @@ fn merge<S: Stop>(
     while let Some((group, _)) = members.get(at).copied() {
         tally.clear();
         while let Some((_, node)) = members.get(at).filter(|(other, _)| *other == group) {
-            pace.step(1 + rows.degree(*node))?;
+            pace.count_steps(1 + rows.degree(*node))?;
             merged.loops[group as usize] += loops[*node as usize];
             for (other, weight) in rows.weighted(*node) {
                 let to = groups[other as usize];

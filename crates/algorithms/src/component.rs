@@ -13,7 +13,7 @@ pub fn weak<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, S:
     let mut pace = work.pace();
     let mut parents: Vec<u32> = (0..rows.len() as u32).collect();
     for node in 0..rows.len() as u32 {
-        pace.step(1 + rows.degree(node))?;
+        pace.count_steps(1 + rows.degree(node))?;
         let mut root = find(&mut parents, node);
         for other in rows.of(node) {
             let other = find(&mut parents, *other);
@@ -62,7 +62,7 @@ pub fn strong<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, 
         path.push((root, 0));
         while let Some((node, followed)) = path.last_mut() {
             let (at, edges) = (*node as usize, rows.of(*node));
-            pace.step(1)?;
+            pace.count_steps(1)?;
             if *followed == 0 {
                 order[at] = found;
                 low[at] = found;
@@ -85,7 +85,7 @@ pub fn strong<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<u32>, 
                 path.push((other, 0));
                 continue;
             }
-            pace.step(edges.len())?;
+            pace.count_steps(edges.len())?;
             if low[at] == order[at] {
                 while let Some(member) = open.pop() {
                     component[member as usize] = components;

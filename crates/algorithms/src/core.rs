@@ -35,7 +35,7 @@ pub fn core_numbers<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<
     for at in 0..count {
         let node = sorted[at];
         let core = degree[node as usize];
-        pace.step(1 + rows.degree(node))?;
+        pace.count_steps(1 + rows.degree(node))?;
         for other in rows.of(node) {
             let other = *other as usize;
             if degree[other] <= core {

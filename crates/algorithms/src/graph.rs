@@ -27,7 +27,7 @@ impl Rows {
     ) -> Result<Self, S::Error> {
         let mut offsets = vec![0_usize; nodes + 1];
         for part in edges.chunks(PACE) {
-            pace.step(part.len())?;
+            pace.count_steps(part.len())?;
             for (source, _) in part {
                 offsets[*source as usize + 1] += 1;
             }
@@ -39,7 +39,7 @@ impl Rows {
         let mut targets = vec![0; edges.len()];
         let mut placed = vec![0.0; weights.len()];
         for (at, (source, target)) in edges.iter().enumerate() {
-            pace.step(1)?;
+            pace.count_steps(1)?;
             let place = &mut next[*source as usize];
             targets[*place] = *target;
             if let Some(weight) = weights.get(at) {
@@ -75,7 +75,7 @@ impl Rows {
         let mut pairs: Vec<(u32, f64)> = Vec::new();
         for bounds in self.offsets.windows(2) {
             let range = bounds[0]..bounds[1];
-            pace.step(1 + range.len())?;
+            pace.count_steps(1 + range.len())?;
             let targets = &mut self.targets[range.clone()];
             if self.weights.is_empty() {
                 if !targets.is_sorted() {
@@ -151,7 +151,7 @@ impl Rows {
         let nodes = self.len();
         let mut offsets = vec![0_usize; nodes + 1];
         for part in self.targets.chunks(PACE) {
-            pace.step(part.len())?;
+            pace.count_steps(part.len())?;
             for target in part {
                 offsets[*target as usize + 1] += 1;
             }
@@ -163,7 +163,7 @@ impl Rows {
         let mut targets = vec![0; self.targets.len()];
         let mut weights = vec![0.0; self.weights.len()];
         for node in 0..nodes {
-            pace.step(1 + self.degree(node as u32))?;
+            pace.count_steps(1 + self.degree(node as u32))?;
             for at in self.offsets[node]..self.offsets[node + 1] {
                 let place = &mut next[self.targets[at] as usize];
                 targets[*place] = node as u32;
@@ -192,7 +192,7 @@ impl Rows {
         let mut weights = Vec::with_capacity(self.weights.len() * 2);
         offsets.push(0);
         for node in 0..nodes as u32 {
-            pace.step(1 + self.degree(node) + reversed.degree(node))?;
+            pace.count_steps(1 + self.degree(node) + reversed.degree(node))?;
             let (mut ahead, mut back) = (self.weighted(node).peekable(), {
                 reversed
                     .weighted(node)
@@ -229,7 +229,7 @@ impl Rows {
         offsets.push(0);
         for node in 0..self.len() as u32 {
             let start = targets.len();
-            pace.step(1 + self.degree(node))?;
+            pace.count_steps(1 + self.degree(node))?;
             for target in self.of(node) {
                 if *target != node && targets[start..].last() != Some(target) {
                     targets.push(*target);

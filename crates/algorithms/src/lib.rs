@@ -26,7 +26,7 @@ pub use self::{
     core::core_numbers,
     graph::{NO_NODE, Rows},
     pagerank::{PageRank, page_rank},
-    path::{Reached, distances},
+    path::{NodeDistance, distances},
     triangle::{Triangles, triangles},
     work::{Pace, Stop, Work},
 };

@@ -40,7 +40,7 @@ pub fn page_rank<S: Stop>(
     work.fill(&mut weights, PART, steps, |first, part, pace| {
         for (at, sum) in part.iter_mut().enumerate() {
             let node = (first + at) as u32;
-            pace.step(1 + rows.degree(node))?;
+            pace.count_steps(1 + rows.degree(node))?;
             *sum = if rows.is_weighted() {
                 rows.weights_of(node).iter().sum()
             } else {
@@ -54,7 +54,7 @@ pub fn page_rank<S: Stop>(
     for _ in 0..settings.iterations {
         // The probability that each edge carries per unit of weight; nodes without outgoing weight restart.
         let stuck: Vec<f64> = work.ranges(count, PART, count, |range, pace| {
-            pace.step(range.len())?;
+            pace.count_steps(range.len())?;
             Ok(range
                 .filter(|at| weights[*at] <= 0.0)
                 .map(|at| scores[at])
@@ -65,7 +65,7 @@ pub fn page_rank<S: Stop>(
             let mut change = 0.0;
             for (at, score) in part.iter_mut().enumerate() {
                 let node = (first + at) as u32;
-                pace.step(1 + back.degree(node))?;
+                pace.count_steps(1 + back.degree(node))?;
                 let mut sum = 0.0;
                 for (source, weight) in back.weighted(node) {
                     let total = weights[source as usize];

@@ -9,7 +9,7 @@ use crate::{
 
 /// A node that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reached {
+pub struct NodeDistance {
     /// The node.
     pub node: u32,
     /// Its distance: the sum of weights, or the number of edges if they have no weights.
@@ -25,7 +25,7 @@ pub fn distances<S: Stop>(
     rows: &Rows,
     source: u32,
     work: &mut Work<'_, S>,
-) -> Result<Vec<Reached>, S::Error> {
+) -> Result<Vec<NodeDistance>, S::Error> {
     let mut reached = if rows.is_weighted() {
         dijkstra(rows, source, work)?
     } else {
@@ -39,12 +39,12 @@ fn levels<S: Stop>(
     rows: &Rows,
     source: u32,
     work: &mut Work<'_, S>,
-) -> Result<Vec<Reached>, S::Error> {
-    work.hold::<Reached>(rows.len())?;
+) -> Result<Vec<NodeDistance>, S::Error> {
+    work.hold::<NodeDistance>(rows.len())?;
     work.hold::<bool>(rows.len())?;
     let mut pace = work.pace();
     let mut seen = vec![false; rows.len()];
-    let mut reached = vec![Reached {
+    let mut reached = vec![NodeDistance {
         node: source,
         distance: 0.0,
         previous: NO_NODE,
@@ -53,10 +53,10 @@ fn levels<S: Stop>(
     let mut at = 0;
     while let Some(from) = reached.get(at).copied() {
         at += 1;
-        pace.step(1 + rows.degree(from.node))?;
+        pace.count_steps(1 + rows.degree(from.node))?;
         for other in rows.of(from.node) {
             if !std::mem::replace(&mut seen[*other as usize], true) {
-                reached.push(Reached {
+                reached.push(NodeDistance {
                     node: *other,
                     distance: from.distance + 1.0,
                     previous: from.node,
@@ -95,9 +95,9 @@ fn dijkstra<S: Stop>(
     rows: &Rows,
     source: u32,
     work: &mut Work<'_, S>,
-) -> Result<Vec<Reached>, S::Error> {
+) -> Result<Vec<NodeDistance>, S::Error> {
     let count = rows.len();
-    work.hold::<Reached>(count)?;
+    work.hold::<NodeDistance>(count)?;
     work.hold::<(f64, u32, bool)>(count)?;
     let mut held = 0;
     let mut best = vec![(f64::INFINITY, NO_NODE, false); count]; // distance, previous, final
@@ -114,7 +114,7 @@ fn dijkstra<S: Stop>(
         if std::mem::replace(done, true) {
             continue;
         }
-        reached.push(Reached {
+        reached.push(NodeDistance {
             node: nearest.node,
             distance: *distance,
             previous: *previous,

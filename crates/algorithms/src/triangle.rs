@@ -42,7 +42,7 @@ pub fn triangles<S: Stop>(rows: &Rows, work: &mut Work<'_, S>) -> Result<Vec<Tri
             }
             let mut own = 0;
             for other in upward.of(node) {
-                pace.step(1 + upward.degree(*other))?;
+                pace.count_steps(1 + upward.degree(*other))?;
                 let mut shared = 0;
                 for third in upward.of(*other) {
                     if marks[*third as usize] == node {
@@ -82,7 +82,7 @@ fn upward<S: Stop>(rows: &Rows, work: &Work<'_, S>) -> Result<Rows, S::Error> {
     let mut targets = Vec::with_capacity(rows.edge_count() / 2);
     offsets.push(0);
     for node in 0..rows.len() as u32 {
-        pace.step(1 + rows.degree(node))?;
+        pace.count_steps(1 + rows.degree(node))?;
         let rank = (rows.degree(node), node);
         targets.extend(
             rows.of(node)

@@ -15,9 +15,9 @@ pub trait Stop: Sync {
 }
 
 /// Below this amount of work, threads cost more than they save.
-const WORTH_THREADS: usize = 200_000;
+const MIN_THREADED_STEPS: usize = 200_000;
 /// Maximum number of threads per algorithm.
-const MOST_THREADS: usize = 16;
+const MAX_THREADS: usize = 16;
 /// The clock is read once per this number of steps: some milliseconds at most.
 pub(crate) const PACE: usize = 1 << 16;
 
@@ -36,8 +36,8 @@ impl<'a, S: Stop> Work<'a, S> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             stop,
-            threads: processors.min(MOST_THREADS),
-            worth: WORTH_THREADS,
+            threads: processors.min(MAX_THREADS),
+            worth: MIN_THREADED_STEPS,
             hold,
         }
     }
@@ -178,7 +178,7 @@ impl<'a, S: Stop> Pace<'a, S> {
 
     /// Counts steps; fails when the query must stop.
     #[inline]
-    pub(crate) fn step(&mut self, steps: usize) -> Result<(), S::Error> {
+    pub(crate) fn count_steps(&mut self, steps: usize) -> Result<(), S::Error> {
         match self.left.checked_sub(steps) {
             Some(left) => {
                 self.left = left;

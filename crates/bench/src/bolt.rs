@@ -119,7 +119,7 @@ impl Connection {
             text(bytes, "scheme");
             text(bytes, "none");
         });
-        connection.ask(&messages, 2)?;
+        connection.request(&messages, 2)?;
         Ok(connection)
     }
 
@@ -139,11 +139,11 @@ impl Connection {
             text(bytes, "n");
             bytes.push(0xff);
         });
-        self.ask(&messages, 2)
+        self.request(&messages, 2)
     }
 
     /// Sends messages and waits for `count` success responses.
-    fn ask(&mut self, messages: &[u8], mut answers: usize) -> Result<()> {
+    fn request(&mut self, messages: &[u8], mut answers: usize) -> Result<()> {
         self.stream.write_all(messages)?;
         while answers > 0 {
             match self.tag()? {

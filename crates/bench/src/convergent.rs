@@ -112,7 +112,7 @@ impl Bench<'_> {
         }
         self.db.sync()?;
         // Finish the compactions caused by growing, so that the next measurement pays only for its own.
-        Ok(self.db.store()?.engine().settle()?)
+        Ok(self.db.store()?.engine().wait_for_background_work()?)
     }
 
     /// Measures operations at this size. Elements added by a measurement are removed again.
@@ -189,7 +189,7 @@ impl Bench<'_> {
             Ok(())
         })?;
         self.size = size;
-        Ok(self.db.store()?.engine().settle()?)
+        Ok(self.db.store()?.engine().wait_for_background_work()?)
     }
 
     fn measure_reads(&mut self, size: u64, record: &mut Record<'_>) -> Result<()> {
@@ -278,7 +278,7 @@ impl Bench<'_> {
     /// Bytes on disk after everything reclaimable was reclaimed.
     fn stored(&self) -> Result<u64> {
         let store = self.db.store()?;
-        store.sum_up_numbers()?;
+        store.numbering().sum_up()?;
         let engine = store.engine().clone();
         engine.trim_stream(engine.version())?;
         engine.compact()?;

@@ -100,7 +100,7 @@ pub fn run(
     report.stage(&format!("reading {all} documents over HTTP"));
     let read = timed(address, each, |connection, number| {
         let key = Random::new(number).below(documents as usize);
-        connection.ask(read_of(key).as_bytes())
+        connection.request(read_of(key).as_bytes())
     })?;
     report.case(Case::new(
         "server",
@@ -111,7 +111,7 @@ pub fn run(
     ));
     report.stage(&format!("writing {all} documents over HTTP"));
     let written = timed(address, each, |connection, number| {
-        connection.ask(write_of(number).as_bytes())
+        connection.request(write_of(number).as_bytes())
     })?;
     report.case(Case::new(
         "server",
@@ -141,7 +141,7 @@ impl Connection {
     }
 
     /// Sends a request and reads the response, whose status must be a success.
-    fn ask(&mut self, request: &[u8]) -> Result<()> {
+    fn request(&mut self, request: &[u8]) -> Result<()> {
         self.stream.write_all(request)?;
         let mut filled = 0;
         loop {
@@ -187,7 +187,7 @@ fn load(address: SocketAddr, documents: u64) -> Result<()> {
          Content-Length: {}\r\n\r\n",
         body.len()
     );
-    Connection::open(address)?.ask(&[head.as_bytes(), body.as_bytes()].concat())
+    Connection::open(address)?.request(&[head.as_bytes(), body.as_bytes()].concat())
 }
 
 /// A request for a document.
@@ -247,7 +247,7 @@ fn read_for(address: SocketAddr, documents: u64, time: Duration) -> Result<Timed
             let key = random.below(documents as usize);
             let request = read_of(key);
             let sent = Instant::now();
-            connection.ask(request.as_bytes())?;
+            connection.request(request.as_bytes())?;
             times.push(sent.elapsed());
         }
         Ok(times)
@@ -308,7 +308,7 @@ pub fn hold(address: SocketAddr, asked: &mut dyn BufRead, answers: &mut dyn Writ
     let mut idle = Vec::with_capacity(count);
     for _ in 0..count {
         let mut connection = Connection::open(address)?;
-        connection.ask(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        connection.request(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         connection.buffer = Vec::new();
         idle.push(connection);
     }

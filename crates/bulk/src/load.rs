@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use isomer_data::{
     Change, ChangeSet, DataError, DataStore, Ingest, LoadSinks, Loading, SpillFolder, Verdict,
-    layout,
 };
+use isomer_layout::graph::state::KEY;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
 use isomer_value::{LabelId, Map, PropId, Value, record::RecordRef};
 
@@ -59,7 +59,7 @@ pub(crate) struct LoadMemory {
 }
 
 /// Below this a load is refused: it would be too slow.
-const LEAST_LOAD_BYTES: usize = 1 << 20;
+const MIN_LOAD_BYTES: usize = 1 << 20;
 
 impl LoadMemory {
     /// Reserves a load's memory from the store's budget.
@@ -69,7 +69,7 @@ impl LoadMemory {
         let reservation = loop {
             match memory.reserve(MemoryKind::Import, bytes) {
                 Ok(reservation) => break reservation,
-                Err(_) if bytes / 2 >= LEAST_LOAD_BYTES => bytes /= 2,
+                Err(_) if bytes / 2 >= MIN_LOAD_BYTES => bytes /= 2,
                 Err(over) => return Err(over.into()),
             }
         };
@@ -190,10 +190,10 @@ fn check_unchanged(
     since: Version,
     precondition: &Precondition,
 ) -> Result<(), DataError> {
-    let key_prop = store.catalog().prop_id(layout::KEY);
+    let key_prop = store.catalog().prop_id(KEY);
     let mut after = since;
     loop {
-        let entries = store.stream_after(after, 256, 8 << 20, false)?;
+        let entries = store.change_stream().after(after, 256, 8 << 20, false)?;
         let Some(last) = entries.last() else {
             return Ok(());
         };

@@ -9,7 +9,15 @@ use std::{
 use isomer_data::{
     Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, SpillFolder, Transaction,
     Verdict, after_prefix,
-    layout::{self, IndexEntry, KEY, NodeState, brief, encode_key, push_id, without_nulls},
+};
+use isomer_layout::{
+    graph::{
+        key::encode_key,
+        state::{KEY, NodeState},
+    },
+    index::{IndexEntry, entries_of as index_entries},
+    keyspace::{self, push_id},
+    properties::{brief, without_nulls},
 };
 use isomer_storage::StorageError;
 use isomer_value::{LabelId, NodeId, Value, key, record::RecordBuilder};
@@ -215,7 +223,7 @@ impl Reading<'_> {
         let mut key = None;
         if let Some(value) = state.properties.get(KEY) {
             let encoded = encode_key(value)?;
-            let prefix = [layout::keys_of(self.label), encoded].concat();
+            let prefix = [keyspace::keys_of(self.label), encoded].concat();
             let hash = xxh3_128_with_seed(&prefix, self.seed);
             if self.uniques.is_taken(hash)
                 || self.occupied && self.tx.node_by_key(self.label, value)?.is_some()
@@ -240,7 +248,7 @@ impl Reading<'_> {
             .enumerate()
             .filter(|(_, index)| index.label == self.label)
         {
-            for entry in layout::index_entries(index, state)? {
+            for entry in index_entries(index, state)? {
                 if index.unique {
                     let hash = xxh3_128_with_seed(&entry.prefix(), self.seed);
                     let holder = if self.occupied {
@@ -369,7 +377,7 @@ impl Pairs {
             match (record, node) {
                 (Ok(record), Some(node)) => {
                     self.sinks.each(|sink| sink.node(node, &record));
-                    return Some(Ok((layout::node(node), record)));
+                    return Some(Ok((keyspace::node(node), record)));
                 }
                 (Ok(_), None) => {}
                 (Err(error), _) => return Some(Err(error)),
@@ -422,7 +430,7 @@ impl Iterator for Pairs {
             None => match self.members.next() {
                 Some(number) => {
                     let node = NodeId(self.first + number);
-                    Ok((layout::member(self.label, node), Vec::new()))
+                    Ok((keyspace::member(self.label, node), Vec::new()))
                 }
                 None => self.key().or_else(|| self.entry())?,
             },
@@ -447,7 +455,7 @@ pub fn key_types(store: &DataStore, label: &str) -> Result<KeyTypes, DataError> 
         return Ok(types);
     };
     let tx = store.begin(Access::Read)?;
-    let base = layout::keys_of(label);
+    let base = keyspace::keys_of(label);
     // The least string and the least integer show whether each kind occurs.
     for (kind, least) in [
         (&mut types.strings, Value::from("")),

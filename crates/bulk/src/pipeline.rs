@@ -9,9 +9,9 @@ use isomer_data::{DataError, Verdict};
 use crate::load::{BulkPhase, BulkWatch, REPORT_EVERY};
 
 /// Rows or pairs that are handed over at a time.
-const BATCH: usize = 512;
+const BATCH_ITEMS: usize = 512;
 /// Most batches in the queue.
-const WAITING: usize = 4;
+const MAX_QUEUED_BATCHES: usize = 4;
 
 /// A pair for the engine.
 pub(super) type Pair = Result<(Vec<u8>, Vec<u8>), StorageError>;
@@ -25,7 +25,7 @@ pub(super) fn read_rows<T: Send>(
     number_of: impl Fn(&T) -> u64 + Send,
 ) -> Result<u64, DataError> {
     std::thread::scope(|scope| {
-        let (sender, batches) = mpsc::sync_channel::<Vec<T>>(WAITING);
+        let (sender, batches) = mpsc::sync_channel::<Vec<T>>(MAX_QUEUED_BATCHES);
         let (refuse, refused) = mpsc::channel();
         let worker = scope.spawn(move || -> Result<(), DataError> {
             for row in batches.into_iter().flatten() {
@@ -45,7 +45,7 @@ pub(super) fn read_rows<T: Send>(
             }
         };
         let mut broken = None;
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = Vec::with_capacity(BATCH_ITEMS);
         for (done, row) in rows.enumerate() {
             match row {
                 Ok(row) => batch.push(row),
@@ -56,8 +56,8 @@ pub(super) fn read_rows<T: Send>(
                 }
             }
             let done = done as u64 + 1;
-            if batch.len() == BATCH {
-                let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+            if batch.len() == BATCH_ITEMS {
+                let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH_ITEMS));
                 if sender.send(full).is_err() {
                     break; // it says why
                 }
@@ -89,10 +89,10 @@ pub(super) fn made_ahead<R>(
     consume: impl FnOnce(&mut dyn Iterator<Item = Pair>) -> R,
 ) -> R {
     std::thread::scope(|scope| {
-        let (sender, batches) = mpsc::sync_channel::<Vec<Pair>>(WAITING);
+        let (sender, batches) = mpsc::sync_channel::<Vec<Pair>>(MAX_QUEUED_BATCHES);
         scope.spawn(move || {
             loop {
-                let batch: Vec<Pair> = pairs.by_ref().take(BATCH).collect();
+                let batch: Vec<Pair> = pairs.by_ref().take(BATCH_ITEMS).collect();
                 // The receiver is gone where the load was stopped.
                 if batch.is_empty() || sender.send(batch).is_err() {
                     return;

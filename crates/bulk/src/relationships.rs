@@ -5,7 +5,11 @@ use std::{io, sync::Arc};
 use isomer_data::{
     Access, DataError, DataStore, GraphRead, Ingest, LoadSinks, Loading, RelRow, SpillFolder,
     Transaction, after_prefix,
-    layout::{self, brief, encode_key, sole_id, without_nulls},
+};
+use isomer_layout::{
+    graph::{key::encode_key, rows},
+    keyspace::{self, sole_id},
+    properties::{brief, without_nulls},
 };
 use isomer_storage::{StorageError, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, Value, record::RecordBuilder};
@@ -69,7 +73,7 @@ impl Keys {
         let count = usize::try_from(tx.exact_node_count(Some(label))?).unwrap_or(usize::MAX);
         if table_bytes(count) <= budget {
             let mut nodes = FxHashMap::with_capacity_and_hasher(count, Default::default());
-            let base = layout::keys_of(label);
+            let base = keyspace::keys_of(label);
             let end = after_prefix(&base);
             tx.stored_pairs()
                 .scan(&base, end.as_deref(), usize::MAX, |key, value| {
@@ -288,7 +292,7 @@ impl Iterator for Pairs {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(record) = self.records.next() {
             let id = RelId(self.first + self.number);
-            let key = layout::relationship(id);
+            let key = keyspace::relationship(id);
             self.number += 1;
             if let Ok(record) = &record {
                 self.sinks.each(|sink| sink.relationship(id, record));
@@ -315,7 +319,7 @@ impl Iterator for Pairs {
                 source,
                 target,
             };
-            (layout::adjacency(&row, outgoing), Vec::new())
+            (rows::adjacency(&row, outgoing), Vec::new())
         });
         Some(pair.map_err(|error| self.spill.explain(&error)))
     }

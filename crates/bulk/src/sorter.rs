@@ -18,7 +18,7 @@ pub(super) trait Sortable: Ord + Sized {
 }
 
 /// Runs are merged into one at this number, so that merging them needs little memory.
-const MOST_RUNS: usize = 64;
+const MAX_RUNS: usize = 64;
 
 /// Sorts by runs: memory up to a budget, then runs in a file, merged at the end.
 pub(super) struct Sorter<T> {
@@ -60,7 +60,7 @@ impl<T: Sortable> Sorter<T> {
 
     fn spill(&mut self) -> io::Result<()> {
         self.items.sort_unstable();
-        if self.runs.len() == MOST_RUNS {
+        if self.runs.len() == MAX_RUNS {
             self.merge_runs()?;
         }
         let file = match &mut self.file {
@@ -172,13 +172,13 @@ pub(super) struct Spool {
 }
 
 /// A spool's buffer is flushed at this size, however large its budget: more would not be faster.
-const MOST_SPOOL_BYTES: usize = 16 << 20;
+const MAX_SPOOL_BYTES: usize = 16 << 20;
 
 impl Spool {
     pub(super) fn new(budget: usize, folder: &Arc<SpillFolder>) -> Self {
         Self {
             buffer: Vec::new(),
-            budget: budget.min(MOST_SPOOL_BYTES),
+            budget: budget.min(MAX_SPOOL_BYTES),
             folder: folder.clone(),
             file: None,
             runs: Vec::new(),

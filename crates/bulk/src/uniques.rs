@@ -44,7 +44,7 @@ pub(super) struct Refused {
 }
 
 /// This number of repetitions can be checked however little memory there is.
-const LEAST_CONTESTED: usize = 1000;
+const MIN_REPETITIONS: usize = 1000;
 
 pub(super) struct Uniques {
     taken: FxHashSet<u128>,
@@ -120,7 +120,7 @@ impl Uniques {
         let failed = |error: io::Error| self.folder.error(&error);
         // Claims whose hash another row has too: only these can be violations.
         let mut contested: Vec<Placed> = Vec::new();
-        let most = (self.budget / 128).max(LEAST_CONTESTED);
+        let most = (self.budget / 128).max(MIN_REPETITIONS);
         let mut last: Option<Placed> = None;
         for placed in sorted.finish().map_err(failed)? {
             let placed = placed.map_err(failed)?;
@@ -256,7 +256,9 @@ mod tests {
     proptest! {
         /// The same rows are refused, however little memory there is: also rows that conflict only with refused ones.
         #[test]
-        fn the_result_is_independent_of_memory(rows in prop::collection::vec(prop::collection::vec(0..60_u8, 2), 0..200)) {
+        fn the_result_is_independent_of_memory(
+            rows in prop::collection::vec(prop::collection::vec(0..60_u8, 2), 0..200)
+        ) {
             let (all, spilled) = refused(1 << 20, &rows);
             prop_assert!(!spilled);
             let (few, spilled) = refused(60_000, &rows);

@@ -8,7 +8,11 @@ use isomer_value::{IndexId, LabelId, Map, NodeId, RelId, TypeId, Value};
 use isomer_data::{
     Access, BucketOptions, Change, ChangeSet, Content, DataError, DataStore, DataStoreOptions,
     FieldPath, IndexField, IndexSpec, RelRow, SchemaChange, Transaction, Verdict, after_prefix,
-    layout::{self, IdSpace, StoredChange, encode_key, push_id},
+};
+use isomer_layout::{
+    graph::{key::encode_key, rows},
+    keyspace::{self, IdSpace, push_id},
+    stream::stored::StoredChange,
 };
 
 use crate::check;
@@ -118,11 +122,11 @@ fn a_sound_database_has_no_finding() {
 #[test]
 fn missing_pairs_are_found() {
     damaged(
-        |tx| tx.delete(&layout::member(LabelId(0), NodeId(0))).unwrap(),
+        |tx| tx.delete(&keyspace::member(LabelId(0), NodeId(0))).unwrap(),
         &["node 0 has :P but is not among its nodes"],
     );
     let key = [
-        layout::keys_of(LabelId(0)),
+        keyspace::keys_of(LabelId(0)),
         encode_key(&Value::String("ada".into())).unwrap(),
     ]
     .concat();
@@ -130,7 +134,7 @@ fn missing_pairs_are_found() {
         |tx| tx.delete(&key).unwrap(),
         &["the _key of node 0 does not lead to it"],
     );
-    let link = |outgoing| layout::adjacency(&knows(RelId(0), NodeId(0), NodeId(1)), outgoing);
+    let link = |outgoing| rows::adjacency(&knows(RelId(0), NodeId(0), NodeId(1)), outgoing);
     damaged(
         |tx| tx.delete(&link(true)).unwrap(),
         &["relationship 0 is not found from its source, node 0"],
@@ -139,7 +143,7 @@ fn missing_pairs_are_found() {
         |tx| tx.delete(&link(false)).unwrap(),
         &["relationship 0 is not found from its target, node 1"],
     );
-    let entries = layout::entries_of(IndexId(0));
+    let entries = keyspace::entries_of(IndexId(0));
     let end = after_prefix(&entries);
     damaged(
         |tx| {
@@ -159,11 +163,14 @@ fn missing_pairs_are_found() {
 #[test]
 fn pairs_without_a_source_are_found() {
     damaged(
-        |tx| tx.put(&layout::member(LabelId(0), NodeId(9)), b"").unwrap(),
+        |tx| {
+            tx.put(&keyspace::member(LabelId(0), NodeId(9)), b"")
+                .unwrap()
+        },
         &["node 9 is among the nodes of :P"],
     );
     let key = [
-        layout::keys_of(LabelId(0)),
+        keyspace::keys_of(LabelId(0)),
         encode_key(&Value::Int(7)).unwrap(),
     ]
     .concat();
@@ -171,12 +178,12 @@ fn pairs_without_a_source_are_found() {
         |tx| tx.put(&key, &[1]).unwrap(),
         &["a _key leads to node 1, which does not have it"],
     );
-    let link = layout::adjacency(&knows(RelId(0), NodeId(0), NodeId(0)), true);
+    let link = rows::adjacency(&knows(RelId(0), NodeId(0), NodeId(0)), true);
     damaged(
         |tx| tx.put(&link, b"").unwrap(),
         &["node 0 lists relationship 0 to node 0, which does not match its record"],
     );
-    let mut entry = layout::entries_of(IndexId(0));
+    let mut entry = keyspace::entries_of(IndexId(0));
     entry.extend(isomer_value::key::encode(&Value::Int(99)).unwrap());
     push_id(&mut entry, 1);
     damaged(
@@ -188,7 +195,7 @@ fn pairs_without_a_source_are_found() {
 #[test]
 fn bad_records_and_ids_are_found() {
     damaged(
-        |tx| tx.put(&layout::node(NodeId(0)), b"\xff").unwrap(),
+        |tx| tx.put(&keyspace::node(NodeId(0)), b"\xff").unwrap(),
         &[
             "the record of node 0 cannot be read",
             "node 0 is among the nodes of :P but does not have it",
@@ -198,7 +205,7 @@ fn bad_records_and_ids_are_found() {
         ],
     );
     damaged(
-        |tx| tx.delete(&layout::relationship(RelId(1))).unwrap(),
+        |tx| tx.delete(&keyspace::relationship(RelId(1))).unwrap(),
         &[
             "node 1 lists relationship 1 to node 1",
             "node 1 lists relationship 1 to node 1",
@@ -207,7 +214,7 @@ fn bad_records_and_ids_are_found() {
         ],
     );
     damaged(
-        |tx| tx.delete(&layout::reserved(IdSpace::Nodes)).unwrap(),
+        |tx| tx.delete(&keyspace::reserved(IdSpace::Nodes)).unwrap(),
         &[
             "node 0 has an id that was never reserved",
             "node 1 has an id that was never reserved",
@@ -338,21 +345,21 @@ fn records_that_differ_from_the_change_stream_are_found() {
     };
     disagrees(
         |tx, first, store| {
-            let key = layout::node(NodeId(first.0 + 20));
+            let key = keyspace::node(NodeId(first.0 + 20));
             tx.put(&key, &record(store, 8, None)).unwrap();
         },
         "set its property n to another value",
     );
     disagrees(
         |tx, first, store| {
-            tx.put(&layout::node(first), &record(store, 7, Some("m")))
+            tx.put(&keyspace::node(first), &record(store, 7, Some("m")))
                 .unwrap();
         },
         "removed its property m",
     );
     disagrees(
         |tx, first, store| {
-            tx.put(&layout::node(first), &record(store, 7, Some("age")))
+            tx.put(&keyspace::node(first), &record(store, 7, Some("age")))
                 .unwrap();
         },
         "put it without a property that it has",

@@ -96,14 +96,14 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Interval between two looks for memory to give back.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A process that uses more CPU time in one interval is busy.
 const BUSY_IN_INTERVAL: Duration = Duration::from_millis(25);
 /// Freed bytes for which giving back is worth its time.
-const WORTH_BYTES: usize = 8 << 20;
+const MIN_RELEASED_BYTES: usize = 8 << 20;
 /// How many intervals after the end of work it looks once more: idle threads end, and what the allocator kept for them
 /// becomes free only then.
-const LOOKS_AFTER_WORK: u32 = 5;
+const IDLE_INTERVALS: u32 = 5;
 
 /// Budget below which mimalloc returns free memory eagerly. It costs page faults during bulk writes, which a program
 /// with a large budget should not pay.
@@ -142,7 +142,7 @@ pub fn give_back_when_idle(budget_bytes: usize) {
         .spawn(move || {
             let (mut peak_bytes, mut idle_looks, mut cpu_before) = (0, u32::MAX, cpu_time());
             loop {
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(CHECK_INTERVAL);
                 let now_bytes = allocated_bytes();
                 peak_bytes = peak_bytes.max(now_bytes);
                 let cpu_now = cpu_time();
@@ -154,9 +154,10 @@ pub fn give_back_when_idle(budget_bytes: usize) {
                     idle_looks.saturating_add(1)
                 };
                 // The count does not see small blocks, so that the end of any work counts as well.
-                let work_ended = idle_looks == 1 || idle_looks == LOOKS_AFTER_WORK;
+                let work_ended = idle_looks == 1 || idle_looks == IDLE_INTERVALS;
                 // With a large budget, continuing work reuses freed memory without page faults.
-                let is_worth = peak_bytes - now_bytes >= WORTH_BYTES && (is_eager || !is_busy);
+                let is_worth =
+                    peak_bytes - now_bytes >= MIN_RELEASED_BYTES && (is_eager || !is_busy);
                 if is_worth || work_ended {
                     peak_bytes = now_bytes;
                     // SAFETY: it may be called at any time, from any thread.

@@ -228,7 +228,7 @@ impl Demo {
     }
 
     /// Prints a query, runs it twice and prints its first rows and the second time.
-    fn ask(&self, text: &str, params: Map) -> Result<QueryResult> {
+    fn run_query(&self, text: &str, params: Map) -> Result<QueryResult> {
         self.show_query(text, &Map::new())?;
         self.answer(text, params)
     }
@@ -317,7 +317,7 @@ impl Demo {
 
     fn aggregate(&mut self) -> Result<()> {
         self.title("An aggregate over every document: how many people there are of each age")?;
-        self.ask(
+        self.run_query(
             "MATCH (p:Person) RETURN p.AGE AS age, count(*) AS people ORDER BY people DESC",
             Map::new(),
         )?;
@@ -326,7 +326,7 @@ impl Demo {
 
     fn neighbours(&mut self) -> Result<()> {
         self.title("Neighbours of neighbours: friends of my friends")?;
-        self.ask("MATCH (:Person {_key: $key})-[:FRIEND]->()-[:FRIEND]->(f)\nRETURN DISTINCT f._key AS person, f.home.town AS town", params! { "key" => self.hub() })?;
+        self.run_query("MATCH (:Person {_key: $key})-[:FRIEND]->()-[:FRIEND]->(f)\nRETURN DISTINCT f._key AS person, f.home.town AS town", params! { "key" => self.hub() })?;
         Ok(())
     }
 
@@ -358,7 +358,7 @@ impl Demo {
 
     fn recommendation(&mut self) -> Result<()> {
         self.title("A recommendation: the people whom most of my friends know and I do not")?;
-        self.ask(
+        self.run_query(
             "MATCH (me:Person {_key: $key})-[:FRIEND]->(friend)-[:FRIEND]->(other)\nWHERE other <> me AND NOT (me)-[:FRIEND]->(other)\nRETURN other._key AS person, count(*) AS friends, other.home.town AS town\nORDER BY friends DESC, person LIMIT 10",
             params! { "key" => self.hub() },
         )?;
@@ -367,7 +367,7 @@ impl Demo {
 
     fn all_models(&mut self) -> Result<()> {
         self.title("All three models in one query: a session from a bucket, its user's document, friends of friends by a nested property")?;
-        self.ask(
+        self.run_query(
             "MATCH (me:Person {_key: kv.get('sessions', $session)})-[:FRIEND]->()-[:FRIEND]->(other)\nWHERE other.looks.eyes = 'green' AND other.home.province = me.home.province\nRETURN DISTINCT other._key AS person, other.home.town AS town, other.looks.hair AS hair\nORDER BY person LIMIT 10",
             params! { "session" => "session-0000" },
         )?;

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isomer_db::internals::{DatabaseInternals as _, data::DataStore};
 use isomer_db::{Database, Value, jiff::Timestamp, json};
-use isomer_replication::{RANGES as REPLICATION_RANGES, ReplicatedSpace};
+use isomer_replication::{RANGE_COUNT as REPLICATION_RANGES, ReplicatedSpace};
 use isomer_sync::{
     Exchanged, NO_REPLICA, PeerInfo, accept_clock, accepted_text, add_peer, connect, kept_text,
     peers, remove_peer, report, scrub, space_text, sync_once,
@@ -237,7 +237,7 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
         }
         ReplicaCommand::Retain { db, days } => {
             let db = open::open_existing(db)?;
-            isomer_replication::keep_log(&db.store()?, days.saturating_mul(DAY_MS))?;
+            isomer_replication::set_log_retention(&db.store()?, days.saturating_mul(DAY_MS))?;
             db.close()?;
             line(&kept_text(days.saturating_mul(DAY_MS)))?;
         }

@@ -142,7 +142,7 @@ pub fn statements(text: &str) -> Vec<Span> {
 
 /// What can be completed at a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CompletionKind {
     /// A keyword, variable or function.
     Word,
     /// A label.
@@ -167,7 +167,7 @@ pub struct Cursor {
     /// The word up to the cursor, without backquotes or `$`.
     pub prefix: String,
     /// What can be completed there.
-    pub place: Place,
+    pub place: CompletionKind,
 }
 
 /// Completion context at a byte offset of a text.
@@ -181,9 +181,9 @@ pub fn cursor(text: &str, at: usize) -> Cursor {
     let here = Span::new(at, at);
     let Some(last) = tokens.last().copied() else {
         let place = if ends_in_comment(&text[..at]) {
-            Place::Nothing
+            CompletionKind::Nothing
         } else {
-            Place::Word
+            CompletionKind::Word
         };
         return Cursor {
             span: here,
@@ -205,14 +205,14 @@ pub fn cursor(text: &str, at: usize) -> Cursor {
             return Cursor {
                 span: last.span,
                 prefix: word.trim_start_matches('$').trim_matches('`').to_owned(),
-                place: Place::Parameter,
+                place: CompletionKind::Parameter,
             };
         }
         TokenKind::Invalid(InvalidToken::UnclosedString | InvalidToken::UnclosedComment) => {
             return Cursor {
                 span: here,
                 prefix: String::new(),
-                place: Place::Nothing,
+                place: CompletionKind::Nothing,
             };
         }
         TokenKind::String | TokenKind::Integer | TokenKind::Float | TokenKind::Invalid(_)
@@ -221,14 +221,14 @@ pub fn cursor(text: &str, at: usize) -> Cursor {
             return Cursor {
                 span: here,
                 prefix: String::new(),
-                place: Place::Nothing,
+                place: CompletionKind::Nothing,
             };
         }
         _ if ends_in_comment(&text[..at]) => {
             return Cursor {
                 span: here,
                 prefix: String::new(),
-                place: Place::Nothing,
+                place: CompletionKind::Nothing,
             };
         }
         _ => (here, String::new(), tokens.len()),
@@ -250,17 +250,17 @@ fn ends_in_comment(text: &str) -> bool {
 }
 
 /// What may follow these tokens.
-fn place(before: &[Token], text: &str) -> Place {
+fn place(before: &[Token], text: &str) -> CompletionKind {
     if let Some(label) = label_place(before) {
         return label;
     }
     match before.last().map(|token| token.kind) {
-        Some(TokenKind::Keyword(Keyword::Call)) => Place::Procedure(String::new()),
+        Some(TokenKind::Keyword(Keyword::Call)) => CompletionKind::Procedure(String::new()),
         Some(TokenKind::Symbol(Symbol::Dot)) => match procedure_prefix(before, text) {
-            Some(prefix) => Place::Procedure(prefix),
-            None => Place::Property,
+            Some(prefix) => CompletionKind::Procedure(prefix),
+            None => CompletionKind::Property,
         },
-        _ => Place::Word,
+        _ => CompletionKind::Word,
     }
 }
 
@@ -286,7 +286,7 @@ fn procedure_prefix(before: &[Token], text: &str) -> Option<String> {
 }
 
 /// Whether a label or type may follow these tokens: after `:`, or after `|`, `&`, `!` in a label expression.
-fn label_place(before: &[Token]) -> Option<Place> {
+fn label_place(before: &[Token]) -> Option<CompletionKind> {
     let mut rest = before;
     // Walk back along the label expression to its colon.
     loop {
@@ -320,12 +320,12 @@ fn label_place(before: &[Token]) -> Option<Place> {
                     Keyword::Exists | Keyword::Count | Keyword::Collect | Keyword::Call
                 ))
             );
-            is_subquery.then_some(Place::Label)
+            is_subquery.then_some(CompletionKind::Label)
         }
         Some((TokenKind::Symbol(Symbol::LeftBracket), Some(TokenKind::Symbol(Symbol::Minus)))) => {
-            Some(Place::RelationshipType)
+            Some(CompletionKind::RelationshipType)
         }
-        _ => Some(Place::Label),
+        _ => Some(CompletionKind::Label),
     }
 }
 
@@ -434,26 +434,26 @@ mod tests {
     #[test]
     fn the_cursor_knows_what_could_come() {
         for (text, prefix, place) in [
-            ("MAT", "MAT", Place::Word),
-            ("MATCH (n:Per", "Per", Place::Label),
-            ("MATCH (n:", "", Place::Label),
-            ("MATCH (n:A|", "", Place::Label),
-            ("MATCH (n:A&B", "B", Place::Label),
-            ("MATCH (n)-[r:KN", "KN", Place::RelationshipType),
-            ("MATCH (n)-[:A|", "", Place::RelationshipType),
-            ("MATCH (n {name: x", "x", Place::Word),
-            ("MATCH (n) WHERE n.na", "na", Place::Property),
-            ("MATCH (n) WHERE n:", "", Place::Label),
-            ("MATCH (n) RETURN n.", "", Place::Property),
-            ("RETURN $na", "na", Place::Parameter),
-            ("RETURN $", "", Place::Parameter),
-            ("CALL ", "", Place::Procedure(String::new())),
-            ("CALL kv.sc", "sc", Place::Procedure("kv.".into())),
-            ("RETURN 'abc", "", Place::Nothing),
-            ("RETURN 12", "", Place::Nothing),
-            ("RETURN 1 // com", "", Place::Nothing),
-            ("RETURN ", "", Place::Word),
-            ("", "", Place::Word),
+            ("MAT", "MAT", CompletionKind::Word),
+            ("MATCH (n:Per", "Per", CompletionKind::Label),
+            ("MATCH (n:", "", CompletionKind::Label),
+            ("MATCH (n:A|", "", CompletionKind::Label),
+            ("MATCH (n:A&B", "B", CompletionKind::Label),
+            ("MATCH (n)-[r:KN", "KN", CompletionKind::RelationshipType),
+            ("MATCH (n)-[:A|", "", CompletionKind::RelationshipType),
+            ("MATCH (n {name: x", "x", CompletionKind::Word),
+            ("MATCH (n) WHERE n.na", "na", CompletionKind::Property),
+            ("MATCH (n) WHERE n:", "", CompletionKind::Label),
+            ("MATCH (n) RETURN n.", "", CompletionKind::Property),
+            ("RETURN $na", "na", CompletionKind::Parameter),
+            ("RETURN $", "", CompletionKind::Parameter),
+            ("CALL ", "", CompletionKind::Procedure(String::new())),
+            ("CALL kv.sc", "sc", CompletionKind::Procedure("kv.".into())),
+            ("RETURN 'abc", "", CompletionKind::Nothing),
+            ("RETURN 12", "", CompletionKind::Nothing),
+            ("RETURN 1 // com", "", CompletionKind::Nothing),
+            ("RETURN ", "", CompletionKind::Word),
+            ("", "", CompletionKind::Word),
         ] {
             let cursor = cursor(text, text.len());
             assert_eq!(

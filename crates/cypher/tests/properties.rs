@@ -244,7 +244,9 @@ fn expr() -> impl Strategy<Value = Expr> {
         1 => prop::sample::select(vec!["p", "0", "a b"]).prop_map(|name| make(ExprKind::Parameter(Arc::from(name)))),
         1 => Just(make(ExprKind::CountStar)),
     ];
-    leaf.prop_recursive(5, 40, 4, |inner| prop_oneof![2 => operators(inner.clone()), 1 => suffixes(inner.clone()), 2 => constructs(inner)])
+    leaf.prop_recursive(5, 40, 4, |inner| {
+        prop_oneof![2 => operators(inner.clone()), 1 => suffixes(inner.clone()), 2 => constructs(inner)]
+    })
 }
 
 fn operators(inner: BoxedStrategy<Expr>) -> BoxedStrategy<Expr> {

@@ -2,9 +2,8 @@
 
 use std::{mem, ops::ControlFlow};
 
+use isomer_layout::DataError;
 use isomer_storage::Read;
-
-use crate::DataError;
 
 /// The keys of a batch, concatenated in one buffer: they are many and small.
 pub(crate) struct KeyBatch {

@@ -1,13 +1,15 @@
 //! Checks at the end of a statement.
 
-use isomer_value::{IndexId, LabelId, NodeId, record::RecordRef};
-
-use crate::{
-    DataError, IndexDef, Transaction, catalog,
-    graph::{KEY, NodeState},
+use isomer_layout::{
+    DataError,
+    catalog::{rules::described, schema::IndexDef},
+    graph::state::{KEY, NodeState},
     index::{EntryChanges, IndexEntry, brief_values, entries_of},
     keyspace,
 };
+use isomer_value::{IndexId, LabelId, NodeId, record::RecordRef};
+
+use crate::Transaction;
 
 /// What constraints need to read, and the errors of their violations.
 #[derive(Clone, Copy)]
@@ -173,6 +175,6 @@ impl Constraints<'_> {
             let properties = RecordRef::new(&bytes).ok()?.properties(names).ok()?;
             properties.get(KEY).cloned()
         });
-        catalog::described(Some(id), key.as_ref())
+        described(Some(id), key.as_ref())
     }
 }

@@ -8,12 +8,25 @@
 
 use std::path::Path;
 
+use isomer_layout::{DataError, keyspace::COPY};
 use isomer_storage::{Durability, StorageError};
 
-use crate::{DataError, DataStore, keyspace::COPY};
+use crate::DataStore;
 
 /// The mark in the database, until dropped.
-struct CopyMark<'a>(pub(crate) &'a DataStore);
+struct CopyMark<'a>(&'a DataStore);
+
+impl<'a> CopyMark<'a> {
+    /// Marks the database, unless it is marked for another copy.
+    fn set(store: &'a DataStore) -> Result<Self, DataError> {
+        let mut copies = store.shared().copies.0.lock();
+        if *copies == 0 {
+            change_mark(store, true)?;
+        }
+        *copies += 1;
+        Ok(Self(store))
+    }
+}
 
 impl Drop for CopyMark<'_> {
     fn drop(&mut self) {
@@ -21,9 +34,28 @@ impl Drop for CopyMark<'_> {
         *copies -= 1;
         if *copies == 0 {
             // A leftover mark only begins an unnecessary epoch.
-            let _ = self.0.change_mark(false);
+            let _ = change_mark(self.0, false);
         }
     }
+}
+
+fn change_mark(store: &DataStore, set: bool) -> Result<(), DataError> {
+    let mut tx = store.engine().begin()?;
+    match set {
+        true => tx.put(COPY, &[])?,
+        false => tx.delete(COPY)?,
+    }
+    tx.commit(Durability::Buffered)?; // the copy is made of what is on disk, and the engine sees to that
+    Ok(())
+}
+
+/// At opening: a copy begins a new epoch under a new replica name.
+pub(crate) fn begin_epoch_of_copy(store: &DataStore) -> Result<(), DataError> {
+    if store.engine().snapshot()?.get(COPY)?.is_none() {
+        return Ok(());
+    }
+    store.numbering().begin_epoch()?;
+    change_mark(store, false)
 }
 
 impl DataStore {
@@ -35,9 +67,9 @@ impl DataStore {
     /// [`DataError::Invalid`] for an unusable target. Those of the engine.
     pub fn checkpoint(&self, target: &Path) -> Result<(), DataError> {
         let _marked = match self.options().read_only {
-            false => Some(self.mark()?),
+            false => Some(CopyMark::set(self)?),
             // No operations are numbered here.
-            true if self.replica_id().is_none() => None,
+            true if self.numbering().replica_id().is_none() => None,
             true => {
                 return Err(DataError::Denied(
                     "copying a replica needs it open for writing, to mark it as copied".into(),
@@ -49,33 +81,5 @@ impl DataStore {
             Err(StorageError::Invalid(message)) => Err(DataError::invalid(message)),
             copied => Ok(copied?),
         }
-    }
-
-    fn mark(&self) -> Result<CopyMark<'_>, DataError> {
-        let mut copies = self.shared().copies.0.lock();
-        if *copies == 0 {
-            self.change_mark(true)?;
-        }
-        *copies += 1;
-        Ok(CopyMark(self))
-    }
-
-    fn change_mark(&self, set: bool) -> Result<(), DataError> {
-        let mut tx = self.engine().begin()?;
-        match set {
-            true => tx.put(COPY, &[])?,
-            false => tx.delete(COPY)?,
-        }
-        tx.commit(Durability::Buffered)?; // the copy is made of what is on disk, and the engine sees to that
-        Ok(())
-    }
-
-    /// At opening: a copy begins a new epoch under a new replica name.
-    pub(crate) fn begin_epoch_of_copy(&self) -> Result<(), DataError> {
-        if self.engine().snapshot()?.get(COPY)?.is_none() {
-            return Ok(());
-        }
-        self.begin_epoch()?;
-        self.change_mark(false)
     }
 }

@@ -1,56 +1,64 @@
 //! Counts are kept up to date, stored, and counted again.
 
+use isomer_layout::{DataError, keyspace::COUNTS, stream::change::Counted};
 use isomer_storage::{Durability, Version};
 use isomer_value::{LabelId, TypeId};
 
 use crate::{
-    DataError, DataStore,
+    DataStore,
     counts::{A_LITTLE, BYTES_BETWEEN_SAVES, COMMITS_BETWEEN_SAVES, Piece, ReportedCounts},
-    keyspace::COUNTS,
-    stream::change::Counted,
 };
 
+/// The counts of nodes and relationships of an open store: kept up to date by commits, and stored from time to time.
+#[derive(Clone, Copy)]
+pub struct CountKeeper<'s> {
+    store: &'s DataStore,
+}
+
 impl DataStore {
+    /// The counts of nodes and relationships.
+    pub fn counts(&self) -> CountKeeper<'_> {
+        CountKeeper { store: self }
+    }
+}
+
+impl CountKeeper<'_> {
     /// The count of `counted` at `version`; `None` where that is too old to be known without a recount.
-    pub(crate) fn count_at(
-        &self,
-        counted: Counted,
-        version: Version,
-    ) -> Result<Option<u64>, DataError> {
-        let mut counts = self.shared().counts.lock();
-        counts.advance(&**self.engine(), self.reported_counts(), version)?;
+    pub(crate) fn at(self, counted: Counted, version: Version) -> Result<Option<u64>, DataError> {
+        let mut counts = self.store.shared().counts.lock();
+        counts.advance(&**self.store.engine(), self.reported_counts(), version)?;
         Ok(counts.at(counted, version))
     }
 
     /// The newest known count.
-    pub(crate) fn count_now(&self, counted: Counted) -> Result<u64, DataError> {
-        let mut counts = self.shared().counts.lock();
-        let version = self.engine().version();
-        counts.advance(&**self.engine(), self.reported_counts(), version)?;
+    pub(crate) fn now(self, counted: Counted) -> Result<u64, DataError> {
+        let mut counts = self.store.shared().counts.lock();
+        let version = self.store.engine().version();
+        counts.advance(&**self.store.engine(), self.reported_counts(), version)?;
         Ok(u64::try_from(counts.numbers.get(counted)).unwrap_or_default())
     }
 
     /// About how many nodes carry `label`, or exist, now.
-    pub fn node_count_now(&self, label: Option<LabelId>) -> u64 {
+    pub fn nodes_now(self, label: Option<LabelId>) -> u64 {
         let counted = label.map_or(Counted::Nodes, Counted::Label);
-        self.count_now(counted).unwrap_or(0)
+        self.now(counted).unwrap_or(0)
     }
 
     /// About how many relationships have `rel_type`, or exist, now.
-    pub fn relationship_count_now(&self, rel_type: Option<TypeId>) -> u64 {
+    pub fn relationships_now(self, rel_type: Option<TypeId>) -> u64 {
         let counted = rel_type.map_or(Counted::Relationships, Counted::Type);
-        self.count_now(counted).unwrap_or(0)
+        self.now(counted).unwrap_or(0)
     }
 
     fn reported_counts(&self) -> &ReportedCounts {
-        &self.shared().observers.counted
+        &self.store.shared().observers.counted
     }
 
     /// Called after each commit with the size of its entry: stores the numbers from time to time.
-    pub(crate) fn committed(&self, entry_bytes: usize) {
-        self.shared().signal.0.notify();
+    pub(crate) fn committed(self, entry_bytes: usize) {
+        self.store.shared().signal.0.notify();
         let due = {
-            let mut since = self.shared().since_save.lock();
+            let mut since = self.store.shared().since_save.lock();
             since.commits += 1;
             since.bytes += entry_bytes as u64;
             since.total_bytes += entry_bytes as u64;
@@ -63,46 +71,51 @@ impl DataStore {
         if due {
             // The counts are derived: if this fails, the next opening reads a longer stream, and the commit before it
             // has succeeded.
-            if let Ok(false) = self.save_counts_by(A_LITTLE) {
+            if let Ok(false) = self.save_by(A_LITTLE) {
                 // Commits before this opening are not completely read yet: the next commit continues.
-                self.shared().since_save.lock().commits = COMMITS_BETWEEN_SAVES;
+                self.store.shared().since_save.lock().commits = COMMITS_BETWEEN_SAVES;
             }
         }
     }
 
     /// Stores the counts, then trims the change stream up to what is retained.
     #[cfg(test)]
-    pub(crate) fn save_counts(&self) -> Result<(), DataError> {
-        while !self.save_counts_by(crate::counts::MOST_AT_ONCE)? {}
+    pub(crate) fn save(self) -> Result<(), DataError> {
+        while !self.save_by(crate::counts::MOST_AT_ONCE)? {}
         Ok(())
     }
 
     /// The same, if one piece of the stream is enough to bring the counts up to date. Returns whether it was.
-    pub(crate) fn save_counts_by(&self, piece: Piece) -> Result<bool, DataError> {
+    pub(crate) fn save_by(self, piece: Piece) -> Result<bool, DataError> {
         // One at a time: an older version must not overwrite a newer one, at which the trimmed stream begins.
-        let _saving = self.shared().saving.lock();
+        let _saving = self.store.shared().saving.lock();
         // Locked until the stream is trimmed: a hold that is taken afterwards sees the trimmed stream.
-        let mut holds = self.shared().stream_holds.lock();
+        let mut holds = self.store.shared().stream_holds.lock();
         let (version, value) = {
-            let mut counts = self.shared().counts.lock();
-            let version = self.engine().version();
-            if !counts.advance_by(&**self.engine(), self.reported_counts(), version, piece)? {
+            let mut counts = self.store.shared().counts.lock();
+            let version = self.store.engine().version();
+            if !counts.advance_by(
+                &**self.store.engine(),
+                self.reported_counts(),
+                version,
+                piece,
+            )? {
                 return Ok(false);
             }
             (counts.version, counts.value())
         };
-        let total_bytes = self.shared().since_save.lock().total_bytes;
-        let upto = holds.trim_limit(version, total_bytes, self.options());
-        let mut tx = self.engine().begin()?;
+        let total_bytes = self.store.shared().since_save.lock().total_bytes;
+        let upto = holds.trim_limit(version, total_bytes, self.store.options());
+        let mut tx = self.store.engine().begin()?;
         tx.put(COUNTS, &value)?;
-        for (key, value) in self.statistics_to_store() {
+        for (key, value) in self.store.statistics().to_store() {
             tx.put(&key, &value)?;
         }
         // Recorded before the stream is trimmed: after a crash in between, the next opening trims it.
-        self.enter_trimmed(&mut *tx, upto)?;
+        self.store.eras().enter_trimmed(&mut *tx, upto)?;
         tx.commit(Durability::Buffered)?;
         if upto > 0 {
-            self.engine().trim_stream(upto)?;
+            self.store.engine().trim_stream(upto)?;
         }
         Ok(true)
     }

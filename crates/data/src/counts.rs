@@ -13,19 +13,18 @@
 
 use std::{collections::VecDeque, ops::ControlFlow};
 
-use isomer_storage::{Engine, KeyRange, Order, Read, Version};
-use isomer_value::{RelId, record::RecordRef};
-use parking_lot::{Mutex, MutexGuard};
-
-use crate::{
+use isomer_layout::{
     DataError,
-    graph::row_of,
+    graph::rows::row_of,
     keyspace::{COUNTS, TAG_NODE, TAG_REL, push_id, take_id},
     stream::{
         change::{Counted, Deltas},
         codec,
     },
 };
+use isomer_storage::{Engine, KeyRange, Order, Read, Version};
+use isomer_value::{RelId, record::RecordRef};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Commits after which the counts are stored again.
 pub(crate) const COMMITS_BETWEEN_SAVES: u64 = 1024;
@@ -316,12 +315,12 @@ mod tests {
         let open = || DataStore::open(engine.clone(), DataStoreOptions::default()).unwrap();
         let store = open();
         create(&store, 30);
-        store.save_counts().unwrap();
+        store.counts().save().unwrap();
         create(&store, 20);
         let now = engine.version();
         drop(store);
         engine.trim_stream(now).unwrap();
-        assert_eq!(open().node_count_now(None), 50);
+        assert_eq!(open().counts().nodes_now(None), 50);
 
         // Saved at a version that does not exist: they belong to another state.
         let mut value = Vec::new();
@@ -331,9 +330,9 @@ mod tests {
         tx.put(COUNTS, &value).unwrap();
         tx.commit(Durability::Buffered).unwrap();
         let store = open();
-        assert_eq!(store.node_count_now(None), 50);
+        assert_eq!(store.counts().nodes_now(None), 50);
         create(&store, 5);
-        assert_eq!(store.node_count_now(None), 55);
+        assert_eq!(store.counts().nodes_now(None), 55);
     }
 
     /// Reported commits are not read from the stream, however many; commits before opening are read in pieces,
@@ -348,18 +347,18 @@ mod tests {
         };
         let store = open();
         create(&store, 300);
-        assert!(store.save_counts_by(one).unwrap());
+        assert!(store.counts().save_by(one).unwrap());
         create(&store, 200);
         drop(store);
 
         let store = open();
         let mut pieces = 0;
-        while !store.save_counts_by(one).unwrap() {
+        while !store.counts().save_by(one).unwrap() {
             pieces += 1;
             create(&store, 1);
         }
         assert!((199..=201).contains(&pieces), "{pieces} pieces");
-        assert_eq!(store.node_count_now(None), 500 + pieces);
+        assert_eq!(store.counts().nodes_now(None), 500 + pieces);
         drop(store);
 
         // The commit at which they are to be stored, and the next ones, read the rest of them.
@@ -372,9 +371,9 @@ mod tests {
         assert!(stored_version(&store) < opened);
         create(&store, COMMITS_BETWEEN_SAVES / A_LITTLE.entries as u64 + 1);
         assert!(stored_version(&store) > opened + COMMITS_BETWEEN_SAVES);
-        let count = store.node_count_now(None);
+        let count = store.counts().nodes_now(None);
         drop(store);
-        assert_eq!(open().node_count_now(None), count);
+        assert_eq!(open().counts().nodes_now(None), count);
     }
     /// The stored counts and the change stream after them give the current counts.
     #[test]

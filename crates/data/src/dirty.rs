@@ -4,10 +4,11 @@
 //! transaction itself has changed, and records here what it observed in a view, as reading the row would have recorded
 //! it.
 
+use isomer_layout::keyspace::Side;
 use isomer_value::{LabelId, NodeId, TypeId};
 use rustc_hash::FxHashSet;
 
-use crate::{Direction, IdSet, keyspace::Side};
+use crate::{Direction, IdSet};
 
 /// What a transaction's own writes changed. It only grows: rolled-back changes stay in it, as reading rows is always
 /// correct.

@@ -2,17 +2,17 @@
 
 use std::ops::Bound;
 
+use isomer_layout::{
+    DataError,
+    convergent::position::ConvergentOwner,
+    graph::{key::encode_key, state::KEY},
+    keyspace::{self, after_prefix, sole_id},
+    properties::{brief, merge_deep, without_nulls},
+};
 use isomer_value::{LabelId, Map, NodeId, Value, key};
 use uuid::Uuid;
 
-use crate::{
-    Access, ConvergentOwner, DataError, Transaction,
-    footprint::Space,
-    graph::{KEY, encode_key, without_nulls},
-    index::value_range,
-    keyspace::{self, after_prefix, sole_id},
-    properties::{brief, merge_deep},
-};
+use crate::{Access, Transaction, footprint::Space, index::value_range};
 
 /// A generated key: a UUIDv7 as text, greater than those generated before on this machine.
 pub fn new_key() -> Value {

@@ -1,16 +1,20 @@
 //! Relationship types that keep their ends: their constraints, which each replica declares for itself. What they do to
 //! the transactions of replicas is in the crate `replication`.
 
+use isomer_layout::{
+    DataError,
+    catalog::{
+        keepers::{EndpointKeeper, default_keeper},
+        names::NameKind,
+    },
+    keyspace,
+};
 use isomer_storage::Durability;
 use isomer_value::TypeId;
 
 use crate::{
-    Constraints, DataError, DataStore,
-    catalog::{
-        NameKind,
-        keepers::{EndpointKeeper, default_keeper},
-    },
-    keyspace,
+    Constraints, DataStore,
+    schema_change::{SchemaEditor, clash::Existing},
 };
 
 impl DataStore {
@@ -23,7 +27,7 @@ impl DataStore {
     /// create it by a statement, under another name; [`DataError::Limit`] for a name that is too long; those of a
     /// commit.
     pub fn keep_endpoints(&self, type_name: &str, keep: bool) -> Result<(), DataError> {
-        let _alone = self.shared().schema_change.lock();
+        let editor = SchemaEditor::begin(self);
         let name = default_keeper(type_name);
         let is_kept = || {
             let mut keepers = self.endpoint_keepers().into_iter();
@@ -31,38 +35,14 @@ impl DataStore {
         };
         if keep
             && !is_kept()
-            && let Some(holder) = self.name_taken(&name)
+            && let Some(holder) = Existing::of(self).holder(&name)
         {
             return Err(DataError::NameExists {
                 what: "an index or constraint named",
                 name: holder.to_string(),
             });
         }
-        self.keep_endpoints_as(type_name, keep.then_some(""))
-    }
-
-    /// The same, by a constraint of this name; `None` removes it. The caller holds the lock of schema changes.
-    pub(crate) fn keep_endpoints_as(
-        &self,
-        type_name: &str,
-        name: Option<&str>,
-    ) -> Result<(), DataError> {
-        let type_id = TypeId(self.intern(NameKind::Type, type_name)?);
-        let mut keepers = self.shared().keepers.write();
-        if name == Some("") && keepers.contains_key(&type_id) {
-            return Ok(());
-        }
-        let mut tx = self.engine().begin()?;
-        match name {
-            Some(name) => tx.put(&keyspace::keeper(type_id), name.as_bytes())?,
-            None => tx.delete(&keyspace::keeper(type_id))?,
-        }
-        tx.commit(Durability::Synced)?;
-        match name {
-            Some(name) => keepers.insert(type_id, name.into()),
-            None => keepers.remove(&type_id),
-        };
-        Ok(())
+        editor.keep_endpoints_as(type_name, keep.then_some(""))
     }
 
     /// The types whose new relationships keep their ends, by name.
@@ -80,6 +60,32 @@ impl DataStore {
         let mut listed: Vec<EndpointKeeper> = listed.collect();
         listed.sort_by(|one, other| one.rel_type.cmp(&other.rel_type));
         listed
+    }
+}
+
+impl SchemaEditor<'_> {
+    /// Lets new relationships of a type keep their ends, by a constraint of this name; `None` removes it.
+    pub(crate) fn keep_endpoints_as(
+        &self,
+        type_name: &str,
+        name: Option<&str>,
+    ) -> Result<(), DataError> {
+        let type_id = TypeId(self.store.intern(NameKind::Type, type_name)?);
+        let mut keepers = self.store.shared().keepers.write();
+        if name == Some("") && keepers.contains_key(&type_id) {
+            return Ok(());
+        }
+        let mut tx = self.store.engine().begin()?;
+        match name {
+            Some(name) => tx.put(&keyspace::keeper(type_id), name.as_bytes())?,
+            None => tx.delete(&keyspace::keeper(type_id))?,
+        }
+        tx.commit(Durability::Synced)?;
+        match name {
+            Some(name) => keepers.insert(type_id, name.into()),
+            None => keepers.remove(&type_id),
+        };
+        Ok(())
     }
 }
 

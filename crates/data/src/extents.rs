@@ -8,17 +8,16 @@
 //! The extents in memory are the current ones. A reader of an older version may see more of them than its version has:
 //! that adds ranges without records and costs only the lookup.
 
-use crate::DataError;
 use std::{collections::BTreeMap, ops::Range};
 
-use isomer_storage::{Durability, Engine, Read};
-use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
-
-use crate::{
+use isomer_layout::{
+    DataError,
     keyspace::{self, IdSpace, TAG_EXTENT, push_id, sole_id, take_id},
     pairs::each_pair,
 };
+use isomer_storage::{Durability, Engine, Read};
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
 
 const FIRST_EXTENT: u64 = 16;
 const LARGEST_EXTENT: u64 = 1 << 16;

@@ -2,14 +2,16 @@
 //!
 //! `isomer-bulk` encodes and sorts; this module reserves ids, writes the change-stream entry and lets observers follow.
 
+use isomer_layout::{
+    DataError,
+    catalog::names::NameKind,
+    stream::change::{Change, ChangeSet, Counted},
+};
 use isomer_storage::{StorageError, Version};
 use isomer_value::{LabelId, Map, NodeId, RelId, TypeId, record::RecordBuilder};
 use parking_lot::RwLockWriteGuard;
 
-use crate::{
-    Change, ChangeSet, Counted, DataError, DataStore, LoadSinks, Loading, StreamHold,
-    catalog::NameKind, store::PropNames,
-};
+use crate::{DataStore, LoadSinks, Loading, StreamHold, store::PropNames};
 
 /// One bulk load. While it exists, the change stream is kept from its beginning on, so that the load can find out what
 /// was committed concurrently.
@@ -27,7 +29,7 @@ impl DataStore {
         self.refuse_in_replica()?;
         Ok(Ingest {
             store: self.clone(),
-            _hold: self.hold_stream_firmly(self.engine().version()),
+            _hold: self.change_stream().hold_firmly(self.engine().version()),
         })
     }
 }
@@ -99,13 +101,13 @@ impl BlockedCommits<'_> {
     /// Whether the label or type of the load has no record yet.
     pub fn is_alone(&self, loading: &Loading) -> Result<bool, DataError> {
         let (own, _) = counted(loading);
-        Ok(self.store.count_now(own)? == 0)
+        Ok(self.store.counts().now(own)? == 0)
     }
 
     /// Whether it has no nodes, or no relationships, yet.
     pub fn is_first(&self, loading: &Loading) -> Result<bool, DataError> {
         let (_, all) = counted(loading);
-        Ok(self.store.count_now(all)? == 0)
+        Ok(self.store.counts().now(all)? == 0)
     }
 
     /// Commits the pairs of the load, which ascend, all or nothing. Then other commits continue. Returns the version at
@@ -122,7 +124,7 @@ impl BlockedCommits<'_> {
         let version = self.store.engine().ingest(pairs, Some(&entry))?;
         // What follows may commit.
         drop(self.gate);
-        self.store.committed(entry.len());
+        self.store.counts().committed(entry.len());
         Ok(version)
     }
 }

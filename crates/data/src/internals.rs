@@ -1,37 +1,25 @@
 //! What the crate `replication` uses of this one, and no other crate: no interface for users, and without promises.
 //!
-//! Keys are still written here alone: replication passes the keys of its metadata rows, as `keyspace` makes them, to
-//! the transaction, which asserts that they are such keys.
+//! Keys are still written here alone: replication passes the keys of its metadata rows, as `isomer_layout::keyspace`
+//! makes them, to the transaction, which asserts that they are such keys.
 
 use std::any::Any;
 
+use isomer_layout::{DataError, catalog::names::Names};
 use isomer_value::NodeId;
 use parking_lot::RwLockWriteGuard;
 
-use crate::{DataError, DataStore, Transaction, catalog::Names, convergent::replica::OwnReplica};
+use crate::{DataStore, Transaction, convergent::replica::OwnReplica};
 
 pub use crate::replicated::{
-    FileNote, Identity, ReplicaState, ReplicationHooks, ReplicationNotes, codec, joining_error,
+    FileNote, ReplicaState, ReplicationHooks, ReplicationNotes, joining_error,
 };
 
-/// The catalog's names.
-pub mod catalog {
-    pub use crate::catalog::NameKind;
-}
-
-/// Convergent fields: operations as other replicas send them, and vectors.
+/// Transaction numbers of this database.
 pub mod convergent {
-    pub use crate::convergent::{
-        Action, Entries, FieldPosition, MAX_NUMBER, counter_amount, entry_dot, entry_parts,
-        join_rows,
-        replica::{MAX_AHEAD_MS, OwnReplica, decode_seen, encode_seen, seeded},
-        stays_alone,
+    pub use crate::convergent::replica::{
+        MAX_AHEAD_MS, OwnReplica, decode_seen, encode_seen, seeded,
     };
-}
-
-/// Records of files, and names in paths.
-pub mod files {
-    pub use crate::files::{MAX_PATH_NAMES, ROOT, Stored, names};
 }
 
 /// Conflict granules.
@@ -39,44 +27,9 @@ pub mod footprint {
     pub use crate::footprint::{Item, NONE, Space};
 }
 
-/// Nodes as they are changed.
-pub mod graph {
-    pub use crate::graph::{KEY, KeyChanges, NodeState, encode_key, row_of};
-}
-
-/// Entries of indexes.
-pub mod index {
-    pub use crate::index::{EntryChanges, brief_values, entries_of};
-}
-
-/// Keys, and the codec of numbers in them.
-pub mod keyspace {
-    pub use crate::keyspace::*;
-}
-
-/// Entries of buckets.
-pub mod kv {
-    pub use crate::kv::{encode_entry, entry_parts};
-}
-
-/// Properties in messages.
-pub mod properties {
-    pub use crate::properties::brief;
-}
-
-/// Scans.
-pub mod read {
-    pub use crate::pairs::each_pair;
-}
-
 /// Limits of names, and names of properties in records.
 pub mod store {
     pub use crate::store::{PropNames, check_name};
-}
-
-/// Operations of the change stream.
-pub mod stream {
-    pub use crate::stream::operations;
 }
 
 /// The name and the transaction numbers of this database as a replica.

@@ -1,4 +1,4 @@
-//! Catalog, key map and transactions over key-values, documents and graphs.
+//! Transactions over key-values, documents and graphs, which `isomer-layout` describes as keys and rows.
 //!
 //! [`DataStore`] is an open database, [`Transaction`] the only way to read and write it. Invariants of this crate:
 //! - everything that one commit changes (records, keys, index entries, adjacency, change-stream entry) goes into one
@@ -15,7 +15,6 @@ mod consistency;
 extern crate self as isomer_data;
 
 mod batch;
-mod catalog;
 mod clock;
 mod constraints;
 mod convergent;
@@ -27,7 +26,6 @@ mod dirty;
 mod document;
 mod endpoint_keepers;
 mod eras;
-mod error;
 mod extents;
 mod files;
 mod footprint;
@@ -37,13 +35,9 @@ mod index;
 mod ingest;
 #[doc(hidden)]
 pub mod internals;
-mod keyspace;
 mod kv;
-pub mod layout;
-mod lineage;
 mod observer;
-mod pairs;
-mod properties;
+mod open;
 mod read;
 mod replicated;
 mod schema_change;
@@ -52,62 +46,83 @@ mod statistics;
 mod store;
 mod store_options;
 mod store_state;
+pub mod stored_pairs;
 mod stream;
 mod transaction;
 mod verdict;
 mod view_reads;
 
+pub use isomer_layout::{
+    DataError, ErrorKind, SchemaClash,
+    catalog::{
+        Catalog,
+        keepers::EndpointKeeper,
+        schema::{
+            Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef,
+            IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
+        },
+    },
+    convergent::{
+        clock::{Dot, ReplicaId, ReplicaNo, Vector},
+        place::{ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS},
+        position::ConvergentOwner,
+    },
+    files::{CHUNK_BYTES, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, UNNAMED as UNNAMED_FILES},
+    graph::rows::RelRow,
+    keyspace::after_prefix,
+    kv::{
+        content::Content,
+        key::{BucketKey, FromBucketKey, decode_key, encode_key},
+        options::{
+            BucketKind, BucketOptions, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
+            MAX_PAIR_PART_BYTES,
+        },
+    },
+    lineage::{EraId, Lineage},
+    stream::{
+        change::{Change, ChangeSet, Counted},
+        codec::Changes,
+    },
+};
 pub use isomer_storage::{
     Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
     PageLimit, ProcessMemory, Reclaim, Reservation, Snapshot, Version, count_allocations,
 };
 
 pub use crate::{
-    catalog::keepers::EndpointKeeper,
-    files::record::{
-        CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind,
-        UNNAMED as UNNAMED_FILES,
-    },
-    kv::bucket::{
-        BucketKind, BucketOptions, Expiry, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
-        MAX_PAIR_PART_BYTES,
-    },
+    files::about::{FileAbout, FileId, PathKind},
+    kv::bucket::Expiry,
     store_options::DataStoreOptions,
-    stream::change::{Change, ChangeSet, Counted},
-};
-pub use catalog::{
-    Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef,
-    IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 pub use clock::{Clock, SystemClock};
 pub use constraints::{Constraints, ConstraintsMut};
 pub use convergent::{
-    ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, Dot, Fields, FieldsMut,
-    ReplicaId, ReplicaNo, SKETCH_PRECISION, SKETCH_PRECISIONS, ScalarField, SketchRanks, Vector,
+    ConvergentOp, ConvergentOrigin, Fields, FieldsMut, Numbering, ScalarField, SketchRanks,
 };
+pub use count_keeping::CountKeeper;
 pub use dirty::Dirty;
 pub use document::{Documents, DocumentsMut, new_key};
-pub use error::{DataError, ErrorKind, SchemaClash};
+pub use eras::Eras;
 pub use files::{FileTree, FileTreeMut};
 pub use graph::{Graph, GraphMut, NodeRecord};
 pub use id_set::IdSet;
 pub use index::{Indexes, IndexesMut};
 pub use ingest::{BlockedCommits, Ingest};
-pub use keyspace::after_prefix;
 pub use kv::{
-    BucketCursor, BucketKey, BytePair, Content, FromBucketKey, Kv, KvChange, KvChangeKind,
-    KvCursor, KvMut, Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
+    BucketCursor, BytePair, Kv, KvChange, KvChangeKind, KvCursor, KvMut, Sweeper, Watch, Watched,
+    Watcher,
 };
-pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, LoadSinks, Loading};
-pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
+pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels};
 pub use replicated::{Conflict, ConflictKind, Replication, ReplicationMut};
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };
-pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
+pub use statistics::{
+    IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics, answers::StoreStatistics,
+};
 pub use store::{Access, DataStore, WeakDataStore};
-pub use stream::{Changes, StreamHold};
+pub use stream::{ChangeStream, StreamHold};
 pub use transaction::{
     Savepoint, Transaction, commit::DataCommit, name_ids::NameIds, raw_read::RawRead,
 };

@@ -4,38 +4,13 @@
 
 use std::{ops::Bound, sync::Arc};
 
+use isomer_layout::{DataError, catalog::Catalog, graph::rows::RelRow};
 use isomer_storage::Order;
 use isomer_value::{
     IndexId, LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
 };
 
-use crate::{Catalog, DataError};
-
 pub use isomer_value::Direction;
-
-/// A relationship without its properties.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RelRow {
-    /// The relationship.
-    pub id: RelId,
-    /// Its type.
-    pub type_id: TypeId,
-    /// Where it starts.
-    pub source: NodeId,
-    /// Where it ends.
-    pub target: NodeId,
-}
-
-impl RelRow {
-    /// The end that is not `node`; `node` itself for a self loop.
-    pub fn other(&self, node: NodeId) -> NodeId {
-        if self.source == node {
-            self.target
-        } else {
-            self.source
-        }
-    }
-}
 
 /// Relationships grouped by request, in compressed sparse row form.
 ///

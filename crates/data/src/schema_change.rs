@@ -6,24 +6,38 @@
 //! all are indexed, a second small commit makes the index usable, or the constraint final. If the process ends in
 //! between, the next opening drops the unfinished one.
 
-use std::mem::discriminant;
+pub(crate) mod clash;
+mod edit;
 
-use isomer_storage::{Durability, GuardMode, KeyRange};
-use isomer_value::{IndexId, LabelId, NodeId};
+use std::time::Duration;
 
-use crate::{
-    Access, Constraint, ConstraintKind, ConstraintSpec, ConvergentOwner, DataError, DataStore,
-    ErrorKind, FieldPath, Graph, GraphRead, IndexDef, IndexField, IndexSpec, IndexState,
-    IndexesMut, SchemaChange, SchemaClash, SchemaOutcome,
-    catalog::{NameKind, Schema, keepers::default_keeper, stored},
-    footprint::{Item, Space},
+use isomer_layout::{
+    DataError, ErrorKind,
+    catalog::{
+        keepers::default_keeper,
+        names::NameKind,
+        schema::{
+            Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField, IndexSpec,
+            IndexState, Schema, SchemaChange, SchemaOutcome,
+        },
+    },
+    convergent::position::ConvergentOwner,
     index::{EntryChanges, IndexEntry},
     keyspace::{self, SCHEMA_VERSION, after_prefix},
-    store::check_name,
-    stream::{
-        self,
-        change::{Change, Deltas},
+    stream::change::{self, Change, Deltas},
+};
+use isomer_storage::{Durability, GuardMode};
+use isomer_value::{IndexId, LabelId, NodeId};
+use parking_lot::MutexGuard;
+
+use crate::{
+    Access, DataStore, Graph, GraphRead, IndexesMut,
+    footprint::{Item, Space},
+    schema_change::{
+        clash::{Clash, Existing, resolve_clash},
+        edit::Edit,
     },
+    store::check_name,
 };
 
 /// Most fields of an index.
@@ -32,7 +46,7 @@ const MAX_FIELDS: usize = 16;
 pub(crate) const BATCH: usize = 512;
 
 /// How long a schema change waits for another one before it asks again whether to continue.
-const TURN: std::time::Duration = std::time::Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(50);
 
 /// Asks whether to continue.
 pub(crate) fn check(go_on: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
@@ -60,12 +74,43 @@ impl DataStore {
         change: SchemaChange,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
-        let _alone = loop {
-            match self.shared().schema_change.try_lock_for(TURN) {
-                Some(alone) => break alone,
-                None => check(go_on)?,
+        SchemaEditor::begin_while(self, go_on)?.apply(change, go_on)
+    }
+}
+
+/// Changes the schema of a store in separate transactions, one change at a time: it holds the lock of schema changes.
+pub(crate) struct SchemaEditor<'s> {
+    pub(crate) store: &'s DataStore,
+    _alone: MutexGuard<'s, ()>,
+}
+
+impl<'s> SchemaEditor<'s> {
+    /// Waits until no other schema change is under way.
+    pub(crate) fn begin(store: &'s DataStore) -> Self {
+        Self {
+            store,
+            _alone: store.shared().schema_change.lock(),
+        }
+    }
+
+    /// As [`SchemaEditor::begin`], asking from time to time whether to continue.
+    fn begin_while(
+        store: &'s DataStore,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, DataError> {
+        loop {
+            if let Some(_alone) = store.shared().schema_change.try_lock_for(TURN) {
+                return Ok(Self { store, _alone });
             }
-        };
+            check(go_on)?;
+        }
+    }
+
+    fn apply(
+        &self,
+        change: SchemaChange,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<SchemaOutcome, DataError> {
         match change {
             SchemaChange::CreateIndex {
                 spec,
@@ -90,7 +135,6 @@ impl DataStore {
     /// Drops unfinished indexes and constraints of an earlier process, and stores keys of version 0.1 as one constraint
     /// each.
     pub(crate) fn drop_unfinished(&self) -> Result<(), DataError> {
-        let _alone = self.shared().schema_change.lock();
         let mut schema = self.next_schema();
         let indexes: Vec<_> = schema
             .indexes
@@ -106,7 +150,7 @@ impl DataStore {
         }
         let mut edit = Edit::default();
         for part in &parts {
-            edit.removed.push(keyspace::constraint_definition(part));
+            edit.remove_constraint(part);
         }
         if !parts.is_empty() {
             let is_key = |one: &&Constraint| matches!(one.kind, ConstraintKind::Key { .. });
@@ -118,10 +162,9 @@ impl DataStore {
             edit.remove_index(index.id);
         }
         for constraint in &constraints {
-            edit.removed
-                .push(keyspace::constraint_definition(&constraint.name));
+            edit.remove_constraint(&constraint.name);
         }
-        self.commit_schema(schema, edit, "unfinished indexes and constraints")
+        self.commit(schema, edit, "unfinished indexes and constraints")
     }
 
     fn create_index(
@@ -131,7 +174,7 @@ impl DataStore {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         let index = self.plan_index(&spec)?;
-        if let Some(clash) = self.index_clash(&index) {
+        if let Some(clash) = Existing::of(self.store).index_clash(&index) {
             return resolve_clash(clash, if_not_exists);
         }
         let nodes_read = self.build_index(index.clone(), None, go_on)?;
@@ -162,7 +205,7 @@ impl DataStore {
         schema.indexes.remove(at);
         let mut edit = Edit::default();
         edit.remove_index(id);
-        self.commit_schema(schema, edit, name)?;
+        self.commit(schema, edit, name)?;
         Ok(SchemaOutcome {
             dropped: vec![name.to_owned()],
             ..SchemaOutcome::default()
@@ -176,13 +219,13 @@ impl DataStore {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         check_rule(&spec)?;
-        let label = LabelId(self.intern(NameKind::Label, &spec.label)?);
+        let label = LabelId(self.store.intern(NameKind::Label, &spec.label)?);
         let name = match &spec.name {
             Some(name) => name.clone(),
-            None => self.free_name(&default_name(&spec)),
+            None => Existing::of(self.store).free_name(&default_name(&spec)),
         };
         check_name("constraint", &name)?;
-        if let Some(clash) = self.constraint_clash(label, &spec, &name)? {
+        if let Some(clash) = Existing::of(self.store).constraint_clash(label, &spec, &name)? {
             return resolve_clash(clash, if_not_exists);
         }
         let mut constraint = Constraint {
@@ -222,11 +265,11 @@ impl DataStore {
     ) -> Result<SchemaOutcome, DataError> {
         let name = name.unwrap_or_else(|| default_keeper(rel_type));
         check_name("constraint", &name)?;
-        let keepers = self.endpoint_keepers();
+        let keepers = self.store.endpoint_keepers();
         let twin = keepers.iter().find(|own| *own.rel_type == *rel_type);
         let clash = match twin {
             Some(twin) => Some(Clash::same("constraint", &name, &twin.name)),
-            None => self.name_clash("constraint", &name),
+            None => Existing::of(self.store).name_clash("constraint", &name),
         };
         if let Some(clash) = clash {
             return resolve_clash(clash, if_not_exists);
@@ -239,7 +282,7 @@ impl DataStore {
     }
 
     fn drop_constraint(&self, name: &str, if_exists: bool) -> Result<SchemaOutcome, DataError> {
-        let keepers = self.endpoint_keepers();
+        let keepers = self.store.endpoint_keepers();
         if let Some(keeper) = keepers.iter().find(|own| *own.name == *name) {
             self.keep_endpoints_as(&keeper.rel_type, None)?;
             return Ok(SchemaOutcome {
@@ -256,12 +299,12 @@ impl DataStore {
             return absent("constraint", name, if_exists);
         };
         let mut edit = Edit::default();
-        edit.removed.push(keyspace::constraint_definition(name));
+        edit.remove_constraint(name);
         if let Some(index) = schema.constraints.remove(at).kind.index() {
             schema.indexes.retain(|own| own.id != index);
             edit.remove_index(index);
         }
-        self.commit_schema(schema, edit, name)?;
+        self.commit(schema, edit, name)?;
         Ok(SchemaOutcome {
             dropped: vec![name.to_owned()],
             ..SchemaOutcome::default()
@@ -299,9 +342,9 @@ impl DataStore {
             .unwrap_or_else(|| index_name(&spec.label, &spec.fields));
         check_name("index", &name)?;
         Ok(IndexDef {
-            id: IndexId(self.catalog().schema.next_index),
+            id: IndexId(self.store.catalog().schema.next_index),
             name: name.into(),
-            label: LabelId(self.intern(NameKind::Label, &spec.label)?),
+            label: LabelId(self.store.intern(NameKind::Label, &spec.label)?),
             fields: spec.fields.clone(),
             unique: spec.unique,
             state: IndexState::Building,
@@ -329,10 +372,10 @@ impl DataStore {
             edit.put_constraint(key)?;
             schema.constraints.push(key.clone());
         }
-        self.commit_schema(schema, edit, &name)?;
+        self.commit(schema, edit, &name)?;
 
         let filled = self.fill_index(&index, key.as_ref(), go_on);
-        let filled = filled.and_then(|nodes_read| match self.is_given_up(index.id) {
+        let filled = filled.and_then(|nodes_read| match self.store.is_given_up(index.id) {
             false => Ok(nodes_read),
             true => Err(DataError::invalid(format!(
                 "index {name} cannot be made: another replica made a convergent field that it cannot hold, while it was built"
@@ -352,7 +395,7 @@ impl DataStore {
                     schema.constraints.retain(|own| own.name != name);
                     schema.constraints.push(constraint);
                 }
-                self.commit_schema(schema, edit, &name)?;
+                self.commit(schema, edit, &name)?;
                 Ok(nodes_read)
             }
             Err(error) => {
@@ -362,9 +405,9 @@ impl DataStore {
                 edit.remove_index(index.id);
                 if key.is_some() {
                     schema.constraints.retain(|own| own.name != name);
-                    edit.removed.push(keyspace::constraint_definition(&name));
+                    edit.remove_constraint(&name);
                 }
-                self.commit_schema(schema, edit, &name)?;
+                self.commit(schema, edit, &name)?;
                 Err(broken(&name, error))
             }
         }
@@ -379,7 +422,7 @@ impl DataStore {
         let (mut after, mut size, mut nodes_read) = (None, BATCH, 0);
         loop {
             check(go_on)?;
-            let mut tx = self.begin(Access::Write)?;
+            let mut tx = self.store.begin(Access::Write)?;
             let mut ids = Vec::new();
             tx.graph()
                 .members_after(index.label, after, size, &mut ids)?;
@@ -408,13 +451,13 @@ impl DataStore {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let name = constraint.name.clone();
-        let put = |store: &Self, constraint: &Constraint| {
-            let mut schema = store.next_schema();
+        let put = |editor: &Self, constraint: &Constraint| {
+            let mut schema = editor.next_schema();
             schema.constraints.retain(|own| own.name != constraint.name);
             schema.constraints.push(constraint.clone());
             let mut edit = Edit::default();
             edit.put_constraint(constraint)?;
-            store.commit_schema(schema, edit, &constraint.name)
+            editor.commit(schema, edit, &constraint.name)
         };
         put(self, &constraint)?;
         match self.check_rule_on_all(&constraint, go_on) {
@@ -427,8 +470,8 @@ impl DataStore {
                 let mut schema = self.next_schema();
                 schema.constraints.retain(|own| own.name != name);
                 let mut edit = Edit::default();
-                edit.removed.push(keyspace::constraint_definition(&name));
-                self.commit_schema(schema, edit, &name)?;
+                edit.remove_constraint(&name);
+                self.commit(schema, edit, &name)?;
                 Err(broken(&name, error))
             }
         }
@@ -440,7 +483,7 @@ impl DataStore {
         constraint: &Constraint,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
-        let tx = self.begin(Access::Read)?;
+        let tx = self.store.begin(Access::Read)?;
         let (mut after, mut ids, mut nodes_read) = (None, Vec::new(), 0);
         loop {
             check(go_on)?;
@@ -467,214 +510,30 @@ impl DataStore {
         }
     }
 
-    /// The current schema under its next version number. The caller holds the lock of schema changes.
+    /// The current schema under its next version number.
     fn next_schema(&self) -> Schema {
-        let mut schema = (*self.catalog().schema).clone();
+        let mut schema = (*self.store.catalog().schema).clone();
         schema.version += 1;
         schema
     }
 
-    /// What prevents a new index.
-    fn index_clash(&self, index: &IndexDef) -> Option<Clash> {
-        let catalog = self.catalog();
-        let is_twin = |own: &&IndexDef| own.label == index.label && own.fields == index.fields;
-        let mut twins = catalog.indexes().iter().filter(is_twin);
-        // A plain index does not enforce uniqueness.
-        let Some(twin) = twins.find(|twin| twin.unique || !index.unique) else {
-            return self.name_clash("index", &index.name);
-        };
-        let keeps = |one: &&Constraint| one.kind.index() == Some(twin.id);
-        Some(match catalog.constraints().iter().find(keeps) {
-            Some(constraint) => Clash {
-                clash: SchemaClash::Constraint,
-                allowed: true,
-                message: format!(
-                    "the constraint `{}` already has an index over the same properties: no other one is needed",
-                    constraint.name
-                ),
-            },
-            None => Clash::same("index", &index.name, &twin.name),
-        })
-    }
-
-    /// What prevents a new constraint.
-    fn constraint_clash(
-        &self,
-        label: LabelId,
-        spec: &ConstraintSpec,
-        name: &str,
-    ) -> Result<Option<Clash>, DataError> {
-        let catalog = self.catalog();
-        let nameless = |kind: ConstraintKind| {
-            stored::constraint_value(&Constraint {
-                name: "".into(),
-                label,
-                kind,
-                state: IndexState::Ready,
-            })
-        };
-        let wanted = nameless(spec.kind.clone())?;
-        let mut other = None;
-        let constraints = catalog.constraints().iter();
-        for own in constraints.filter(|own| own.label == label) {
-            let same = match (own.kind.index(), spec.kind.index()) {
-                (Some(index), Some(_)) => {
-                    let index = catalog.index(index);
-                    let same = index.is_some_and(|index| index.fields == spec.unique_fields);
-                    // A key and a unique constraint.
-                    if same && discriminant(&own.kind) != discriminant(&spec.kind) {
-                        other = Some(own);
-                        continue;
-                    }
-                    same
-                }
-                _ => nameless(own.kind.clone())? == wanted,
-            };
-            if same {
-                let given = spec.name.as_deref().unwrap_or(&own.name);
-                return Ok(Some(Clash::same("constraint", given, &own.name)));
-            }
-        }
-        if let Some(clash) = self.name_clash("constraint", name) {
-            return Ok(Some(clash));
-        }
-        let overlap = other.map(|own| Clash {
-            clash: SchemaClash::Overlap,
-            allowed: false,
-            message: format!(
-                "the constraint `{}` covers the same properties: drop it first",
-                own.name
-            ),
-        });
-        Ok(overlap.or_else(|| self.plain_index_clash(label, spec)))
-    }
-
-    /// The index over the properties of a new unique constraint or key, which would be there twice.
-    fn plain_index_clash(&self, label: LabelId, spec: &ConstraintSpec) -> Option<Clash> {
-        spec.kind.index()?;
-        let catalog = self.catalog();
-        let is_twin = |own: &&IndexDef| own.label == label && own.fields == spec.unique_fields;
-        let twin = catalog.indexes().iter().find(is_twin)?;
-        Some(Clash {
-            clash: SchemaClash::Index,
-            allowed: false,
-            message: format!(
-                "the index `{}` covers the same properties, and a constraint has its own index: drop the index first",
-                twin.name
-            ),
-        })
-    }
-
-    /// The holder of the name of a new index or constraint.
-    fn name_clash(&self, what: &'static str, name: &str) -> Option<Clash> {
-        let holder = self.name_taken(name)?;
-        let catalog = self.catalog();
-        // The index that enforces a constraint has its name.
-        let has_index = catalog.indexes().iter().any(|index| index.name == holder);
-        let keeps = catalog.constraints().iter().any(|one| one.name == holder);
-        let (clash, of) = match has_index && !keeps {
-            true => (SchemaClash::IndexName, "index"),
-            false => (SchemaClash::ConstraintName, "constraint"),
-        };
-        Some(Clash {
-            clash,
-            allowed: match what {
-                "index" => has_index,
-                _ => of == "constraint",
-            },
-            message: format!("another {of} named `{holder}` exists already: choose another name"),
-        })
-    }
-
-    /// `name`, or `name` with a number appended if it exists already.
-    fn free_name(&self, name: &str) -> String {
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        std::iter::once(name.to_owned())
-            .chain(numbered)
-            .find(|name| self.name_taken(name).is_none())
-            .expect("numbers do not run out")
-    }
-
-    pub(crate) fn name_taken(&self, name: &str) -> Option<std::sync::Arc<str>> {
-        let catalog = self.catalog();
-        let mut names = catalog
-            .indexes()
-            .iter()
-            .map(|index| &index.name)
-            .chain(catalog.constraints().iter().map(|one| &one.name));
-        let found = names.find(|own| own.as_ref() == name).cloned();
-        let kept = || {
-            let mut keepers = self.endpoint_keepers().into_iter();
-            keepers.find(|own| *own.name == *name).map(|own| own.name)
-        };
-        found.or_else(kept)
-    }
-
-    fn commit_schema(&self, schema: Schema, edit: Edit, what: &str) -> Result<(), DataError> {
+    fn commit(&self, schema: Schema, edit: Edit, what: &str) -> Result<(), DataError> {
         let version = schema.version_value();
-        self.publish_schema(schema, || {
-            let mut tx = self.engine().begin()?;
+        self.store.publish_schema(schema, || {
+            let mut tx = self.store.engine().begin()?;
             tx.guard(Item::Schema.granule(), GuardMode::Write);
             tx.put(SCHEMA_VERSION, &version)?;
-            for key in &edit.removed {
-                tx.delete(key)?;
-            }
-            for (key, value) in &edit.put {
-                tx.put(key, value)?;
-            }
-            for prefix in &edit.erased {
-                tx.delete_range(KeyRange {
-                    start: prefix,
-                    end: after_prefix(prefix).as_deref(),
-                })?;
-            }
+            edit.write(&mut *tx)?;
             let mut operations = Vec::new();
             Change::SchemaChanged {
                 name: what.as_bytes(),
             }
             .push(&mut operations);
-            tx.append_stream(&stream::entry(&Deltas::default(), &operations));
-            let _gate = self.shared().gate.read();
+            tx.append_stream(&change::entry(&Deltas::default(), &operations));
+            let _gate = self.store.shared().gate.read();
             Ok(tx.commit(Durability::Synced)?)
         })
     }
-}
-
-/// What prevents a new index or constraint.
-struct Clash {
-    pub(crate) clash: SchemaClash,
-    pub(crate) message: String,
-    /// Whether `IF NOT EXISTS` accepts it.
-    pub(crate) allowed: bool,
-}
-
-impl Clash {
-    /// The same exists already under the name `holder`.
-    fn same(what: &'static str, name: &str, holder: &str) -> Self {
-        let clash = match what {
-            _ if name == holder => SchemaClash::Equivalent,
-            "index" => SchemaClash::Index,
-            _ => SchemaClash::Constraint,
-        };
-        Self {
-            clash,
-            message: format!(
-                "the same {what} exists already as `{holder}`: use it or drop it first, or say IF NOT EXISTS"
-            ),
-            allowed: true,
-        }
-    }
-}
-
-/// The outcome where something prevents the change.
-fn resolve_clash(clash: Clash, if_not_exists: bool) -> Result<SchemaOutcome, DataError> {
-    if clash.allowed && if_not_exists {
-        return Ok(SchemaOutcome::default());
-    }
-    Err(DataError::SchemaExists {
-        clash: clash.clash,
-        message: clash.message,
-    })
 }
 
 /// The error of a constraint that existing records violate.
@@ -685,39 +544,6 @@ pub(crate) fn broken(name: &str, error: DataError) -> DataError {
             cause: Box::new(error),
         },
         other => other,
-    }
-}
-
-/// What a schema change writes.
-#[derive(Default)]
-struct Edit {
-    pub(crate) put: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(crate) removed: Vec<Vec<u8>>,
-    /// Prefixes under which all keys are deleted.
-    erased: Vec<Vec<u8>>,
-}
-
-impl Edit {
-    fn put_index(&mut self, index: &IndexDef) -> Result<(), DataError> {
-        self.put.push((
-            keyspace::index_definition(index.id),
-            stored::index_value(index)?,
-        ));
-        Ok(())
-    }
-
-    fn put_constraint(&mut self, constraint: &Constraint) -> Result<(), DataError> {
-        self.put.push((
-            keyspace::constraint_definition(&constraint.name),
-            stored::constraint_value(constraint)?,
-        ));
-        Ok(())
-    }
-
-    fn remove_index(&mut self, id: IndexId) {
-        self.removed.push(keyspace::index_definition(id));
-        self.removed.push(keyspace::given_up(id));
-        self.erased.push(keyspace::entries_of(id));
     }
 }
 
@@ -918,13 +744,15 @@ mod tests {
         let path = folder.path().join("db");
         let store = open(&path, false);
         add(&store);
-        let index = store.plan_index(&spec()).unwrap();
-        let mut schema = store.next_schema();
+        let editor = SchemaEditor::begin(&store);
+        let index = editor.plan_index(&spec()).unwrap();
+        let mut schema = editor.next_schema();
         schema.next_index = index.id.0 + 1;
         schema.indexes.push(index.clone());
         let mut edit = Edit::default();
         edit.put_index(&index).unwrap();
-        store.commit_schema(schema, edit, "age").unwrap();
+        editor.commit(schema, edit, "age").unwrap();
+        drop(editor);
         add(&store);
         drop(store);
 

@@ -22,11 +22,10 @@ use std::{
     },
 };
 
+use isomer_layout::DataError;
 use isomer_storage::StorageError;
-use isomer_vfs::{DiskFile, Place, RealDisk, Seal, private_file, private_folder};
+use isomer_vfs::{DiskFile, RealDisk, Seal, SealedPosition, private_file, private_folder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-use crate::DataError;
 
 /// Bytes of payload in a full block: the buffer of a writer or a reader of one run.
 pub const BLOCK_BYTES: usize = 32 << 10;
@@ -180,8 +179,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn place(&self, offset: u64) -> Place {
-        Place {
+    fn place(&self, offset: u64) -> SealedPosition {
+        SealedPosition {
             file: self.number.into(),
             at: offset,
         }

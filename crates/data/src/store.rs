@@ -5,34 +5,35 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use isomer_storage::{
-    Durability, Engine, GuardMode, KeyRange, Memory, Order, Page, PageLimit, Read, StorageError,
-    Version,
+use isomer_layout::{
+    DataError, ErrorKind,
+    catalog::{
+        Catalog,
+        keepers::Keepers,
+        names::{NameKind, Names},
+        schema::Schema,
+    },
+    keyspace,
 };
+use isomer_storage::{Durability, Engine, GuardMode, Memory, Read, Version};
 use isomer_value::{DatabaseId, Interner, LabelId, NodeId, PropId, ValueError};
-use isomer_vfs::Seal;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Catalog, DataError, Transaction,
-    catalog::{
-        NameKind, Names, Schema,
-        keepers::{self, Keepers},
-    },
+    Transaction,
     convergent::replica::{self, OwnReplica},
-    counts::{Counts, SharedCounts, SinceSave},
+    counts::{SharedCounts, SinceSave},
     extents::Extents,
     files::FileNumbers,
     footprint::{Item, NONE},
     graph::KeyHints,
-    keyspace::{self, FORMAT, FORMAT_VALUE, IDENTITY, IdSpace},
     kv::{BucketCache, Sequences, Signals},
     observer::{CommitObserver, LoadSinks, Loading, Observers},
     replicated::{ReplicaState, ReplicationHooks, joining_error},
     spill::SpillFolder,
     statistics::Statistics,
     store_options::DataStoreOptions,
-    store_state::Copies,
+    store_state::{Copies, OwnEra},
     stream::Holds,
 };
 
@@ -80,8 +81,8 @@ pub struct Shared {
     pub(crate) identity: DatabaseId,
     pub(crate) names: Arc<Names>,
     /// Held while a new name is added.
-    interning: Mutex<()>,
-    schema: RwLock<CurrentSchema>,
+    pub(crate) interning: Mutex<()>,
+    pub(crate) schema: RwLock<CurrentSchema>,
     /// Held during a change of the schema.
     pub schema_change: Mutex<()>,
     pub nodes: Extents,
@@ -90,7 +91,7 @@ pub struct Shared {
     /// The readers that retain a part of the change stream.
     pub(crate) stream_holds: Mutex<Holds>,
     /// The eras, by which files outside identify states.
-    pub(crate) era: Mutex<crate::store_state::OwnEra>,
+    pub(crate) era: Mutex<OwnEra>,
     pub(crate) observers: Arc<Observers>,
     /// Held shared by every commit, exclusively by a bulk load while it writes.
     pub(crate) gate: Arc<RwLock<()>>,
@@ -113,12 +114,12 @@ pub struct Shared {
     pub replica_state: ReplicaState,
     /// Types whose relationships keep their ends.
     pub keepers: RwLock<Keepers>,
-    hooks: Option<Hooks>,
+    pub(crate) hooks: Option<Hooks>,
 }
 
 /// What replication does in the transactions of this store, and the state that it keeps with it.
-struct Hooks {
-    calls: &'static dyn ReplicationHooks,
+pub struct Hooks {
+    pub(crate) calls: &'static dyn ReplicationHooks,
     pub(crate) state: Box<dyn Any + Send + Sync>,
 }
 
@@ -131,7 +132,7 @@ impl Drop for Shared {
 }
 
 /// The newest known schema, and the versions for which it holds.
-struct CurrentSchema {
+pub struct CurrentSchema {
     pub(crate) catalog: Arc<Catalog>,
     /// The commit that made it.
     pub(crate) since: Version,
@@ -140,109 +141,6 @@ struct CurrentSchema {
 }
 
 impl DataStore {
-    /// Opens what is in `engine`: loads names, schema, extents and counts. An empty engine becomes an empty database.
-    /// It cannot become a replica in this opening: `isomer_replication::open` opens one that can.
-    ///
-    /// # Errors
-    /// [`DataError::Unsupported`] for another format and for a replica, [`DataError::Corrupt`] where `engine` does not
-    /// contain an IsomerDB database.
-    pub fn open(engine: Arc<dyn Engine>, options: DataStoreOptions) -> Result<Self, DataError> {
-        Self::open_with(engine, options, None)
-    }
-
-    /// As [`DataStore::open`], with what replication does in its transactions.
-    ///
-    /// # Errors
-    /// Those of [`DataStore::open`], and of [`ReplicationHooks::load`].
-    #[doc(hidden)]
-    pub fn open_with(
-        engine: Arc<dyn Engine>,
-        options: DataStoreOptions,
-        hooks: Option<&'static dyn ReplicationHooks>,
-    ) -> Result<Self, DataError> {
-        let identity = claim(&*engine, options.read_only)?;
-        let observers = Arc::new(Observers::default());
-        engine.set_hook(observers.clone());
-        let snapshot = engine.snapshot()?;
-        let read: &dyn Read = &*snapshot;
-        observers.counted.begin(read.version());
-        let names = Arc::new(Names::load(read)?);
-        let schema = Arc::new(Schema::load(read)?);
-        let nodes = Extents::load(IdSpace::Nodes, read)?;
-        let relationships = Extents::load(IdSpace::Relationships, read)?;
-        let counts = Counts::load(&*engine, read)?;
-        let statistics = Statistics::load(read)?;
-        let own_replica = OwnReplica::load(read)?;
-        let replica_state = ReplicaState::load(read)?;
-        if hooks.is_none() && (replica_state.is_on() || replica_state.is_joining()) {
-            return Err(DataError::Unsupported(
-                "this database is a replica, and its commits must be logged for the others: open it by `isomer_replication::open`".into(),
-            ));
-        }
-        let hooks = hooks
-            .map(|calls| -> Result<Hooks, DataError> {
-                let state = calls.load(read)?;
-                Ok(Hooks { calls, state })
-            })
-            .transpose()?;
-        let keepers = keepers::load(read)?;
-        let since = read.version();
-        let catalog = Arc::new(Catalog {
-            names: names.clone(),
-            schema,
-        });
-        let spill_seal = if options.seal.encrypts() {
-            Seal::ephemeral().map_err(|error| {
-                StorageError::Unavailable(format!("the system gives no random bytes: {error}"))
-            })?
-        } else {
-            Seal::plain()
-        };
-        let spill = Arc::new(SpillFolder::sealed(&options.spill_folder, spill_seal));
-        let store = Self {
-            shared: Arc::new(Shared {
-                engine,
-                options,
-                identity,
-                names,
-                interning: Mutex::new(()),
-                schema: RwLock::new(CurrentSchema {
-                    catalog,
-                    since,
-                    changing: false,
-                }),
-                schema_change: Mutex::new(()),
-                nodes,
-                relationships,
-                counts: Mutex::new(counts),
-                stream_holds: Mutex::default(),
-                era: Mutex::default(),
-                observers,
-                gate: Arc::default(),
-                since_save: Mutex::default(),
-                saving: Mutex::new(()),
-                copies: Copies::default(),
-                sequences: Sequences::default(),
-                bucket_cache: BucketCache::new(since),
-                files: FileNumbers::default(),
-                signal: Signals::default(),
-                spill,
-                key_hints: KeyHints::default(),
-                statistics,
-                own_replica,
-                replica_state,
-                keepers: RwLock::new(keepers),
-                hooks,
-            }),
-        };
-        store.open_era();
-        if !store.options().read_only {
-            store.begin_epoch_of_copy()?;
-            store.drop_unfinished()?;
-        }
-        Ok(store)
-    }
-
     /// A transaction at the last committed version.
     ///
     /// # Errors
@@ -277,7 +175,7 @@ impl DataStore {
         }
         let tx = Transaction::begin_at(self.clone(), version, now_ms)?;
         // At that version a state may have been joined partly.
-        match tx.read().get(crate::keyspace::JOINING)? {
+        match tx.read().get(keyspace::JOINING)? {
             Some(_) => Err(joining_error()),
             None => Ok(tx),
         }
@@ -406,12 +304,31 @@ impl DataStore {
                 Ok(())
             }
             // The commit may have happened: beginning transactions continue to read their snapshots.
-            Err(error) if error.kind() == crate::ErrorKind::OutcomeUnknown => Err(error),
+            Err(error) if error.kind() == ErrorKind::OutcomeUnknown => Err(error),
             Err(error) => {
                 current.changing = false;
                 Err(error)
             }
         }
+    }
+
+    /// Collects the sinks of a load.
+    pub(crate) fn sinks(&self, load: &Loading) -> LoadSinks {
+        // Not under the lock: observers may commit.
+        let observers: Vec<_> = self.shared().observers.others.read().clone();
+        LoadSinks(
+            observers
+                .iter()
+                .filter_map(|one| one.loading(load))
+                .collect(),
+        )
+    }
+
+    /// Lets `observer` follow every commit from now on, for as long as the store is open. Waits for commits that are
+    /// under way: each is either visible when this returns or reported.
+    pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
+        let _settled = self.shared().gate.write();
+        self.shared().observers.others.write().push(observer);
     }
 
     /// Looks up a missing name again, after a concurrent addition of a name has ended.
@@ -454,65 +371,6 @@ pub fn check_name(what: &str, name: &str) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Checks that the engine holds a database of this format, and returns its identity; writes both into an empty one.
-fn claim(engine: &dyn Engine, read_only: bool) -> Result<DatabaseId, DataError> {
-    let mut tx = engine.begin()?;
-    match tx.get(FORMAT)? {
-        Some(value) if value == FORMAT_VALUE => return identity(tx, read_only),
-        Some(value) if value.starts_with(&FORMAT_VALUE[..6]) => {
-            let found = value.get(6).copied().unwrap_or_default();
-            return Err(DataError::Unsupported(format!(
-                "the database has format {found}, this program reads format {}: use the version that wrote it to export it",
-                FORMAT_VALUE[6]
-            )));
-        }
-        Some(_) => return Err(DataError::corrupt("the format record is malformed")),
-        None => {}
-    }
-    let mut page = Page::new();
-    tx.scan(
-        KeyRange {
-            start: &[],
-            end: None,
-        },
-        Order::Ascending,
-        PageLimit { keys: 1, bytes: 1 },
-        &mut page,
-    )?;
-    if !page.is_empty() {
-        return Err(DataError::corrupt(
-            "this is not an IsomerDB database: it holds keys but no format record",
-        ));
-    }
-    let id = DatabaseId::random();
-    tx.put(FORMAT, FORMAT_VALUE)?;
-    tx.put(IDENTITY, &id.0)?;
-    tx.commit(Durability::Synced)?;
-    Ok(id)
-}
-
-/// The identity of an existing database. Version 0.1.0 created databases without one: they get it at the first opening
-/// for writing, and have the one of all zeros until then, and on a disk that takes no commit.
-pub(crate) fn identity(
-    mut tx: Box<dyn isomer_storage::EngineTransaction>,
-    read_only: bool,
-) -> Result<DatabaseId, DataError> {
-    if let Some(bytes) = tx.get(IDENTITY)? {
-        let bytes = <[u8; 16]>::try_from(bytes.as_slice());
-        let id = bytes.map_err(|_| DataError::corrupt("the identity record is malformed"))?;
-        return Ok(DatabaseId(id));
-    }
-    if read_only {
-        return Ok(DatabaseId::default());
-    }
-    let id = DatabaseId::random();
-    tx.put(IDENTITY, &id.0)?;
-    Ok(match tx.commit(Durability::Buffered) {
-        Ok(_) => id,
-        Err(_) => DatabaseId::default(),
-    })
-}
-
 /// Interns property names for the record codec, and keeps the error that the codec cannot carry.
 pub struct PropNames<'a> {
     pub(crate) store: &'a DataStore,
@@ -544,26 +402,5 @@ impl Interner for PropNames<'_> {
                     reason: "its property names cannot be added to the catalog".into(),
                 }
             })
-    }
-}
-
-impl DataStore {
-    /// Collects the sinks of a load.
-    pub(crate) fn sinks(&self, load: &Loading) -> LoadSinks {
-        // Not under the lock: observers may commit.
-        let observers: Vec<_> = self.shared().observers.others.read().clone();
-        LoadSinks(
-            observers
-                .iter()
-                .filter_map(|one| one.loading(load))
-                .collect(),
-        )
-    }
-
-    /// Lets `observer` follow every commit from now on, for as long as the store is open. Waits for commits that are
-    /// under way: each is either visible when this returns or reported.
-    pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
-        let _settled = self.shared().gate.write();
-        self.shared().observers.others.write().push(observer);
     }
 }

@@ -1,9 +1,8 @@
 //! Small parts of the state of an open store.
 
+use isomer_layout::lineage::EraId;
 use isomer_storage::Version;
 use parking_lot::Mutex;
-
-use crate::lineage::EraId;
 
 /// The number of copies being made.
 #[derive(Debug, Default)]

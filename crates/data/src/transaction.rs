@@ -21,12 +21,15 @@ use self::{
     scratch::ScratchBuffers,
 };
 use crate::{
-    Access, Catalog, DataError, DataStore, SchemaChange, SchemaOutcome,
-    convergent::Ongoing,
-    footprint::Footprint,
-    kv::bucket::BucketState,
-    replicated::ReplicationNotes,
-    store::Shared,
+    Access, DataStore, convergent::Ongoing, footprint::Footprint, kv::bucket::BucketState,
+    replicated::ReplicationNotes, store::Shared,
+};
+use isomer_layout::{
+    DataError,
+    catalog::{
+        Catalog,
+        schema::{SchemaChange, SchemaOutcome},
+    },
     stream::change::{Change, Deltas},
 };
 use isomer_storage::{EngineSavepoint, Read, Snapshot, StorageError, Version};
@@ -44,8 +47,9 @@ pub struct Savepoint {
 /// commit leaves no trace.
 ///
 /// It alone writes keys. What it reads and writes is in handles that borrow it, one for each area: [`crate::Graph`] and
-/// [`crate::GraphMut`], [`crate::Kv`] and [`crate::KvMut`], [`crate::Documents`], [`crate::FileTree`], [`crate::Fields`],
-/// [`crate::Indexes`], [`crate::Constraints`], [`crate::Replication`]. A handle costs nothing: it is a reference.
+/// [`crate::GraphMut`], [`crate::Kv`] and [`crate::KvMut`], [`crate::Documents`], [`crate::FileTree`],
+/// [`crate::Fields`], [`crate::Indexes`], [`crate::Constraints`], [`crate::Replication`]. A handle costs nothing: it is
+/// a reference.
 ///
 /// Reads (see [`crate::GraphRead`]) work on `&self`; writes need `&mut self` and [`Access::Write`]. A write that is
 /// refused changes nothing. A write that the *engine* fails half-way (full disk, write set over its limit) breaks the
@@ -122,7 +126,7 @@ impl Transaction {
         let state = match access {
             Access::Read => State::Reading(store.engine().snapshot()?),
             Access::Write => {
-                store.store_last_epoch()?;
+                store.numbering().store_last_epoch()?;
                 State::Writing(store.engine().begin()?)
             }
         };

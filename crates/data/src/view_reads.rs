@@ -1,14 +1,15 @@
 //! What a transaction has changed itself, for readers of views.
 
+use isomer_layout::keyspace::Side;
 use isomer_value::{LabelId, NodeId, TypeId};
 
 use crate::{
     Direction, Transaction,
     dirty::{Dirty, sides},
-    keyspace::Side,
 };
 
-/// Reads that a read view answered: they enter the footprint as the read of rows of the same name does. Nothing is read.
+/// Reads that a read view answered: they enter the footprint as the read of rows of the same name does. Nothing is
+/// read.
 #[derive(Clone, Copy)]
 pub struct ViewReads<'t> {
     pub(crate) tx: &'t Transaction,

@@ -223,7 +223,7 @@ impl Database {
         // is on disk the database cannot be opened.
         let engine = Arc::new(restoring.open().lift()?);
         let store = isomer_replication::open(engine.clone(), Default::default()).lift()?;
-        store.begin_epoch().lift()?;
+        store.numbering().begin_epoch().lift()?;
         drop(store);
         engine.sync().lift()?;
         drop(engine);
@@ -252,7 +252,7 @@ impl Database {
     /// ```
     pub fn compact(&self) -> Result<()> {
         let engine = self.lsm_engine()?;
-        self.store()?.sum_up_numbers().lift()?;
+        self.store()?.numbering().sum_up().lift()?;
         engine.compact_all().lift()
     }
 

@@ -49,7 +49,7 @@ impl<'t> PlanCatalog<'t> {
         let mut known = self.labels.borrow_mut();
         let read = || {
             let store = self.transaction.store();
-            store.label_statistics(label).ok().flatten()
+            store.statistics().of_label(label).ok().flatten()
         };
         known.entry(label).or_insert_with(read).clone()
     }
@@ -61,7 +61,7 @@ impl<'t> PlanCatalog<'t> {
         let mut known = self.types.borrow_mut();
         let read = || {
             let store = self.transaction.store();
-            store.type_statistics(type_id).ok().flatten()
+            store.statistics().of_type(type_id).ok().flatten()
         };
         known.entry(type_id).or_insert_with(read).clone()
     }

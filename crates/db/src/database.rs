@@ -213,7 +213,7 @@ impl Database {
         self.inner.plans.clear();
         if let Some(store) = &store {
             // They are derived: if they cannot be stored, they are sampled again.
-            let _ = store.save_statistics();
+            let _ = store.statistics().save();
         }
         match store {
             Some(store)

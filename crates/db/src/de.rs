@@ -454,6 +454,7 @@ impl<'de> de::Deserializer<'de> for RowDeserializer<'de> {
     }
 
     serde_core::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char str string bytes byte_buf unit unit_struct identifier ignored_any
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char str string bytes byte_buf unit unit_struct
+        identifier ignored_any
     }
 }

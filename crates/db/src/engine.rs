@@ -17,8 +17,8 @@ use isomer_vfs::{
 use crate::{Builder, EngineKind, Error, ErrorKind, Result, layers::LayerResult as _};
 
 /// Maximum memtable size; a database with less memory has smaller ones.
-const LARGEST_MEMTABLE_BYTES: usize = 32 << 20;
-const LEAST_MEMTABLE_BYTES: usize = 1 << 20;
+const MAX_MEMTABLE_BYTES: usize = 32 << 20;
+const MIN_MEMTABLE_BYTES: usize = 1 << 20;
 /// Maximum number of memtables of the LSM engine.
 const MEMTABLES: usize = 3;
 
@@ -271,13 +271,13 @@ struct LsmSizes {
 
 /// A memtable takes at most this fraction of the budget,
 const MEMTABLE_SHARE: usize = 32;
-/// and the cache always has at least this fraction, at most [`LEAST_CACHE_BYTES`]: many databases may share a budget.
+/// and the cache always has at least this fraction, at most [`MIN_CACHE_BYTES`]: many databases may share a budget.
 const CACHE_SHARE: usize = 256;
 
 /// Sizes of cache and memtables, and how much of that is reserved immediately: all of it if the caller gave a size,
 /// otherwise little, so that an idle database holds almost nothing.
 fn lsm_sizes(memory: &Memory, asked: Option<usize>) -> Result<(Reservation, LsmSizes)> {
-    let memtable = |part: usize| part.clamp(LEAST_MEMTABLE_BYTES, LARGEST_MEMTABLE_BYTES);
+    let memtable = |part: usize| part.clamp(MIN_MEMTABLE_BYTES, MAX_MEMTABLE_BYTES);
     if asked.is_some() {
         let reserved = reserve_cache(memory, asked)?;
         let memtable_bytes = memtable(reserved.bytes() / 8);
@@ -288,7 +288,7 @@ fn lsm_sizes(memory: &Memory, asked: Option<usize>) -> Result<(Reservation, LsmS
         };
         return Ok((reserved, sizes));
     }
-    let cache_bytes = (memory.total_bytes() / CACHE_SHARE).min(LEAST_CACHE_BYTES);
+    let cache_bytes = (memory.total_bytes() / CACHE_SHARE).min(MIN_CACHE_BYTES);
     let reserved = memory
         .reserve(MemoryKind::EngineCache, cache_bytes)
         .map_err(isomer_data::DataError::from)
@@ -302,13 +302,13 @@ fn lsm_sizes(memory: &Memory, asked: Option<usize>) -> Result<(Reservation, LsmS
 }
 
 /// Minimum memory of an engine.
-const LEAST_CACHE_BYTES: usize = 1 << 20;
+const MIN_CACHE_BYTES: usize = 1 << 20;
 
 /// The memory of an engine that reserves all of it immediately: the configured size, or a quarter of the free memory,
 /// so that several databases may share a budget and leave room for queries.
 fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
     let free = memory.total_bytes().saturating_sub(memory.used_bytes());
-    let mut bytes = asked.unwrap_or((free / 4).max(LEAST_CACHE_BYTES));
+    let mut bytes = asked.unwrap_or((free / 4).max(MIN_CACHE_BYTES));
     loop {
         match memory.reserve(MemoryKind::EngineCache, bytes) {
             Err(_) if asked.is_none() && bytes > 1 << 20 => bytes /= 2,

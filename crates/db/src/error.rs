@@ -3,6 +3,8 @@
 use std::{error::Error as StdError, fmt};
 
 use isomer_cypher::{Span, diagnostic};
+use isomer_data::DataError;
+use isomer_storage::StorageError;
 
 pub use isomer_data::{ErrorKind, SchemaClash};
 
@@ -126,6 +128,13 @@ impl Error {
                 source: None,
             }),
         }
+    }
+
+    /// Whether a database could not be opened because it is open elsewhere.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let below = self.inner.source.as_ref();
+        let below = below.and_then(|error| error.downcast_ref::<DataError>());
+        matches!(below, Some(DataError::Storage(StorageError::InUse { .. })))
     }
 
     pub(crate) fn closed() -> Self {

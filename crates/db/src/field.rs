@@ -151,12 +151,12 @@ impl WriteTransaction {
 impl<'t> ReadField<'t> {
     /// Its value; none if there is no such field.
     pub fn value(&self) -> Result<Option<Value>> {
-        self.look(|data, owner, path| data.fields().value(owner, path))
+        self.with_owner(|data, owner, path| data.fields().value(owner, path))
     }
 
     /// Kind, value and context.
     pub fn fetch(&self) -> Result<Fetched> {
-        self.look(|data, owner, path| {
+        self.with_owner(|data, owner, path| {
             Ok(Fetched {
                 kind: data.fields().kind(owner, path)?,
                 value: data.fields().value(owner, path)?,
@@ -167,12 +167,12 @@ impl<'t> ReadField<'t> {
 
     /// Whether the set contains an element; none if there is no set. A single lookup for any size.
     pub fn contains(&self, value: &Value) -> Result<Option<bool>> {
-        self.look(|data, owner, path| data.fields().contains(owner, path, value))
+        self.with_owner(|data, owner, path| data.fields().contains(owner, path, value))
     }
 
     /// Number of elements of the set, or of fields of the map; none if there is neither. Counted from the keys.
     pub fn size(&self) -> Result<Option<u64>> {
-        self.look(|data, owner, path| data.fields().size(owner, path))
+        self.with_owner(|data, owner, path| data.fields().size(owner, path))
     }
 
     /// The elements of the set within `range`, in order; none if there is no set. With [`Items::limit`], no others are
@@ -219,14 +219,14 @@ impl<'t> ReadField<'t> {
     /// The replicas that its value comes from; none if there is no field. At most `max_entries` entries are read.
     pub fn origins(&self, max_entries: usize) -> Result<Option<Origins>> {
         let found =
-            self.look(|data, owner, path| data.fields().origins(owner, path, max_entries))?;
+            self.with_owner(|data, owner, path| data.fields().origins(owner, path, max_entries))?;
         Ok(found.map(|(replicas, is_complete)| Origins {
             replicas,
             is_complete,
         }))
     }
 
-    fn look<T>(
+    fn with_owner<T>(
         &self,
         look: impl FnOnce(
             &isomer_data::Transaction,

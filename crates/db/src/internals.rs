@@ -219,3 +219,8 @@ impl BuilderInternals for Builder {
 pub fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message)
 }
+
+/// Whether a database could not be opened because it is open elsewhere, in this process or another one.
+pub fn is_in_use(error: &Error) -> bool {
+    error.is_in_use()
+}

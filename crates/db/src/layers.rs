@@ -1,7 +1,7 @@
 //! Maps errors of the layers below to error kinds.
 //!
-//! These conversions are no `From` implementations, which would be part of the public interface. Errors that are
-//! exported have those.
+//! These conversions are deliberately not `From` implementations, which would be part of the public interface. Errors
+//! that are exported have those.
 
 use isomer_data::DataError;
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Minimum memory of a database.
-const LEAST_MEMORY_BYTES: usize = 16 << 20;
+const MIN_MEMORY_BYTES: usize = 16 << 20;
 
 impl Builder {
     /// Opens the database in the directory `path`.
@@ -49,10 +49,10 @@ impl Database {
             .memory
             .get_or_insert_with(isomer_data::Memory::of_this_machine)
             .clone();
-        if memory.total_bytes() < LEAST_MEMORY_BYTES {
+        if memory.total_bytes() < MIN_MEMORY_BYTES {
             return Err(Error::invalid(format!(
                 "a database needs at least {} MiB of memory, not {} bytes: raise the memory option",
-                LEAST_MEMORY_BYTES >> 20,
+                MIN_MEMORY_BYTES >> 20,
                 memory.total_bytes()
             )));
         }

@@ -9,9 +9,9 @@ use serde_core::de::DeserializeOwned;
 use crate::{ReadTransaction, Result, bounds::ByteRange, from_value, layers::LayerResult as _};
 
 /// Items of the first page without a limit; each page has four times as many as the one before it.
-const FIRST_PAGE: usize = 16;
+const FIRST_PAGE_ITEMS: usize = 16;
 /// Items and bytes of a page at most.
-const LARGEST_PAGE: usize = 4096;
+const MAX_PAGE_ITEMS: usize = 4096;
 const PAGE_BYTES: usize = 1 << 20;
 /// Items of a page of [`Items`] at most: each has up to 16 KiB.
 const LARGEST_PAGE_OF_ITEMS: usize = 1024;
@@ -26,7 +26,7 @@ struct Pages {
 impl Pages {
     fn new() -> Self {
         Self {
-            next: FIRST_PAGE,
+            next: FIRST_PAGE_ITEMS,
             left: usize::MAX,
         }
     }
@@ -34,13 +34,16 @@ impl Pages {
     /// Ends after `count` items, which are read in one page if they fit. What was read ahead before still comes.
     fn limit(&mut self, count: usize) {
         self.left = self.left.min(count);
-        self.next = LARGEST_PAGE.max(count);
+        self.next = MAX_PAGE_ITEMS.max(count);
     }
 
     /// Items of the next page; none at the limit.
     fn size(&mut self) -> Option<usize> {
         let size = self.next.min(self.left);
-        self.next = self.next.saturating_mul(4).min(LARGEST_PAGE.max(self.next));
+        self.next = self
+            .next
+            .saturating_mul(4)
+            .min(MAX_PAGE_ITEMS.max(self.next));
         (size > 0).then_some(size)
     }
 
@@ -60,14 +63,14 @@ pub struct Pairs<'t> {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     /// What remains to be read; none at the end.
-    rest: Rest,
+    rest: Remaining,
     pages: Pages,
     /// Pairs read from the start, and from the end in descending order.
     front: VecDeque<(Vec<u8>, Value)>,
     back: VecDeque<(Vec<u8>, Value)>,
 }
 
-enum Rest {
+enum Remaining {
     Everything,
     From(KvCursor),
     Nothing,
@@ -84,7 +87,7 @@ impl<'t> Pairs<'t> {
             bucket: bucket.to_owned(),
             start: range.start.to_vec(),
             end: range.end.as_ref().map(|end| end.to_vec()),
-            rest: Rest::Everything,
+            rest: Remaining::Everything,
             pages: Pages::new(),
             front: VecDeque::new(),
             back: VecDeque::new(),
@@ -112,9 +115,9 @@ impl<'t> Pairs<'t> {
     /// Reads a page; false if there is nothing left.
     fn fetch(&mut self, order: Order) -> Result<bool> {
         let after = match &self.rest {
-            Rest::Nothing => return Ok(false),
-            Rest::Everything => None,
-            Rest::From(rest) => Some(rest),
+            Remaining::Nothing => return Ok(false),
+            Remaining::Everything => None,
+            Remaining::From(rest) => Some(rest),
         };
         let Some(keys) = self.pages.size() else {
             return Ok(false);
@@ -144,7 +147,7 @@ impl<'t> Pairs<'t> {
             )
         })?;
         self.pages.read(page.len());
-        self.rest = rest.map_or(Rest::Nothing, Rest::From);
+        self.rest = rest.map_or(Remaining::Nothing, Remaining::From);
         Ok(!page.is_empty())
     }
 
@@ -168,7 +171,7 @@ impl<'t> Pairs<'t> {
                     return last.map(Ok);
                 }
                 Err(error) => {
-                    self.rest = Rest::Nothing;
+                    self.rest = Remaining::Nothing;
                     self.front.clear();
                     self.back.clear();
                     return Some(Err(error));
@@ -358,7 +361,7 @@ impl<'t> Documents<'t> {
         let Some(size) = self.pages.size() else {
             return Ok(false);
         };
-        let size = size.min(LARGEST_PAGE);
+        let size = size.min(MAX_PAGE_ITEMS);
         let (found, is_cut) = self.transaction.reading(|data| {
             let range = (from.as_ref(), to.as_ref());
             let found = data.documents().scan(&self.label, range, size)?;

@@ -40,7 +40,7 @@ enum Cell {
 }
 
 /// A larger record is read by the pipeline, which accounts for memory.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 impl Point {
     /// The point read of a plan, if its columns are the node or its properties.
@@ -108,7 +108,7 @@ impl Point {
         let Some(record) = found else {
             return Ok(Some(result));
         };
-        if record.len() > MOST_BYTES {
+        if record.len() > MAX_BYTES {
             return Ok(None);
         }
         let mut values = Vec::with_capacity(self.cells.len());
@@ -138,7 +138,7 @@ fn is_ordinary(options: &QueryOptions, limits: &Limits) -> bool {
     let limits = options.limits.as_ref().unwrap_or(limits);
     let time = options.time_limit.or(limits.time);
     limits.rows.is_none()
-        && limits.memory_bytes >= 16 * MOST_BYTES
+        && limits.memory_bytes >= 16 * MAX_BYTES
         && time.is_none_or(|time| time >= Duration::from_millis(1))
         && !options.cancel.is_cancelled()
 }

@@ -284,8 +284,9 @@ impl QueryResult {
 
     /// The same plan as JSON: `{"class", "columns", "parameters", "plan": {"operator", "details", "rows", "inputs"}}`,
     /// where `rows` is the estimate; after `PROFILE` each operator also has `ran`, `actual_rows`, `calls`, `time_ms`
-    /// (including its inputs), `own_time_ms` (without them), `memory_bytes`, `spilled_bytes`, `from_view` and `fell_back`
-    /// (its fallback ran in its place), and an exchange `threads`. None for a plan nested too deep for JSON.
+    /// (including its inputs), `own_time_ms` (without them), `memory_bytes`, `spilled_bytes`, `from_view` and
+    /// `fell_back` (its fallback ran in its place), and an exchange `threads`. None for a plan nested too deep for
+    /// JSON.
     pub fn plan_json(&self) -> Option<&str> {
         self.plan_json.as_deref()
     }

@@ -99,7 +99,9 @@ impl Database {
             At::Version(version) => (version, None),
             At::Time(ms) => {
                 let version = store.engine().version_at(ms).lift()?.ok_or_else(|| {
-                    let time = i64::try_from(ms).ok().and_then(|ms| isomer_value::jiff::Timestamp::from_millisecond(ms).ok());
+                    let time = i64::try_from(ms)
+                        .ok()
+                        .and_then(|ms| isomer_value::jiff::Timestamp::from_millisecond(ms).ok());
                     let time = time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_string());
                     Error::invalid(format!(
                         "no version history for {time}: the oldest readable version is {}; increase `keep_versions`, or restore a backup",
@@ -232,13 +234,13 @@ struct Pauses {
 }
 
 impl Pauses {
-    const FIRST: Duration = Duration::from_micros(50);
-    const LONGEST: Duration = Duration::from_millis(20);
+    const FIRST_PAUSE: Duration = Duration::from_micros(50);
+    const MAX_PAUSE: Duration = Duration::from_millis(20);
 
     fn new(max_retries: u32) -> Self {
         Self {
             left: max_retries,
-            longest: Self::FIRST,
+            longest: Self::FIRST_PAUSE,
         }
     }
 
@@ -250,7 +252,7 @@ impl Pauses {
         self.left -= 1;
         let share = RandomState::new().hash_one(self.left) as f64 / u64::MAX as f64;
         std::thread::sleep(self.longest.mul_f64(share));
-        self.longest = (self.longest * 2).min(Self::LONGEST);
+        self.longest = (self.longest * 2).min(Self::MAX_PAUSE);
         true
     }
 }

@@ -578,7 +578,7 @@ impl Environment for Cx<'_> {
 
     fn allow_bytes(&self, bytes: usize) -> Result<()> {
         // Large values take time to build: cancellation is checked between two rows.
-        if bytes >= WORTH_A_LOOK {
+        if bytes >= MIN_CHECKED_BYTES {
             self.run.watch.check()?;
         }
         self.run.watch.allow_computing(bytes)
@@ -586,7 +586,7 @@ impl Environment for Cx<'_> {
 }
 
 /// Minimum size of a value for which the clock is checked before it is built.
-const WORTH_A_LOOK: usize = 4096;
+const MIN_CHECKED_BYTES: usize = 4096;
 
 /// The number of a label. A transaction that writes registers a new name: then what it does not find is observed like
 /// everything else (the label's membership, a record's content), and its own later use of the name does not conflict

@@ -10,7 +10,7 @@ use isomer_value::{Map, Node, NodeContent, Relationship, RelationshipContent, Va
 use rustc_hash::FxHashSet;
 
 /// Values nested deeper than this are not counted: nothing that is stored nests deeper.
-const MOST_LEVELS: usize = 200;
+const MAX_LEVELS: usize = 200;
 
 /// Bytes that only this value holds, at every depth: those computed for it. A value that is shared with its source
 /// takes no further memory.
@@ -28,7 +28,7 @@ const ARC_BYTES: usize = 16;
 const ENTRY_BYTES: usize = size_of::<Value>() + ARC_BYTES;
 
 fn own_bytes_at(value: &Value, level: usize) -> usize {
-    if level > MOST_LEVELS {
+    if level > MAX_LEVELS {
         return 0;
     }
     match value {
@@ -98,7 +98,7 @@ pub(crate) fn distinct_bytes(value: &Value) -> usize {
                 let new = is_new(bytes.as_ptr(), Arc::strong_count(bytes), bytes.len());
                 if new { ARC_BYTES + bytes.len() } else { 0 }
             }
-            Value::List(items) if level < MOST_LEVELS => {
+            Value::List(items) if level < MAX_LEVELS => {
                 let bytes = items.len() * size_of::<Value>();
                 if !is_new(items.as_ptr().cast(), Arc::strong_count(items), usize::MAX) {
                     return 0;
@@ -106,7 +106,7 @@ pub(crate) fn distinct_bytes(value: &Value) -> usize {
                 let below = items.iter().map(|item| add(item, level + 1, seen));
                 ARC_BYTES + bytes + below.sum::<usize>()
             }
-            Value::Map(map) if level < MOST_LEVELS => {
+            Value::Map(map) if level < MAX_LEVELS => {
                 let address = Arc::as_ptr(map).cast();
                 if !is_new(address, Arc::strong_count(map), usize::MAX) {
                     return 0;
@@ -128,7 +128,7 @@ pub(crate) fn value_bytes(value: &Value) -> usize {
 }
 
 fn bytes_behind(value: &Value, level: usize) -> usize {
-    if level > MOST_LEVELS {
+    if level > MAX_LEVELS {
         return 0;
     }
     match value {

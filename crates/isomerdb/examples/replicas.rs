@@ -37,7 +37,11 @@ fn main() -> Result<()> {
     let done = home.query("MATCH (t:Task) WHERE t.done RETURN t._key")?;
     println!("done: {}", done.deserialize::<String>()?.join(" "));
     if let Some(status) = replication::status(&home)? {
-        println!("{} conflicts, {} peer", status.conflicts, status.peers.len());
+        println!(
+            "{} conflicts, {} peer",
+            status.conflicts,
+            status.peers.len()
+        );
     }
     home.close()?;
     office.close()?;

@@ -46,7 +46,10 @@ fn failures_have_kinds_and_are_recorded() {
     let missing = PeerOptions::new().token_file(folder.path().join("token"));
     let refused = add_peer(&db, "https://localhost:1/people", &missing).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
-    assert!(status(&db).unwrap().is_none(), "it is no replica yet");
+    assert!(
+        status(&db).unwrap().is_none(),
+        "a refused peer makes no replica"
+    );
 
     let medium = folder.path().join("medium");
     let peer = add_peer(&db, &medium.display().to_string(), &PeerOptions::new()).unwrap();

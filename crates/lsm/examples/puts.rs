@@ -15,7 +15,7 @@ use std::{
 
 use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::{Durability, Engine, KeyRange, Order, conformance::Random};
-use isomer_vfs::{Disk, DiskFile, Open, RealDisk};
+use isomer_vfs::{Disk, DiskFile, OpenMode, RealDisk};
 
 const PER_TRANSACTION: u64 = 100;
 
@@ -55,7 +55,7 @@ struct Schedule(Option<Arc<dyn DiskFile>>);
 impl Schedule {
     fn new() -> Self {
         let path = Path::new("/proc/thread-self/schedstat");
-        Self(RealDisk.open(path, Open::Read).ok())
+        Self(RealDisk.open(path, OpenMode::Read).ok())
     }
 
     fn now(&self) -> (f64, f64) {

@@ -14,7 +14,7 @@ use isomer_storage::{
     MemoryKind, Order, Pairs, Reservation, Statistics, StorageError, StreamEntry, Version, View,
     damaged, io_error, version_not_kept,
 };
-use isomer_vfs::Open;
+use isomer_vfs::OpenMode;
 
 use crate::{
     BlockCache, LevelStatistics, LsmOptions, OnChange, RangeTombstone, Tree, TreeOptions,
@@ -48,13 +48,13 @@ const MAX_SINGLE_DELETIONS: usize = 32;
 const REPLAY_FLUSH_SHARE: usize = 8;
 
 /// Largest number of threads that read ahead of long scans.
-const MOST_HELPERS: usize = 4;
+const MAX_READ_AHEAD_THREADS: usize = 4;
 
 /// A scan that has read nothing for this long loses its read-ahead thread.
 const READ_AHEAD_IDLE: Duration = Duration::from_secs(1);
 
 /// With more entries than this, pairs are estimated instead of counted.
-const MANY_ENTRIES: u64 = 200_000;
+const MAX_COUNTED_ENTRIES: u64 = 200_000;
 
 impl LsmBackend {
     /// `unfinished`: also opens a database that is being restored.
@@ -150,7 +150,10 @@ impl LsmBackend {
         if options.background {
             // One processor is left to the scanning thread.
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            cache.allow_helpers((processors - 1).min(MOST_HELPERS), READ_AHEAD_IDLE);
+            cache.allow_helpers(
+                (processors - 1).min(MAX_READ_AHEAD_THREADS),
+                READ_AHEAD_IDLE,
+            );
         }
         let threads = options.background && !options.read_only;
         let core = Arc::new(Core::new(
@@ -404,7 +407,7 @@ pub struct Copied {
 fn check_manifest(
     directory: &Path,
     options: &LsmOptions,
-    made: open::Made,
+    made: open::StoreFile,
 ) -> Result<(), StorageError> {
     if !made.is_whole() {
         return Ok(());
@@ -450,7 +453,10 @@ fn copy_tables(core: &Core, folder: &Path, names: &[PathBuf]) -> Result<(), Stor
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let (from, to) = (disk.open(&from, Open::Read)?, disk.open(&to, Open::Create)?);
+            let (from, to) = (
+                disk.open(&from, OpenMode::Read)?,
+                disk.open(&to, OpenMode::Create)?,
+            );
             let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
             loop {
                 match from.read_at(&mut bytes, at)? {
@@ -657,6 +663,7 @@ impl Backend for LsmBackend {
         let _writer = self.core.writer.lock();
         let core = &*self.core;
         core.check_writable()?;
+        Commit::assert_order(self.published.read().version(), commits);
         let room = commits.iter().map(room_for).sum();
         core.make_room(first.version - 1, room)?;
         let _record = self.reserve_record(commits)?;
@@ -686,7 +693,7 @@ impl Backend for LsmBackend {
         Ok(())
     }
 
-    fn settle(&self) -> Result<(), StorageError> {
+    fn wait_for_background_work(&self) -> Result<(), StorageError> {
         if self.core.options.read_only {
             return Ok(());
         }
@@ -810,7 +817,7 @@ impl Backend for LsmBackend {
                 .map(|memtable| memtable.entry_count())
                 .sum::<u64>();
         let mut key_count = 0;
-        if entries <= MANY_ENTRIES {
+        if entries <= MAX_COUNTED_ENTRIES {
             view.visit(ALL, Order::Ascending, &mut |_, _| {
                 key_count += 1;
                 ControlFlow::Continue(())

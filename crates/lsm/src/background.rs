@@ -12,7 +12,7 @@ use isomer_storage::StorageError;
 use crate::core::Core;
 
 /// After a failure, the wait before the next attempt,
-const PATIENCE: Duration = Duration::from_millis(250);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// which doubles with each further failure, up to this: a compaction may have read and written much before it
 /// failed.
 const MAX_PATIENCE: Duration = Duration::from_secs(60);
@@ -107,7 +107,7 @@ fn flush(core: &Core) {
                 return;
             }
             // The condition variable is notified for other reasons as well: that does not shorten the wait.
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + FIRST_RETRY_PAUSE;
             let mut signals = core.signals.lock();
             while !signals.stop && !core.signalled.wait_until(&mut signals, until).timed_out() {}
             signals.flush = true;
@@ -144,7 +144,7 @@ fn lower_priority() {
 
 fn merge(core: &Core) {
     lower_priority();
-    let mut patience = PATIENCE;
+    let mut patience = FIRST_RETRY_PAUSE;
     loop {
         {
             let mut signals = core.signals.lock();
@@ -158,7 +158,7 @@ fn merge(core: &Core) {
         }
         loop {
             match core.tree.compact_once(core) {
-                Ok(true) => patience = PATIENCE,
+                Ok(true) => patience = FIRST_RETRY_PAUSE,
                 Ok(false) => break,
                 Err(error) => {
                     // No data is lost; reads become slower while compaction fails. It is retried.

@@ -21,9 +21,9 @@ impl LsmEngine {
     /// Opens the database in the directory `path`, and creates it first if the directory is empty or missing
     /// and the options allow it.
     ///
-    /// Commits that are not in tables yet are replayed from the log. Errors: [`StorageError::Unavailable`] if
-    /// it is in use, missing or may not be read or written; [`StorageError::Corrupt`] if it is damaged, of a
-    /// newer format, or not a database.
+    /// Commits that are not in tables yet are replayed from the log. Errors: [`StorageError::InUse`] if it is
+    /// open elsewhere; [`StorageError::Unavailable`] if it is missing or may not be read or written;
+    /// [`StorageError::Corrupt`] if it is damaged, of a newer format, or not a database.
     pub fn open(path: impl AsRef<Path>, options: LsmOptions) -> Result<Self, StorageError> {
         Ok(Self {
             engine: Optimistic::new(LsmBackend::open(path.as_ref(), options, false)?),

@@ -7,7 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use isomer_vfs::{Disk, Open, Seal, SimDisk};
+use isomer_vfs::{Disk, OpenMode, Seal, SimDisk};
 
 use crate::{
     log::fuzzed as log,
@@ -71,7 +71,7 @@ fn open_segment(bytes: &[u8]) {
     disk.make_folder(folder).expect("a folder");
     let path = folder.join("0000000000000001.log");
     let written = disk
-        .open(&path, Open::Create)
+        .open(&path, OpenMode::Create)
         .and_then(|file| file.write_all_at(bytes, 0));
     written.expect("written");
     log::open(Arc::new(disk), folder, &Seal::plain());

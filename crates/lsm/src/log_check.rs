@@ -27,9 +27,9 @@ use crate::{
 };
 
 /// Largest number of findings that are reported.
-const MOST_FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 /// Largest number of bytes of suspects, or of searched pairs, at once.
-const MOST_BYTES: usize = if cfg!(test) { 4 << 10 } else { 32 << 20 };
+const MAX_BYTES: usize = if cfg!(test) { 4 << 10 } else { 32 << 20 };
 /// Bytes that each takes in addition to its key.
 const BYTES_EACH: usize = 64;
 /// Longer keys are abbreviated in messages.
@@ -58,7 +58,7 @@ pub(crate) fn compare(
     };
     comparison.log_in_state(progress)?;
     comparison.state_in_log()?;
-    comparison.findings.truncate(MOST_FINDINGS);
+    comparison.findings.truncate(MAX_FINDINGS);
     Ok(comparison.findings)
 }
 
@@ -133,8 +133,8 @@ impl Suspects {
         self.bytes += key.len() + BYTES_EACH;
         self.keys.insert(key.into(), suspect);
         // Drops the greater half, but never all: each pass gets beyond its start.
-        if self.bytes > MOST_BYTES {
-            while self.keys.len() > 1 && self.bytes > MOST_BYTES / 2 {
+        if self.bytes > MAX_BYTES {
+            while self.keys.len() > 1 && self.bytes > MAX_BYTES / 2 {
                 let (key, _) = self.keys.pop_last().expect("more than one");
                 self.bytes -= key.len() + BYTES_EACH;
                 self.end = Some(key);
@@ -166,7 +166,7 @@ impl Suspects {
 
 impl Comparison<'_> {
     fn find(&mut self, what: String) {
-        if self.findings.len() < MOST_FINDINGS {
+        if self.findings.len() < MAX_FINDINGS {
             self.findings.push(what);
         }
     }
@@ -182,7 +182,7 @@ impl Comparison<'_> {
             log.each_commit(pinned, self.from.max(1) - 1, upto, &mut |record| {
                 self.commit(record, first_pass, &mut suspects, &mut deleted_ranges)?;
                 progress(record.bytes as u64);
-                Ok(self.findings.len() < MOST_FINDINGS)
+                Ok(self.findings.len() < MAX_FINDINGS)
             })?;
             for (key, suspect) in &suspects.keys {
                 self.report(key, *suspect);
@@ -194,7 +194,7 @@ impl Comparison<'_> {
                     .is_none_or(|end| *end > suspects.start),
                 "a pass decides about some keys"
             );
-            next = suspects.end.filter(|_| self.findings.len() < MOST_FINDINGS);
+            next = suspects.end.filter(|_| self.findings.len() < MAX_FINDINGS);
             first_pass = false;
         }
         self.range_tombstones = Arc::new(RangeTombstones::of(deleted_ranges));
@@ -396,7 +396,7 @@ impl Comparison<'_> {
                 }
                 bytes += key.len() + BYTES_EACH;
                 sought.insert(key.into(), version);
-                bytes < MOST_BYTES
+                bytes < MAX_BYTES
             })?;
             behind = sought.last_key_value().map(|(key, _)| key.clone());
             let first = sought.values().min().copied().unwrap_or(Version::MAX);
@@ -417,7 +417,7 @@ impl Comparison<'_> {
                     Ok(!sought.is_empty())
                 })?;
             left.extend(sought.into_iter().map(|(key, version)| (version, key)));
-            if bytes < MOST_BYTES || left.len() >= MOST_FINDINGS {
+            if bytes < MAX_BYTES || left.len() >= MAX_FINDINGS {
                 return Ok(left);
             }
         }
@@ -510,7 +510,7 @@ mod tests {
                         true => suspects.insert(&key(*number), Suspect::Put(version as Version)),
                         false => suspects.remove(&key(*number)),
                     }
-                    assert!(suspects.bytes <= MOST_BYTES);
+                    assert!(suspects.bytes <= MAX_BYTES);
                 }
                 for (key, suspect) in suspects.keys {
                     let Suspect::Put(version) = suspect else {

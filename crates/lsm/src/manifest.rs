@@ -24,7 +24,7 @@
 use std::{io, path::Path};
 
 use isomer_storage::{StorageError, Version, io_error};
-use isomer_vfs::{Disk, Open, Place, Seal};
+use isomer_vfs::{Disk, OpenMode, Seal, SealedPosition};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
@@ -122,6 +122,16 @@ pub(crate) struct StoredRun {
     pub(crate) parts: Vec<StoredPart>,
 }
 
+impl StoredRun {
+    /// Whether its parts ascend and do not overlap: a key is in one of them at most.
+    fn is_disjoint(&self) -> bool {
+        self.parts.windows(2).all(|pair| {
+            let until = pair[0].until.as_deref();
+            until.is_some_and(|until| pair[0].from <= pair[1].from && *until <= *pair[1].from)
+        })
+    }
+}
+
 /// The part of a table that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredPart {
@@ -169,6 +179,7 @@ impl Stored {
         for level in &self.levels {
             put_varint(&mut body, level.len() as u64);
             for run in level {
+                assert!(run.is_disjoint(), "parts of run {} overlap", run.id);
                 put_varint(&mut body, run.id);
                 put_varint(&mut body, run.parts.len() as u64);
                 for part in &run.parts {
@@ -196,14 +207,21 @@ impl Stored {
         if let Some(whole) = &self.whole {
             whole.put(&mut body);
         }
-        let place = Place {
+        let format = self.whole.as_ref().map_or(1, |_| FORMAT_VERSION);
+        debug_assert!(
+            Self::parse(&body, format).is_some_and(|mut stored| {
+                stored.sequence = self.sequence;
+                stored == *self
+            }),
+            "a manifest is read as it was written"
+        );
+        let place = SealedPosition {
             file: identity,
             at: self.sequence,
         };
         seal.seal(place, &mut body, 0);
         let mut out = Vec::with_capacity(body.len() + 64);
         out.extend_from_slice(MAGIC);
-        let format = self.whole.as_ref().map_or(1, |_| FORMAT_VERSION);
         out.extend_from_slice(&format.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.sequence.to_le_bytes());
@@ -250,7 +268,7 @@ impl Stored {
             return Err("the manifest does not have the length that was written".to_owned());
         }
         let mut body = body.to_vec();
-        let place = Place {
+        let place = SealedPosition {
             file: identity,
             at: sequence,
         };
@@ -296,7 +314,11 @@ impl Stored {
                     let until = reader.option()?.map(Into::into);
                     parts.push(StoredPart { file, from, until });
                 }
-                level.push(StoredRun { id, parts });
+                let run = StoredRun { id, parts };
+                if !run.is_disjoint() {
+                    return None;
+                }
+                level.push(run);
             }
             stored.levels.push(level);
         }
@@ -353,7 +375,7 @@ impl Stored {
         let bytes = self.encode(identity, seal);
         let (new, path) = (folder.join(NEW_MANIFEST), folder.join(MANIFEST));
         let written = (|| {
-            let file = disk.open(&new, Open::Create)?;
+            let file = disk.open(&new, OpenMode::Create)?;
             file.write_all_at(&bytes, 0)?;
             file.sync()
         })();
@@ -372,7 +394,7 @@ impl Stored {
     ) -> Result<Option<Self>, StorageError> {
         let path = folder.join(MANIFEST);
         let read = (|| {
-            let file = disk.open(&path, Open::Read)?;
+            let file = disk.open(&path, OpenMode::Read)?;
             let len = file.len()?;
             let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
             file.read_exact_at(&mut bytes, 0)?;

@@ -1,4 +1,4 @@
-//! Merging cursors: all their entries in order, and what a reader at a version sees of them.
+//! Merging cursors: all their entries in order, and which of the versions of a key a reader sees (MVCC).
 //!
 //! The sources are kept sorted by their positions. Most steps leave the source that moved in front: they cost
 //! one comparison, and none if the others are at their ends.
@@ -243,7 +243,7 @@ impl<C: Cursor> MergeCursor<C> {
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
         self.begin(range, order)?;
-        self.go_on(range, order, visit).map(drop)
+        self.resume_visit(range, order, visit).map(drop)
     }
 
     /// Moves to the first pair of `range` in `order`.
@@ -259,7 +259,7 @@ impl<C: Cursor> MergeCursor<C> {
 
     /// Like [`MergeCursor::visit`], from the pair found by [`MergeCursor::begin`] or at which a visit in the
     /// same order broke; returns whether `visit` broke.
-    pub fn go_on(
+    pub fn resume_visit(
         &mut self,
         range: KeyRange<'_>,
         order: Order,

@@ -19,7 +19,7 @@ use std::{io, path::Path};
 
 use isomer_storage::{StorageError, damaged, io_error};
 use isomer_vfs::{
-    Disk, Kind, Lock, LockError, LockMode, Open, Seal,
+    Disk, Kind, Lock, LockError, LockMode, OpenMode, Seal,
     keys::{self, KEYS_FILE, KeyError, NEW_KEYS_FILE},
     sync_above,
 };
@@ -135,30 +135,24 @@ pub fn lock(directory: &Path, options: &LsmOptions) -> Result<Option<Lock>, Stor
     } else {
         LockMode::Exclusive
     };
-    let place = directory.display();
     options.disk.lock(&path, mode).map_err(|error| match error {
         LockError::Io(error) => io_error("locking", &path, &error),
-        LockError::Held(Some(pid)) if pid == std::process::id() => StorageError::Unavailable(format!(
-            "the database `{place}` is already open in this process ({pid}): share the open one, or close it first"
-        )),
-        LockError::Held(Some(pid)) => {
-            StorageError::Unavailable(format!("the database `{place}` is in use by process {pid}: close it there first"))
-        }
-        LockError::Held(None) => {
-            StorageError::Unavailable(format!("the database `{place}` is in use by another process: close it there first"))
-        }
+        LockError::Held(pid) => StorageError::InUse {
+            path: directory.to_owned(),
+            pid,
+        },
     })
 }
 
 /// The contents of the file `STORE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct StoreFile {
     /// Identity of the database.
     pub identity: u128,
     format: u32,
 }
 
-impl Made {
+impl StoreFile {
     /// Whether the manifest must name the files that belong to it.
     pub fn is_whole(&self) -> bool {
         self.format >= 2
@@ -167,13 +161,13 @@ impl Made {
 
 /// The contents of the file `STORE` in `directory`; `None` if there is none: the database is still to be
 /// created.
-pub fn read(directory: &Path, options: &LsmOptions) -> Result<Option<Made>, StorageError> {
+pub fn read(directory: &Path, options: &LsmOptions) -> Result<Option<StoreFile>, StorageError> {
     if !exists(directory, options)? {
         return Ok(None);
     }
     let path = directory.join(STORE);
     let read = |error: io::Error| io_error("reading", &path, &error);
-    let file = options.disk.open(&path, Open::Read).map_err(read)?;
+    let file = options.disk.open(&path, OpenMode::Read).map_err(read)?;
     let mut bytes = [0; STORE_BYTES];
     match file.read_exact_at(&mut bytes, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -205,7 +199,7 @@ pub fn read(directory: &Path, options: &LsmOptions) -> Result<Option<Made>, Stor
         )));
     }
     let identity = u128::from_le_bytes(fields[16..32].try_into().expect("sixteen bytes"));
-    Ok(Some(Made { identity, format }))
+    Ok(Some(StoreFile { identity, format }))
 }
 
 /// The identity of the database in `directory`.
@@ -249,7 +243,7 @@ pub fn create(directory: &Path, options: &LsmOptions, identity: u128) -> Result<
     bytes.extend_from_slice(&check.to_le_bytes());
     let (new, path) = (directory.join(NEW_STORE), directory.join(STORE));
     let made = (|| {
-        let file = disk.open(&new, Open::Create)?;
+        let file = disk.open(&new, OpenMode::Create)?;
         file.write_all_at(&bytes, 0)?;
         file.sync()?;
         disk.rename(&new, &path)?;
@@ -293,14 +287,14 @@ pub fn key_error(error: KeyError) -> StorageError {
 /// Copies the file of keys, if the database in `directory` has one, into its copy in `target`.
 pub fn copy_keys(directory: &Path, target: &Path, disk: &dyn Disk) -> Result<(), StorageError> {
     let path = directory.join(KEYS_FILE);
-    let file = match disk.open(&path, Open::Read) {
+    let file = match disk.open(&path, OpenMode::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found.map_err(|error| io_error("reading", &path, &error))?,
     };
     let copied = (|| {
         let mut bytes = vec![0; file.len()? as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        let copy = disk.open(&target.join(KEYS_FILE), Open::Create)?;
+        let copy = disk.open(&target.join(KEYS_FILE), OpenMode::Create)?;
         copy.write_all_at(&bytes, 0)?;
         copy.sync()
     })();

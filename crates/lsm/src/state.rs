@@ -1,4 +1,5 @@
-//! The state that readers use: memtables and tables, replaced atomically, and the versions that are still read.
+//! The state that readers use: memtables and tables, replaced atomically, and the versions that are still read
+//! (multi-version concurrency control, MVCC).
 
 use std::{
     collections::BTreeMap,
@@ -71,14 +72,14 @@ impl State {
         Ok(value)
     }
 
-    /// Like [`View::visit_many`] for up to [`AT_ONCE`] keys; returns whether to continue.
+    /// Like [`View::visit_many`] for up to [`KEYS_PER_LOOKUP`] keys; returns whether to continue.
     fn visit_many(
         &self,
         keys: &[&[u8]],
         at: Version,
         visit: &mut ValueVisitor<'_>,
     ) -> Result<ControlFlow<()>, StorageError> {
-        let mut lookups: [Option<Lookup<'_>>; AT_ONCE] = Default::default();
+        let mut lookups: [Option<Lookup<'_>>; KEYS_PER_LOOKUP] = Default::default();
         for (number, key) in keys.iter().enumerate() {
             let (begun, rest) = lookups.split_at_mut(number);
             let last = begun.last().and_then(Option::as_ref);
@@ -127,7 +128,7 @@ impl State {
 }
 
 /// Keys of a batch that are looked up together: their blocks are loaded from memory concurrently.
-const AT_ONCE: usize = 8;
+const KEYS_PER_LOOKUP: usize = 8;
 
 /// The result of searching the memtables for a key, and the lookup in the tables if these may have a newer
 /// entry.
@@ -152,7 +153,7 @@ impl<'a> Lookup<'a> {
     /// Searches the memtables; neighbours in a batch are often between the same two entries.
     #[inline]
     fn in_memory(state: &'a State, key: &'a [u8], at: Version, last: Option<&Self>) -> Self {
-        let active = state.active.look(key, at, last.map(|last| last.active));
+        let active = state.active.look_up(key, at, last.map(|last| last.active));
         let mut deleted_at = state.active.newest_range_tombstone(key, at);
         let mut found = active.get(key);
         // A memtable only holds versions above those of older memtables: the first one that has the key
@@ -363,7 +364,7 @@ impl LsmView {
 }
 
 /// Number of pairs after which a visit checks whether the state was replaced.
-const PAIRS_BETWEEN_LOOKS: u32 = 4096;
+const PAIRS_BETWEEN_CHECKS: u32 = 4096;
 
 /// A cursor at the end of a page of a scan. It keeps memtables and files of tables alive until the next page is
 /// requested: if the state has been replaced by then, that page searches again and the old state is released.
@@ -435,7 +436,7 @@ impl View for LsmView {
     }
 
     fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
-        for keys in keys.chunks(AT_ONCE) {
+        for keys in keys.chunks(KEYS_PER_LOOKUP) {
             let state = self.shared.state_to_read();
             if state.0.visit_many(keys, self.version, visit)?.is_break() {
                 break;
@@ -456,17 +457,19 @@ impl View for LsmView {
         let mut edge = Vec::new();
         let mut rest = range;
         loop {
-            let (mut left, mut wanted) = (PAIRS_BETWEEN_LOOKS, true);
-            let flow = position.cursor.go_on(rest, order, &mut |key, value| {
-                // The cursor stays at this pair, which comes next.
-                let Some(fewer) = left.checked_sub(1) else {
-                    return ControlFlow::Break(());
-                };
-                left = fewer;
-                let flow = visit(key, value);
-                wanted = flow.is_continue();
-                flow
-            })?;
+            let (mut left, mut wanted) = (PAIRS_BETWEEN_CHECKS, true);
+            let flow = position
+                .cursor
+                .resume_visit(rest, order, &mut |key, value| {
+                    // The cursor stays at this pair, which comes next.
+                    let Some(fewer) = left.checked_sub(1) else {
+                        return ControlFlow::Break(());
+                    };
+                    left = fewer;
+                    let flow = visit(key, value);
+                    wanted = flow.is_continue();
+                    flow
+                })?;
             if flow.is_continue() || !wanted {
                 return Ok(());
             }
@@ -506,7 +509,11 @@ impl View for LsmView {
             Some(position) => position,
             None => Box::new(self.position(range, order)?),
         };
-        if position.cursor.go_on(range, order, visit)?.is_break() {
+        if position
+            .cursor
+            .resume_visit(range, order, visit)?
+            .is_break()
+        {
             parked.put(position);
         }
         Ok(())

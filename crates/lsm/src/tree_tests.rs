@@ -8,7 +8,7 @@ use std::{
 };
 
 use isomer_storage::{KeyRange, Order, StorageError, Version};
-use isomer_vfs::{Disk, Loss, Open, Seal, SimDisk};
+use isomer_vfs::{Disk, Loss, OpenMode, Seal, SimDisk};
 
 use crate::{
     BlockCache, Cursor, Kind, Levels, MergeCursor, RangeTombstone, RangeTombstones, Readable,
@@ -764,12 +764,12 @@ fn a_merge_of_any_size_takes_room_for_little_more_than_a_slice() {
             disk.list(std::path::Path::new(FOLDER))
                 .unwrap()
                 .iter()
-                .map(
-                    |name| match disk.open(&std::path::Path::new(FOLDER).join(name), Open::Read) {
+                .map(|name| {
+                    match disk.open(&std::path::Path::new(FOLDER).join(name), OpenMode::Read) {
                         Ok(file) => file.len().unwrap(),
                         Err(error) => panic!("{name:?}: {error}"),
-                    },
-                )
+                    }
+                })
                 .sum()
         }
     };
@@ -833,7 +833,7 @@ fn damaged_files_give_errors_and_no_wrong_answers() {
         names.sort();
         let name = &names[history.random.below(names.len() as u64) as usize];
         let path = PathBuf::from(FOLDER).join(name);
-        let file = history.disk.open(&path, Open::Write).unwrap();
+        let file = history.disk.open(&path, OpenMode::Write).unwrap();
         let len = file.len().unwrap();
         if history.random.below(4) == 0 {
             file.set_len(history.random.below(len)).unwrap();

@@ -1,5 +1,7 @@
 //! Days, clocks and offsets: the proleptic Gregorian calendar and the weeks of ISO 8601, by counting.
 
+use std::sync::Arc;
+
 /// Nanoseconds of a second.
 pub const SECOND: i64 = 1_000_000_000;
 /// Nanoseconds of a day.
@@ -202,6 +204,26 @@ pub fn of_1970(nanos: i128) -> Option<(Date, Clock)> {
     let day = i64::try_from(nanos.div_euclid(i128::from(DAY))).ok()?;
     let clock = nanos.rem_euclid(i128::from(DAY)) as i64;
     Some((Date(0).plus_days(day)?, Clock(clock)))
+}
+
+/// A day and a time of day on a clock with an offset from UTC.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// The day.
+    pub date: Date,
+    /// The time of day.
+    pub clock: Clock,
+    /// How far the clock is ahead of UTC.
+    pub offset: Offset,
+    /// The name of the time zone, unless it is the offset.
+    pub zone: Option<Arc<str>>,
+}
+
+impl Moment {
+    /// Nanoseconds since 1970 began in UTC.
+    pub fn instant(&self) -> i128 {
+        since_1970(self.date, self.clock) - i128::from(self.offset.0) * i128::from(SECOND)
+    }
 }
 
 #[cfg(test)]

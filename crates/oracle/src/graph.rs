@@ -1,19 +1,11 @@
 //! A graph of maps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::Map;
 use crate::notation::map_literal;
-
-/// A node.
-#[derive(Clone, Debug, Default)]
-pub struct Node {
-    /// Its labels.
-    pub labels: BTreeSet<String>,
-    /// Its properties.
-    pub properties: Map,
-}
+pub use crate::value::Node;
 
 /// A relationship.
 #[derive(Clone, Debug)]

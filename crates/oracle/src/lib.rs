@@ -11,14 +11,17 @@
 //! - [`notation`]: values as text of the language
 
 pub mod calendar;
+mod fault;
 pub mod graph;
 #[cfg(test)]
 mod independence;
 pub mod interpreter;
 pub mod logic;
 pub mod notation;
+mod span;
 pub mod temporal;
 mod value;
 
-pub use interpreter::{Answer, Fault, Ordered, Result, Row, Variation, run};
+pub use fault::{Fault, Result};
+pub use interpreter::{Answer, Ordered, Row, Variation, run};
 pub use value::{Datum, Kind, Map, NodeValue, PathValue, PointValue, RelationshipValue};

@@ -1,11 +1,10 @@
 //! Values of the interpreter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::calendar::{Clock, Date, Offset};
-use crate::graph::Node;
-use crate::temporal::{Moment, Span};
+use crate::calendar::{Clock, Date, Moment, Offset};
+use crate::span::Span;
 
 /// Names to values.
 pub type Map = BTreeMap<Arc<str>, Datum>;
@@ -50,6 +49,15 @@ pub enum Datum {
     Duration(Arc<Span>),
     /// A point.
     Point(Arc<PointValue>),
+}
+
+/// Labels and properties of a node.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Its labels.
+    pub labels: BTreeSet<String>,
+    /// Its properties.
+    pub properties: Map,
 }
 
 /// A node as a value. Its identity is its number.

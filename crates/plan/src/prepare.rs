@@ -6,14 +6,15 @@ use isomer_cypher::Limits;
 use isomer_cypher::ast::{self, StatementBody};
 
 use crate::arena::Arena;
-use crate::bind::{Binder, QueryContext, statement_frame};
+use crate::bind::query::QueryContext;
+use crate::bind::{Binder, schema, statement_frame};
 use crate::catalog::Catalog;
 use crate::error::{ErrorKind, PlanError};
 use crate::logical::LogicalQuery;
 use crate::physical::{Body, Mode, Notice, Op, Operator, Plan, StatementClass};
+use crate::point;
 use crate::schema::ShowKind;
 use crate::solve::{Planning, choose_operators, mark_live, plan_statement, search_distinct_ends};
-use crate::{bind, point};
 
 /// Options of the caller.
 #[derive(Clone, Debug, Default)]
@@ -58,15 +59,17 @@ pub fn prepare_parsed(
     let (body, columns) = match &statement.body {
         StatementBody::Query(query) => prepare_query(&mut binder, query, options)?,
         StatementBody::CreateIndex(command) => {
-            (Body::Schema(binder.bind_create_index(command)?), Vec::new())
+            (Body::Schema(schema::create_index(command)?), Vec::new())
         }
         StatementBody::CreateConstraint(command) => (
-            Body::Schema(binder.bind_create_constraint(command)?),
+            Body::Schema(schema::create_constraint(&mut binder, command)?),
             Vec::new(),
         ),
-        StatementBody::DropIndex(command) => (Body::Schema(bind::drop_index(command)), Vec::new()),
+        StatementBody::DropIndex(command) => {
+            (Body::Schema(schema::drop_index(command)), Vec::new())
+        }
         StatementBody::DropConstraint(command) => {
-            (Body::Schema(bind::drop_constraint(command)), Vec::new())
+            (Body::Schema(schema::drop_constraint(command)), Vec::new())
         }
         StatementBody::Show(show) => prepare_show(&mut binder, show)?,
         StatementBody::KillQuery(kill) => {
@@ -169,7 +172,7 @@ fn prepare_query<'a>(
 }
 
 fn prepare_show<'a>(binder: &mut Binder<'a>, show: &'a ast::Show) -> Prepared {
-    let (steps, columns) = binder.bind_show(show)?;
+    let (steps, columns) = schema::show_objects(binder, show)?;
     let names = columns.iter().map(|column| column.name.clone()).collect();
     let query = LogicalQuery {
         branches: vec![steps],

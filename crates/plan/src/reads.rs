@@ -172,7 +172,35 @@ impl Reading<'_> {
             }
             Op::LoadCsv { .. } => return Err("it reads a CSV file".into()),
             Op::Show { .. } => return Err("it shows metadata".into()),
-            _ => {}
+            Op::Argument
+            | Op::DistinctEnds(_)
+            | Op::Apply { .. }
+            | Op::OptionalApply { .. }
+            | Op::SemiApply { .. }
+            | Op::CountApply { .. }
+            | Op::CartesianProduct { .. }
+            | Op::HashJoin { .. }
+            | Op::Union { .. }
+            | Op::Filter { .. }
+            | Op::Project { .. }
+            | Op::Aggregate(_)
+            | Op::CountByNode(_)
+            | Op::CountByNeighbour(_)
+            | Op::GroupByKey(_)
+            | Op::CountByColumn(_)
+            | Op::CountPaths(_)
+            | Op::Exchange(_)
+            | Op::Sort { .. }
+            | Op::Top { .. }
+            | Op::Skip { .. }
+            | Op::Limit { .. }
+            | Op::Unwind { .. }
+            | Op::Eager { .. }
+            | Op::Create { .. }
+            | Op::Merge(_)
+            | Op::Set { .. }
+            | Op::Delete { .. }
+            | Op::ForEach { .. } => {}
         }
         let mut outcome = Ok(());
         for_each_expr(op, &mut |expr| {

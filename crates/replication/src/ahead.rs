@@ -19,12 +19,9 @@ use std::sync::atomic::Ordering;
 
 use isomer_data::{
     DataError, DataStore, ReplicaId,
-    internals::{
-        convergent::MAX_AHEAD_MS,
-        keyspace::{self, push_id},
-        own_replica,
-    },
+    internals::{convergent::MAX_AHEAD_MS, own_replica},
 };
+use isomer_layout::keyspace::{self, push_id};
 use isomer_storage::Durability;
 
 use crate::state::replication_of;

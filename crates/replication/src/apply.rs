@@ -4,55 +4,58 @@ use isomer_data::{
     Access, BucketKind, BucketOptions, Change, ConvergentOwner, DataError, DataStore, Direction,
     Dot, Durability, Neighbours, ReplicaNo, Transaction, Vector, after_prefix,
     internals::{
-        Identity,
-        codec::malformed,
-        convergent::{Action, FieldPosition, decode_seen, encode_seen, entry_dot},
+        convergent::{decode_seen, encode_seen},
         footprint::Space,
-        graph::NodeState,
-        keyspace::{self, IdSpace, push_id},
         notes_mut, own_replica,
     },
+};
+use isomer_layout::{
+    convergent::{effect::Action, place::entry_dot, position::FieldPosition},
+    graph::state::NodeState,
+    keyspace::{self, IdSpace, push_id},
+    replicated::{codec::malformed, identity::Identity},
 };
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, record::decode_value};
 
 use crate::{
     ahead, buckets,
     cells::{self, differ, read_pair},
-    contested::contested,
-    convergent, crash_point,
+    convergent, crash_point, endpoint_keepers,
     entry::{LogEntry, Op, Owner},
-    files, keep, records, relationship_ends, scope,
-    shadow::{NodeShadow, Properties, RelShadow, remove_seen},
+    files,
+    metadata::{NodeMetadata, Properties, RelMetadata, remove_seen},
+    property_conflicts::conflicting_properties,
+    records, relationship_ends, scope,
     versions::{self, Version},
 };
 
-/// Whether a transaction may be applied.
+/// Where a transaction stands in causal order, relative to what this replica has applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum CausalOrder {
     /// It was applied before.
-    Past,
-    /// It can be applied now.
-    Now,
+    Applied,
+    /// All that it depends on was applied: it can be applied next.
+    Next,
     /// It depends on transactions that are not applied yet.
-    Later,
+    Waits,
 }
 
-/// Whether an entry can be applied where `here` was seen.
-pub(crate) fn turn(entry: &LogEntry, here: &Vector) -> Turn {
+/// The causal order of an entry where `here` was seen.
+pub(crate) fn causal_order(entry: &LogEntry, here: &Vector) -> CausalOrder {
     if here.saw(entry.origin, entry.number) {
-        return Turn::Past;
+        return CausalOrder::Applied;
     }
     let next = here.reach(entry.origin).checked_add(1);
     let follows = next == Some(entry.number);
     let caused = here.includes(&entry.seen_elsewhere());
     match follows && caused {
-        true => Turn::Now,
-        false => Turn::Later,
+        true => CausalOrder::Next,
+        false => CausalOrder::Waits,
     }
 }
 
 /// Attempts to apply a transaction after conflicts with local ones.
-const ATTEMPTS: usize = 1000;
+const MAX_ATTEMPTS: usize = 1000;
 
 /// Applies a transaction that can be applied, and adds it to the log for other replicas.
 pub(crate) fn apply_entry(store: &DataStore, entry: &LogEntry) -> Result<(), DataError> {
@@ -88,7 +91,7 @@ pub(crate) fn try_merging(
     store: &DataStore,
     mut body: impl FnMut(&mut Transaction) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
-    let _noted = keep::note_merge(store);
+    let _noted = endpoint_keepers::begin_merge(store);
     body(&mut begin_merging(store)?)
 }
 
@@ -98,7 +101,7 @@ pub(crate) fn merging<T>(
     mut body: impl FnMut(&mut Transaction) -> Result<T, DataError>,
 ) -> Result<T, DataError> {
     let mut attempt = 0;
-    let _noted = keep::note_merge(store);
+    let _noted = endpoint_keepers::begin_merge(store);
     loop {
         let mut tx = begin_merging(store)?;
         let done = body(&mut tx).and_then(|value| {
@@ -108,7 +111,9 @@ pub(crate) fn merging<T>(
             Ok(value)
         });
         match done {
-            Err(error) if error.kind() == isomer_data::ErrorKind::Retry && attempt < ATTEMPTS => {
+            Err(error)
+                if error.kind() == isomer_data::ErrorKind::Retry && attempt < MAX_ATTEMPTS =>
+            {
                 attempt += 1;
             }
             done => return done,
@@ -141,12 +146,16 @@ fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataE
             node,
             labels.first().copied(),
             Some(&saw),
-            &mut |shadow| {
-                shadow.lives.push(entry.stamp());
+            &mut |metadata| {
+                metadata.creations.push(entry.stamp());
                 for label in labels {
-                    shadow.labels.entry(*label).or_default().push(entry.stamp());
+                    metadata
+                        .labels
+                        .entry(*label)
+                        .or_default()
+                        .push(entry.stamp());
                 }
-                put_all(&mut shadow.properties, entry, set);
+                put_all(&mut metadata.properties, entry, set);
             },
         ),
         Op::NodeChanged {
@@ -155,19 +164,23 @@ fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataE
             removed,
             set,
             unset,
-        } => edit_node(tx, node, None, None, &mut |shadow| {
+        } => edit_node(tx, node, None, None, &mut |metadata| {
             // Only the seen dots: a label that was added concurrently survives its removal.
             for label in added.iter().chain(removed) {
-                if let Some(stamps) = shadow.labels.get_mut(label) {
+                if let Some(stamps) = metadata.labels.get_mut(label) {
                     stamps.retain(|stamp| !saw(stamp.dot));
                 }
             }
             for label in added {
-                shadow.labels.entry(*label).or_default().push(entry.stamp());
+                metadata
+                    .labels
+                    .entry(*label)
+                    .or_default()
+                    .push(entry.stamp());
             }
-            shadow.labels.retain(|_, stamps| !stamps.is_empty());
-            take_all(&mut shadow.properties, entry, unset);
-            put_all(&mut shadow.properties, entry, set);
+            metadata.labels.retain(|_, stamps| !stamps.is_empty());
+            take_all(&mut metadata.properties, entry, unset);
+            put_all(&mut metadata.properties, entry, set);
         }),
         Op::NodeGone { node } => {
             if records::find_node(tx, node)?.is_none() {
@@ -176,18 +189,18 @@ fn apply_op(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<(), DataE
             let gone = |dot: Dot| entry.saw(dot);
             edit_node(tx, node, None, Some(&gone), &mut |_| ())
         }
-        Op::NodeKept { .. } => keep::apply_kept(tx, entry, op),
+        Op::NodeKept { .. } => endpoint_keepers::apply_added_creation(tx, entry, op),
         Op::RelMade { .. } => apply_relationship(tx, entry, op),
         Op::RelChanged { rel, set, unset } => {
             let Some(id) = records::find_rel(tx, rel)? else {
                 return Ok(()); // it is gone for good
             };
-            edit_relationship(tx, id, &mut |shadow| {
-                take_all(&mut shadow.properties, entry, unset);
-                put_all(&mut shadow.properties, entry, set);
+            edit_relationship(tx, id, &mut |metadata| {
+                take_all(&mut metadata.properties, entry, unset);
+                put_all(&mut metadata.properties, entry, set);
             })
         }
-        // A relationship has one life, so its deletion is final and leaves no ghost.
+        // A relationship has one creation, so its deletion is final and leaves no ghost.
         Op::RelGone { rel } => match records::find_rel(tx, rel)? {
             Some(id) => purge_relationship(tx, id),
             None => Ok(()),
@@ -219,26 +232,29 @@ pub(crate) fn edit_node(
     identity: &Identity,
     home: Option<LabelId>,
     seen: Option<&dyn Fn(Dot) -> bool>,
-    edit: &mut dyn FnMut(&mut NodeShadow),
+    edit: &mut dyn FnMut(&mut NodeMetadata),
 ) -> Result<(), DataError> {
-    let (id, mut shadow, old) = match records::find_node(tx, identity)? {
+    let (id, mut metadata, old) = match records::find_node(tx, identity)? {
         Some(id) => {
-            let shadow = records::node_shadow(tx, id)?;
-            let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
-            (id, shadow, tx.graph().load_node(id)?)
+            let metadata = records::node_metadata(tx, id)?;
+            let metadata = metadata.ok_or_else(|| malformed("the metadata of a node"))?;
+            (id, metadata, tx.graph().load_node(id)?)
         }
         None => {
             let id = records::new_node_id(tx, home)?;
-            (id, NodeShadow::new(identity.clone()), None)
+            (id, NodeMetadata::new(identity.clone()), None)
         }
     };
-    let before = (shadow.life_dots(), contested(&shadow.properties));
+    let before = (
+        metadata.creation_dots(),
+        conflicting_properties(&metadata.properties),
+    );
     if let Some(seen) = seen {
-        shadow.remove_seen(seen);
+        metadata.remove_seen(seen);
         remove_fields(tx, ConvergentOwner::Node(id), seen)?;
     }
-    edit(&mut shadow);
-    materialize_node(tx, id, old, shadow, before)
+    edit(&mut metadata);
+    materialize_node(tx, id, old, metadata, before)
 }
 
 /// Materializes a node: creates, changes or deletes its record according to its metadata row.
@@ -246,43 +262,43 @@ pub(crate) fn materialize_node(
     tx: &mut Transaction,
     id: NodeId,
     old: Option<NodeState>,
-    shadow: NodeShadow,
-    (lives, contested): (Vec<Dot>, Vec<PropId>),
+    metadata: NodeMetadata,
+    (creations, conflicting_properties): (Vec<Dot>, Vec<PropId>),
 ) -> Result<(), DataError> {
-    // A relationship exists only while its end has one of the lives that its creator saw.
-    let still = shadow.life_dots();
-    if lives.iter().any(|dot| !still.contains(dot)) {
+    // A relationship exists only while its end has one of the creations that its creator saw.
+    let still = metadata.creation_dots();
+    if creations.iter().any(|dot| !still.contains(dot)) {
         cut_relationships(tx, id, &still)?;
     }
     let is_there = !still.is_empty();
     if is_there {
-        let new = state_of(tx, &shadow)?;
-        notes_mut(tx).merged = Some((id, shadow.identity.clone()));
+        let new = state_of(tx, &metadata)?;
+        notes_mut(tx).merged = Some((id, metadata.identity.clone()));
         tx.graph_mut()
             .apply_node_change(id, old.as_ref(), Some(&new))?;
-        return records::put_node_shadow(tx, id, &shadow, &contested, true);
+        return records::put_node_metadata(tx, id, &metadata, &conflicting_properties, true);
     }
     let place = match &old {
         None => id,
         Some(old) => {
             tx.graph_mut().apply_node_change(id, Some(old), None)?;
-            records::drop_shadow(tx, IdSpace::Nodes, id.0, &shadow.identity)?;
+            records::delete_metadata(tx, IdSpace::Nodes, id.0, &metadata.identity)?;
             // The id of a deleted record is never reused.
             records::new_node_id(tx, None)?
         }
     };
     // A ghost is needed only while it has something that the deletion had not seen.
     let fields = move_fields(tx, id, place)?;
-    match shadow.is_empty() && !fields {
-        true => records::drop_shadow(tx, IdSpace::Nodes, place.0, &shadow.identity),
-        false => records::put_node_shadow(tx, place, &shadow, &[], false),
+    match metadata.is_empty() && !fields {
+        true => records::delete_metadata(tx, IdSpace::Nodes, place.0, &metadata.identity),
+        false => records::put_node_metadata(tx, place, &metadata, &[], false),
     }
 }
 
-fn state_of(tx: &Transaction, shadow: &NodeShadow) -> Result<NodeState, DataError> {
+fn state_of(tx: &Transaction, metadata: &NodeMetadata) -> Result<NodeState, DataError> {
     Ok(NodeState {
-        labels: shadow.labels.keys().copied().collect(),
-        properties: read_of(tx, &shadow.properties)?,
+        labels: metadata.labels.keys().copied().collect(),
+        properties: read_of(tx, &metadata.properties)?,
     })
 }
 
@@ -303,8 +319,8 @@ fn read_of(tx: &Transaction, properties: &Properties) -> Result<Map, DataError> 
     Ok(map)
 }
 
-/// Deletes relationships of a node that were created for lives of it that no longer exist.
-fn cut_relationships(tx: &mut Transaction, id: NodeId, lives: &[Dot]) -> Result<(), DataError> {
+/// Deletes relationships of a node that were created for creations of it that no longer exist.
+fn cut_relationships(tx: &mut Transaction, id: NodeId, creations: &[Dot]) -> Result<(), DataError> {
     let mut found = Neighbours::new();
     tx.graph()
         .expand_rows(&[id], Direction::Both, &[], &mut found)?;
@@ -312,18 +328,19 @@ fn cut_relationships(tx: &mut Transaction, id: NodeId, lives: &[Dot]) -> Result<
     rels.sort_unstable();
     rels.dedup();
     for rel in rels {
-        let Some(shadow) = records::rel_shadow(tx, rel)? else {
+        let Some(metadata) = records::rel_metadata(tx, rel)? else {
             continue;
         };
         let Some(ends) = relationship_ends::ends_of(tx, rel)? else {
             continue;
         };
-        let is_cut =
-            |end: NodeId, seen: &[Dot]| end == id && !seen.iter().any(|dot| lives.contains(dot));
-        let cut =
-            is_cut(ends.source, &shadow.source_lives) || is_cut(ends.target, &shadow.target_lives);
+        let is_cut = |end: NodeId, seen: &[Dot]| {
+            end == id && !seen.iter().any(|dot| creations.contains(dot))
+        };
+        let cut = is_cut(ends.source, &metadata.source_creations)
+            || is_cut(ends.target, &metadata.target_creations);
         // A relationship outside the space is deleted with its ends, whichever replica recreated these.
-        if lives.is_empty() || cut && scope::has_relationship(tx, rel)? {
+        if creations.is_empty() || cut && scope::has_relationship(tx, rel)? {
             purge_relationship(tx, rel)?;
         }
     }
@@ -338,8 +355,8 @@ fn apply_relationship(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result
         type_id,
         source,
         target,
-        source_lives,
-        target_lives,
+        source_creations,
+        target_creations,
         set,
         ..
     } = op
@@ -347,71 +364,71 @@ fn apply_relationship(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result
         return Err(malformed("an operation"));
     };
     if records::find_rel(tx, rel)?.is_some() {
-        return Ok(()); // a snapshot brought it
+        return Ok(()); // a state transfer brought it
     }
     let mut properties = Properties::new();
     put_all(&mut properties, entry, set);
-    let shadow = RelShadow {
+    let metadata = RelMetadata {
         identity: rel.clone(),
-        life: entry.stamp(),
-        source_lives: source_lives.clone(),
-        target_lives: target_lives.clone(),
+        creation: entry.stamp(),
+        source_creations: source_creations.clone(),
+        target_creations: target_creations.clone(),
         properties,
     };
-    make_relationship(tx, *type_id, source, target, shadow)
+    make_relationship(tx, *type_id, source, target, metadata)
 }
 
-/// Creates a relationship, unless one of the lives of an end for which it was created is gone: then it never will
+/// Creates a relationship, unless one of the creations of an end for which it was created is gone: then it never will
 /// exist.
 pub(crate) fn make_relationship(
     tx: &mut Transaction,
     type_id: isomer_value::TypeId,
     source: &Identity,
     target: &Identity,
-    shadow: RelShadow,
+    metadata: RelMetadata,
 ) -> Result<(), DataError> {
     let mut ends = [NodeId(0); 2];
     let both = [
-        (source, &shadow.source_lives),
-        (target, &shadow.target_lives),
+        (source, &metadata.source_creations),
+        (target, &metadata.target_creations),
     ];
     for (end, (identity, seen)) in ends.iter_mut().zip(both) {
         let Some(id) = records::find_node(tx, identity)? else {
             return Ok(());
         };
-        let lives = records::node_shadow(tx, id)?.map(|node| node.life_dots());
-        let lives = lives.unwrap_or_default();
-        if !seen.iter().any(|dot| lives.contains(dot)) {
+        let creations = records::node_metadata(tx, id)?.map(|node| node.creation_dots());
+        let creations = creations.unwrap_or_default();
+        if !seen.iter().any(|dot| creations.contains(dot)) {
             return Ok(());
         }
         *end = id;
     }
-    let map = read_of(tx, &shadow.properties)?;
+    let map = read_of(tx, &metadata.properties)?;
     let id = tx
         .graph_mut()
         .create_relationship(type_id, ends[0], ends[1], &map)?;
-    records::put_rel_shadow(tx, id, &shadow, &[])
+    records::put_rel_metadata(tx, id, &metadata, &[])
 }
 
 pub(crate) fn edit_relationship(
     tx: &mut Transaction,
     id: RelId,
-    edit: &mut dyn FnMut(&mut RelShadow),
+    edit: &mut dyn FnMut(&mut RelMetadata),
 ) -> Result<(), DataError> {
-    let shadow = records::rel_shadow(tx, id)?;
-    let mut shadow = shadow.ok_or_else(|| malformed("the metadata of a relationship"))?;
-    let before = contested(&shadow.properties);
-    edit(&mut shadow);
-    let map = read_of(tx, &shadow.properties)?;
+    let metadata = records::rel_metadata(tx, id)?;
+    let mut metadata = metadata.ok_or_else(|| malformed("the metadata of a relationship"))?;
+    let before = conflicting_properties(&metadata.properties);
+    edit(&mut metadata);
+    let map = read_of(tx, &metadata.properties)?;
     tx.graph_mut().replace_relationship_properties(id, &map)?;
-    records::put_rel_shadow(tx, id, &shadow, &before)
+    records::put_rel_metadata(tx, id, &metadata, &before)
 }
 
 /// Deletes a relationship with its metadata.
 pub(crate) fn purge_relationship(tx: &mut Transaction, id: RelId) -> Result<(), DataError> {
     let identity = records::rel_identity(tx, id)?;
     tx.graph_mut().delete_relationship(id)?;
-    records::drop_shadow(tx, IdSpace::Relationships, id.0, &identity)
+    records::delete_metadata(tx, IdSpace::Relationships, id.0, &identity)
 }
 
 // ---- convergent fields
@@ -432,7 +449,13 @@ fn apply_field(
                 // Deleted here already. What this deletion had not seen is kept for a node that is created again by
                 // a replica that had not seen the deletion, either.
                 let id = records::new_node_id(tx, None)?;
-                records::put_node_shadow(tx, id, &NodeShadow::new(identity.clone()), &[], false)?;
+                records::put_node_metadata(
+                    tx,
+                    id,
+                    &NodeMetadata::new(identity.clone()),
+                    &[],
+                    false,
+                )?;
                 ConvergentOwner::Node(id)
             }
         },
@@ -473,13 +496,13 @@ fn drop_empty_ghost(tx: &mut Transaction, id: NodeId) -> Result<(), DataError> {
     if tx.read().get(&keyspace::node(id))?.is_some() {
         return Ok(());
     }
-    let Some(shadow) = records::node_shadow(tx, id)? else {
+    let Some(metadata) = records::node_metadata(tx, id)? else {
         return Ok(());
     };
     let owner = ConvergentOwner::Node(id).prefix();
     let end = after_prefix(&owner);
-    if shadow.is_empty() && tx.raw().keys_between(&owner, end.as_deref())?.is_empty() {
-        records::drop_shadow(tx, IdSpace::Nodes, id.0, &shadow.identity)?;
+    if metadata.is_empty() && tx.raw().keys_between(&owner, end.as_deref())?.is_empty() {
+        records::delete_metadata(tx, IdSpace::Nodes, id.0, &metadata.identity)?;
     }
     Ok(())
 }
@@ -544,8 +567,8 @@ fn apply_to_bucket(tx: &mut Transaction, entry: &LogEntry, op: &Op) -> Result<()
             let value = vec![options >> 1, options & 1];
             BucketOptions::decode(&value)
                 .map_err(|_| DataError::invalid("the options of a bucket are malformed"))?;
-            let life = Version { stamp, value };
-            buckets::change_lives(tx, *bucket, None, &saw, Some(life))?;
+            let creation = Version { stamp, value };
+            buckets::change_lives(tx, *bucket, None, &saw, Some(creation))?;
             buckets::materialize_bucket(tx, *bucket, None)
         }
         Op::Put {

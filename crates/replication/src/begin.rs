@@ -2,16 +2,15 @@
 
 use isomer_data::{
     DataError, DataStore, ReplicaId,
-    internals::{
-        footprint::Item, hold_commits, keyspace, own_replica, replica_state, replication_state,
-    },
+    internals::{footprint::Item, hold_commits, own_replica, replica_state, replication_state},
 };
+use isomer_layout::keyspace;
 use isomer_storage::{Durability, GuardMode};
 
 use crate::{file_log, log, scope::is_empty, state::replication_of, versions::Stamp};
 
 /// Makes this database a replica, for good: from now on its transactions are kept until all other replicas have
-/// them. Its existing content travels by snapshot. Transactions under way fail with a conflict. Costs two small
+/// them. Its existing content is sent by state transfer. Transactions under way fail with a conflict. Costs two small
 /// writes for each existing file, in one commit, for which others wait.
 ///
 /// # Errors
@@ -32,7 +31,7 @@ pub fn begin_replication(store: &DataStore) -> Result<ReplicaId, DataError> {
     let _applying = replication.applying.lock();
     if !replica_state(store).is_on() {
         // A unique number: existing content counts as put by it.
-        let ticket = store.take_number()?;
+        let ticket = store.numbering().take()?;
         let now = store.options().clock.now_ms();
         let base = Stamp {
             dot: isomer_data::Dot {
@@ -73,7 +72,7 @@ pub fn begin_replication(store: &DataStore) -> Result<ReplicaId, DataError> {
         Some(name) => Ok(name),
         // Nothing was written since the last opening: the name is created with the next number.
         None => {
-            drop(store.take_number()?);
+            drop(store.numbering().take()?);
             store
                 .replica()
                 .ok_or_else(|| DataError::Internal("this replica has no name".into()))

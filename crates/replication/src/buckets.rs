@@ -1,22 +1,23 @@
 //! Buckets themselves, and their sequences, between replicas.
 //!
 //! The definition of a bucket and each sequence have a cell, as entries have: versions with dots (of a definition its
-//! *lives*, each with the options with which it was created; of a sequence the last number that was given). Every
+//! *creations*, each with the options with which it was created; of a sequence the last number that was given). Every
 //! operation removes what its transaction has seen and puts one version. The visible state is derived from the
 //! versions:
 //!
-//! - A kind of a bucket (one value a key, or several) exists while it has a life of that kind, or an entry. A bucket
-//!   without either that has sequences left is a map.
+//! - A kind of a bucket (one value a key, or several) exists while it has a creation of that kind, or an entry. A
+//!   bucket without either that has sequences left is a map.
 //! - Where both kinds exist, the map is read; the other kind is kept, and listed among the conflicts, until the map is
 //!   dropped: dropping removes the kind that is read.
-//! - A map is reversible where all its lives say so. In a map that was made reversible by merging, entries that are too
-//!   long for a reverse entry have none: no lookup can ask for them.
+//! - A map is reversible where all its creations say so. In a map that was made reversible by merging, entries that are
+//!   too long for a reverse entry have none: no lookup can ask for them.
 //! - The value of a sequence is the greatest number of its versions.
 
 use isomer_data::{
     BucketKind, BucketOptions, Change, DataError, Dot, Transaction, after_prefix,
-    internals::{codec::malformed, footprint::Space, keyspace},
+    internals::footprint::Space,
 };
+use isomer_layout::{keyspace, replicated::codec::malformed};
 
 use crate::{
     cells,
@@ -33,25 +34,25 @@ struct BucketState {
     is_contested: bool,
 }
 
-pub(super) fn kind_of(life: &Version) -> Result<BucketKind, DataError> {
-    Ok(BucketOptions::decode(&life.value)?.kind)
+pub(super) fn kind_of(creation: &Version) -> Result<BucketKind, DataError> {
+    Ok(BucketOptions::decode(&creation.value)?.kind)
 }
 
 /// Lives of a bucket, or versions of a sequence, from the cell of their key.
-pub(crate) fn lives(tx: &Transaction, stored: &[u8]) -> Result<Vec<Version>, DataError> {
+pub(crate) fn creations(tx: &Transaction, stored: &[u8]) -> Result<Vec<Version>, DataError> {
     cells::cell_versions(tx, stored)
 }
 
-/// Stores lives of a bucket or versions of a sequence. An empty list differs from a missing row: the latter means
+/// Stores creations of a bucket or versions of a sequence. An empty list differs from a missing row: the latter means
 /// that the bucket is older than replication.
-pub(crate) fn put_lives(
+pub(crate) fn put_creations(
     tx: &mut Transaction,
     stored: &[u8],
-    mut lives: Vec<Version>,
+    mut creations: Vec<Version>,
 ) -> Result<(), DataError> {
-    lives.sort_unstable_by_key(|life| life.stamp.dot);
+    creations.sort_unstable_by_key(|creation| creation.stamp.dot);
     let mut bytes = Vec::with_capacity(16);
-    push_versions(&mut bytes, &lives, None);
+    push_versions(&mut bytes, &creations, None);
     tx.replication_mut()
         .put_row(&keyspace::cell(stored), &bytes)
 }
@@ -62,8 +63,8 @@ pub(crate) fn store_bucket_cells(tx: &mut Transaction, bucket: u32) -> Result<()
     match tx.read().get(&keyspace::cell(&stored))? {
         Some(_) => Ok(()),
         None => {
-            let lives = lives(tx, &stored)?;
-            put_lives(tx, &stored, lives)
+            let creations = creations(tx, &stored)?;
+            put_creations(tx, &stored, creations)
         }
     }
 }
@@ -71,8 +72,8 @@ pub(crate) fn store_bucket_cells(tx: &mut Transaction, bucket: u32) -> Result<()
 /// The kind that a local transaction has dropped: the kind that was read before. The cells of its entries still
 /// exist.
 pub(crate) fn dropped_kind(tx: &Transaction, bucket: u32) -> Result<BucketKind, DataError> {
-    for life in lives(tx, &keyspace::bucket(bucket))? {
-        if kind_of(&life)? == BucketKind::Map {
+    for creation in creations(tx, &keyspace::bucket(bucket))? {
+        if kind_of(&creation)? == BucketKind::Map {
             return Ok(BucketKind::Map);
         }
     }
@@ -85,14 +86,14 @@ pub(crate) fn dropped_kind(tx: &Transaction, bucket: u32) -> Result<BucketKind, 
     };
     let is_map = has(keyspace::bucket_entry(bucket, b""))?;
     let no_pairs = !has(keyspace::bucket_pairs(bucket))?;
-    let lives = lives(tx, &keyspace::bucket(bucket))?;
-    Ok(match is_map || no_pairs && lives.is_empty() {
+    let creations = creations(tx, &keyspace::bucket(bucket))?;
+    Ok(match is_map || no_pairs && creations.is_empty() {
         true => BucketKind::Map,
         false => BucketKind::Multi,
     })
 }
 
-/// Puts a life, replacing the seen ones, or removes the seen lives of a kind.
+/// Puts a creation, replacing the seen ones, or removes the seen creations of a kind.
 pub(crate) fn change_lives(
     tx: &mut Transaction,
     bucket: u32,
@@ -102,15 +103,15 @@ pub(crate) fn change_lives(
 ) -> Result<(), DataError> {
     touch_bucket(tx, bucket)?;
     let stored = keyspace::bucket(bucket);
-    let mut lives = Vec::new();
-    for life in self::lives(tx, &stored)? {
-        let is_meant = kind.is_none_or(|kind| kind_of(&life).is_ok_and(|own| own == kind));
-        if !is_meant || !saw(life.stamp.dot) {
-            lives.push(life);
+    let mut creations = Vec::new();
+    for creation in self::creations(tx, &stored)? {
+        let is_meant = kind.is_none_or(|kind| kind_of(&creation).is_ok_and(|own| own == kind));
+        if !is_meant || !saw(creation.stamp.dot) {
+            creations.push(creation);
         }
     }
-    lives.extend(new);
-    put_lives(tx, &stored, lives)
+    creations.extend(new);
+    put_creations(tx, &stored, creations)
 }
 
 /// Declares a change of a bucket's metadata.
@@ -163,10 +164,10 @@ fn held(
     bucket: u32,
     coming: Option<BucketKind>,
 ) -> Result<BucketState, DataError> {
-    let (mut maps, mut multi, mut lives) = (Vec::new(), false, 0);
-    for life in self::lives(tx, &keyspace::bucket(bucket))? {
-        let options = BucketOptions::decode(&life.value)?;
-        lives += 1;
+    let (mut maps, mut multi, mut creations) = (Vec::new(), false, 0);
+    for creation in self::creations(tx, &keyspace::bucket(bucket))? {
+        let options = BucketOptions::decode(&creation.value)?;
+        creations += 1;
         match options.kind {
             BucketKind::Map => maps.push(options.reversible),
             BucketKind::Multi => multi = true,
@@ -193,7 +194,7 @@ fn held(
         (false, false) => {
             let sequences = keyspace::bucket_sequence(bucket, "");
             let has_any = has(&sequences, Space::Sequences(bucket))?;
-            (lives > 0 || has_any).then_some(as_map)
+            (creations > 0 || has_any).then_some(as_map)
         }
     };
     let differ = maps.iter().any(|reversible| *reversible) && !reversible;
@@ -205,7 +206,7 @@ fn held(
     })
 }
 
-/// Materializes a bucket from its lives and entries. An entry of the kind `coming` is about to be put.
+/// Materializes a bucket from its creations and entries. An entry of the kind `coming` is about to be put.
 pub(crate) fn materialize_bucket(
     tx: &mut Transaction,
     bucket: u32,
@@ -245,7 +246,7 @@ pub(crate) fn expect_entry(
     }
 }
 
-/// After entries of a kind were deleted: a bucket without a life is dropped with its last entry.
+/// After entries of a kind were deleted: a bucket without a creation is dropped with its last entry.
 pub(crate) fn drop_bucket_without_lives(
     tx: &mut Transaction,
     bucket: u32,
@@ -257,8 +258,8 @@ pub(crate) fn drop_bucket_without_lives(
         return Ok(());
     }
     let (mut map, mut multi) = (false, false);
-    for life in lives(tx, &stored)? {
-        match kind_of(&life)? {
+    for creation in creations(tx, &stored)? {
+        match kind_of(&creation)? {
             BucketKind::Map => map = true,
             BucketKind::Multi => multi = true,
         }
@@ -282,7 +283,7 @@ pub(crate) fn change_sequence(
     new: Option<Version>,
 ) -> Result<(), DataError> {
     let stored = sequence_key(bucket, name)?;
-    let mut after = lives(tx, &stored)?;
+    let mut after = creations(tx, &stored)?;
     remove_seen(&mut after, saw);
     after.extend(new);
     materialize_sequence(tx, bucket, name, after)
@@ -317,7 +318,7 @@ pub(crate) fn materialize_sequence(
         }
         return Ok(());
     };
-    put_lives(tx, &stored, after)?;
+    put_creations(tx, &stored, after)?;
     if before.as_deref() == Some(&last.to_be_bytes()[..]) {
         return Ok(());
     }
@@ -361,12 +362,12 @@ pub(crate) fn bucket_conflict(
     if held.map && held.multi {
         others.push("several values a key");
     }
-    let lives = lives(tx, &keyspace::bucket(bucket))?;
-    let differs = |life: &Version| {
-        BucketOptions::decode(&life.value)
+    let creations = creations(tx, &keyspace::bucket(bucket))?;
+    let differs = |creation: &Version| {
+        BucketOptions::decode(&creation.value)
             .is_ok_and(|own| own.kind == BucketKind::Map && own.reversible)
     };
-    if !options.reversible && lives.iter().any(differs) {
+    if !options.reversible && creations.iter().any(differs) {
         others.push("one value a key, reversible");
     }
     let value = match options.kind {

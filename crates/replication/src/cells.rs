@@ -7,12 +7,11 @@
 
 use isomer_data::{
     DataError, Dot, Transaction,
-    internals::{
-        codec::malformed,
-        footprint::Space,
-        keyspace::{self, push_terminated},
-        own_replica,
-    },
+    internals::{footprint::Space, own_replica},
+};
+use isomer_layout::{
+    keyspace::{self, push_terminated},
+    replicated::codec::malformed,
 };
 
 use crate::{
@@ -95,7 +94,7 @@ pub(crate) fn see_cell(
     Ok((before, after))
 }
 
-/// Whether there are several explicitly written values; values that are carried along (see `keep`) count only if
+/// Whether there are several explicitly written values; values that are copied (see `endpoint_keepers`) count only if
 /// nothing else exists, and only if several transactions carried them.
 pub(super) fn differ(versions: &[Version]) -> bool {
     let of = |dot: Dot| (dot.op > 0).then_some((dot.replica, dot.number));

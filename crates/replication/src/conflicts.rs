@@ -16,16 +16,14 @@
 use isomer_data::{
     CHUNK_BYTES, Change, Conflict, ConflictKind, ConvergentOwner, DataError, GraphRead,
     Transaction, after_prefix,
-    internals::{
-        codec::malformed,
-        footprint::Space,
-        graph::{KeyChanges, NodeState},
-        index::{EntryChanges, brief_values, entries_of},
-        keyspace::{self, CONFLICTS, take_id, take_terminated},
-        notes, own_replica,
-        properties::brief,
-        replica_state,
-    },
+    internals::{footprint::Space, notes, own_replica, replica_state},
+};
+use isomer_layout::{
+    graph::state::{KeyChanges, NodeState},
+    index::{EntryChanges, brief_values, entries_of},
+    keyspace::{self, CONFLICTS, take_id, take_terminated},
+    properties::brief,
+    replicated::codec::malformed,
 };
 use isomer_value::{
     IndexId, LabelId, NodeId, PropId, RelId, Value, key,
@@ -41,8 +39,8 @@ use crate::{
     versions::{self, Version},
 };
 
-/// Most conflicts that are listed.
-const MOST: usize = 10_000;
+/// Conflicts that are listed, at most.
+const MAX_CONFLICTS: usize = 10_000;
 
 /// Records that a node breaks a constraint.
 pub(crate) fn note_broken(tx: &mut Transaction, id: NodeId) -> Result<(), DataError> {
@@ -100,7 +98,7 @@ pub(crate) fn resolve_conflict_notes<'n>(
                 });
             }
             ConvergentOwner::Relationship(id) => {
-                let row = isomer_data::internals::graph::row_of(id, &record)?;
+                let row = isomer_layout::graph::rows::row_of(id, &record)?;
                 tx.log(&Change::RelationshipChanged {
                     id,
                     type_id: row.type_id,
@@ -261,7 +259,7 @@ pub fn conflicts(tx: &Transaction) -> Result<Vec<Conflict>, DataError> {
     let end = after_prefix(CONFLICTS);
     let mut listed_keys = Vec::new();
     for note in tx.raw().keys_between(CONFLICTS, end.as_deref())? {
-        if found.len() == MOST {
+        if found.len() == MAX_CONFLICTS {
             break;
         }
         let rest = &note[CONFLICTS.len()..];
@@ -306,14 +304,14 @@ fn property_conflict(
     prop: PropId,
 ) -> Result<Option<Conflict>, DataError> {
     let (properties, record) = match is_node {
-        true => match records::node_shadow(tx, NodeId(id))? {
-            Some(shadow) if !shadow.lives.is_empty() => {
-                (shadow.properties, describe_node(tx, NodeId(id))?)
+        true => match records::node_metadata(tx, NodeId(id))? {
+            Some(metadata) if !metadata.creations.is_empty() => {
+                (metadata.properties, describe_node(tx, NodeId(id))?)
             }
             _ => return Ok(None),
         },
-        false => match records::rel_shadow(tx, RelId(id))? {
-            Some(shadow) => (shadow.properties, format!("relationship {id}")),
+        false => match records::rel_metadata(tx, RelId(id))? {
+            Some(metadata) => (metadata.properties, format!("relationship {id}")),
             None => return Ok(None),
         },
     };
@@ -473,7 +471,7 @@ fn entry_conflict(tx: &Transaction, stored: &[u8]) -> Result<Option<Conflict>, D
 /// Chunks of files are described by the number of bytes of each version, not by their values.
 fn chunk_conflict(tx: &Transaction, stored: &[u8]) -> Result<Option<Conflict>, DataError> {
     let (number, chunk) = chunk_of(stored)?;
-    let Some(shadow) = files::file_shadow(tx, number)? else {
+    let Some(metadata) = files::file_metadata(tx, number)? else {
         return Ok(None);
     };
     let first = chunk * CHUNK_BYTES;
@@ -481,7 +479,7 @@ fn chunk_conflict(tx: &Transaction, stored: &[u8]) -> Result<Option<Conflict>, D
         tx,
         ConflictKind::File,
         None,
-        format!("file {}", shadow.shown),
+        format!("file {}", metadata.shown),
         &format!("bytes {first} to {}", first + CHUNK_BYTES - 1),
         &cells::cell_versions(tx, stored)?,
         &|version| Ok(Value::from(format!("{} bytes", version.value.len()))),
@@ -489,21 +487,21 @@ fn chunk_conflict(tx: &Transaction, stored: &[u8]) -> Result<Option<Conflict>, D
 }
 
 fn conflict_of_file(tx: &Transaction, number: u64) -> Result<Option<Conflict>, DataError> {
-    let Some(shadow) = files::file_shadow(tx, number)? else {
+    let Some(metadata) = files::file_metadata(tx, number)? else {
         return Ok(None);
     };
     let replicas = own_replica(tx.store());
-    let Some(at) = versions::winner(&shadow.called, replicas) else {
+    let Some(at) = versions::winner(&metadata.called, replicas) else {
         return Ok(None);
     };
     Ok(Some(Conflict {
         kind: ConflictKind::File,
         id: None,
-        record: format!("file {}", shadow.shown),
+        record: format!("file {}", metadata.shown),
         field: "path".into(),
-        value: Value::from(shadow.shown),
+        value: Value::from(metadata.shown),
         others: vec![Value::from(
-            String::from_utf8_lossy(&shadow.called[at].value).into_owned(),
+            String::from_utf8_lossy(&metadata.called[at].value).into_owned(),
         )],
     }))
 }
@@ -532,7 +530,7 @@ fn describe_node(tx: &Transaction, id: NodeId) -> Result<String, DataError> {
         let name = tx.names().label_name(*label).unwrap_or_default();
         text += &format!(" :{name}");
     }
-    if let Some(key) = state.properties.get(isomer_data::internals::graph::KEY) {
+    if let Some(key) = state.properties.get(isomer_layout::graph::state::KEY) {
         text += &format!(" {{_key: {}}}", brief(key));
     }
     Ok(text)

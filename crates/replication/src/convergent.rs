@@ -1,9 +1,7 @@
 //! Which properties of a record are convergent fields.
 
-use isomer_data::{
-    ConvergentOwner, DataError, Transaction, after_prefix,
-    internals::{codec::malformed, keyspace::take_id, own_replica},
-};
+use isomer_data::{ConvergentOwner, DataError, Transaction, after_prefix, internals::own_replica};
+use isomer_layout::{keyspace::take_id, replicated::codec::malformed};
 use isomer_value::PropId;
 
 /// The convergent properties of an owner, one lookup each.

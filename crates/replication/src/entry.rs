@@ -17,7 +17,7 @@
 //!   0f sequence        id bucket, bytes name, id last
 //!   10 bucket of a kind gone  id bucket, u8 0 one value a key, 1 several
 //!   11 node kept       identity, dots replaced, labels, id number of properties, and as many: id property, id number, and as many:
-//!                      id time, bytes value (see `keep`)
+//!                      id time, bytes value (see `endpoint_keepers`)
 //!   12 file made       identity, id ms                        13 file gone    identity
 //!   14 file called     identity, bytes path                   15 file sized   identity, id bytes, id modified ms
 //!   16 chunk put       identity, id chunk, bytes content      17 chunks gone  identity, id first
@@ -26,19 +26,19 @@
 //! Operations are in the order of the transaction. Each removes what its transaction had seen where it writes,
 //! including its own earlier operations, and puts its item with the transaction's dot.
 
-use isomer_data::{
-    BucketKind, DataError, Dot, ReplicaNo, Vector,
-    internals::{
-        Identity,
+use isomer_data::{BucketKind, DataError, Dot, ReplicaNo, Vector};
+use isomer_layout::{
+    keyspace::{IdSpace, push_id, take_id},
+    replicated::{
         codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_text, take_u32},
-        keyspace::{IdSpace, push_id, take_id},
+        identity::Identity,
     },
 };
 use isomer_value::{LabelId, PropId, TypeId};
 
 use crate::{
     mapping::{self, Mapper},
-    versions::{Carried, Set, Stamp},
+    versions::{CopiedProperties, Set, Stamp},
 };
 
 /// A node or a relationship.
@@ -64,8 +64,8 @@ impl Owner {
 }
 
 const FORMAT: u8 = 1;
-/// Most bytes of an entry: it is sent in one piece, and is one value of the engine.
-pub(crate) const MOST_BYTES: usize = 64 << 20;
+/// Bytes of an entry, at most: it is sent in one piece, and is one value of the engine.
+pub(crate) const MAX_ENTRY_BYTES: usize = 64 << 20;
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +109,10 @@ impl LogEntry {
         push_id(&mut out, self.time);
         self.seen.push_local(&mut out);
         self.ops.iter().for_each(|op| op.push(&mut out));
+        debug_assert!(
+            Self::parse(&out).as_ref() == Some(self),
+            "an entry of the log is read as it was written"
+        );
         out
     }
 
@@ -154,7 +158,7 @@ impl LogEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reserved;
 
-impl Part for Reserved {
+impl Section for Reserved {
     fn push(&self, out: &mut Vec<u8>) {
         out.push(0);
     }
@@ -164,7 +168,7 @@ impl Part for Reserved {
     }
 }
 
-impl Part for BucketKind {
+impl Section for BucketKind {
     fn push(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self == Self::Multi));
     }
@@ -178,7 +182,7 @@ impl Part for BucketKind {
 }
 
 /// A part of an operation, as it is written and read.
-trait Part: Sized {
+trait Section: Sized {
     fn push(&self, out: &mut Vec<u8>);
     fn take(rest: &mut &[u8]) -> Option<Self>;
 }
@@ -186,7 +190,7 @@ trait Part: Sized {
 /// Parts that are written as an `id`: their numbers, and how they are made of one.
 macro_rules! number_parts {
     ($($part:ty: $number:ty, $get:expr, $make:expr;)*) => {$(
-        impl Part for $part {
+        impl Section for $part {
             fn push(&self, out: &mut Vec<u8>) {
                 let get: fn(&Self) -> $number = $get;
                 push_id(out, get(self).into());
@@ -208,7 +212,7 @@ number_parts! {
 }
 
 /// Options of a bucket.
-impl Part for u8 {
+impl Section for u8 {
     fn push(&self, out: &mut Vec<u8>) {
         out.push(*self);
     }
@@ -218,7 +222,7 @@ impl Part for u8 {
     }
 }
 
-impl Part for bool {
+impl Section for bool {
     fn push(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
@@ -232,7 +236,7 @@ impl Part for bool {
     }
 }
 
-impl Part for Vec<u8> {
+impl Section for Vec<u8> {
     fn push(&self, out: &mut Vec<u8>) {
         push_bytes(out, self);
     }
@@ -242,7 +246,7 @@ impl Part for Vec<u8> {
     }
 }
 
-impl Part for String {
+impl Section for String {
     fn push(&self, out: &mut Vec<u8>) {
         push_bytes(out, self.as_bytes());
     }
@@ -253,9 +257,9 @@ impl Part for String {
 }
 
 /// The end of a range: whether there is one, and its bytes, which are empty otherwise.
-impl Part for Option<Vec<u8>> {
+impl Section for Option<Vec<u8>> {
     fn push(&self, out: &mut Vec<u8>) {
-        Part::push(&self.is_some(), out);
+        Section::push(&self.is_some(), out);
         push_bytes(out, self.as_deref().unwrap_or_default());
     }
 
@@ -266,7 +270,7 @@ impl Part for Option<Vec<u8>> {
     }
 }
 
-impl<A: Part, B: Part> Part for (A, B) {
+impl<A: Section, B: Section> Section for (A, B) {
     fn push(&self, out: &mut Vec<u8>) {
         self.0.push(out);
         self.1.push(out);
@@ -280,10 +284,10 @@ impl<A: Part, B: Part> Part for (A, B) {
 /// Lists: their length, and their items.
 macro_rules! list_parts {
     ($($item:ty),*) => {$(
-        impl Part for Vec<$item> {
+        impl Section for Vec<$item> {
             fn push(&self, out: &mut Vec<u8>) {
                 push_id(out, self.len() as u64);
-                self.iter().for_each(|one| Part::push(one, out));
+                self.iter().for_each(|one| Section::push(one, out));
             }
 
             fn take(rest: &mut &[u8]) -> Option<Self> {
@@ -295,7 +299,7 @@ macro_rules! list_parts {
 
 list_parts! { LabelId, PropId, Dot, (PropId, Vec<u8>), (u64, Vec<u8>), (PropId, Vec<(u64, Vec<u8>)>) }
 
-impl Part for Dot {
+impl Section for Dot {
     fn push(&self, out: &mut Vec<u8>) {
         Dot::push(*self, out);
     }
@@ -305,7 +309,7 @@ impl Part for Dot {
     }
 }
 
-impl Part for Identity {
+impl Section for Identity {
     fn push(&self, out: &mut Vec<u8>) {
         Identity::push(self, out);
     }
@@ -315,7 +319,7 @@ impl Part for Identity {
     }
 }
 
-impl Part for Owner {
+impl Section for Owner {
     fn push(&self, out: &mut Vec<u8>) {
         out.push(self.space() as u8);
         self.identity().push(out);
@@ -368,7 +372,7 @@ macro_rules! operations {
                 match self {
                     $(Self::$name { $($field),* } => {
                         out.push($tag);
-                        $(Part::push($field, out);)*
+                        $(Section::push($field, out);)*
                     })*
                 }
             }
@@ -376,7 +380,7 @@ macro_rules! operations {
             #[deny(unreachable_patterns)]
             pub(crate) fn take(rest: &mut &[u8]) -> Option<Self> {
                 Some(match take_byte(rest)? {
-                    $($tag => Self::$name { $($field: Part::take(rest)?),* },)*
+                    $($tag => Self::$name { $($field: Section::take(rest)?),* },)*
                     _ => return None,
                 })
             }
@@ -408,8 +412,8 @@ operations! {
         type_id: TypeId => type_id,
         source: Identity => identity,
         target: Identity => identity,
-        source_lives: Vec<Dot> => dots,
-        target_lives: Vec<Dot> => dots,
+        source_creations: Vec<Dot> => dots,
+        target_creations: Vec<Dot> => dots,
         keeps_ends: bool => same,
         set: Set => set,
     }
@@ -430,7 +434,7 @@ operations! {
         node: Identity => identity,
         replaced: Vec<Dot> => dots,
         labels: Vec<LabelId> => labels,
-        carried: Carried => carried,
+        carried: CopiedProperties => carried,
     }
     0x12 FileMade { file: Identity => identity, created_ms: u64 => same }
     0x13 FileGone { file: Identity => identity }

@@ -6,32 +6,32 @@
 //!   02 entry    entry
 //!   03 reached  id replica, id number, id number: nothing was committed above the first up to and including the second
 //!   04 more     nothing: ask again with what was seen then
-//!   05 behind   nothing: the log does not reach back so far, a snapshot is needed
+//!   05 behind   nothing: the log does not reach back so far, a state transfer is needed
 //! ```
 //! An exchange is stateless: the requester says what it has seen, so that an interrupted exchange continues where it
 //! was.
 
 use isomer_data::{
-    DataError, DataStore, ReplicaId, ReplicaNo, Vector, after_prefix,
-    internals::{
-        codec::take_u32,
-        convergent::MAX_NUMBER,
-        keyspace::{self, push_id, sole_id, take_id},
-        own_replica,
-    },
+    DataError, DataStore, ReplicaId, ReplicaNo, Vector, after_prefix, internals::own_replica,
+};
+use isomer_layout::{
+    convergent::clock::MAX_NUMBER,
+    keyspace::{self, push_id, sole_id, take_id},
+    replicated::codec::take_u32,
 };
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
 
 use crate::{
     ahead::{self, HeldBack},
-    apply::{self, Turn, turn},
+    apply::{self, CausalOrder, causal_order},
     begin,
     entry::LogEntry,
-    join, log,
+    log,
     mapping::{self, Mapper},
     members, scope,
     state::replication_of,
-    wire::{self, Incoming, Outgoing},
+    state_transfer::receive,
+    wire::{self, Incoming, Outgoing, tag},
 };
 
 /// What a page of entries did.
@@ -45,8 +45,8 @@ pub struct Applied {
     pub known: u64,
     /// Whether the peer has more that this database lacks.
     pub more: bool,
-    /// Whether a snapshot is needed: the peer's log does not reach back far enough, or a join was interrupted here and
-    /// the peer's log does not complete it.
+    /// Whether a state transfer is needed: the peer's log does not reach back far enough, or a state transfer was
+    /// interrupted here and the peer's log does not complete it.
     pub behind: bool,
     /// Transactions that were held back, as they are stamped ahead of the clock, if any.
     pub held: Option<HeldBack>,
@@ -54,7 +54,7 @@ pub struct Applied {
 
 /// The greeting of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Greeted {
+pub struct GreetingStatus {
     /// The peer's identity.
     pub replica: ReplicaId,
     /// What it has seen, in the numbers of this database.
@@ -67,7 +67,7 @@ pub struct Greeted {
 
 fn replicated(store: &DataStore) -> Result<(), DataError> {
     match store.is_replicated() {
-        true => store.give_up_begun(),
+        true => store.numbering().give_up_begun(),
         false => Err(no_replica()),
     }
 }
@@ -84,14 +84,14 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
     store.engine().sync()?;
     let mut page = Outgoing::new(store);
     if scope::is_open(store, &*snapshot)? {
-        page.push(wire::OPEN, &[]);
+        page.push(tag::OPEN, &[]);
     }
     let mut content = Vec::new();
     mapping::vector(&mut page, &seen)?.push_local(&mut content);
     let own = own_replica(store).number(own);
     let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
     push_id(&mut content, page.replica(own)?.0.into());
-    page.push(1, &content);
+    page.push(tag::SENDER, &content);
     for (id, seen) in members::members_heard(store) {
         // Under any of its names.
         let Some(name) = own_replica(store).number_of(&id) else {
@@ -100,7 +100,7 @@ pub fn greeting(store: &DataStore) -> Result<Vec<u8>, DataError> {
         let mut content = Vec::new();
         push_id(&mut content, page.replica(name)?.0.into());
         mapping::vector(&mut page, &seen)?.push_local(&mut content);
-        page.push(6, &content);
+        page.push(tag::MEMBER, &content);
     }
     Ok(page.finish())
 }
@@ -121,10 +121,10 @@ pub fn check_greeting(store: &DataStore, greeting: &[u8]) -> Result<(), DataErro
 /// # Errors
 /// [`DataError::Invalid`] where it is not a greeting, or is of a replica of another space;
 /// [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names too many replicas.
-pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError> {
+pub fn read_greeting(store: &DataStore, greeting: &[u8]) -> Result<GreetingStatus, DataError> {
     replicated(store)?;
     let (mut page, mut items) = Incoming::open(store, greeting)?;
-    let Some((1, mut content)) = wire::take_item(&mut items)? else {
+    let Some((tag::SENDER, mut content)) = wire::take_item(&mut items)? else {
         return Err(mapping::bad_item());
     };
     let content = &mut content;
@@ -135,8 +135,8 @@ pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError>
     let replica = own_replica(store).name(own);
     let replica = replica.ok_or_else(mapping::bad_item)?;
     members::note_member(store, replica, &seen, true)?;
-    while let Some((tag, mut content)) = wire::take_item(&mut items)? {
-        if tag != 6 {
+    while let Some((found, mut content)) = wire::take_item(&mut items)? {
+        if found != tag::MEMBER {
             return Err(mapping::bad_item());
         }
         let content = &mut content;
@@ -150,7 +150,7 @@ pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError>
     }
     let snapshot = store.engine().snapshot()?;
     let here = log::shippable(store, &*snapshot)?;
-    Ok(Greeted {
+    Ok(GreetingStatus {
         replica,
         is_past: here.includes(&seen),
         is_ahead: seen.includes(&here),
@@ -162,7 +162,7 @@ pub fn greeted(store: &DataStore, greeting: &[u8]) -> Result<Greeted, DataError>
 /// order. Only durable entries.
 ///
 /// # Errors
-/// Those of [`greeted`].
+/// Those of [`read_greeting`].
 pub fn entries_for(
     store: &DataStore,
     greeting: &[u8],
@@ -171,7 +171,7 @@ pub fn entries_for(
     if store.is_joining() {
         return Err(isomer_data::internals::joining_error());
     }
-    let mut theirs = greeted(store, greeting)?.seen;
+    let mut theirs = read_greeting(store, greeting)?.seen;
     let snapshot = store.engine().snapshot()?;
     let read: &dyn Read = &*snapshot;
     let mut page = Outgoing::new(store);
@@ -185,7 +185,7 @@ pub fn entries_for(
         }
         // The log was trimmed beyond what the peer has seen: entries alone would leave a gap.
         if log::floor(read, replica)? > from {
-            page.push(5, &[]);
+            page.push(tag::BEHIND, &[]);
             return Ok(page.finish());
         }
         origins.push(Origin::new(replica, from, upto));
@@ -211,7 +211,7 @@ pub fn entries_for(
             }
         }
         if is_full(&page) {
-            page.push(4, &[]);
+            page.push(tag::MORE, &[]);
             break;
         }
         if !progress {
@@ -230,14 +230,14 @@ pub(crate) fn last_entry_page(store: &DataStore) -> Result<Vec<u8>, DataError> {
     let own = own_replica(store).own();
     let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
     let mut last = None;
-    isomer_data::internals::read::each_pair(&*snapshot, &keyspace::log_of(own.0), |_, value| {
+    isomer_layout::pairs::each_pair(&*snapshot, &keyspace::log_of(own.0), |_, value| {
         last = Some(LogEntry::decode(value)?);
         Ok(())
     })?;
     let mut page = Outgoing::new(store);
     if let Some(entry) = last {
         let spelled = entry.mapped(&mut page)?.encode();
-        page.push(2, &spelled);
+        page.push(tag::ENTRY, &spelled);
     }
     Ok(page.finish())
 }
@@ -260,13 +260,13 @@ pub fn apply_entries(store: &DataStore, page: &[u8]) -> Result<Applied, DataErro
 ///
 /// # Errors
 /// [`DataError::Invalid`] for impossible pages and transactions: forged, out of order; [`DataError::Exists`] where
-/// a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a snapshot is being joined; those
+/// a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a state is being merged; those
 /// of a commit.
 pub fn apply_page(store: &DataStore, page: &[u8]) -> Result<Applied, DataError> {
     replicated(store)?;
     let _applying = replication_of(store).applying.lock();
-    if join::is_being_joined(store) {
-        // Otherwise the pages of the join would restore what the entries removed.
+    if receive::is_merging_state(store) {
+        // Otherwise the pages of the state transfer would restore what the entries removed.
         return Err(isomer_data::internals::joining_error());
     }
     let (mut map, mut items) = Incoming::open(store, page)?;
@@ -274,9 +274,9 @@ pub fn apply_page(store: &DataStore, page: &[u8]) -> Result<Applied, DataError> 
     let done = apply_items(store, &mut map, &mut items, &mut applied);
     store.engine().sync()?;
     done?;
-    join::end_joining(store)?;
-    // The state is joined again from its first page: entries alone do not complete it.
-    applied.behind |= !applied.more && join::has_broken_join(store)?;
+    receive::end_state_transfer(store)?;
+    // The state is merged again from its first page: entries alone do not complete it.
+    applied.behind |= !applied.more && receive::has_broken_state_transfer(store)?;
     Ok(applied)
 }
 
@@ -287,26 +287,26 @@ fn apply_items(
     applied: &mut Applied,
 ) -> Result<(), DataError> {
     let snapshot = store.engine().snapshot()?;
-    let mut here = store.seen_in(&*snapshot, None)?;
+    let mut here = store.numbering().seen_in(&*snapshot, None)?;
     drop(snapshot);
-    while let Some((tag, mut content)) = wire::take_item(items)? {
+    while let Some((found, mut content)) = wire::take_item(items)? {
         let content = &mut content;
-        match tag {
-            2 => {
+        match found {
+            tag::ENTRY => {
                 let entry = LogEntry::decode(content).map_err(|_| mapping::bad_item())?;
                 let Some(entry) = entry_of(store, map, &entry, &here, applied)? else {
                     continue;
                 };
-                match turn(&entry, &here) {
-                    Turn::Past => applied.known += 1,
-                    Turn::Later if hold_back(applied) => {}
-                    Turn::Later => {
+                match causal_order(&entry, &here) {
+                    CausalOrder::Applied => applied.known += 1,
+                    CausalOrder::Waits if hold_back(applied) => {}
+                    CausalOrder::Waits => {
                         return Err(DataError::invalid(format!(
                             "transaction {} of a replica arrived before transactions that it depends on: the peer is damaged, or its pages were reordered",
                             entry.number
                         )));
                     }
-                    Turn::Now => {
+                    CausalOrder::Next => {
                         apply::apply_entry(store, &entry)?;
                         here.advance(entry.origin, entry.number);
                         applied.transactions += 1;
@@ -314,7 +314,7 @@ fn apply_items(
                     }
                 }
             }
-            3 => {
+            tag::REACHED => {
                 let replica = take_u32(content).ok_or_else(mapping::bad_item)?;
                 let from = take_id(content).ok_or_else(mapping::bad_item)?;
                 let upto = take_id(content).filter(|_| content.is_empty());
@@ -340,8 +340,8 @@ fn apply_items(
                     here.advance(replica, upto);
                 }
             }
-            4 => applied.more = true,
-            5 => applied.behind = true,
+            tag::MORE => applied.more = true,
+            tag::BEHIND => applied.behind = true,
             _ => return Err(mapping::bad_item()),
         }
     }
@@ -355,13 +355,13 @@ fn apply_items(
 /// Those of a commit.
 pub fn give_up_unknown(store: &DataStore) -> Result<(), DataError> {
     let _applying = replication_of(store).applying.lock();
-    if join::is_being_joined(store) {
+    if receive::is_merging_state(store) {
         return Ok(());
     }
     let snapshot = store.engine().snapshot()?;
-    let here = store.seen_in(&*snapshot, None)?;
+    let here = store.numbering().seen_in(&*snapshot, None)?;
     let own = own_replica(store);
-    let Some(id) = store.replica_id() else {
+    let Some(id) = store.numbering().replica_id() else {
         return Ok(());
     };
     let names = (0..).map_while(|number| Some((ReplicaNo(number), own.name(ReplicaNo(number))?)));
@@ -497,7 +497,7 @@ impl Origin {
             return Ok(false);
         }
         let spelled = entry.mapped(page)?.encode();
-        page.push(2, &spelled);
+        page.push(tag::ENTRY, &spelled);
         theirs.advance(self.replica, entry.number);
         self.sent = entry.number;
         self.ahead.pop();
@@ -516,7 +516,7 @@ impl Origin {
             push_id(&mut content, page.replica(self.replica)?.0.into());
             push_id(&mut content, self.sent);
             push_id(&mut content, upto);
-            page.push(3, &content);
+            page.push(tag::REACHED, &content);
             theirs.advance(self.replica, upto);
             self.sent = upto;
         }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isomer_data::{
     DataError, FileId, Transaction, UNNAMED_FILES as UNNAMED, after_prefix,
-    internals::{
-        FileNote, Identity,
-        files::{MAX_PATH_NAMES, ROOT, Stored, names},
-        keyspace::{self, FileKind, IdSpace, push_id},
-        notes_mut,
-        read::each_pair,
-    },
+    internals::{FileNote, notes_mut},
+};
+use isomer_layout::{
+    files::{MAX_PATH_NAMES, ROOT, Stored, names},
+    keyspace::{self, FileKind, IdSpace, push_id},
+    pairs::each_pair,
+    replicated::identity::Identity,
 };
 use isomer_storage::Read;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     buckets, cells,
     entry::Op,
-    files::{self, FileShadow, folder_of, hash_of},
+    files::{self, FileMetadata, folder_of, hash_of},
     versions::{Stamp, Version, push_versions},
 };
 
@@ -104,14 +104,14 @@ fn log_created_file(
         replica,
         id: number,
     };
-    let shadow = FileShadow {
+    let metadata = FileMetadata {
         identity: identity.clone(),
-        life: stamp,
+        creation: stamp,
         created_ms,
         called: Vec::new(),
         shown: String::new(),
     };
-    files::put_file_shadow(tx, number, &shadow)?;
+    files::put_file_metadata(tx, number, &metadata)?;
     operations.sized.insert(number);
     operations.ops.push(Op::FileMade {
         file: identity,
@@ -125,15 +125,15 @@ fn log_removed_file(
     number: u64,
     operations: &mut FileOperations,
 ) -> Result<(), DataError> {
-    let Some(shadow) = files::file_shadow(tx, number)? else {
+    let Some(metadata) = files::file_metadata(tx, number)? else {
         return Ok(());
     };
-    operations.left.push(folder_of(&shadow.shown).to_owned());
+    operations.left.push(folder_of(&metadata.shown).to_owned());
     operations
         .touched
-        .extend(files::forget_file(tx, number, &shadow)?);
+        .extend(files::forget_file(tx, number, &metadata)?);
     operations.ops.push(Op::FileGone {
-        file: shadow.identity,
+        file: metadata.identity,
     });
     Ok(())
 }
@@ -145,19 +145,19 @@ fn log_path_change(
     stamp: Stamp,
     operations: &mut FileOperations,
 ) -> Result<(), DataError> {
-    let Some(mut shadow) = files::file_shadow(tx, number)? else {
+    let Some(mut metadata) = files::file_metadata(tx, number)? else {
         return Ok(());
     };
-    operations.left.push(folder_of(&shadow.shown).to_owned());
+    operations.left.push(folder_of(&metadata.shown).to_owned());
     operations.ops.push(Op::FileCalled {
-        file: shadow.identity.clone(),
+        file: metadata.identity.clone(),
         path: path.clone(),
     });
-    shadow.shown.clone_from(&path);
+    metadata.shown.clone_from(&path);
     tx.replication_mut()
         .delete_row(&keyspace::conflict_in_name(number))?;
     let value = path.into_bytes();
-    let touched = files::call_file(tx, number, shadow, vec![Version { stamp, value }])?;
+    let touched = files::call_file(tx, number, metadata, vec![Version { stamp, value }])?;
     operations.touched.extend(touched);
     Ok(())
 }
@@ -217,7 +217,7 @@ fn log_content_change(
             ..record
         };
         let value = value.encode();
-        buckets::put_lives(tx, &keyspace::file(number), vec![Version { stamp, value }])?;
+        buckets::put_creations(tx, &keyspace::file(number), vec![Version { stamp, value }])?;
         operations.ops.push(Op::FileSized {
             file,
             bytes: record.bytes,
@@ -235,7 +235,7 @@ fn named_file(
 ) -> Result<Option<Identity>, DataError> {
     match gone.contains(&number) {
         true => Ok(None),
-        false => Ok(files::file_shadow(tx, number)?.map(|shadow| shadow.identity)),
+        false => Ok(files::file_metadata(tx, number)?.map(|metadata| metadata.identity)),
     }
 }
 
@@ -265,7 +265,7 @@ pub(super) fn adopt(
                 let mut value = Vec::new();
                 push_id(&mut value, created_ms);
                 let mut stored = Vec::new();
-                isomer_data::internals::codec::push_bytes(&mut stored, path.as_bytes());
+                isomer_layout::replicated::codec::push_bytes(&mut stored, path.as_bytes());
                 push_versions(&mut stored, &[Version { stamp: base, value }], None);
                 puts.push((keyspace::folder_made(hash_of(&path)), stored));
                 folders.push((number, Some(path)));
@@ -275,17 +275,20 @@ pub(super) fn adopt(
                 stamp: base,
                 value: path.clone().into_bytes(),
             });
-            let shadow = FileShadow {
+            let metadata = FileMetadata {
                 identity: Identity::Made {
                     replica: base.dot.replica,
                     id: number,
                 },
-                life: base,
+                creation: base,
                 created_ms,
                 called: called.collect(),
                 shown: path.clone().unwrap_or_default(),
             };
-            puts.push((keyspace::shadow(IdSpace::Files, number), shadow.encode()));
+            puts.push((
+                keyspace::metadata_row(IdSpace::Files, number),
+                metadata.encode(),
+            ));
             puts.extend(
                 path.map(|path| (keyspace::file_called(hash_of(&path), number), Vec::new())),
             );

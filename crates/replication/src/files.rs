@@ -1,30 +1,31 @@
 //! Files and folders between replicas: their metadata, and the path under which each is shown.
 //!
-//! A file is identified between replicas by the one that made it and its number there. It has one life, which a removal
-//! ends for good; its path is a plain value with versions, the latest is read; its size and its chunks are such values,
-//! too (of sizes the greatest is read, so that no chunk lies behind the end). A folder is identified by its path: it
-//! exists while a creation of it is left, or a file has a path inside it. So two replicas that make one folder make the
-//! same one, and a file that is put into a folder while another replica removes it keeps the folder.
+//! A file is identified between replicas by the one that made it and its number there. It has one creation, which a
+//! removal ends for good; its path is a plain value with versions, the latest is read; its size and its chunks are such
+//! values, too (of sizes the greatest is read, so that no chunk lies behind the end). A folder is identified by its
+//! path: it exists while a creation of it is left, or a file has a path inside it. So two replicas that make one folder
+//! make the same one, and a file that is put into a folder while another replica removes it keeps the folder.
 //!
 //! What is shown follows from that alone. A file is shown under its path, where that is not a folder; of several with
 //! the same path the latest. All others are shown in the same folder, as `NAME~` and 16 hexadecimal digits from their
 //! identity, and are listed among the conflicts, until they are renamed or removed.
 //!
 //! ```text
-//! shadow        identity, stamp of its life, id created (ms), versions of its path, bytes path under which it is shown or nothing
+//! metadata row  identity, stamp of its creation, id created (ms), versions of its path, bytes path under which it is shown or nothing
 //! folder made   bytes path, versions of its creation, each with an id of its time (ms)
 //! ```
 
 use isomer_data::{
     CHUNK_BYTES, Change, DataError, Dot, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, ReplicaId,
     Transaction, after_prefix,
-    internals::{
-        Identity,
+    internals::{footprint::Space, new_file_number, own_replica, replica_state},
+};
+use isomer_layout::{
+    files::{Stored, names},
+    keyspace::{self, FileKind, IdSpace, push_id, sole_id, take_id},
+    replicated::{
         codec::{malformed, push_bytes, take_text},
-        files::{Stored, names},
-        footprint::Space,
-        keyspace::{self, FileKind, IdSpace, push_id, sole_id, take_id},
-        new_file_number, own_replica, replica_state,
+        identity::Identity,
     },
 };
 use isomer_storage::KeyRange;
@@ -40,9 +41,9 @@ use crate::{
 
 /// The metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FileShadow {
+pub(super) struct FileMetadata {
     pub(super) identity: Identity,
-    pub(super) life: Stamp,
+    pub(super) creation: Stamp,
     pub(super) created_ms: u64,
     /// Its path; nothing while it is being written.
     pub(super) called: Vec<Version>,
@@ -51,12 +52,12 @@ pub(super) struct FileShadow {
 }
 
 /// The order of files with one path, by when it was assigned: the greatest is shown under it.
-type Turn = (u64, Option<ReplicaId>, u64, u32);
+type AssignmentOrder = (u64, Option<ReplicaId>, u64, u32);
 
-impl FileShadow {
+impl FileMetadata {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = self.identity.to_bytes();
-        self.life.push(&mut out);
+        self.creation.push(&mut out);
         push_id(&mut out, self.created_ms);
         push_versions(&mut out, &self.called, None);
         push_bytes(&mut out, self.shown.as_bytes());
@@ -68,14 +69,14 @@ impl FileShadow {
         let parsed = (|| {
             Some(Self {
                 identity: Identity::take(rest)?,
-                life: Stamp::take(rest)?,
+                creation: Stamp::take(rest)?,
                 created_ms: take_id(rest)?,
                 called: take_versions(rest, &[])?,
                 shown: take_text(rest)?,
             })
         })();
         match parsed {
-            Some(shadow) if rest.is_empty() => Ok(shadow),
+            Some(metadata) if rest.is_empty() => Ok(metadata),
             _ => Err(malformed("the metadata of a file")),
         }
     }
@@ -91,7 +92,7 @@ pub(super) fn hash_of(path: &str) -> u128 {
 }
 
 /// The latest time of a file or folder: the latest that a time stamp can be, in December 9999.
-const LAST_MS: u64 = 253_402_207_200_000;
+const MAX_TIME_MS: u64 = 253_402_207_200_000;
 
 /// The record that results from its versions.
 fn record_of(sizes: &[Version], created_ms: u64) -> Result<Stored, DataError> {
@@ -107,8 +108,8 @@ fn record_of(sizes: &[Version], created_ms: u64) -> Result<Stored, DataError> {
     }
     // A peer may send anything.
     record.bytes = record.bytes.min(MAX_FILE_BYTES);
-    record.created_ms = record.created_ms.min(LAST_MS);
-    record.modified_ms = record.modified_ms.min(LAST_MS);
+    record.created_ms = record.created_ms.min(MAX_TIME_MS);
+    record.modified_ms = record.modified_ms.min(MAX_TIME_MS);
     Ok(record)
 }
 
@@ -127,7 +128,7 @@ pub(super) fn check_path(path: &str) -> Result<(), DataError> {
 /// Whether another database continues under the name under which this one made a file: this one was copied, or
 /// restored from a backup, since.
 pub(crate) fn may_be_finished_elsewhere(tx: &Transaction, number: u64) -> Result<bool, DataError> {
-    let maker = match file_shadow(tx, number)?.map(|shadow| shadow.identity) {
+    let maker = match file_metadata(tx, number)?.map(|metadata| metadata.identity) {
         Some(Identity::Made { replica, .. }) => Some(replica),
         _ => None,
     };
@@ -140,7 +141,7 @@ pub(crate) fn merge_mark(tx: &Transaction, number: u64) -> Result<u64, DataError
     if !replica_state(tx.store()).is_on() {
         return Ok(0);
     }
-    let sizes = buckets::lives(tx, &keyspace::file(number))?;
+    let sizes = buckets::creations(tx, &keyspace::file(number))?;
     if sizes.len() < 2 {
         return Ok(0);
     }
@@ -158,63 +159,72 @@ pub(crate) fn find_file(tx: &Transaction, identity: &Identity) -> Result<Option<
     let Identity::Made { id, .. } = identity else {
         return Ok(None);
     };
-    let shadow = file_shadow(tx, *id)?;
-    Ok(shadow
+    let metadata = file_metadata(tx, *id)?;
+    Ok(metadata
         .is_some_and(|own| own.identity == *identity)
         .then_some(*id))
 }
 
-pub(crate) fn file_shadow(tx: &Transaction, number: u64) -> Result<Option<FileShadow>, DataError> {
+pub(crate) fn file_metadata(
+    tx: &Transaction,
+    number: u64,
+) -> Result<Option<FileMetadata>, DataError> {
     tx.footprint().read_key(Space::Files, &number.to_be_bytes());
-    let stored = tx.read().get(&keyspace::shadow(IdSpace::Files, number))?;
-    stored.map(|stored| FileShadow::decode(&stored)).transpose()
+    let stored = tx
+        .read()
+        .get(&keyspace::metadata_row(IdSpace::Files, number))?;
+    stored
+        .map(|stored| FileMetadata::decode(&stored))
+        .transpose()
 }
 
-fn known_file(tx: &Transaction, number: u64) -> Result<FileShadow, DataError> {
-    let shadow = file_shadow(tx, number)?;
-    shadow.ok_or_else(|| malformed("the metadata of a file"))
+fn known_file(tx: &Transaction, number: u64) -> Result<FileMetadata, DataError> {
+    let metadata = file_metadata(tx, number)?;
+    metadata.ok_or_else(|| malformed("the metadata of a file"))
 }
 
-pub(crate) fn put_file_shadow(
+pub(crate) fn put_file_metadata(
     tx: &mut Transaction,
     number: u64,
-    shadow: &FileShadow,
+    metadata: &FileMetadata,
 ) -> Result<(), DataError> {
     tx.files_mut().change_file(FileId(number));
-    tx.replication_mut()
-        .put_row(&keyspace::shadow(IdSpace::Files, number), &shadow.encode())
+    tx.replication_mut().put_row(
+        &keyspace::metadata_row(IdSpace::Files, number),
+        &metadata.encode(),
+    )
 }
 
 /// The identity of a file.
 fn latest<'s>(
     tx: &Transaction,
-    shadow: &'s FileShadow,
-) -> Result<Option<(&'s str, Turn)>, DataError> {
+    metadata: &'s FileMetadata,
+) -> Result<Option<(&'s str, AssignmentOrder)>, DataError> {
     let replicas = own_replica(tx.store());
-    let Some(at) = versions::winner(&shadow.called, replicas) else {
+    let Some(at) = versions::winner(&metadata.called, replicas) else {
         return Ok(None);
     };
-    let path = std::str::from_utf8(&shadow.called[at].value)
+    let path = std::str::from_utf8(&metadata.called[at].value)
         .map_err(|_| malformed("the path of a file"))?;
-    Ok(Some((path, rank(&shadow.called[at], replicas))))
+    Ok(Some((path, rank(&metadata.called[at], replicas))))
 }
 
-fn latest_path(tx: &Transaction, shadow: &FileShadow) -> Result<Option<String>, DataError> {
-    Ok(latest(tx, shadow)?.map(|(path, _)| path.to_owned()))
+fn latest_path(tx: &Transaction, metadata: &FileMetadata) -> Result<Option<String>, DataError> {
+    Ok(latest(tx, metadata)?.map(|(path, _)| path.to_owned()))
 }
 
 /// Stores the path of a file; returns the paths to assign again.
 pub(crate) fn call_file(
     tx: &mut Transaction,
     number: u64,
-    mut shadow: FileShadow,
+    mut metadata: FileMetadata,
     mut called: Vec<Version>,
 ) -> Result<Vec<String>, DataError> {
     called.sort_unstable_by_key(|version| version.stamp.dot);
-    let before = latest_path(tx, &shadow)?;
-    shadow.called = called;
-    let after = latest_path(tx, &shadow)?;
-    put_file_shadow(tx, number, &shadow)?;
+    let before = latest_path(tx, &metadata)?;
+    metadata.called = called;
+    let after = latest_path(tx, &metadata)?;
+    put_file_metadata(tx, number, &metadata)?;
     if before != after {
         if let Some(path) = &before {
             change_called(tx, path);
@@ -234,9 +244,9 @@ pub(crate) fn call_file(
 pub(crate) fn forget_file(
     tx: &mut Transaction,
     number: u64,
-    shadow: &FileShadow,
+    metadata: &FileMetadata,
 ) -> Result<Option<String>, DataError> {
-    let path = latest_path(tx, shadow)?;
+    let path = latest_path(tx, metadata)?;
     if let Some(path) = &path {
         change_called(tx, path);
         tx.replication_mut()
@@ -244,8 +254,8 @@ pub(crate) fn forget_file(
     }
     tx.files_mut().change_file(FileId(number));
     tx.replication_mut()
-        .delete_row(&keyspace::shadow(IdSpace::Files, number))?;
-    let named = keyspace::identity(IdSpace::Files, &shadow.identity.to_bytes());
+        .delete_row(&keyspace::metadata_row(IdSpace::Files, number))?;
+    let named = keyspace::identity(IdSpace::Files, &metadata.identity.to_bytes());
     tx.replication_mut().delete_row(&named)?;
     tx.replication_mut()
         .delete_row(&keyspace::conflict_in_name(number))?;
@@ -264,7 +274,7 @@ pub(crate) fn forget_file(
 }
 
 /// The files with this path, the latest first.
-fn files_called(tx: &Transaction, path: &str) -> Result<Vec<(u64, FileShadow)>, DataError> {
+fn files_called(tx: &Transaction, path: &str) -> Result<Vec<(u64, FileMetadata)>, DataError> {
     tx.footprint().read_key(Space::Folders, &path_item(path));
     let prefix = keyspace::files_called(hash_of(path));
     let mut found = Vec::new();
@@ -273,18 +283,18 @@ fn files_called(tx: &Transaction, path: &str) -> Result<Vec<(u64, FileShadow)>, 
         .keys_between(&prefix, after_prefix(&prefix).as_deref())?
     {
         let number = sole_id(&key[prefix.len()..], "a file's path")?;
-        let shadow = known_file(tx, number)?;
-        if let Some((_, turn)) = latest(tx, &shadow)? {
-            found.push((turn, number, shadow));
+        let metadata = known_file(tx, number)?;
+        if let Some((_, turn)) = latest(tx, &metadata)? {
+            found.push((turn, number, metadata));
         }
     }
     // No transaction gives two files one path, but a peer may claim it.
-    found.sort_by_cached_key(|(turn, _, shadow)| {
-        std::cmp::Reverse((*turn, spelling::spell_identity(tx, &shadow.identity)))
+    found.sort_by_cached_key(|(turn, _, metadata)| {
+        std::cmp::Reverse((*turn, spelling::spell_identity(tx, &metadata.identity)))
     });
     Ok(found
         .into_iter()
-        .map(|(_, number, shadow)| (number, shadow))
+        .map(|(_, number, metadata)| (number, metadata))
         .collect())
 }
 
@@ -345,7 +355,7 @@ pub(crate) fn apply_to_files(
     match op {
         Op::FileMade { file, created_ms } => {
             if find_file(tx, file)?.is_some() {
-                return Ok(()); // a snapshot brought it
+                return Ok(()); // a state transfer brought it
             }
             make_file(tx, file, stamp, *created_ms).map(drop)
         }
@@ -358,12 +368,12 @@ pub(crate) fn apply_to_files(
             let Some(number) = find_file(tx, file)? else {
                 return Ok(()); // it is gone for good
             };
-            let shadow = known_file(tx, number)?;
-            let mut called = shadow.called.clone();
+            let metadata = known_file(tx, number)?;
+            let mut called = metadata.called.clone();
             remove_seen(&mut called, &saw);
             let value = path.clone().into_bytes();
             called.push(Version { stamp, value });
-            let touched = call_file(tx, number, shadow, called)?;
+            let touched = call_file(tx, number, metadata, called)?;
             assign_paths(tx, touched)
         }
         Op::FileSized {
@@ -379,7 +389,7 @@ pub(crate) fn apply_to_files(
                 created_ms: 0,
                 modified_ms: *modified_ms,
             };
-            let mut sizes = buckets::lives(tx, &keyspace::file(number))?;
+            let mut sizes = buckets::creations(tx, &keyspace::file(number))?;
             remove_seen(&mut sizes, &saw);
             let value = value.encode();
             sizes.push(Version { stamp, value });
@@ -435,13 +445,13 @@ pub(crate) fn apply_to_files(
 pub(crate) fn make_file(
     tx: &mut Transaction,
     identity: &Identity,
-    life: Stamp,
+    creation: Stamp,
     created_ms: u64,
 ) -> Result<u64, DataError> {
     let number = new_file_number(tx)?;
-    let shadow = FileShadow {
+    let metadata = FileMetadata {
         identity: identity.clone(),
-        life,
+        creation,
         created_ms,
         called: Vec::new(),
         shown: String::new(),
@@ -449,8 +459,8 @@ pub(crate) fn make_file(
     tx.files_mut()
         .put_file_record(FileId(number), record_of(&[], created_ms)?)?;
     // Its size was not reported yet, and is not older than replication, either.
-    buckets::put_lives(tx, &keyspace::file(number), Vec::new())?;
-    put_file_shadow(tx, number, &shadow)?;
+    buckets::put_creations(tx, &keyspace::file(number), Vec::new())?;
+    put_file_metadata(tx, number, &metadata)?;
     records::put_identity(tx, IdSpace::Files, identity, number)?;
     Ok(number)
 }
@@ -459,8 +469,8 @@ pub(crate) fn make_file(
 pub(crate) fn purge_file(tx: &mut Transaction, number: u64) -> Result<(), DataError> {
     let mut touched = Vec::new();
     unshow(tx, number, &mut touched)?;
-    let shadow = known_file(tx, number)?;
-    touched.extend(forget_file(tx, number, &shadow)?);
+    let metadata = known_file(tx, number)?;
+    touched.extend(forget_file(tx, number, &metadata)?);
     tx.files_mut().delete_content(FileId(number))?;
     assign_paths(tx, touched)
 }
@@ -470,9 +480,9 @@ pub(crate) fn materialize_size(
     number: u64,
     sizes: Vec<Version>,
 ) -> Result<(), DataError> {
-    let shadow = known_file(tx, number)?;
-    let record = record_of(&sizes, shadow.created_ms)?;
-    buckets::put_lives(tx, &keyspace::file(number), sizes)?;
+    let metadata = known_file(tx, number)?;
+    let record = record_of(&sizes, metadata.created_ms)?;
+    buckets::put_creations(tx, &keyspace::file(number), sizes)?;
     match tx.files().file_record(FileId(number))? == record {
         true => {
             tx.files_mut().change_file(FileId(number));
@@ -544,7 +554,7 @@ fn date_folder(tx: &mut Transaction, path: &str) -> Result<(), DataError> {
         let created = sole_id(&making.value, "when a folder was made")?;
         first = Some(first.map_or(created, |first: u64| first.min(created)));
     }
-    let created_ms = first.unwrap_or(0).min(LAST_MS);
+    let created_ms = first.unwrap_or(0).min(MAX_TIME_MS);
     let record = Stored {
         bytes: 0,
         created_ms,
@@ -586,7 +596,7 @@ fn assign_path(
 ) -> Result<(), DataError> {
     let called = files_called(tx, path)?;
     let occupant = tx.files().find_path(&names(path)?)?;
-    // A folder shadows files with its path.
+    // A folder metadata rows files with its path.
     let is_folder = matches!(occupant, Some((FileKind::Folder, _)));
     if let Some((FileKind::File, other)) = occupant
         && !called.is_empty()
@@ -596,12 +606,12 @@ fn assign_path(
     }
     // All files leave their old paths before any of them gets a new one: two of them may swap paths.
     let mut wanted = Vec::new();
-    for (at, (number, shadow)) in called.iter().enumerate() {
+    for (at, (number, metadata)) in called.iter().enumerate() {
         let place = match at == 0 && !is_folder {
             true => path.to_owned(),
-            false => substitute_path(tx, path, *number, shadow)?,
+            false => substitute_path(tx, path, *number, metadata)?,
         };
-        if shadow.shown != place {
+        if metadata.shown != place {
             unshow(tx, *number, touched)?;
             wanted.push((*number, place));
         } else if place == *path {
@@ -625,9 +635,9 @@ fn substitute_path(
     tx: &Transaction,
     path: &str,
     number: u64,
-    shadow: &FileShadow,
+    metadata: &FileMetadata,
 ) -> Result<String, DataError> {
-    let base = substitute_base(tx, path, &shadow.identity);
+    let base = substitute_base(tx, path, &metadata.identity);
     let mut place = base.clone();
     for count in 1_u64.. {
         let is_taken = match tx.files().find_path(&names(&place)?)? {
@@ -645,12 +655,12 @@ fn substitute_path(
 
 /// Removes a file from its path, with empty folders that have no creation.
 fn unshow(tx: &mut Transaction, number: u64, touched: &mut Vec<String>) -> Result<(), DataError> {
-    let mut shadow = known_file(tx, number)?;
-    let place = std::mem::take(&mut shadow.shown);
+    let mut metadata = known_file(tx, number)?;
+    let place = std::mem::take(&mut metadata.shown);
     if place.is_empty() {
         return tx.files_mut().drop_unnamed(number);
     }
-    put_file_shadow(tx, number, &shadow)?;
+    put_file_metadata(tx, number, &metadata)?;
     tx.replication_mut()
         .delete_row(&keyspace::conflict_in_name(number))?;
     take_entry(tx, &place)?;
@@ -679,9 +689,9 @@ fn show(
     let folder = ensure_folder(tx, folder_of(place), touched)?;
     tx.files_mut()
         .put_entry(folder, name, (FileKind::File, number))?;
-    let mut shadow = known_file(tx, number)?;
-    shadow.shown = place.to_owned();
-    put_file_shadow(tx, number, &shadow)?;
+    let mut metadata = known_file(tx, number)?;
+    metadata.shown = place.to_owned();
+    put_file_metadata(tx, number, &metadata)?;
     match place == path {
         true => Ok(()),
         false => tx
@@ -696,9 +706,9 @@ fn displace_file(
     number: u64,
     touched: &mut Vec<String>,
 ) -> Result<(), DataError> {
-    let shadow = known_file(tx, number)?;
+    let metadata = known_file(tx, number)?;
     unshow(tx, number, touched)?;
-    touched.extend(latest_path(tx, &shadow)?);
+    touched.extend(latest_path(tx, &metadata)?);
     Ok(())
 }
 
@@ -708,7 +718,7 @@ fn ensure_folder(
     path: &str,
     touched: &mut Vec<String>,
 ) -> Result<u64, DataError> {
-    let mut folder = isomer_data::internals::files::ROOT;
+    let mut folder = isomer_layout::files::ROOT;
     for name in path.split('/').skip(1) {
         folder = match tx.files().find_entry(folder, name)? {
             Some((FileKind::Folder, number)) => number,
@@ -731,13 +741,13 @@ fn displace_file_in_place(
     name: &str,
     touched: &mut Vec<String>,
 ) -> Result<(), DataError> {
-    let mut shadow = known_file(tx, number)?;
-    shadow.shown.clear();
-    put_file_shadow(tx, number, &shadow)?;
+    let mut metadata = known_file(tx, number)?;
+    metadata.shown.clear();
+    put_file_metadata(tx, number, &metadata)?;
     tx.replication_mut()
         .delete_row(&keyspace::conflict_in_name(number))?;
     tx.files_mut().delete_entry(folder, name)?;
-    touched.extend(latest_path(tx, &shadow)?);
+    touched.extend(latest_path(tx, &metadata)?);
     Ok(())
 }
 
@@ -787,11 +797,11 @@ fn recall(tx: &Transaction, path: &str, touched: &mut Vec<String>) -> Result<(),
         .keys_between(&prefix, after_prefix(&prefix).as_deref())?
     {
         let number = sole_id(&note[prefix.len()..], "a conflict")?;
-        let shadow = known_file(tx, number)?;
-        if let Some(own) = latest_path(tx, &shadow)? {
-            let base = substitute_base(tx, &own, &shadow.identity);
+        let metadata = known_file(tx, number)?;
+        if let Some(own) = latest_path(tx, &metadata)? {
+            let base = substitute_base(tx, &own, &metadata.identity);
             let is_meant = path.strip_prefix(&base);
-            if is_meant.is_some_and(is_count) && shadow.shown != path && shadow.shown != base {
+            if is_meant.is_some_and(is_count) && metadata.shown != path && metadata.shown != base {
                 touched.push(own);
             }
         }
@@ -800,22 +810,22 @@ fn recall(tx: &Transaction, path: &str, touched: &mut Vec<String>) -> Result<(),
 }
 
 /// Hexadecimal digits in the substitute name of a file.
-const DIGITS: usize = 16;
+const HASH_DIGITS: usize = 16;
 
 /// The substitute path for a file of that identity.
 pub(super) fn substitute_base(tx: &Transaction, path: &str, identity: &Identity) -> String {
     let folder = folder_of(path);
     let name = &path[folder.len() + 1..];
     // Leaves space for the digits, and for a count after them.
-    let room = MAX_FILE_NAME_BYTES - DIGITS - 1 - COUNT_BYTES;
+    let room = MAX_FILE_NAME_BYTES - HASH_DIGITS - 1 - MAX_COUNT_BYTES;
     let kept = name.floor_char_boundary(room.min(name.len()));
     let NameHash(hash) = replication_of(tx.store()).name_hash;
     let hash = hash(&spelling::spell_identity(tx, identity));
     format!("{folder}/{}~{hash:016x}", &name[..kept])
 }
 
-/// Most bytes of `~` and the count that are appended where a path and its substitute are both taken.
-const COUNT_BYTES: usize = 15;
+/// Bytes, at most, of `~` and the count that are appended where a path and its substitute are both taken.
+const MAX_COUNT_BYTES: usize = 15;
 
 /// Whether a suffix is valid after the digits: nothing, or `~` and a number.
 fn is_count(rest: &str) -> bool {
@@ -829,7 +839,7 @@ fn is_number(text: &str) -> bool {
 /// Whether a path looks like a substitute path.
 fn is_substitute(path: &str) -> bool {
     let is_hash = |digits: &str| {
-        digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        digits.len() == HASH_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     let mut ends = path.rsplit('~');
     let last = ends.next().unwrap_or_default();

@@ -4,18 +4,19 @@ use std::{any::Any, sync::Arc};
 
 use isomer_data::{
     Conflict, ConvergentOwner, DataError, DataStore, DataStoreOptions, Engine, Transaction,
-    internals::{
-        ReplicationHooks,
-        graph::{KeyChanges, NodeState},
-        index::EntryChanges,
-    },
+    internals::ReplicationHooks,
+};
+use isomer_layout::{
+    graph::state::{KeyChanges, NodeState},
+    index::EntryChanges,
 };
 use isomer_storage::Read;
 use isomer_value::NodeId;
 
 use crate::{
-    buckets, conflicts, files, log_builder, members, records, scope, served,
+    buckets, conflicts, files, log_builder, members, records, scope,
     state::{NameHash, Replication},
+    state_transfer::outgoing,
 };
 
 /// Opens a database that is a replica or can become one: as [`DataStore::open`], with replication.
@@ -118,6 +119,6 @@ impl ReplicationHooks for Hooks {
     }
 
     fn release_idle_reads(&self, store: &DataStore) {
-        served::release_idle_reads(store);
+        outgoing::release_idle_reads(store);
     }
 }

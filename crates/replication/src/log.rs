@@ -2,12 +2,9 @@
 
 use isomer_data::{
     DataError, DataStore, ReplicaNo, Vector,
-    internals::{
-        convergent::decode_seen,
-        keyspace::{self, push_id, sole_id},
-        own_replica,
-    },
+    internals::{convergent::decode_seen, own_replica},
 };
+use isomer_layout::keyspace::{self, push_id, sole_id};
 use isomer_storage::Read;
 
 /// The log lacks the transactions of a replica up to and including a number.
@@ -32,7 +29,7 @@ pub(crate) fn floor(read: &dyn Read, replica: ReplicaNo) -> Result<u64, DataErro
 /// The part of a state that can be sent: of this replica only transactions before everything under way.
 pub(crate) fn shippable(store: &DataStore, read: &dyn Read) -> Result<Vector, DataError> {
     let settled = own_replica(store).settled_in(read.version());
-    let mut seen = store.seen_in(read, None)?;
+    let mut seen = store.numbering().seen_in(read, None)?;
     if let Some((own, settled)) = settled {
         let stored = match read.get(&keyspace::seen(own.0))? {
             Some(value) => decode_seen(&value)?.0,

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use isomer_data::{
     BucketKind, Change, Content, ConvergentOwner, DataError, Dot, Transaction, after_prefix,
-    internals::{
-        Identity,
-        codec::malformed,
-        footprint::Space,
-        keyspace::{self, IdSpace},
-        kv, stream,
-    },
+    internals::footprint::Space,
+};
+use isomer_layout::{
+    keyspace::{self, IdSpace},
+    kv::content as kv,
+    replicated::{codec::malformed, identity::Identity},
+    stream::codec as stream,
 };
 use isomer_storage::MemoryKind;
 use isomer_value::{LabelId, NodeId, PropId, RelId, record::RecordRef};
@@ -20,20 +20,20 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     buckets::{self, sequence_key},
     cells::{self, read_pair},
-    contested::contested,
-    entry::{LogEntry, MOST_BYTES, Op, Owner, Reserved},
+    endpoint_keepers::{self, keeper_stamp},
+    entry::{LogEntry, MAX_ENTRY_BYTES, Op, Owner, Reserved},
     file_log,
-    keep::{self, kept_stamp},
+    metadata::NodeMetadata,
+    property_conflicts::conflicting_properties,
     records, scope,
-    shadow::NodeShadow,
     state::replication_of,
     versions::{Stamp, Version},
 };
 
-/// How many times what a transaction did is in memory while it is written down for others.
-const SEALED_COPIES: usize = 3;
-/// Copies of fewer bytes are not reserved.
-const RESERVED_FROM: usize = 256 << 10;
+/// Copies of a log entry in memory while it is encoded.
+const ENTRY_COPIES: usize = 3;
+/// Memory is reserved for copies of at least so many bytes.
+const MIN_RESERVED_BYTES: usize = 256 << 10;
 
 /// What a transaction did to a record, in total.
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct LogEntryBuilder {
     ops: Vec<Op>,
     nodes: FxHashMap<NodeId, RecordChanges>,
     rels: FxHashMap<RelId, RecordChanges>,
-    /// Ends of relationships created here, with the lives seen.
+    /// Ends of relationships created here, with the creations seen.
     ends: FxHashMap<RelId, [Vec<Dot>; 2]>,
     /// Identities by key of nodes that were created or changed here: they may have another key by now, and their
     /// identities may not be stored yet.
@@ -73,8 +73,8 @@ pub(crate) fn log_for_replicas(tx: &mut Transaction) -> Result<(), DataError> {
     }
     let operations = tx.operations_so_far();
     // In addition to the write set: this copy, the operations for other replicas, and their bytes.
-    let copies = SEALED_COPIES * operations.len();
-    let _copies = match copies >= RESERVED_FROM {
+    let copies = ENTRY_COPIES * operations.len();
+    let _copies = match copies >= MIN_RESERVED_BYTES {
         true => Some(tx.store().memory().reserve(MemoryKind::Writes, copies)?),
         false => None,
     };
@@ -119,11 +119,11 @@ pub(crate) fn log_for_replicas(tx: &mut Transaction) -> Result<(), DataError> {
         ops,
     };
     let bytes = entry.encode();
-    if bytes.len() > MOST_BYTES {
+    if bytes.len() > MAX_ENTRY_BYTES {
         return Err(DataError::Limit {
             what: "the replication log entry of a transaction".into(),
             size: format!("{} bytes", bytes.len()),
-            max: format!("{MOST_BYTES} bytes"),
+            max: format!("{MAX_ENTRY_BYTES} bytes"),
             advice: "write it in several transactions; a large file by a writer of files, which does so by itself",
         });
     }
@@ -161,17 +161,22 @@ impl LogEntryBuilder {
     }
 
     /// Lives of an end of a relationship that is created here.
-    fn lives(&mut self, tx: &Transaction, id: NodeId, keeps: bool) -> Result<Vec<Dot>, DataError> {
+    fn creations(
+        &mut self,
+        tx: &Transaction,
+        id: NodeId,
+        keeps: bool,
+    ) -> Result<Vec<Dot>, DataError> {
         if self.nodes.get(&id).is_some_and(|node| node.made.is_some()) {
             return Ok(vec![self.stamp.dot]);
         }
-        let shadow = records::node_shadow(tx, id)?;
-        let mut lives = shadow.map_or_else(Vec::new, |shadow| shadow.life_dots());
+        let metadata = records::node_metadata(tx, id)?;
+        let mut creations = metadata.map_or_else(Vec::new, |metadata| metadata.creation_dots());
         if keeps {
             self.kept.insert(id);
-            lives.push(kept_stamp(self.stamp).dot);
+            creations.push(keeper_stamp(self.stamp).dot);
         }
-        Ok(lives)
+        Ok(creations)
     }
 
     fn note(&mut self, tx: &mut Transaction, change: &Change<'_>) -> Result<(), DataError> {
@@ -209,26 +214,26 @@ impl LogEntryBuilder {
             }
             Change::RelationshipCreated { id, record } => {
                 let record = RecordRef::new(record)?;
-                let row = isomer_data::internals::graph::row_of(*id, &record)?;
+                let row = isomer_layout::graph::rows::row_of(*id, &record)?;
                 let replica = self.stamp.dot.replica;
                 let rel = Identity::Made { replica, id: id.0 };
                 self.rel(*id).made = Some(rel.clone());
                 let keeps = tx.constraints().keeps_ends(row.type_id);
-                let lives = [
-                    self.lives(tx, row.source, keeps)?,
-                    self.lives(tx, row.target, keeps)?,
+                let creations = [
+                    self.creations(tx, row.source, keeps)?,
+                    self.creations(tx, row.target, keeps)?,
                 ];
                 self.ops.push(Op::RelMade {
                     rel,
                     type_id: row.type_id,
                     source: self.node_name(tx, row.source)?,
                     target: self.node_name(tx, row.target)?,
-                    source_lives: lives[0].clone(),
-                    target_lives: lives[1].clone(),
+                    source_creations: creations[0].clone(),
+                    target_creations: creations[1].clone(),
                     keeps_ends: keeps,
                     set: properties_of(&record)?,
                 });
-                self.ends.insert(*id, lives);
+                self.ends.insert(*id, creations);
             }
             Change::RelationshipChanged {
                 id, set, removed, ..
@@ -327,7 +332,7 @@ impl LogEntryBuilder {
                     // The ghost of a deleted node is removed: the new node gets its identity.
                     Some(ghost) => {
                         let space = IdSpace::Nodes;
-                        records::drop_shadow(tx, space, ghost.0, &identity)?;
+                        records::delete_metadata(tx, space, ghost.0, &identity)?;
                         observe_fields(tx, ConvergentOwner::Node(ghost));
                         tx.fields_mut().drop_fields(ConvergentOwner::Node(ghost))?;
                         identity
@@ -420,7 +425,7 @@ impl LogEntryBuilder {
                 reversible,
             } => {
                 let value = vec![u8::from(*multi), u8::from(*reversible)];
-                buckets::put_lives(
+                buckets::put_creations(
                     tx,
                     &keyspace::bucket(*bucket),
                     vec![Version { stamp, value }],
@@ -435,7 +440,7 @@ impl LogEntryBuilder {
             Change::SequenceAdvanced { bucket, name, last } => {
                 let value = last.to_be_bytes().to_vec();
                 let stored = sequence_key(*bucket, name)?;
-                buckets::put_lives(tx, &stored, vec![Version { stamp, value }])?;
+                buckets::put_creations(tx, &stored, vec![Version { stamp, value }])?;
                 Op::Sequence {
                     bucket: *bucket,
                     name: name.to_vec(),
@@ -496,13 +501,13 @@ impl LogEntryBuilder {
         for id in &self.node_order {
             if self.nodes[id].gone {
                 let identity = self.node_name(tx, *id)?;
-                records::drop_shadow(tx, IdSpace::Nodes, id.0, &identity)?;
+                records::delete_metadata(tx, IdSpace::Nodes, id.0, &identity)?;
             }
         }
         for id in &self.rel_order {
             if self.rels[id].gone {
                 let identity = self.rel_name(tx, *id)?;
-                records::drop_shadow(tx, IdSpace::Relationships, id.0, &identity)?;
+                records::delete_metadata(tx, IdSpace::Relationships, id.0, &identity)?;
             }
         }
         for id in std::mem::take(&mut self.node_order) {
@@ -522,7 +527,7 @@ impl LogEntryBuilder {
             let is_gone = self.nodes.get(&id).is_some_and(|node| node.gone);
             if !is_gone {
                 let node = self.node_name(tx, id)?;
-                kept.extend(keep::keep_node(tx, id, node, self.stamp)?);
+                kept.extend(endpoint_keepers::add_creation(tx, id, node, self.stamp)?);
             }
         }
         // Nodes are written before relationships, which need their ends.
@@ -547,35 +552,37 @@ impl LogEntryBuilder {
             return Ok(());
         };
         let record = RecordRef::new(&bytes)?;
-        let (mut shadow, before) = match &touched.made {
+        let (mut metadata, before) = match &touched.made {
             Some(identity) => {
-                let shadow = NodeShadow::implied(identity.clone(), self.stamp, &record)?;
-                (shadow, Vec::new())
+                let metadata = NodeMetadata::implied(identity.clone(), self.stamp, &record)?;
+                (metadata, Vec::new())
             }
             None => {
-                let stored = tx.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))?;
-                let shadow = match stored {
-                    Some(stored) => NodeShadow::decode(&stored, Some(&record))?,
+                let stored = tx
+                    .read()
+                    .get(&keyspace::metadata_row(IdSpace::Nodes, id.0))?;
+                let metadata = match stored {
+                    Some(stored) => NodeMetadata::decode(&stored, Some(&record))?,
                     None => {
                         let base = replication_of(tx.store()).base()?;
-                        NodeShadow::implied(records::node_identity(tx, id)?, base, &record)?
+                        NodeMetadata::implied(records::node_identity(tx, id)?, base, &record)?
                     }
                 };
-                let before = contested(&shadow.properties);
-                (shadow, before)
+                let before = conflicting_properties(&metadata.properties);
+                (metadata, before)
             }
         };
         for label in &touched.labels {
             if record.has_label(*label) {
-                shadow.labels.insert(*label, vec![self.stamp]);
+                metadata.labels.insert(*label, vec![self.stamp]);
             } else {
-                shadow.labels.remove(label);
+                metadata.labels.remove(label);
             }
         }
         for prop in &touched.properties {
-            self.own_property(&mut shadow.properties, &record, *prop)?;
+            self.own_property(&mut metadata.properties, &record, *prop)?;
         }
-        records::put_node_shadow(tx, id, &shadow, &before, true)
+        records::put_node_metadata(tx, id, &metadata, &before, true)
     }
 
     fn finish_rel(
@@ -589,28 +596,29 @@ impl LogEntryBuilder {
             return Ok(());
         };
         let record = RecordRef::new(&bytes)?;
-        let mut shadow = match records::rel_shadow(tx, id)? {
-            Some(shadow) => shadow,
+        let mut metadata = match records::rel_metadata(tx, id)? {
+            Some(metadata) => metadata,
             None => return Err(malformed("a relationship")),
         };
-        let before = contested(&shadow.properties);
+        let before = conflicting_properties(&metadata.properties);
         if let (Some(identity), Some([source, target])) = (&touched.made, self.ends.get(&id)) {
-            shadow.identity = identity.clone();
-            shadow.life = self.stamp;
-            (shadow.source_lives, shadow.target_lives) = (source.clone(), target.clone());
-            for own in shadow.properties.values_mut().flatten() {
+            metadata.identity = identity.clone();
+            metadata.creation = self.stamp;
+            (metadata.source_creations, metadata.target_creations) =
+                (source.clone(), target.clone());
+            for own in metadata.properties.values_mut().flatten() {
                 own.stamp = self.stamp;
             }
         }
         for prop in &touched.properties {
-            self.own_property(&mut shadow.properties, &record, *prop)?;
+            self.own_property(&mut metadata.properties, &record, *prop)?;
         }
-        records::put_rel_shadow(tx, id, &shadow, &before)
+        records::put_rel_metadata(tx, id, &metadata, &before)
     }
 
     fn own_property(
         &self,
-        properties: &mut super::shadow::Properties,
+        properties: &mut super::metadata::Properties,
         record: &RecordRef<'_>,
         prop: PropId,
     ) -> Result<(), DataError> {

@@ -1,19 +1,17 @@
 //! Numbers of names and replicas mean nothing in another database: how the parts of entries and states are given those
 //! of another one, or of a page.
 
-use isomer_data::{
-    Content, DataError, Dot, ReplicaNo, Vector,
-    internals::{
-        Identity,
-        catalog::NameKind,
-        convergent::Action,
-        keyspace::{push_id, take_id},
-        kv::{encode_entry, entry_parts},
-    },
+use isomer_data::{Content, DataError, Dot, ReplicaNo, Vector};
+use isomer_layout::{
+    catalog::names::NameKind,
+    convergent::effect::Action,
+    keyspace::{push_id, take_id},
+    kv::content::{encode_entry, entry_parts},
+    replicated::identity::Identity,
 };
 use isomer_value::{LabelId, PropId, TypeId};
 
-use crate::versions::{Carried, Set, Stamp, Version};
+use crate::versions::{CopiedProperties, Set, Stamp, Version};
 
 /// Changes the numbers of names and replicas.
 pub(crate) trait Mapper {
@@ -67,8 +65,11 @@ pub(crate) fn set(map: &mut impl Mapper, set: &Set) -> Result<Set, DataError> {
         .collect()
 }
 
-pub(crate) fn carried(map: &mut impl Mapper, carried: &Carried) -> Result<Carried, DataError> {
-    let mut mapped = Carried::new();
+pub(crate) fn carried(
+    map: &mut impl Mapper,
+    carried: &CopiedProperties,
+) -> Result<CopiedProperties, DataError> {
+    let mut mapped = CopiedProperties::new();
     for (id, values) in carried {
         let mut own = Vec::with_capacity(values.len());
         for (time, value) in values {
@@ -195,7 +196,7 @@ pub(crate) fn bucket_entry_of(map: &mut impl Mapper, stored: &[u8]) -> Result<Ve
     bucket_entry(&mut |bytes| map.value(bytes), stored)
 }
 
-/// The identity at the front of a snapshot's item, in the numbers of this database.
+/// The identity at the front of an item, in the numbers of this database.
 pub(crate) fn take_identity(
     map: &mut impl Mapper,
     rest: &mut &[u8],

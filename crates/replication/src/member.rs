@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use isomer_data::{
-    DataError, Vector,
-    internals::{
-        codec::{malformed, take_byte},
-        keyspace::{self, push_id, take_id},
-        read::each_pair,
-    },
+use isomer_data::{DataError, Vector};
+use isomer_layout::{
+    keyspace::{self, push_id, take_id},
+    pairs::each_pair,
+    replicated::codec::{malformed, take_byte},
 };
 use isomer_storage::Read;
 
-/// The waiting time of a member is stored whenever this part of the retention time is over.
-pub(crate) const NOTED_PARTS: u64 = 64;
+/// The waiting time of a member is stored each time that this fraction (1/64) of the retention time has passed.
+pub(crate) const STORED_FRACTION: u64 = 64;
 
 /// Default retention of transactions for a member that does not acknowledge them: 90 days.
-pub(crate) const KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
+pub(crate) const LOG_RETENTION_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 
 /// A known replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,14 +96,14 @@ impl Member {
 
     /// Decides whether it is away, from the state of this database, the time and the retention time (0: for ever).
     /// Returns whether that must be stored.
-    pub(crate) fn judge(&mut self, here: &Vector, now_ms: u64, kept_ms: u64) -> bool {
+    pub(crate) fn judge(&mut self, here: &Vector, now_ms: u64, retention_ms: u64) -> bool {
         let noted = |member: &Self| member.waited.as_ref().and_then(|waited| waited.noted_ms);
         let before = (self.is_away, noted(self));
         let lacks = self.waited.as_ref().map(|waited| &waited.lacks);
-        if kept_ms == 0 || lacks.is_some_and(|lacks| self.acked.includes(lacks)) {
+        if retention_ms == 0 || lacks.is_some_and(|lacks| self.acked.includes(lacks)) {
             self.waited = None;
         }
-        if kept_ms > 0 && self.waited.is_none() && !self.acked.includes(here) {
+        if retention_ms > 0 && self.waited.is_none() && !self.acked.includes(here) {
             self.waited = Some(Waited {
                 looked_ms: now_ms,
                 noted_ms: None,
@@ -116,12 +114,13 @@ impl Member {
         self.is_away = false;
         if let Some(waited) = &mut self.waited {
             let passed_ms = now_ms.saturating_sub(waited.looked_ms);
-            waited.for_ms += passed_ms.min(kept_ms / MOST_AT_ONCE);
+            waited.for_ms += passed_ms.min(retention_ms / MAX_EXCHANGE_FRACTION);
             waited.looked_ms = now_ms;
-            self.is_away = waited.for_ms > kept_ms;
+            self.is_away = waited.for_ms > retention_ms;
             // Not at each exchange: after a restart, an unsaved waiting time only makes it wait a little longer.
             let last_ms = waited.noted_ms.unwrap_or(self.heard_ms);
-            if now_ms.abs_diff(last_ms) > kept_ms / NOTED_PARTS || self.is_away != before.0 {
+            if now_ms.abs_diff(last_ms) > retention_ms / STORED_FRACTION || self.is_away != before.0
+            {
                 waited.noted_ms = Some(now_ms);
             }
         }
@@ -141,5 +140,5 @@ pub(crate) fn load(read: &dyn Read) -> Result<Members, DataError> {
     Ok(members)
 }
 
-/// No exchange adds more than this part of the retention time to the waiting time of a member.
-pub(crate) const MOST_AT_ONCE: u64 = 16;
+/// One exchange adds at most this fraction (1/16) of the retention time to the waiting time of a member.
+pub(crate) const MAX_EXCHANGE_FRACTION: u64 = 16;

@@ -7,7 +7,7 @@
 //! only a part of them.
 //!
 //! A member that has not acknowledged for longer than transactions are kept is *away*: the log is trimmed without it,
-//! and it comes back by a snapshot. What it wrote in between is in its log, and arrives unchanged, under its name: no
+//! and it returns by state transfer. What it wrote in between is in its log, and arrives unchanged, under its name: no
 //! dots are given up for it, and increments of counters stay apart until it has seen them. So its removals are as exact
 //! as those of any member. Only one that was evicted, manually and permanently, is not waited for in this respect,
 //! either.
@@ -23,19 +23,18 @@ use std::sync::atomic::Ordering;
 
 use isomer_data::{
     DataError, DataStore, ReplicaId, ReplicaNo, Vector,
-    internals::{
-        keyspace::{self, push_id},
-        own_replica,
-        read::each_pair,
-        replica_state,
-    },
+    internals::{own_replica, replica_state},
+};
+use isomer_layout::{
+    keyspace::{self, push_id},
+    pairs::each_pair,
 };
 use isomer_storage::{Durability, Read};
 
 use crate::{log, member::Member, state::replication_of};
 
-/// Log entries that are trimmed in one transaction.
-const CUT_AT_ONCE: usize = 10_000;
+/// Log entries that are trimmed in one transaction, at most.
+const MAX_ENTRIES_PER_COMMIT: usize = 10_000;
 
 /// A known replica, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ pub struct MemberInfo {
     pub lacks: u64,
     /// Whether the log is trimmed without it, permanently.
     pub is_evicted: bool,
-    /// Whether it has not acknowledged for longer than the retention time: it comes back by a snapshot.
+    /// Whether it has not acknowledged for longer than the retention time: it returns by state transfer.
     pub is_away: bool,
 }
 
@@ -73,7 +72,7 @@ pub(crate) fn note_member(
     is_itself: bool,
 ) -> Result<(), DataError> {
     // Other members report this name, and it would never acknowledge.
-    if store.replica_id() == Some(name.id) {
+    if store.numbering().replica_id() == Some(name.id) {
         return Ok(());
     }
     let now = store.options().clock.now_ms();
@@ -108,7 +107,7 @@ pub(crate) fn note_member(
 ///
 /// # Errors
 /// Those of a commit.
-pub fn note_members(store: &DataStore) -> Result<(), DataError> {
+pub fn record_members(store: &DataStore) -> Result<(), DataError> {
     let mut members = replication_of(store).members.lock();
     if !members.values().any(|member| member.is_news) {
         return Ok(());
@@ -128,7 +127,7 @@ pub fn note_members(store: &DataStore) -> Result<(), DataError> {
 /// Those of the engine.
 pub fn replica_members(store: &DataStore) -> Result<Vec<MemberInfo>, DataError> {
     let snapshot = store.engine().snapshot()?;
-    let here = store.seen_in(&*snapshot, None)?;
+    let here = store.numbering().seen_in(&*snapshot, None)?;
     let members = replication_of(store).members.lock();
     let lacks = |member: &Member| {
         here.iter()
@@ -163,7 +162,7 @@ pub fn evict_member(store: &DataStore, id: &[u8; 16]) -> Result<bool, DataError>
         tx.put(&keyspace::replica_member(id), &member.encode())?;
         tx.commit(Durability::Synced)?;
     }
-    cut_log(store)?;
+    trim_log(store)?;
     Ok(true)
 }
 
@@ -220,23 +219,25 @@ pub(crate) fn members_heard(store: &DataStore) -> Vec<([u8; 16], Vector)> {
 }
 
 /// The retention time of transactions for a member that does not acknowledge them, in ms; 0 for ever.
-pub fn log_kept_ms(store: &DataStore) -> u64 {
-    replication_of(store).kept_ms.load(Ordering::Relaxed)
+pub fn log_retention_ms(store: &DataStore) -> u64 {
+    replication_of(store).retention_ms.load(Ordering::Relaxed)
 }
 
 /// Sets the retention time of transactions for a member that does not acknowledge them, in ms; 0 for ever. A member
-/// that stays away longer comes back by a snapshot; what it wrote is not lost.
+/// that stays away longer returns by state transfer; what it wrote is not lost.
 ///
 /// # Errors
 /// Those of a commit.
-pub fn keep_log(store: &DataStore, kept_ms: u64) -> Result<(), DataError> {
+pub fn set_log_retention(store: &DataStore, retention_ms: u64) -> Result<(), DataError> {
     let mut value = Vec::new();
-    push_id(&mut value, kept_ms);
+    push_id(&mut value, retention_ms);
     let mut tx = store.engine().begin()?;
     tx.put(keyspace::LOG_KEPT, &value)?;
     tx.commit(Durability::Synced)?;
     let replication = replication_of(store);
-    replication.kept_ms.store(kept_ms, Ordering::Relaxed);
+    replication
+        .retention_ms
+        .store(retention_ms, Ordering::Relaxed);
     Ok(())
 }
 
@@ -245,12 +246,12 @@ pub fn keep_log(store: &DataStore, kept_ms: u64) -> Result<(), DataError> {
 ///
 /// # Errors
 /// Those of a commit.
-pub fn cut_log(store: &DataStore) -> Result<(), DataError> {
+pub fn trim_log(store: &DataStore) -> Result<(), DataError> {
     let _applying = replication_of(store).applying.lock();
     let snapshot = store.engine().snapshot()?;
     let here = log::shippable(store, &*snapshot)?;
     let (mut cut, mut stable) = (here.clone(), here.clone());
-    let (now_ms, kept_ms) = (store.options().clock.now_ms(), log_kept_ms(store));
+    let (now_ms, retention_ms) = (store.options().clock.now_ms(), log_retention_ms(store));
     let mut judged = Vec::new();
     {
         let mut members = replication_of(store).members.lock();
@@ -273,7 +274,7 @@ pub fn cut_log(store: &DataStore) -> Result<(), DataError> {
                 member.usable = member.acked.clone();
             }
             stable = intersect(&stable, &member.usable);
-            if member.judge(&here, now_ms, kept_ms) {
+            if member.judge(&here, now_ms, retention_ms) {
                 judged.push((keyspace::replica_member(id), member.encode()));
             }
             if !member.is_away {
@@ -299,7 +300,7 @@ pub fn cut_log(store: &DataStore) -> Result<(), DataError> {
         loop {
             let mut keys = Vec::new();
             let limit = isomer_storage::PageLimit {
-                keys: CUT_AT_ONCE,
+                keys: MAX_ENTRIES_PER_COMMIT,
                 bytes: 4 << 20,
             };
             let mut page = isomer_storage::Page::new();

@@ -1,21 +1,27 @@
-//! Finding nodes and relationships by their identities, and the shadows of records.
+//! Finding nodes and relationships by their identities, and the metadata rows of records.
 
 use isomer_data::{
     DataError, Transaction,
     internals::{
-        Identity, allocate_node,
+        allocate_node,
         footprint::{Item, NONE},
-        graph::{KEY, NodeState, encode_key},
-        keyspace::{self, IdSpace, push_id, sole_id},
         notes, notes_mut, own_replica,
     },
+};
+use isomer_layout::{
+    graph::{
+        key::encode_key,
+        state::{KEY, NodeState},
+    },
+    keyspace::{self, IdSpace, push_id, sole_id},
+    replicated::identity::Identity,
 };
 use isomer_value::{LabelId, NodeId, PropId, RelId, Value, key, record::RecordRef};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    contested, scope,
-    shadow::{NodeShadow, RelShadow, identity_of},
+    metadata::{NodeMetadata, RelMetadata, identity_of},
+    property_conflicts, scope,
     state::replication_of,
 };
 
@@ -43,7 +49,9 @@ pub(crate) fn note_identity(
     if !tx.replication().is_replicated() || notes(tx).identities.contains_key(&id) {
         return Ok(());
     }
-    let stored = tx.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))?;
+    let stored = tx
+        .read()
+        .get(&keyspace::metadata_row(IdSpace::Nodes, id.0))?;
     if let Some(space) = scope::space(tx) {
         let is_home = stored.is_some() || space.has_any(&old.labels);
         if !*notes_mut(tx).homes.entry(id).or_insert(is_home) {
@@ -107,40 +115,43 @@ pub(crate) fn key_of(
     }
 }
 
-/// The shadow of a node, stored or implied; none where there is neither record nor ghost.
-pub(crate) fn node_shadow(tx: &Transaction, id: NodeId) -> Result<Option<NodeShadow>, DataError> {
+/// The metadata row of a node, stored or implied; none where there is neither record nor ghost.
+pub(crate) fn node_metadata(
+    tx: &Transaction,
+    id: NodeId,
+) -> Result<Option<NodeMetadata>, DataError> {
     observe_metadata(tx, IdSpace::Nodes, id.0);
-    let shadow_key = keyspace::shadow(IdSpace::Nodes, id.0);
+    let metadata_key = keyspace::metadata_row(IdSpace::Nodes, id.0);
     let record_key = keyspace::node(id);
-    let mut found = tx.read().get_many(&[&shadow_key, &record_key])?;
+    let mut found = tx.read().get_many(&[&metadata_key, &record_key])?;
     let (record, stored) = (found.pop().flatten(), found.pop().flatten());
     let record = record.as_deref().map(RecordRef::new).transpose()?;
     match (stored, record) {
-        (Some(stored), record) => NodeShadow::decode(&stored, record.as_ref()).map(Some),
+        (Some(stored), record) => NodeMetadata::decode(&stored, record.as_ref()).map(Some),
         (None, None) => Ok(None),
         (None, Some(record)) => {
             let base = replication_of(tx.store()).base()?;
             let identity = implied_of(tx, id, &record)?;
-            NodeShadow::implied(identity, base, &record).map(Some)
+            NodeMetadata::implied(identity, base, &record).map(Some)
         }
     }
 }
 
-pub(crate) fn rel_shadow(tx: &Transaction, id: RelId) -> Result<Option<RelShadow>, DataError> {
+pub(crate) fn rel_metadata(tx: &Transaction, id: RelId) -> Result<Option<RelMetadata>, DataError> {
     observe_metadata(tx, IdSpace::Relationships, id.0);
-    let shadow_key = keyspace::shadow(IdSpace::Relationships, id.0);
+    let metadata_key = keyspace::metadata_row(IdSpace::Relationships, id.0);
     let record_key = keyspace::relationship(id);
-    let mut found = tx.read().get_many(&[&shadow_key, &record_key])?;
+    let mut found = tx.read().get_many(&[&metadata_key, &record_key])?;
     let (record, stored) = (found.pop().flatten(), found.pop().flatten());
     let Some(record) = record else {
         return Ok(None);
     };
     let record = RecordRef::new(&record)?;
     match stored {
-        Some(stored) => RelShadow::decode(&stored, &record).map(Some),
+        Some(stored) => RelMetadata::decode(&stored, &record).map(Some),
         None => {
             let base = replication_of(tx.store()).base()?;
-            RelShadow::implied(implied_relationship(tx, id)?, base, &record).map(Some)
+            RelMetadata::implied(implied_relationship(tx, id)?, base, &record).map(Some)
         }
     }
 }
@@ -155,7 +166,10 @@ pub(crate) fn node_identity(tx: &Transaction, id: NodeId) -> Result<Identity, Da
     if let Some(identity) = notes(tx).identities.get(&id) {
         return Ok(identity.clone());
     }
-    if let Some(stored) = tx.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))? {
+    if let Some(stored) = tx
+        .read()
+        .get(&keyspace::metadata_row(IdSpace::Nodes, id.0))?
+    {
         return identity_of(&stored);
     }
     match tx.read().get(&keyspace::node(id))? {
@@ -167,7 +181,7 @@ pub(crate) fn node_identity(tx: &Transaction, id: NodeId) -> Result<Identity, Da
 pub(crate) fn rel_identity(tx: &Transaction, id: RelId) -> Result<Identity, DataError> {
     let stored = tx
         .read()
-        .get(&keyspace::shadow(IdSpace::Relationships, id.0))?;
+        .get(&keyspace::metadata_row(IdSpace::Relationships, id.0))?;
     match stored {
         Some(stored) => identity_of(&stored),
         None => implied_relationship(tx, id),
@@ -198,9 +212,11 @@ pub(crate) fn find_node(
             NodeId(*id)
         }
     };
-    let shadow = tx.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))?;
+    let metadata = tx
+        .read()
+        .get(&keyspace::metadata_row(IdSpace::Nodes, id.0))?;
     let record = tx.read().get(&keyspace::node(id))?;
-    match (shadow, record) {
+    match (metadata, record) {
         (None, Some(record)) => {
             let record = RecordRef::new(&record)?;
             let implied = implied_of(tx, id, &record)?;
@@ -221,11 +237,11 @@ pub(crate) fn find_rel(tx: &Transaction, identity: &Identity) -> Result<Option<R
     if *replica != replication_of(tx.store()).base()?.dot.replica {
         return Ok(None);
     }
-    let shadow = tx
+    let metadata = tx
         .read()
-        .get(&keyspace::shadow(IdSpace::Relationships, *id))?;
+        .get(&keyspace::metadata_row(IdSpace::Relationships, *id))?;
     let record = tx.read().get(&keyspace::relationship(RelId(*id)))?;
-    let is_implied = shadow.is_none() && record.is_some();
+    let is_implied = metadata.is_none() && record.is_some();
     Ok((is_implied && scope::has_relationship(tx, RelId(*id))?).then_some(RelId(*id)))
 }
 
@@ -242,36 +258,38 @@ pub(crate) fn find_identity(
     }
 }
 
-/// Stores the shadow of a node, and its identity.
-pub(crate) fn put_node_shadow(
+/// Stores the metadata row of a node, and its identity.
+pub(crate) fn put_node_metadata(
     tx: &mut Transaction,
     id: NodeId,
-    shadow: &NodeShadow,
-    contested: &[PropId],
+    metadata: &NodeMetadata,
+    conflicting_properties: &[PropId],
     has_record: bool,
 ) -> Result<(), DataError> {
     let key = |prop| keyspace::conflict_in_node(id, prop);
-    contested::note_contested(tx, &key, contested, &shadow.properties)?;
-    let stored = shadow.encode(has_record, own_replica(tx.store()));
+    property_conflicts::record_conflicts(tx, &key, conflicting_properties, &metadata.properties)?;
+    let stored = metadata.encode(has_record, own_replica(tx.store()));
     change_metadata(tx, IdSpace::Nodes, id.0);
     tx.replication_mut()
-        .put_row(&keyspace::shadow(IdSpace::Nodes, id.0), &stored)?;
-    put_identity(tx, IdSpace::Nodes, &shadow.identity, id.0)
+        .put_row(&keyspace::metadata_row(IdSpace::Nodes, id.0), &stored)?;
+    put_identity(tx, IdSpace::Nodes, &metadata.identity, id.0)
 }
 
-pub(crate) fn put_rel_shadow(
+pub(crate) fn put_rel_metadata(
     tx: &mut Transaction,
     id: RelId,
-    shadow: &RelShadow,
-    contested: &[PropId],
+    metadata: &RelMetadata,
+    conflicting_properties: &[PropId],
 ) -> Result<(), DataError> {
     let key = |prop| keyspace::conflict_in_relationship(id, prop);
-    contested::note_contested(tx, &key, contested, &shadow.properties)?;
-    let stored = shadow.encode(true, own_replica(tx.store()));
+    property_conflicts::record_conflicts(tx, &key, conflicting_properties, &metadata.properties)?;
+    let stored = metadata.encode(true, own_replica(tx.store()));
     change_metadata(tx, IdSpace::Relationships, id.0);
-    tx.replication_mut()
-        .put_row(&keyspace::shadow(IdSpace::Relationships, id.0), &stored)?;
-    put_identity(tx, IdSpace::Relationships, &shadow.identity, id.0)
+    tx.replication_mut().put_row(
+        &keyspace::metadata_row(IdSpace::Relationships, id.0),
+        &stored,
+    )?;
+    put_identity(tx, IdSpace::Relationships, &metadata.identity, id.0)
 }
 
 pub(crate) fn put_identity(
@@ -291,8 +309,8 @@ pub(crate) fn put_identity(
     tx.replication_mut().put_row(&key, &value)
 }
 
-/// Deletes shadow, identity and conflicts of a deleted record.
-pub(crate) fn drop_shadow(
+/// Deletes metadata row, identity and conflicts of a deleted record.
+pub(crate) fn delete_metadata(
     tx: &mut Transaction,
     space: IdSpace,
     id: u64,
@@ -300,8 +318,8 @@ pub(crate) fn drop_shadow(
 ) -> Result<(), DataError> {
     change_metadata(tx, space, id);
     tx.replication_mut()
-        .delete_row(&keyspace::shadow(space, id))?;
-    contested::forget_conflicts(tx, space, id)?;
+        .delete_row(&keyspace::metadata_row(space, id))?;
+    property_conflicts::delete_conflicts(tx, space, id)?;
     // If it was created again in the same transaction, the identity leads to the new one.
     if find_identity(tx, space, identity)? == Some(id) {
         let key = keyspace::identity(space, &identity.to_bytes());

@@ -1,6 +1,7 @@
 //! The ends of relationships.
 
-use isomer_data::{DataError, Transaction, internals::keyspace};
+use isomer_data::{DataError, Transaction};
+use isomer_layout::keyspace;
 use isomer_value::{RelId, record::RecordRef};
 
 /// Type and ends of a relationship.
@@ -9,9 +10,7 @@ pub(crate) fn ends_of(
     id: RelId,
 ) -> Result<Option<isomer_data::RelRow>, DataError> {
     match tx.read().get(&keyspace::relationship(id))? {
-        Some(record) => {
-            isomer_data::internals::graph::row_of(id, &RecordRef::new(&record)?).map(Some)
-        }
+        Some(record) => isomer_layout::graph::rows::row_of(id, &RecordRef::new(&record)?).map(Some),
         None => Ok(None),
     }
 }

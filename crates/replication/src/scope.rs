@@ -4,15 +4,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use isomer_data::{
     Change, ConvergentOwner, DataError, DataStore, Transaction,
-    internals::{
-        Identity,
-        catalog::NameKind,
-        codec::malformed,
-        footprint::Item,
-        hold_commits,
-        keyspace::{self, IdSpace, SPACE, sole_id, take_id},
-        names, notes,
-    },
+    internals::{footprint::Item, hold_commits, names, notes},
+};
+use isomer_layout::{
+    catalog::names::NameKind,
+    keyspace::{self, IdSpace, SPACE, sole_id, take_id},
+    replicated::{codec::malformed, identity::Identity},
 };
 use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Read};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
@@ -20,10 +17,10 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     entry::{Op, Owner},
-    part::Part,
     relationship_ends,
     space::{ReplicatedSpace, Space},
     state::replication_of,
+    state_transfer::section::Section,
 };
 
 /// The replicated space; none where everything is replicated.
@@ -278,12 +275,12 @@ pub(crate) fn has_node(tx: &Transaction, id: NodeId) -> Result<bool, DataError> 
     let Some(space) = space(tx) else {
         return Ok(true);
     };
-    let shadow_key = keyspace::shadow(IdSpace::Nodes, id.0);
+    let metadata_key = keyspace::metadata_row(IdSpace::Nodes, id.0);
     let record_key = keyspace::node(id);
-    let found = tx.read().get_many(&[&shadow_key, &record_key])?;
+    let found = tx.read().get_many(&[&metadata_key, &record_key])?;
     Ok(match &found[..] {
         [None, Some(record)] => space.has_label_of(&RecordRef::new(record)?),
-        [shadow, _] => shadow.is_some(),
+        [metadata, _] => metadata.is_some(),
         _ => false,
     })
 }
@@ -308,8 +305,8 @@ pub(crate) fn has_relationship(tx: &Transaction, id: RelId) -> Result<bool, Data
     let Some(space) = space(tx) else {
         return Ok(true);
     };
-    let shadow = keyspace::shadow(IdSpace::Relationships, id.0);
-    if tx.read().get(&shadow)?.is_some() {
+    let metadata = keyspace::metadata_row(IdSpace::Relationships, id.0);
+    if tx.read().get(&metadata)?.is_some() {
         return Ok(true);
     }
     match relationship_ends::ends_of(tx, id)? {
@@ -321,16 +318,16 @@ pub(crate) fn has_relationship(tx: &Transaction, id: RelId) -> Result<bool, Data
 }
 
 /// Whether the row under a key of a part is replicated. All parts of buckets are treated alike.
-pub(crate) fn holds(tx: &Transaction, part: Part, key: &[u8]) -> Result<bool, DataError> {
+pub(crate) fn holds(tx: &Transaction, part: Section, key: &[u8]) -> Result<bool, DataError> {
     let Some(space) = space(tx) else {
         return Ok(true);
     };
     let id = |skipped: usize| sole_id(&key[skipped..], "the key of a record");
     match part {
-        Part::Nodes => has_node(tx, NodeId(id(1)?)),
-        Part::Ghosts => Ok(true),
-        Part::Relationships => has_relationship(tx, RelId(id(1)?)),
-        Part::Fields => {
+        Section::Nodes => has_node(tx, NodeId(id(1)?)),
+        Section::Ghosts => Ok(true),
+        Section::Relationships => has_relationship(tx, RelId(id(1)?)),
+        Section::Fields => {
             let owner = &key[..keyspace::convergent_owner_len(key)?];
             let id = sole_id(&owner[2..], "the owner of a field")?;
             match owner[1] {
@@ -338,12 +335,12 @@ pub(crate) fn holds(tx: &Transaction, part: Part, key: &[u8]) -> Result<bool, Da
                 _ => has_relationship(tx, RelId(id)),
             }
         }
-        Part::Buckets | Part::Entries | Part::Values | Part::Sequences => {
+        Section::Buckets | Section::Entries | Section::Values | Section::Sequences => {
             let bucket = take_id(&mut &key[1..]).and_then(|id| u32::try_from(id).ok());
             let bucket = bucket.ok_or_else(|| malformed("the key of a bucket"))?;
             Ok(space.has_bucket(bucket))
         }
-        Part::Files | Part::Folders | Part::Chunks => Ok(false),
+        Section::Files | Section::Folders | Section::Chunks => Ok(false),
     }
 }
 
@@ -423,7 +420,7 @@ impl Scope<'_> {
             }
             Change::NodeDeleted { id, .. } => self.node(*id)?,
             Change::RelationshipCreated { id, record } => {
-                let row = isomer_data::internals::graph::row_of(*id, &RecordRef::new(record)?)?;
+                let row = isomer_layout::graph::rows::row_of(*id, &RecordRef::new(record)?)?;
                 self.rels
                     .insert(*id, Link::Between(row.type_id, row.source, row.target));
                 self.relationship(*id)?
@@ -478,8 +475,8 @@ impl Scope<'_> {
             Some(Link::Known(known)) => return Ok(*known),
             Some(Link::Between(type_id, source, target)) => {
                 let (type_id, source, target) = (*type_id, *source, *target);
-                let shadow = keyspace::shadow(IdSpace::Relationships, id.0);
-                self.tx.read().get(&shadow)?.is_some()
+                let metadata = keyspace::metadata_row(IdSpace::Relationships, id.0);
+                self.tx.read().get(&metadata)?.is_some()
                     || self.space.has_type(type_id) && self.node(source)? && self.node(target)?
             }
             None => has_relationship(self.tx, id)?,

@@ -1,24 +1,23 @@
 //! Scrubbing: two replicas that have seen the same transactions must hold the same state; a difference is damage.
 //!
-//! All records and entries are partitioned into [`RANGES`] ranges by a hash of their names. Each range has a
+//! All records and entries are partitioned into [`RANGE_COUNT`] ranges by a hash of their names. Each range has a
 //! fingerprint: a sum of hashes of its content, with names spelled out, so that neither ids nor order matter. Where two
 //! fingerprints differ, the content of the range is exchanged, and each side adds what it lacks: records lost by one of
 //! them are restored. (Records that one of them failed to remove come back, too: a scrub never removes anything.)
 //!
 //! ```text
-//! fingerprints  a page with one item: 20: vector, then u128 LE for each range
-//! ranges        a page of items as in a snapshot
+//! fingerprints  a page with one item, `FINGERPRINTS`: vector, then u128 LE for each range
+//! ranges        a page of items as in a state transfer
 //! ```
 
 use isomer_data::{
     Access, ConvergentKind, ConvergentOwner, DataError, DataStore, Transaction, Vector,
-    after_prefix,
-    internals::{
-        codec::malformed,
-        convergent::{counter_amount, entry_parts},
-        keyspace::{self, sole_id, take_id},
-        own_replica,
-    },
+    after_prefix, internals::own_replica,
+};
+use isomer_layout::{
+    convergent::{counter::amount as counter_amount, place::entry as entry_parts},
+    keyspace::{self, sole_id, take_id},
+    replicated::codec::malformed,
 };
 use isomer_value::{NodeId, PropId, RelId, record::decode_value};
 use xxhash_rust::xxh3::xxh3_128;
@@ -26,23 +25,25 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::{
     buckets, cells, conflicts,
     files::{self, decode_making},
-    join,
-    join_files::{self, file_of},
     mapping,
-    part::Part,
+    metadata::Properties,
     records, scope,
-    shadow::Properties,
-    snapshot,
     spelling::{self, spell_stamp},
     state::replication_of,
+    state_transfer::{
+        merge_files::{self, file_of},
+        receive,
+        section::Section,
+        send,
+    },
     versions::{Stamp, Version},
-    wire::{self, Incoming, Outgoing},
+    wire::{self, Incoming, Outgoing, tag},
 };
 
 /// The number of ranges.
-pub const RANGES: usize = 4096;
-/// Most ranges that are exchanged at a time.
-const AT_ONCE: usize = 256;
+pub const RANGE_COUNT: usize = 4096;
+/// Ranges that are exchanged at a time, at most.
+const MAX_RANGES_PER_PAGE: usize = 256;
 
 /// The fingerprints of all ranges, while they are computed.
 struct Sums(Vec<u128>);
@@ -60,7 +61,7 @@ impl Sums {
 }
 
 fn range_of(name: &[u8]) -> usize {
-    (xxh3_128(name) >> 64) as usize % RANGES
+    (xxh3_128(name) >> 64) as usize % RANGE_COUNT
 }
 
 /// The fingerprints of this database.
@@ -69,17 +70,18 @@ fn range_of(name: &[u8]) -> usize {
 /// Those of the engine; [`DataError::Corrupt`] for unreadable records.
 pub fn fingerprints(store: &DataStore) -> Result<Vec<u8>, DataError> {
     let tx = store.begin(Access::Read)?;
-    let mut sums = Sums(vec![0; RANGES]);
+    let mut sums = Sums(vec![0; RANGE_COUNT]);
     each_name(&tx, &mut |part, key, name| {
         add_to(&tx, &mut sums, part, key, name)
     })?;
     let mut page = Outgoing::new(store);
     let mut content = Vec::new();
-    mapping::vector(&mut page, &store.seen_in(tx.read(), None)?)?.push_local(&mut content);
+    mapping::vector(&mut page, &store.numbering().seen_in(tx.read(), None)?)?
+        .push_local(&mut content);
     for sum in &sums.0 {
         content.extend_from_slice(&sum.to_le_bytes());
     }
-    page.push(20, &content);
+    page.push(tag::FINGERPRINTS, &content);
     Ok(page.finish())
 }
 
@@ -92,11 +94,11 @@ pub fn differing(store: &DataStore, theirs: &[u8]) -> Result<Option<Vec<u16>>, D
     let ours = fingerprints(store)?;
     let read = |page: &[u8]| -> Result<(Vector, Vec<u8>), DataError> {
         let (mut map, mut items) = Incoming::open(store, page)?;
-        let Some((20, mut content)) = wire::take_item(&mut items)? else {
+        let Some((tag::FINGERPRINTS, mut content)) = wire::take_item(&mut items)? else {
             return Err(mapping::bad_item());
         };
         let seen = Vector::take_local(&mut content).ok_or_else(mapping::bad_item)?;
-        match content.len() == RANGES * 16 {
+        match content.len() == RANGE_COUNT * 16 {
             true => Ok((mapping::vector(&mut map, &seen)?, content.to_vec())),
             false => Err(mapping::bad_item()),
         }
@@ -108,7 +110,10 @@ pub fn differing(store: &DataStore, theirs: &[u8]) -> Result<Option<Vec<u16>>, D
     let pairs = ours.chunks(16).zip(theirs.chunks(16)).enumerate();
     let differ = pairs.filter(|(_, (one, other))| one != other);
     Ok(Some(
-        differ.map(|(at, _)| at as u16).take(AT_ONCE).collect(),
+        differ
+            .map(|(at, _)| at as u16)
+            .take(MAX_RANGES_PER_PAGE)
+            .collect(),
     ))
 }
 
@@ -120,8 +125,8 @@ pub fn ranges_page(store: &DataStore, ranges: &[u16]) -> Result<Vec<u8>, DataErr
     let tx = store.begin(Access::Read)?;
     let mut page = Outgoing::new(store);
     let mut seen = Vec::new();
-    mapping::vector(&mut page, &store.seen_in(tx.read(), None)?)?.push_local(&mut seen);
-    page.push(10, &seen);
+    mapping::vector(&mut page, &store.numbering().seen_in(tx.read(), None)?)?.push_local(&mut seen);
+    page.push(tag::SEEN, &seen);
     let mut found = Vec::new();
     each_name(&tx, &mut |part, key, name| {
         if ranges.contains(&(range_of(name) as u16)) {
@@ -135,11 +140,11 @@ pub fn ranges_page(store: &DataStore, ranges: &[u16]) -> Result<Vec<u8>, DataErr
     }
     for (part, key) in &found {
         let owner = match part {
-            Part::Nodes | Part::Ghosts => ConvergentOwner::Node(NodeId(id_in(*part, key)?)),
-            Part::Relationships => ConvergentOwner::Relationship(RelId(id_in(*part, key)?)),
+            Section::Nodes | Section::Ghosts => ConvergentOwner::Node(NodeId(id_in(*part, key)?)),
+            Section::Relationships => ConvergentOwner::Relationship(RelId(id_in(*part, key)?)),
             _ => continue,
         };
-        snapshot::push_owner_fields(&tx, owner, &mut page)?;
+        send::push_owner_fields(&tx, owner, &mut page)?;
     }
     store.engine().sync()?;
     Ok(page.finish())
@@ -150,37 +155,37 @@ pub fn ranges_page(store: &DataStore, ranges: &[u16]) -> Result<Vec<u8>, DataErr
 ///
 /// # Errors
 /// [`DataError::Invalid`] for bytes that are not a page of ranges; [`DataError::Storage`] (unavailable) where one
-/// of the two was written concurrently, and while a snapshot is being joined; those of a commit.
+/// of the two was written concurrently, and while a state is being merged; those of a commit.
 pub fn repair(store: &DataStore, page: &[u8]) -> Result<(), DataError> {
     let _applying = replication_of(store).applying.lock();
-    if join::is_being_joined(store) {
+    if receive::is_merging_state(store) {
         return Err(isomer_data::internals::joining_error());
     }
-    join::join_union(store, page)?;
+    receive::join_union(store, page)?;
     store.engine().sync()?;
     Ok(())
 }
 
-fn id_in(part: Part, key: &[u8]) -> Result<u64, DataError> {
+fn id_in(part: Section, key: &[u8]) -> Result<u64, DataError> {
     sole_id(&key[part.prefix().len()..], "the key of a record")
 }
 
 /// Called with the part, the stored key and the name of an item.
-type Named<'n> = dyn FnMut(Part, &[u8], &[u8]) -> Result<(), DataError> + 'n;
+type Named<'n> = dyn FnMut(Section, &[u8], &[u8]) -> Result<(), DataError> + 'n;
 
 /// Visits everything that has a name: records, ghosts, entries of buckets.
 fn each_name(tx: &Transaction, visit: &mut Named<'_>) -> Result<(), DataError> {
     for part in [
-        Part::Nodes,
-        Part::Ghosts,
-        Part::Relationships,
-        Part::Buckets,
-        Part::Entries,
-        Part::Values,
-        Part::Sequences,
-        Part::Files,
-        Part::Folders,
-        Part::Chunks,
+        Section::Nodes,
+        Section::Ghosts,
+        Section::Relationships,
+        Section::Buckets,
+        Section::Entries,
+        Section::Values,
+        Section::Sequences,
+        Section::Files,
+        Section::Folders,
+        Section::Chunks,
     ] {
         let prefix = part.prefix();
         let end = after_prefix(&prefix);
@@ -192,20 +197,20 @@ fn each_name(tx: &Transaction, visit: &mut Named<'_>) -> Result<(), DataError> {
                     continue;
                 }
                 let name = match part {
-                    Part::Nodes | Part::Ghosts => {
+                    Section::Nodes | Section::Ghosts => {
                         let id = NodeId(id_in(part, key)?);
                         let has_record = tx.read().get(&keyspace::node(id))?.is_some();
-                        if part == Part::Ghosts && has_record {
+                        if part == Section::Ghosts && has_record {
                             continue;
                         }
                         conflicts::spelled(tx, id)?
                     }
-                    Part::Relationships => {
+                    Section::Relationships => {
                         let identity = records::rel_identity(tx, RelId(id_in(part, key)?))?;
                         [&[9][..], &spelling::spell_identity(tx, &identity)].concat()
                     }
-                    Part::Files | Part::Folders | Part::Chunks => {
-                        match join_files::file_name(tx, key)? {
+                    Section::Files | Section::Folders | Section::Chunks => {
+                        match merge_files::file_name(tx, key)? {
                             Some(name) => name,
                             None => continue,
                         }
@@ -232,19 +237,19 @@ fn each_name(tx: &Transaction, visit: &mut Named<'_>) -> Result<(), DataError> {
 fn add_to(
     tx: &Transaction,
     sums: &mut Sums,
-    part: Part,
+    part: Section,
     key: &[u8],
     name: &[u8],
 ) -> Result<(), DataError> {
     match part {
-        Part::Nodes | Part::Ghosts => {
+        Section::Nodes | Section::Ghosts => {
             let id = NodeId(id_in(part, key)?);
-            let shadow = records::node_shadow(tx, id)?;
-            let shadow = shadow.ok_or_else(|| malformed("the metadata of a node"))?;
-            for life in &shadow.lives {
-                sums.add(name, &[b"life", &spell_stamp(tx, *life)]);
+            let metadata = records::node_metadata(tx, id)?;
+            let metadata = metadata.ok_or_else(|| malformed("the metadata of a node"))?;
+            for creation in &metadata.creations {
+                sums.add(name, &[b"life", &spell_stamp(tx, *creation)]);
             }
-            for (label, stamps) in &shadow.labels {
+            for (label, stamps) in &metadata.labels {
                 let label = tx.names().label_name(*label).unwrap_or_default();
                 for stamp in stamps {
                     sums.add(
@@ -253,45 +258,45 @@ fn add_to(
                     );
                 }
             }
-            add_properties(tx, sums, name, &shadow.properties)?;
+            add_properties(tx, sums, name, &metadata.properties)?;
             add_fields(tx, sums, name, ConvergentOwner::Node(id))
         }
-        Part::Relationships => {
+        Section::Relationships => {
             let id = RelId(id_in(part, key)?);
-            let shadow = records::rel_shadow(tx, id)?;
-            let shadow = shadow.ok_or_else(|| malformed("the metadata of a relationship"))?;
-            sums.add(name, &[b"life", &spell_stamp(tx, shadow.life)]);
-            add_properties(tx, sums, name, &shadow.properties)?;
+            let metadata = records::rel_metadata(tx, id)?;
+            let metadata = metadata.ok_or_else(|| malformed("the metadata of a relationship"))?;
+            sums.add(name, &[b"life", &spell_stamp(tx, metadata.creation)]);
+            add_properties(tx, sums, name, &metadata.properties)?;
             add_fields(tx, sums, name, ConvergentOwner::Relationship(id))
         }
-        Part::Files => {
+        Section::Files => {
             let number = file_of(key)?;
-            let shadow = files::file_shadow(tx, number)?;
-            let shadow = shadow.ok_or_else(|| malformed("the metadata of a file"))?;
-            sums.add(name, &[b"life", &spell_stamp(tx, shadow.life)]);
-            add_versions(tx, sums, name, b"called", &shadow.called);
+            let metadata = files::file_metadata(tx, number)?;
+            let metadata = metadata.ok_or_else(|| malformed("the metadata of a file"))?;
+            sums.add(name, &[b"life", &spell_stamp(tx, metadata.creation)]);
+            add_versions(tx, sums, name, b"called", &metadata.called);
             add_versions(
                 tx,
                 sums,
                 name,
                 b"size",
-                &buckets::lives(tx, &keyspace::file(number))?,
+                &buckets::creations(tx, &keyspace::file(number))?,
             );
             Ok(())
         }
-        Part::Folders => {
+        Section::Folders => {
             let stored = tx.read().get(key)?.unwrap_or_default();
             add_versions(tx, sums, name, b"made", &decode_making(&stored)?.1);
             Ok(())
         }
-        Part::Chunks => {
+        Section::Chunks => {
             add_versions(tx, sums, name, b"chunk", &cells::cell_versions(tx, key)?);
             Ok(())
         }
         _ => {
             for version in cells::cell_versions(tx, key)? {
                 let value = match part {
-                    Part::Entries => format!("{:?}", tx.kv().stored_value(&version.value)?),
+                    Section::Entries => format!("{:?}", tx.kv().stored_value(&version.value)?),
                     _ => String::new(),
                 };
                 let stamp = spell_stamp(tx, version.stamp);
@@ -389,10 +394,10 @@ fn add_fields(
 
 fn push_found(
     tx: &Transaction,
-    part: Part,
+    part: Section,
     key: &[u8],
     page: &mut Outgoing<'_>,
 ) -> Result<(), DataError> {
     let value = tx.read().get(key)?.unwrap_or_default();
-    crate::snapshot::push_row(tx, part, key, &value, page)
+    crate::state_transfer::send::push_row(tx, part, key, &value, page)
 }

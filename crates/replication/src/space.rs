@@ -8,14 +8,14 @@
 //! - A node is in the space if it was made with a label of it. It stays: taking its last such label away here, or
 //!   giving one to a node outside the space, is refused, as others would keep what they have, or never get what was
 //!   there before. (Where two replicas take different labels away, the node is left without one, and is still in the
-//!   space: its shadow says so.)
+//!   space: its metadata row says so.)
 //! - A relationship is in the space if both its ends are, and its type, where types are named. One outside the space is
 //!   deleted with its ends, by whichever replica these are deleted.
 //! - A bucket is in the space by its name, with its sequences.
 //! - Files are not in a declared space: they are replicated only where everything is.
 //!
-//! A record with a shadow is in the space. One without a shadow, in a database with a declared space, is in it if its
-//! labels say so: it is older than replication.
+//! A record with a metadata row is in the space. One without a metadata row, in a database with a declared space, is in
+//! it if its labels say so: it is older than replication.
 //!
 //! ```text
 //! stored   u8 1, bytes name, then for labels, types and buckets: id number, and as many ids
@@ -24,13 +24,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use isomer_data::{
-    DataError,
-    internals::{
-        catalog::NameKind,
-        codec::{malformed, push_bytes, take_byte, take_count, take_text, take_u32},
-        keyspace::{SPACE, push_id},
-    },
+use isomer_data::DataError;
+use isomer_layout::{
+    catalog::names::NameKind,
+    keyspace::{SPACE, push_id},
+    replicated::codec::{malformed, push_bytes, take_byte, take_count, take_text, take_u32},
 };
 use isomer_storage::Read;
 use isomer_value::{LabelId, TypeId, record::RecordRef};

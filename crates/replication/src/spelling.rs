@@ -1,9 +1,7 @@
 //! Identities and stamps in bytes that are the same in every replica.
 
-use isomer_data::{
-    Transaction,
-    internals::{Identity, own_replica},
-};
+use isomer_data::{Transaction, internals::own_replica};
+use isomer_layout::replicated::identity::Identity;
 
 use crate::versions::Stamp;
 

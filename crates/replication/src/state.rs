@@ -7,8 +7,9 @@ use std::sync::{
 
 use isomer_data::{
     DataError, DataStore, Dot, Vector,
-    internals::{codec::malformed, keyspace, replica_state, replication_state},
+    internals::{replica_state, replication_state},
 };
+use isomer_layout::{keyspace, replicated::codec::malformed};
 use isomer_storage::{Read, Snapshot, Version};
 use isomer_value::NodeId;
 use parking_lot::{Mutex, RwLock};
@@ -16,9 +17,9 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    joining::Pushing,
     member::{self, Members},
     space::{self, Space},
+    state_transfer::progress::PushState,
     versions::Stamp,
 };
 
@@ -44,34 +45,34 @@ impl Accepted {
     }
 }
 
-/// Number of nodes of which the cache remembers the relationships.
-pub(crate) const MOST_RESTED: usize = 10_000;
+/// Nodes in the cache of creations, at most; a full cache is cleared.
+pub(crate) const MAX_CACHED_NODES: usize = 10_000;
 
 /// A cache for nodes at which many relationships are created that keep their ends: all relationships of the node, in a
-/// state, depend on one of these lives. This holds while only local ones are created, as these depend on all existing
-/// lives.
+/// state, depend on one of these creations. This holds while only local ones are created, as these depend on all
+/// existing creations.
 #[derive(Default)]
-pub(crate) struct LifeCache {
+pub(crate) struct CreationCache {
     pub(crate) nodes: FxHashMap<NodeId, (Version, Vec<Dot>)>,
     /// Merges under way, and the version of the last one.
     pub(crate) merging: u32,
     pub(crate) merged: Version,
     /// Relationships read, for tests.
-    pub(crate) looked_at: u64,
+    pub(crate) relationships_read: u64,
 }
 
-/// How long a read is held after a page was made: a page that takes longer to arrive is not requested again.
-pub(crate) const PATIENCE_MS: u64 = 10 * 60 * 1000;
+/// How long a snapshot is held after a page was made: a page that takes longer to arrive is not requested again.
+pub(crate) const PAGE_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
-/// Idle time after which a new join may replace it, and after which a completed one is released.
-pub(crate) const IDLE_MS: u64 = 2 * 60 * 1000;
+/// Idle time after which a new state transfer may replace it, and after which a completed one is released.
+pub(crate) const IDLE_TIMEOUT_MS: u64 = 2 * 60 * 1000;
 
 /// The total time for which it is held.
-pub(crate) const ALL_MS: u64 = 6 * 60 * 60 * 1000;
+pub(crate) const TRANSFER_TIMEOUT_MS: u64 = 6 * 60 * 60 * 1000;
 
-/// A version that is sent in pages.
+/// The sending side of a state transfer: the snapshot of which the pages are made.
 #[derive(Clone)]
-pub(crate) struct Served {
+pub(crate) struct OutgoingTransfer {
     pub(crate) number: u128,
     pub(crate) snapshot: Arc<dyn Snapshot>,
     /// What it has seen, as sent.
@@ -82,14 +83,14 @@ pub(crate) struct Served {
     pub(crate) is_done: bool,
 }
 
-impl Served {
+impl OutgoingTransfer {
     pub(crate) fn is_idle(&self, now_ms: u64) -> bool {
-        now_ms >= self.asked_ms.saturating_add(IDLE_MS)
+        now_ms >= self.asked_ms.saturating_add(IDLE_TIMEOUT_MS)
     }
 
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
-        now_ms >= self.asked_ms.saturating_add(PATIENCE_MS)
-            || now_ms >= self.begun_ms.saturating_add(ALL_MS)
+        now_ms >= self.asked_ms.saturating_add(PAGE_TIMEOUT_MS)
+            || now_ms >= self.begun_ms.saturating_add(TRANSFER_TIMEOUT_MS)
             || self.is_done && self.is_idle(now_ms)
     }
 }
@@ -118,17 +119,17 @@ pub(crate) struct Replication {
     pub(crate) space: RwLock<Option<Arc<Space>>>,
     /// Stamps ahead of the clock that are accepted nevertheless.
     pub(crate) accepted: Accepted,
-    /// Whether a state is being joined right now: nothing else is applied concurrently.
-    pub(crate) joins: Arc<AtomicBool>,
+    /// Whether a state is being merged right now: nothing else is applied concurrently.
+    pub(crate) is_transferring: Arc<AtomicBool>,
     /// The state that a peer is pushing.
-    pub(crate) session: Mutex<Pushing>,
-    /// Reads of replicas that join this database's state.
-    pub(crate) served: Mutex<Vec<Served>>,
+    pub(crate) session: Mutex<PushState>,
+    /// Snapshots for replicas that merge this database's state.
+    pub(crate) outgoing: Mutex<Vec<OutgoingTransfer>>,
     pub(crate) members: Mutex<Members>,
     /// The retention time of transactions for a member that does not acknowledge them, in ms; 0 for ever.
-    pub(crate) kept_ms: AtomicU64,
-    /// Cached knowledge on the relationships of nodes that are kept by them.
-    pub(crate) rested: Mutex<LifeCache>,
+    pub(crate) retention_ms: AtomicU64,
+    /// For nodes that relationships keep: whether all relationships depend on known creations.
+    pub(crate) creation_cache: Mutex<CreationCache>,
     /// Held while received entries are applied.
     pub(crate) applying: Mutex<()>,
     pub(crate) name_hash: NameHash,
@@ -149,11 +150,13 @@ impl Replication {
             *replication.members.lock() = member::load(read)?;
         }
         *replication.space.write() = space::load(read)?;
-        let kept_ms = match read.get(keyspace::LOG_KEPT)? {
+        let retention_ms = match read.get(keyspace::LOG_KEPT)? {
             Some(value) => keyspace::sole_id(&value, "how long the log is kept")?,
-            None => member::KEPT_MS,
+            None => member::LOG_RETENTION_MS,
         };
-        replication.kept_ms.store(kept_ms, Ordering::Relaxed);
+        replication
+            .retention_ms
+            .store(retention_ms, Ordering::Relaxed);
         Ok(replication)
     }
 
@@ -162,7 +165,7 @@ impl Replication {
         replica_state(store).switch(base.is_some());
     }
 
-    /// The stamp of everything without a shadow.
+    /// The stamp of everything without a metadata row.
     pub(crate) fn base(&self) -> Result<Stamp, DataError> {
         let base = *self.base.read();
         base.ok_or_else(|| DataError::Internal("this database is not a replica".into()))

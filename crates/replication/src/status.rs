@@ -2,17 +2,18 @@
 
 use std::fmt::Write;
 
-use isomer_data::{
-    DataError, DataStore,
-    internals::{keyspace, own_replica, read::each_pair},
-};
+use isomer_data::{DataError, DataStore, internals::own_replica};
+use isomer_layout::{keyspace, pairs::each_pair};
 
 use crate::{
     ahead, begin,
     exchange::no_replica,
-    join::{self, JoiningStatus},
-    scope, served,
+    scope,
     space::ReplicatedSpace,
+    state_transfer::{
+        outgoing,
+        receive::{self, StateTransferStatus},
+    },
 };
 
 /// The status of a replica.
@@ -20,8 +21,8 @@ use crate::{
 pub struct ReplicationStatus {
     /// The replicated space; everything where none is declared.
     pub space: Option<ReplicatedSpace>,
-    /// The progress of its join, if any.
-    pub joining: Option<JoiningStatus>,
+    /// The progress of its state transfer, if any.
+    pub joining: Option<StateTransferStatus>,
     /// Up to which time stamps ahead of its clock are accepted, in ms since 1970; 0 where none are.
     pub accepted_clock_ms: u64,
     /// Its name: 32 hexadecimal digits and its epoch.
@@ -34,10 +35,10 @@ pub struct ReplicationStatus {
     pub names: u64,
     /// The limit of these.
     pub most_names: u64,
-    /// Replicas that are joining this one's state in pages right now, for which an old version is kept.
-    pub joins_served: u64,
-    /// The age of the oldest of these joins, in ms.
-    pub served_ms: u64,
+    /// Replicas that are merging this one's state in pages right now, for which an old version is kept.
+    pub outgoing_transfers: u64,
+    /// The age of the oldest of these transfers, in ms.
+    pub outgoing_ms: u64,
 }
 
 /// The status of this replica.
@@ -63,15 +64,15 @@ pub fn replication_status(store: &DataStore) -> Result<ReplicationStatus, DataEr
         })?;
         Ok(count)
     };
-    let (joins_served, served_ms) = served::joins_served(store);
+    let (outgoing_transfers, outgoing_ms) = outgoing::outgoing_transfers(store);
     let (names, most_names) = own_replica(store).names();
     Ok(ReplicationStatus {
         names,
         most_names,
-        joins_served,
-        served_ms,
+        outgoing_transfers,
+        outgoing_ms,
         space: scope::replicated_space(store),
-        joining: join::joining_status(store)?,
+        joining: receive::state_transfer_status(store)?,
         accepted_clock_ms: ahead::accepted_clock_ms(store),
         name,
         log_entries: count(keyspace::LOG)?,

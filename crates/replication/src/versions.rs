@@ -1,13 +1,10 @@
 //! What replicas wrote to one plain property or key without having seen one another: of several *versions* the last by
 //! hybrid time is read, the others are kept until a write that has seen them.
 
-use isomer_data::{
-    Dot, ReplicaId, ReplicaNo, Vector,
-    internals::{
-        codec::{push_bytes, take_byte, take_bytes, take_count},
-        convergent::OwnReplica,
-        keyspace::{push_id, take_id},
-    },
+use isomer_data::{Dot, ReplicaId, ReplicaNo, Vector, internals::convergent::OwnReplica};
+use isomer_layout::{
+    keyspace::{push_id, take_id},
+    replicated::codec::{push_bytes, take_byte, take_bytes, take_count},
 };
 use isomer_value::PropId;
 
@@ -43,8 +40,8 @@ pub(crate) struct Version {
 /// Properties with their encoded values.
 pub(crate) type Set = Vec<(PropId, Vec<u8>)>;
 
-/// Values that are carried along: each with the time at which it was written.
-pub(crate) type Carried = Vec<(PropId, Vec<(u64, Vec<u8>)>)>;
+/// Values that are copied: each with the time at which it was written.
+pub(crate) type CopiedProperties = Vec<(PropId, Vec<(u64, Vec<u8>)>)>;
 
 /// Names of replicas, which order equal times in the same way in all replicas.
 pub(crate) trait ReplicaNames {
@@ -79,15 +76,15 @@ pub(crate) fn remove_seen(versions: &mut Vec<Version>, seen: &dyn Fn(Dot) -> boo
     versions.retain(|version| !seen(version.stamp.dot));
 }
 
-/// The versions of two states joined: what both hold, and what one holds that the other has not seen.
-pub(crate) fn join(
+/// The versions of two states merged: what both hold, and what one holds that the other has not seen.
+pub(crate) fn merge(
     one: &[Version],
     one_seen: &Vector,
     other: &[Version],
     other_seen: &Vector,
 ) -> Vec<Version> {
     let holds = |versions: &[Version], dot: Dot| versions.iter().any(|own| own.stamp.dot == dot);
-    let mut joined: Vec<Version> = one
+    let mut merged: Vec<Version> = one
         .iter()
         .filter(|own| stays(own.stamp.dot, holds(other, own.stamp.dot), other_seen))
         .cloned()
@@ -95,20 +92,20 @@ pub(crate) fn join(
     let new = other
         .iter()
         .filter(|theirs| !holds(one, theirs.stamp.dot) && stays(theirs.stamp.dot, false, one_seen));
-    joined.extend(new.cloned());
-    joined.sort_unstable_by_key(|version| version.stamp.dot);
-    joined
+    merged.extend(new.cloned());
+    merged.sort_unstable_by_key(|version| version.stamp.dot);
+    merged
 }
 
-/// As [`join`], for stamps alone.
-pub(crate) fn join_stamps(
+/// As [`merge`], for stamps alone.
+pub(crate) fn merge_stamps(
     one: &[Stamp],
     one_seen: &Vector,
     other: &[Stamp],
     other_seen: &Vector,
 ) -> Vec<Stamp> {
     let holds = |stamps: &[Stamp], dot: Dot| stamps.iter().any(|own| own.dot == dot);
-    let mut joined: Vec<Stamp> = one
+    let mut merged: Vec<Stamp> = one
         .iter()
         .filter(|own| stays(own.dot, holds(other, own.dot), other_seen))
         .copied()
@@ -116,9 +113,9 @@ pub(crate) fn join_stamps(
     let new = other
         .iter()
         .filter(|theirs| !holds(one, theirs.dot) && stays(theirs.dot, false, one_seen));
-    joined.extend(new);
-    joined.sort_unstable();
-    joined
+    merged.extend(new);
+    merged.sort_unstable();
+    merged
 }
 
 /// Whether a dot of one state stays, by whether the other holds it and what that one has seen.

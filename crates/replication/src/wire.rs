@@ -4,7 +4,7 @@
 //! ```text
 //! page    u8 format (3), for labels, types, properties and buckets: id number, and as many: bytes name;
 //!         id number of replicas, and as many: 16 bytes, u32 epoch; items to the end
-//! item    u8 tag, see `exchange` and `snapshot`, bytes content
+//! item    u8 tag, see [`tag`], bytes content; contents are described in `exchange`, `send` and `scrub`
 //!   07 space   first in each page of a database that replicates a part of itself: see `space`
 //!   08 open    first in the greeting of an empty database that adopts the space of the first member that it hears of
 //! ```
@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use isomer_data::{
     DataError, DataStore, Dot, ReplicaId, ReplicaNo, Vector,
-    internals::{
-        catalog::NameKind,
-        codec::{push_bytes, take_byte, take_bytes, take_count, take_u32},
-        keyspace::push_id,
-        names, own_replica,
-    },
+    internals::{names, own_replica},
+};
+use isomer_layout::{
+    catalog::names::NameKind,
+    keyspace::push_id,
+    replicated::codec::{push_bytes, take_byte, take_bytes, take_count, take_u32},
 };
 use isomer_value::{
     Interner, Names, PropId, ValueError,
@@ -34,14 +34,61 @@ use crate::{
 };
 
 pub(super) const FORMAT: u8 = 3;
-/// Tags of items that may precede all others.
-const SPACE: u8 = 7;
-pub(super) const OPEN: u8 = 8;
+
+/// The tags of items. A tag is never given another meaning.
+pub(crate) mod tag {
+    // Greetings and pages of entries: see `exchange`.
+    /// What the sender has seen, and its name.
+    pub(crate) const SENDER: u8 = 1;
+    /// An entry of the log.
+    pub(crate) const ENTRY: u8 = 2;
+    /// Numbers that were given up.
+    pub(crate) const REACHED: u8 = 3;
+    /// There are more entries.
+    pub(crate) const MORE: u8 = 4;
+    /// The log does not reach back so far.
+    pub(crate) const BEHIND: u8 = 5;
+    /// What another member has seen.
+    pub(crate) const MEMBER: u8 = 6;
+
+    // Items that may precede all others.
+    /// The space that the sender replicates.
+    pub(crate) const SPACE: u8 = 7;
+    /// The sender adopts the space of the first member that it hears of.
+    pub(crate) const OPEN: u8 = 8;
+
+    // Pages of a state: see `send`.
+    /// What the state has seen.
+    pub(crate) const SEEN: u8 = 10;
+    pub(crate) const NODE: u8 = 11;
+    pub(crate) const RELATIONSHIP: u8 = 12;
+    /// A run of entries of a convergent field.
+    pub(crate) const FIELD: u8 = 13;
+    /// An entry of a bucket with one value per key.
+    pub(crate) const ENTRY_OF_MAP: u8 = 14;
+    /// A value of a bucket with several values per key.
+    pub(crate) const ENTRY_OF_MULTI: u8 = 15;
+    pub(crate) const SEQUENCE: u8 = 16;
+    /// Where the next page begins.
+    pub(crate) const NEXT: u8 = 17;
+    /// The last page.
+    pub(crate) const END: u8 = 18;
+    pub(crate) const BUCKET: u8 = 19;
+    pub(crate) const FILE: u8 = 21;
+    pub(crate) const FOLDER: u8 = 22;
+    /// A block of a file's content.
+    pub(crate) const CHUNK: u8 = 23;
+
+    // Comparisons: see `scrub`.
+    /// What the sender has seen, and its fingerprints.
+    pub(crate) const FINGERPRINTS: u8 = 20;
+}
+
 /// Most names of one kind in a page.
 const MAX_NAMES: usize = 1 << 20;
 
 /// Names and replicas of a page.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 struct Tables {
     names: [Vec<Arc<str>>; 4],
     replicas: Vec<ReplicaId>,
@@ -85,11 +132,27 @@ impl<'s> Outgoing<'s> {
             page.extend_from_slice(&replica.to_bytes());
         }
         if let Some(space) = scope::replicated_space(self.store) {
-            page.push(SPACE);
+            page.push(tag::SPACE);
             push_bytes(&mut page, &space.spell());
         }
         page.extend_from_slice(&self.items);
+        debug_assert!(self.is_read_of(&page), "a page is read as it was written");
         page
+    }
+
+    /// Whether a page is read as these names, replicas and items.
+    fn is_read_of(&self, page: &[u8]) -> bool {
+        let mut rest = &page[1..];
+        let tables = Tables::take(&mut rest);
+        if !rest.ends_with(&self.items) || !tables.is_ok_and(|tables| tables == self.tables) {
+            return false;
+        }
+        loop {
+            match take_item(&mut rest) {
+                Ok(Some(_)) => {}
+                end => return end.is_ok(),
+            }
+        }
     }
 }
 
@@ -219,12 +282,12 @@ impl Head {
         let tables = Tables::take(&mut rest)?;
         let mut items = rest;
         while take_item(&mut items)?.is_some() {}
-        store.check_room(&tables.replicas)?;
-        let space = take_head(&mut rest, SPACE)?
+        store.numbering().check_room(&tables.replicas)?;
+        let space = take_head(&mut rest, tag::SPACE)?
             .map(|spelled| ReplicatedSpace::read(spelled).ok_or_else(bad_item))
             .transpose()?;
         // A database that adopts a space in its greeting sends both.
-        let is_open = take_head(&mut rest, OPEN)?.is_some();
+        let is_open = take_head(&mut rest, tag::OPEN)?.is_some();
         let head = Self {
             tables,
             space,
@@ -258,11 +321,11 @@ pub(crate) fn check_greeting(store: &DataStore, page: &[u8]) -> Result<(), DataE
         seen.mapped(|replica| name(replica).map(|_| replica))
     };
     let mut is_first = true;
-    while let Some((tag, mut content)) = take_item(&mut items)? {
+    while let Some((found, mut content)) = take_item(&mut items)? {
         let content = &mut content;
         // The first item names the sending replica.
-        match (is_first, tag) {
-            (true, 1) => {
+        match (is_first, found) {
+            (true, tag::SENDER) => {
                 seen(content)?;
                 if Some(member(content)?) == store.replica() {
                     return Err(DataError::invalid(
@@ -270,7 +333,7 @@ pub(crate) fn check_greeting(store: &DataStore, page: &[u8]) -> Result<(), DataE
                     ));
                 }
             }
-            (false, 6) => {
+            (false, tag::MEMBER) => {
                 member(content)?;
                 seen(content)?;
             }
@@ -320,7 +383,7 @@ impl Mapper for Incoming<'_> {
         match self.replicas.get(at) {
             Some(Some(found)) => Ok(*found),
             Some(None) => {
-                let number = self.store.enter_replica(self.tables.replicas[at])?;
+                let number = self.store.numbering().enter(self.tables.replicas[at])?;
                 self.replicas[at] = Some(number);
                 Ok(number)
             }
@@ -337,7 +400,7 @@ impl Mapper for Incoming<'_> {
     }
 
     fn time_of(&mut self, dot: Dot, time: u64) -> Result<u64, DataError> {
-        // A stamp of this replica comes back in snapshots of others, also after its clock was set back.
+        // A stamp of this replica comes back in states of others, also after its clock was set back.
         let is_own = || own_replica(self.store).own() == Some(dot.replica);
         if ahead::ahead_ms(self.store, time).is_some() && is_own() {
             return Ok(time);

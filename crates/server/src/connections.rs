@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 /// Slots beyond the limit in which `/health` is answered.
 const HEALTH_SLOTS: usize = 16;
 /// Unknown connections of an address that are searched for one without a request in progress.
-const LOOKED_AT: usize = 64;
+const MAX_SEARCHED_CONNECTIONS: usize = 64;
 /// Minimum interval between two log messages about a limit.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
 
@@ -299,7 +299,10 @@ impl State {
     fn unknown_of(&self, address: IpAddr) -> Option<Arc<Shared>> {
         let unknown = &self.addresses.get(&address)?.unknown;
         let is_idle = |shared: &&Arc<Shared>| shared.is_idle.load(Ordering::Relaxed);
-        let idle = unknown.values().take(LOOKED_AT).find(is_idle);
+        let idle = unknown
+            .values()
+            .take(MAX_SEARCHED_CONNECTIONS)
+            .find(is_idle);
         idle.or_else(|| unknown.values().next()).cloned()
     }
 

@@ -16,7 +16,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     Result, ServerError,
-    access::{Credential, Databases, Gates, Guesses, Principal, Session, System, Turn},
+    access::{
+        AdmissionControl, Credential, Databases, Guesses, LoginTurn, Principal, Session, System,
+    },
     audit::Audit,
     config::Config,
     connections::Connections,
@@ -28,7 +30,7 @@ use crate::{
 };
 
 /// Concurrent password hashes: each takes 19 MiB and a core for tens of milliseconds.
-const PASSWORDS_AT_ONCE: usize = 2;
+const MAX_PASSWORD_HASHES: usize = 2;
 
 pub(crate) fn bug() -> ServerError {
     ServerError::Internal("the request hit a bug in the server: see its log".into())
@@ -68,7 +70,7 @@ pub struct Core {
     pub(crate) traces: Traces,
     /// The principal of all clients if the server runs without authentication.
     anybody: Arc<Principal>,
-    gates: Arc<Gates>,
+    admission_control: Arc<AdmissionControl>,
     passwords: Semaphore,
     requests: Arc<Semaphore>,
     inline_reads: Arc<InlineReads>,
@@ -99,7 +101,7 @@ impl Core {
     ) -> Result<Arc<Self>> {
         let limits = &config.limits;
         let traces = Traces::new(config.traces.as_ref())?;
-        let gates = Gates::new(
+        let admission_control = AdmissionControl::new(
             limits.user_requests,
             limits.user_memory,
             limits.query_memory,
@@ -109,12 +111,12 @@ impl Core {
                 limits.transaction_idle,
                 limits.transaction_time,
                 limits.user_transactions,
-                gates.clone(),
+                admission_control.clone(),
             ),
             guesses: Guesses::new(limits.login_failures),
-            gates,
+            admission_control,
             anybody: Arc::new(Principal::anybody()),
-            passwords: Semaphore::new(PASSWORDS_AT_ONCE),
+            passwords: Semaphore::new(MAX_PASSWORD_HASHES),
             requests: Arc::new(Semaphore::new(limits.requests)),
             inline_reads: Arc::new(InlineReads::new(config.threads)),
             stopping: watch::Sender::new(false),
@@ -160,7 +162,13 @@ impl Core {
         let mut limits = Limits::default();
         limits.time = Some(self.config.limits.query_time);
         limits.memory_bytes = self.config.limits.query_memory;
-        Session::new(principal, from, self.databases.clone(), &self.gates, limits)
+        Session::new(
+            principal,
+            from,
+            self.databases.clone(),
+            &self.admission_control,
+            limits,
+        )
     }
 
     /// The principal of a credential, with its current rights.
@@ -257,7 +265,7 @@ impl Core {
     }
 
     /// The turn to verify a password, one at a time per address; refused after too many failures.
-    pub(crate) async fn login_turn(&self, from: IpAddr) -> Result<Turn<'_>> {
+    pub(crate) async fn login_turn(&self, from: IpAddr) -> Result<LoginTurn<'_>> {
         self.guesses.turn(from).await
     }
 
@@ -286,7 +294,7 @@ impl Core {
 
     /// Requests in progress.
     pub fn in_progress(&self) -> usize {
-        self.gates.in_progress()
+        self.admission_control.in_progress()
     }
 
     /// A slot for a change feed, unless there are too many.

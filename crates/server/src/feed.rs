@@ -50,7 +50,7 @@ impl Feed {
         let store = db.store()?;
         if !store.options().read_only {
             // From now on, the database records how far back its change stream reaches.
-            store.begin_era()?;
+            store.eras().begin()?;
         }
         let feed = Arc::new(Self {
             newest: watch::Sender::new(Newest::Version(store.engine().version())),

@@ -4,11 +4,11 @@
 use isomer_vfs::process;
 
 /// Most files requested of the system.
-const MOST_FILES: u64 = 1 << 20;
+const MAX_FILES: u64 = 1 << 20;
 
 /// How many of the `wanted` connections the limit on open files allows: half of the files are for the databases,
 /// which open one per table. Raises the soft limit to the hard one, so call it before databases are opened.
 pub fn room_for_connections(wanted: usize) -> usize {
-    let allowed = process::raise_open_files(MOST_FILES).unwrap_or(u64::MAX);
+    let allowed = process::raise_open_files(MAX_FILES).unwrap_or(u64::MAX);
     wanted.min(usize::try_from(allowed / 2).unwrap_or(usize::MAX))
 }

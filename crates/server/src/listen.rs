@@ -168,9 +168,9 @@ async fn speak(
 }
 
 /// Buffer for the first bytes of a request on an idle connection.
-const FIRST: usize = 32;
+const IDLE_BUFFER_BYTES: usize = 32;
 /// Time without a request after which a connection becomes idle.
-const REST: Duration = Duration::from_secs(1);
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Serves HTTP: waits for a request, and answers while requests arrive.
 async fn serve(
@@ -185,7 +185,7 @@ async fn serve(
     let mut waits = limits.head_time;
     loop {
         let end = head_end.unwrap_or_else(|| Instant::now() + waits);
-        let mut first = [0; FIRST];
+        let mut first = [0; IDLE_BUFFER_BYTES];
         let came = tokio::select! {
             came = tokio::time::timeout_at(end, stream.read(&mut first)) => came,
             () = stop_asked(&mut stopping) => {
@@ -214,7 +214,7 @@ async fn serve(
             };
             (stream, first) = (rests, unread);
         }
-        waits = limits.idle_time.saturating_sub(REST);
+        waits = limits.idle_time.saturating_sub(IDLE_AFTER);
     }
 }
 
@@ -275,7 +275,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let mut timer = std::pin::pin!(tokio::time::sleep(limits.head_time));
     let mut timed_for = None;
     // The rest of a request's body must never be taken for another request.
-    let may_rest = || limits.idle_time > REST && phase.is_whole.load(Ordering::Acquire);
+    let may_rest = || limits.idle_time > IDLE_AFTER && phase.is_whole.load(Ordering::Acquire);
     let end = poll_fn(|context| {
         if !stops && stop.as_mut().poll(context).is_ready() {
             stops = true;
@@ -293,14 +293,14 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
             let end = match now {
                 (HEAD, 0) if head_end.is_some() => head_end.take(),
                 (HEAD, _) => Some(Instant::now() + limits.head_time),
-                _ if may_rest() => Some(Instant::now() + REST),
+                _ if may_rest() => Some(Instant::now() + IDLE_AFTER),
                 _ => Some(Instant::now() + limits.idle_time),
             };
             timer.as_mut().reset(end.unwrap_or_else(Instant::now));
         }
         ready!(timer.as_mut().poll(context));
         Poll::Ready(match now {
-            (WAITING, _) if may_rest() && !stops => End::Rests,
+            (AWAITING_REQUEST, _) if may_rest() && !stops => End::Rests,
             _ => End::Slow,
         })
     })
@@ -402,7 +402,7 @@ enum End {
     Slow,
 }
 
-const WAITING: u8 = 0;
+const AWAITING_REQUEST: u8 = 0;
 const HEAD: u8 = 1;
 const BUSY: u8 = 2;
 
@@ -424,7 +424,7 @@ impl Phase {
     fn of(slot: Arc<Slot>) -> Self {
         Self {
             slot,
-            now: AtomicU8::new(WAITING),
+            now: AtomicU8::new(AWAITING_REQUEST),
             round: AtomicU64::new(0),
             writes: AtomicBool::new(false),
             is_whole: AtomicBool::new(false),
@@ -461,7 +461,7 @@ impl Drop for Busy {
         self.0.take_unread();
         self.0.slot.set_idle(true);
         self.0.round.fetch_add(1, Ordering::Release);
-        self.0.now.store(WAITING, Ordering::Release);
+        self.0.now.store(AWAITING_REQUEST, Ordering::Release);
     }
 }
 
@@ -582,10 +582,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         }
         if outcome.is_ready() && buffer.filled().len() > before {
             // The first bytes of a head, if it waited for one. There is no race: only this task ends a round.
-            let _ =
-                self.phase
-                    .now
-                    .compare_exchange(WAITING, HEAD, Ordering::AcqRel, Ordering::Acquire);
+            let _ = self.phase.now.compare_exchange(
+                AWAITING_REQUEST,
+                HEAD,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
         }
         outcome
     }

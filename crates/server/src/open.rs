@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     Result, ServerError,
-    access::{Gates, Written, password},
+    access::{AdmissionControl, Written, password},
 };
 
 /// An open transaction.
@@ -112,19 +112,24 @@ pub struct OpenTransactions {
     idle: Duration,
     longest: Duration,
     most_of_user: usize,
-    gates: Arc<Gates>,
+    admission_control: Arc<AdmissionControl>,
     all: Mutex<FxHashMap<String, Arc<OpenTransaction>>>,
 }
 
 impl OpenTransactions {
     /// Empty; each transaction ends after `idle` without use, and at the age `longest`. What they write counts for
-    /// the gates.
-    pub fn new(idle: Duration, longest: Duration, most_of_user: usize, gates: Arc<Gates>) -> Self {
+    /// admission control.
+    pub fn new(
+        idle: Duration,
+        longest: Duration,
+        most_of_user: usize,
+        admission_control: Arc<AdmissionControl>,
+    ) -> Self {
         Self {
             idle,
             longest,
             most_of_user,
-            gates,
+            admission_control,
             all: Mutex::default(),
         }
     }
@@ -179,7 +184,7 @@ impl OpenTransactions {
             db: transaction.database().clone(),
             class: Mutex::new(StatementClass::Read),
             transaction: Mutex::new(Some(transaction)),
-            written: Mutex::new(self.gates.written(user)),
+            written: Mutex::new(self.admission_control.written(user)),
             times: Mutex::new(Times {
                 idle_end: now + idle,
                 end: now + longest,
@@ -257,8 +262,8 @@ mod tests {
     use super::*;
 
     fn two_a_user(idle: Duration) -> OpenTransactions {
-        let gates = Gates::new(8, 1 << 30, 1 << 30);
-        OpenTransactions::new(idle, Duration::from_secs(60), 2, gates)
+        let admission_control = AdmissionControl::new(8, 1 << 30, 1 << 30);
+        OpenTransactions::new(idle, Duration::from_secs(60), 2, admission_control)
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_vfs::{Disk, DiskFile, Open, RealDisk};
+use isomer_vfs::{Disk, DiskFile, OpenMode, RealDisk};
 
 /// A read that takes longer may have blocked.
 const SLOW_READ: Duration = Duration::from_micros(500);
@@ -58,7 +58,7 @@ impl Drop for InlineSlot<'_> {
 fn time_without_processor() -> Option<Duration> {
     thread_local! {
         static SCHEDSTAT: Option<Arc<dyn DiskFile>> = RealDisk
-            .open(Path::new("/proc/thread-self/schedstat"), Open::Read)
+            .open(Path::new("/proc/thread-self/schedstat"), OpenMode::Read)
             .ok();
     }
     SCHEDSTAT.with(|file| {

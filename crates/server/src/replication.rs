@@ -19,11 +19,11 @@ use isomer_sync::{Cause, peers, sync_once};
 use crate::{access::Databases, core::Core};
 
 /// Interval of checks for new commits.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval of exchanges without commits.
-const REST: Duration = Duration::from_secs(5);
+const EXCHANGE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum back-off for a peer that cannot be reached.
-const MOST: Duration = Duration::from_secs(60);
+const MAX_BACK_OFF: Duration = Duration::from_secs(60);
 
 /// The replication thread. Stops when this is dropped.
 pub(crate) struct Replicating {
@@ -43,7 +43,7 @@ impl Drop for Replicating {
 }
 
 /// When a peer is contacted next.
-struct Turn {
+struct PeerSchedule {
     at: Instant,
     version: Version,
     wait: Duration,
@@ -59,9 +59,9 @@ pub(crate) fn start(core: &Arc<Core>, builder: Builder) -> std::io::Result<Repli
             let mut turns = HashMap::new();
             while !stopped.load(Ordering::Acquire) {
                 let Some(core) = core.upgrade() else { return };
-                look(&core.databases, &builder, &mut turns, &stopped);
+                exchange_due(&core.databases, &builder, &mut turns, &stopped);
                 drop(core);
-                std::thread::park_timeout(LOOK);
+                std::thread::park_timeout(CHECK_INTERVAL);
             }
         })?;
     Ok(Replicating {
@@ -70,10 +70,10 @@ pub(crate) fn start(core: &Arc<Core>, builder: Builder) -> std::io::Result<Repli
     })
 }
 
-fn look(
+fn exchange_due(
     databases: &Databases,
     builder: &Builder,
-    turns: &mut HashMap<(Arc<str>, String), Turn>,
+    turns: &mut HashMap<(Arc<str>, String), PeerSchedule>,
     stop: &AtomicBool,
 ) {
     for (name, store) in databases.replicated() {
@@ -85,19 +85,19 @@ fn look(
             let now = Instant::now();
             let turn = turns
                 .entry((name.clone(), peer.name.clone()))
-                .or_insert_with(|| Turn {
+                .or_insert_with(|| PeerSchedule {
                     at: now,
                     version: 0,
-                    wait: REST,
+                    wait: EXCHANGE_INTERVAL,
                 });
             let version = store.engine().version();
-            let news = version != turn.version && turn.wait == REST;
+            let news = version != turn.version && turn.wait == EXCHANGE_INTERVAL;
             if now < turn.at && !news {
                 continue;
             }
             match sync_once(&store, peer, builder, &mut |_| ()) {
                 Ok(done) => {
-                    turn.wait = REST;
+                    turn.wait = EXCHANGE_INTERVAL;
                     if let Some(held) = done.held_text()
                         && peer.state.cause != Some(Cause::Clock)
                     {
@@ -119,7 +119,7 @@ fn look(
                     }
                 }
                 Err(error) => {
-                    turn.wait = (turn.wait * 2).min(MOST);
+                    turn.wait = (turn.wait * 2).min(MAX_BACK_OFF);
                     tracing::warn!(database = &*name, peer = peer.name, %error, "no exchange");
                 }
             }

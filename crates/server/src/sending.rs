@@ -20,7 +20,7 @@ use crate::{Result, access::Databases};
 /// Smaller answers are not reserved.
 pub(crate) const RESERVED_FROM: usize = 128 << 10;
 /// Values nested deeper than this are not counted: nothing nests deeper that can be sent.
-const MOST_LEVELS: usize = 200;
+const MAX_LEVELS: usize = 200;
 
 /// What is reserved for a growing buffer of an answer: the buffer and, while it grows, the larger one that it is
 /// copied to.
@@ -172,7 +172,7 @@ pub(crate) fn most_text_bytes(value: &Value) -> usize {
 }
 
 fn most_bytes(value: &Value, level: usize) -> usize {
-    if level > MOST_LEVELS {
+    if level > MAX_LEVELS {
         return 0;
     }
     match value {

@@ -3,7 +3,7 @@
 use isomer_db::{Map, Node, Relationship, Row, Value};
 
 /// Deeper values are not counted: they cannot be sent.
-const MOST_LEVELS: usize = 200;
+const MAX_LEVELS: usize = 200;
 /// The counts of an `Arc` and the header of a `Vec`, as allocated.
 const HEAD_BYTES: usize = 40;
 
@@ -50,7 +50,7 @@ fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
 }
 
 fn of(value: &Value, level: usize) -> usize {
-    if level > MOST_LEVELS {
+    if level > MAX_LEVELS {
         return 0;
     }
     let behind = match value {

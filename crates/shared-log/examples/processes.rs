@@ -84,7 +84,7 @@ fn measure(folder: &Path, seconds: f64) -> Outcome<()> {
     calls(&folder.join("log-false-1-1"))
 }
 
-/// Runs writers in processes of their own; returns what they did together.
+/// Runs each writer in a separate process; returns what they did together.
 fn run(
     folder: &Path,
     seconds: f64,
@@ -222,7 +222,10 @@ fn calls(folder: &Path) -> Outcome<()> {
     println!("open, alone: {:?}", began.elapsed());
     let began = Instant::now();
     let other = DirectoryLog::open(folder, &DirectoryOptions::default())?;
-    println!("open, beside another process: {:?}", began.elapsed());
+    println!(
+        "open, while another process has it open: {:?}",
+        began.elapsed()
+    );
     drop(other);
     let read_only = DirectoryOptions {
         mode: Mode::ReadOnly,

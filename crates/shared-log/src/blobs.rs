@@ -53,7 +53,8 @@ pub enum BlobError {
 }
 
 /// Named objects that are read whole or in part, created once, and replaced only by a caller that has the current tag.
-/// An object is durable when the call that wrote it returns. After an error of `remove` the object may be removed, or may be removed later: never use its name again.
+/// An object is durable when the call that wrote it returns. After an error of `remove` the object may be removed, or
+/// may be removed later: never use its name again.
 pub trait Blobs: Send + Sync + fmt::Debug {
     /// The content of an object, and its tag.
     fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Tag)>, BlobError>;
@@ -67,9 +68,8 @@ pub trait Blobs: Send + Sync + fmt::Debug {
     /// Replaces an object whose content is still the one of `known`.
     fn replace(&self, name: &str, known: &Tag, content: &[u8]) -> Result<Replaced, BlobError>;
 
-    /// The names that begin with `prefix`, in order of their bytes. A prefix is any text: one with which no name can begin
-    /// has no objects. May lack objects that were created a moment ago: never decide by
-    /// it what is committed.
+    /// The names that begin with `prefix`, in order of their bytes. A prefix is any text: one with which no name can
+    /// begin has no objects. May lack objects that were created a moment ago: never decide by it what is committed.
     fn list(&self, prefix: &str) -> Result<Vec<String>, BlobError>;
 
     /// Removes an object, if it exists.
@@ -79,9 +79,10 @@ pub trait Blobs: Send + Sync + fmt::Debug {
 /// Longest name of an object in bytes: a file system can store it, with what an implementation adds to it.
 const MAX_NAME_BYTES: usize = 200;
 
-/// Checks a name, which every store can have: at most 200 bytes; parts, separated by `/`, of lower-case letters, digits, `-`,
-/// `_` and `.`, none of them empty or with a `.` at its end. Upper-case letters are not valid because there are file systems
-/// that do not tell them from lower-case ones, and others drop a `.` at the end. `a` and `a/b` may both exist.
+/// Checks a name, which every store can have: at most 200 bytes; parts, separated by `/`, of lower-case letters,
+/// digits, `-`, `_` and `.`, none of them empty or with a `.` at its end. Upper-case letters are not valid because
+/// there are file systems that do not tell them from lower-case ones, and others drop a `.` at the end. `a` and `a/b`
+/// may both exist.
 ///
 /// # Errors
 /// [`BlobError::Name`].

@@ -23,9 +23,9 @@
 //! part is older than half the *grace period* reads it anew, and nothing younger than the grace period is trimmed
 //! (known from OSWALD, and from SlateDB, issue 1622).
 //!
-//! [`DirectoryLog`] and [`DirectoryBlobs`] are for the processes of one machine, in a folder of a local disk. [`MemoryLog`]
-//! and [`MemoryBlobs`] are for tests, with injected faults ([`Faults`], [`Hook`]); [`conformance`] has the
-//! scripts that every implementation must pass. No database uses this crate yet.
+//! [`DirectoryLog`] and [`DirectoryBlobs`] are for the processes of one machine, in a folder of a local disk.
+//! [`MemoryLog`] and [`MemoryBlobs`] are for tests, with injected faults ([`Faults`], [`Hook`]); [`conformance`] has
+//! the scripts that every implementation must pass. No database uses this crate yet.
 
 mod blobs;
 pub mod conformance;

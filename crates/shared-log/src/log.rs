@@ -72,8 +72,8 @@ pub enum LogError {
 /// `trim` are linearizable: a record that any call on any node has returned, counted or found to be there is counted by
 /// every later call, and `end` is at least `first`. Calls may come from several threads.
 ///
-/// Every call may fail with [`LogError::Unavailable`], after which it can be repeated, and with [`LogError::Refused`], after
-/// which it cannot.
+/// Every call may fail with [`LogError::Unavailable`], after which it can be repeated, and with [`LogError::Refused`],
+/// after which it cannot.
 pub trait SharedLog: Send + Sync + fmt::Debug {
     /// Appends `record` at `at` if that position is free. `at` is at most the position after the last record.
     ///
@@ -86,11 +86,12 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
     /// later, the position could have been filled and trimmed in between.
     fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError>;
 
-    /// Records from `from` on in order, of at most `max_bytes` together, but at least one, if there is one. Empty at the
-    /// end of the log.
+    /// Records from `from` on in order, of at most `max_bytes` together, but at least one, if there is one. Empty at
+    /// the end of the log.
     ///
     /// # Errors
-    /// `Trimmed` whenever `from` is below [`SharedLog::first`], also if something was stored there since; `Unavailable`.
+    /// `Trimmed` whenever `from` is below [`SharedLog::first`], also if something was stored there since;
+    /// `Unavailable`.
     fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError>;
 
     /// The position after the last record: at least that of every record whose append has returned [`Append::Appended`]
@@ -121,7 +122,7 @@ pub trait SharedLog: Send + Sync + fmt::Debug {
     /// Identifies the log: every record of a node names it.
     fn id(&self) -> LogId;
 
-    /// The *grace period*: how long a record stays in the log at least after nodes could read it. It is a property of the
-    /// log, because nodes that disagreed about it would lose records.
+    /// The *grace period*: how long a record stays in the log at least after nodes could read it. It is a property of
+    /// the log, because nodes that disagreed about it would lose records.
     fn grace(&self) -> Duration;
 }

@@ -43,8 +43,8 @@ pub struct Validated<R> {
     pub content: Option<Vec<u8>>,
 }
 
-/// Why a call of a node failed. After `Log` and `Fenced` nothing of the group is in the log; after `CommitUnknown` it may
-/// be. After any error but `Log` and `CommitUnknown` the node is unusable.
+/// Why a call of a node failed. After `Log` and `Fenced` nothing of the group is in the log; after `CommitUnknown` it
+/// may be. After any error but `Log` and `CommitUnknown` the node is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeError {
     /// The log failed; nothing was committed.
@@ -82,7 +82,8 @@ pub struct Options {
     pub writer: u64,
     /// Random numbers.
     pub nonces: Box<dyn FnMut() -> Nonce + Send>,
-    /// A monotonic clock that counts the time in which the process, or the machine, is suspended: `isomer_vfs::BootTime`.
+    /// A monotonic clock that counts the time in which the process, or the machine, is suspended:
+    /// `isomer_vfs::BootTime`.
     pub time: Arc<dyn Time>,
     /// When calls are repeated.
     pub retry: Retry,
@@ -123,12 +124,12 @@ enum Attempt {
 
 impl<L: SharedLog, S: StateMachine> Node<L, S> {
     /// A node whose `machine` contains everything before the position `next`, after a record with the hash `last`: the
-    /// state of a checkpoint, or the empty one, 1 and the default hash. The record before `next` is compared with it, unless
-    /// it is trimmed: then the one at `next` is, when it is applied.
+    /// state of a checkpoint, or the empty one, 1 and the default hash. The record before `next` is compared with it,
+    /// unless it is trimmed: then the one at `next` is, when it is applied.
     ///
     /// # Errors
-    /// `Log`, also if the log ends before `next`; `Fenced` if the record at `next` is trimmed; `Record` if the state belongs
-    /// to another log.
+    /// `Log`, also if the log ends before `next`; `Fenced` if the record at `next` is trimmed; `Record` if the state
+    /// belongs to another log.
     pub fn open(
         log: L,
         machine: S,
@@ -215,13 +216,13 @@ impl<L: SharedLog, S: StateMachine> Node<L, S> {
         Ok(())
     }
 
-    /// Commits the first transactions of a group as one record, and returns an outcome for each of them: that of a valid one
-    /// has the position. They are all of the group, unless their record would be larger than the log takes: the caller
-    /// commits the rest with another call.
+    /// Commits the first transactions of a group as one record, and returns an outcome for each of them: that of a
+    /// valid one has the position. They are all of the group, unless their record would be larger than the log takes:
+    /// the caller commits the rest with another call.
     ///
     /// # Errors
-    /// `CommitUnknown` if no answer says whether the valid ones are committed; `TooLarge` if the first transaction alone
-    /// exceeds a record; see [`NodeError`] for the others.
+    /// `CommitUnknown` if no answer says whether the valid ones are committed; `TooLarge` if the first transaction
+    /// alone exceeds a record; see [`NodeError`] for the others.
     pub fn commit(
         &mut self,
         group: &[S::Transaction],

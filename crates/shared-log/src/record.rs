@@ -105,12 +105,12 @@ impl<'a> Record<'a> {
         (bytes, RecordHash(check))
     }
 
-    /// The record in `bytes`, read from the log `log` at the position `at`; and its hash. [`Record::follows`] compares it
-    /// with the record before.
+    /// The record in `bytes`, read from the log `log` at the position `at`; and its hash. [`Record::follows`] compares
+    /// it with the record before.
     ///
     /// # Errors
-    /// `Format` for a record of another version, `OtherLog` for one of another log, `Damaged` for anything else that is no
-    /// record for this position.
+    /// `Format` for a record of another version, `OtherLog` for one of another log, `Damaged` for anything else that is
+    /// no record for this position.
     pub fn decode(
         bytes: &'a [u8],
         at: Position,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use isomer_vfs::Time;
 
-/// When a call that failed for a passing reason is repeated: after pauses that double, each shortened at random by up to a
-/// half so that several nodes do not repeat in step, until the deadline. A call is made at least once.
+/// When a call that failed for a passing reason is repeated: after pauses that double, each shortened at random by up
+/// to a half so that several nodes do not repeat in step, until the deadline. A call is made at least once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// How long after the first attempt another one may begin. Zero: there is one attempt.

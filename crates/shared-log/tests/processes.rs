@@ -161,7 +161,8 @@ fn signal(child: &Child, name: &str) {
     let _ = command.stderr(Stdio::null()).status();
 }
 
-/// Runs `count` writers until `kills` of them were killed; a survivor commits meanwhile. Returns its longest wait.
+/// Runs `count` writers until `kills` of them were killed, while a survivor commits. Returns the longest wait of the
+/// survivor.
 fn run(folder: &Path, count: usize, kills: u64, random: &mut Random) -> Duration {
     let log = DirectoryLog::open(&folder.join("log"), &options(Arc::new(RealDisk)));
     let log = log.expect("it opens");

@@ -464,6 +464,7 @@ impl Backend for RedbBackend {
             return Ok(());
         };
         let instance = self.writable()?;
+        Commit::assert_order(self.published.read().version, commits);
         let bytes: u64 = commits
             .iter()
             .map(|commit| (commit.writes.content_bytes() + commit.stream.len()) as u64)

@@ -658,14 +658,14 @@ impl redb::StorageBackend for BlockFile {
 mod tests {
     use std::path::Path;
 
-    use isomer_vfs::{Disk, Open, SimDisk};
+    use isomer_vfs::{Disk, OpenMode, SimDisk};
     use redb::StorageBackend;
 
     use super::*;
 
     fn block_file() -> BlockFile {
         let file = SimDisk::new()
-            .open(Path::new("data"), Open::Create)
+            .open(Path::new("data"), OpenMode::Create)
             .expect("a file");
         write_superblock(&*file).expect("a superblock");
         BlockFile::new(file, false).expect("a block file")

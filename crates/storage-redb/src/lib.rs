@@ -58,8 +58,8 @@ impl RedbEngine {
     /// Opens the database in the directory `path`; creates it if it does not exist and the options allow it.
     ///
     /// After a crash redb reads the whole database once to determine what was committed. Errors:
-    /// [`StorageError::Unavailable`] if it is in use, missing or not accessible; [`StorageError::Corrupt`] if
-    /// it is damaged, of a newer format, or not a database.
+    /// [`StorageError::InUse`] if it is open elsewhere; [`StorageError::Unavailable`] if it is missing or not
+    /// accessible; [`StorageError::Corrupt`] if it is damaged, of a newer format, or not a database.
     pub fn open(path: impl AsRef<Path>, options: RedbOptions) -> Result<Self, StorageError> {
         Ok(Self {
             engine: Optimistic::new(backend::RedbBackend::open(path.as_ref(), options)?),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, damaged, io_error};
-use isomer_vfs::{DiskFile, Kind, Lock, LockError, LockMode, Open};
+use isomer_vfs::{DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::{
@@ -88,20 +88,12 @@ pub fn lock(directory: &Path, options: &RedbOptions) -> Result<Option<Lock>, Sto
     } else {
         LockMode::Exclusive
     };
-    let place = directory.display();
     options.disk.lock(&path, mode).map_err(|error| match error {
         LockError::Io(error) => io_error("locking", &path, &error),
-        LockError::Held(Some(pid)) if pid == std::process::id() => {
-            StorageError::Unavailable(format!(
-                "the database `{place}` is already open in this process ({pid}): share the open one, or close it first"
-            ))
-        }
-        LockError::Held(Some(pid)) => StorageError::Unavailable(format!(
-            "the database `{place}` is in use by process {pid}: close it there first"
-        )),
-        LockError::Held(None) => StorageError::Unavailable(format!(
-            "the database `{place}` is in use by another process: close it there first"
-        )),
+        LockError::Held(pid) => StorageError::InUse {
+            path: directory.to_owned(),
+            pid,
+        },
     })
 }
 
@@ -162,7 +154,7 @@ pub fn create_data(
     let made = (|| {
         let file = options
             .disk
-            .open(&new, Open::Create)
+            .open(&new, OpenMode::Create)
             .map_err(|error| io_error("making", &new, &error))?;
         block_file::write_superblock(&*file).map_err(|error| io_error("writing", &new, &error))?;
         let blocks =
@@ -269,13 +261,17 @@ fn try_open(
     may_roll_back: bool,
 ) -> Result<Option<Instance>, StorageError> {
     let path = data_path(directory);
-    let how = if overlay { Open::Read } else { Open::Write };
+    let how = if overlay {
+        OpenMode::Read
+    } else {
+        OpenMode::Write
+    };
     let file = options
         .disk
         .open(&path, how)
         .map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied
-                if !overlay && options.disk.open(&path, Open::Read).is_ok() =>
+                if !overlay && options.disk.open(&path, OpenMode::Read).is_ok() =>
             {
                 StorageError::Unavailable(format!(
                     "`{}` may not be written: open the database read-only, or change its mode",

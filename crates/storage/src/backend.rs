@@ -25,6 +25,29 @@ pub struct Commit<'a> {
     pub stream: &'a [u8],
 }
 
+impl Commit<'_> {
+    /// Asserts that the versions of a group are consecutive and follow the last published one: a version that exists
+    /// twice, or is left out, would be lost to readers and to the change stream.
+    pub fn assert_order(published: Version, commits: &[Self]) {
+        let mut last = commits
+            .first()
+            .map_or(published, |first| first.version.saturating_sub(1));
+        assert!(
+            last >= published,
+            "a commit after version {published} must not have version {}",
+            last + 1
+        );
+        for commit in commits {
+            assert!(
+                commit.version == last + 1,
+                "the commit after version {last} must not have version {}",
+                commit.version
+            );
+            last = commit.version;
+        }
+    }
+}
+
 /// The part of an engine that differs between engines. Calls that change something come from one thread at a
 /// time; reads may come from any thread.
 pub trait Backend: Send + Sync + 'static {
@@ -71,8 +94,8 @@ pub trait Backend: Send + Sync + 'static {
     fn stream_trimmed(&self) -> Result<Version, StorageError>;
     /// Makes everything applied durable.
     fn sync(&self) -> Result<(), StorageError>;
-    /// As [`crate::Engine::settle`].
-    fn settle(&self) -> Result<(), StorageError> {
+    /// As [`crate::Engine::wait_for_background_work`].
+    fn wait_for_background_work(&self) -> Result<(), StorageError> {
         Ok(())
     }
     /// As [`crate::Engine::compact`].

@@ -4,7 +4,7 @@ use std::{
     any::Any,
     fmt,
     ops::ControlFlow,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     task::{Poll, Waker},
 };
@@ -67,12 +67,12 @@ pub trait Engine: Send + Sync {
     /// Makes all commits so far durable, including those with [`Durability::Buffered`].
     fn sync(&self) -> Result<(), StorageError>;
     /// Waits until the background work is done: all commits are flushed, and all pending compactions have run.
-    fn settle(&self) -> Result<(), StorageError> {
+    fn wait_for_background_work(&self) -> Result<(), StorageError> {
         self.sync()
     }
     /// Compacts the stored data completely; does nothing if the engine has no compaction.
     fn compact(&self) -> Result<(), StorageError> {
-        self.settle()
+        self.wait_for_background_work()
     }
     /// Writes a copy of the last committed version to `target`, which must not exist or be an empty folder,
     /// while reads and writes continue. The copy opens as an independent database.
@@ -532,9 +532,17 @@ pub enum StorageError {
         /// What to do.
         advice: &'static str,
     },
-    /// The database cannot be used at present: locked, full disk, no permission, poisoned by a failed sync.
+    /// The database cannot be used at present: full disk, no permission, poisoned by a failed sync.
     #[error("{0}")]
     Unavailable(String),
+    /// The database is open elsewhere, in this process or another one: close it there first.
+    #[error("the database `{}` is {}", .path.display(), open_elsewhere(*.pid))]
+    InUse {
+        /// The folder of the database.
+        path: PathBuf,
+        /// The process that has it open, if its lock file names one.
+        pid: Option<u32>,
+    },
     /// The commit may or may not have been applied: check before retrying.
     #[error("{0}")]
     CommitUnknown(String),
@@ -544,4 +552,15 @@ pub enum StorageError {
     /// The caller violated the contract.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// The end of the message of [`StorageError::InUse`].
+fn open_elsewhere(pid: Option<u32>) -> String {
+    match pid {
+        Some(pid) if pid == std::process::id() => {
+            format!("already open in this process ({pid}): share the open one, or close it first")
+        }
+        Some(pid) => format!("in use by process {pid}: close it there first"),
+        None => "in use by another process: close it there first".to_owned(),
+    }
 }

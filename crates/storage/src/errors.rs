@@ -75,5 +75,25 @@ mod tests {
             assert!(text.contains(advice) && text.contains("/a/b"), "{text}");
         }
         assert!(matches!(damaged(path, "x"), StorageError::Corrupt(_)));
+        let own = std::process::id();
+        for (pid, message) in [
+            (
+                Some(own),
+                format!(
+                    "the database `/a/b` is already open in this process ({own}): share the open one, or close it first"
+                ),
+            ),
+            (
+                Some(0),
+                "the database `/a/b` is in use by process 0: close it there first".to_owned(),
+            ),
+            (
+                None,
+                "the database `/a/b` is in use by another process: close it there first".to_owned(),
+            ),
+        ] {
+            let path = path.to_owned();
+            assert_eq!(StorageError::InUse { path, pid }.to_string(), message);
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::{Granule, GuardMode, StorageError, Version};
 const MAX_ENTRIES: usize = 2_000_000;
 
 /// Capacity that the map keeps when it is cleared.
-const KEPT_CAPACITY: usize = 1 << 16;
+const MIN_CAPACITY: usize = 1 << 16;
 
 /// Comparisons that a check spends on commits outside of the map before it adds them to the map.
 const MAX_COMPARES: usize = 32_768;
@@ -136,7 +136,7 @@ impl GuardTable {
     pub fn clear(&mut self) {
         self.history.clear();
         (self.mapped, self.count) = (0, 0);
-        if self.last_change.capacity() > KEPT_CAPACITY {
+        if self.last_change.capacity() > MIN_CAPACITY {
             self.last_change = FxHashMap::default();
             self.history = VecDeque::new();
         } else if !self.last_change.is_empty() {

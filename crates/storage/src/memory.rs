@@ -29,7 +29,7 @@ pub const MAX_TRANSACTION_BYTES: usize = 1 << 30;
 
 /// Pairs of a commit that are put into the tree at once: enough that each tree node is visited once for many of
 /// them.
-const PUT_AT_ONCE: usize = 4096;
+const PAIRS_PER_PUT: usize = 4096;
 
 /// An engine that keeps everything in memory and forgets it when it is dropped.
 ///
@@ -151,13 +151,13 @@ impl Backend for MemoryBackend {
                 tree.delete_range(range);
             }
             let slots = commit.writes.slots();
-            let mut put = Vec::with_capacity(slots.len().min(PUT_AT_ONCE));
+            let mut put = Vec::with_capacity(slots.len().min(PAIRS_PER_PUT));
             for (key, value) in slots {
                 match value {
                     Some(value) => put.push((key, value)),
                     None => tree.delete(key),
                 }
-                if put.len() == PUT_AT_ONCE {
+                if put.len() == PAIRS_PER_PUT {
                     tree.put_all(&put);
                     put.clear();
                 }

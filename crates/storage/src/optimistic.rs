@@ -179,15 +179,15 @@ impl<B: Backend> Optimistic<B> {
         self.core.backend.sync()
     }
 
-    /// See [`crate::Engine::settle`]. Commits continue concurrently.
-    pub fn settle(&self) -> Result<(), StorageError> {
+    /// See [`crate::Engine::wait_for_background_work`]. Commits continue concurrently.
+    pub fn wait_for_background_work(&self) -> Result<(), StorageError> {
         self.sync()?;
-        self.core.backend.settle()
+        self.core.backend.wait_for_background_work()
     }
 
     /// See [`crate::Engine::compact`]. Commits continue concurrently.
     pub fn compact(&self) -> Result<(), StorageError> {
-        self.settle()?;
+        self.wait_for_background_work()?;
         self.core.backend.compact()
     }
 
@@ -323,8 +323,8 @@ macro_rules! delegate_engine {
             fn sync(&self) -> Result<(), $crate::StorageError> {
                 self.$field.sync()
             }
-            fn settle(&self) -> Result<(), $crate::StorageError> {
-                self.$field.settle()
+            fn wait_for_background_work(&self) -> Result<(), $crate::StorageError> {
+                self.$field.wait_for_background_work()
             }
             fn compact(&self) -> Result<(), $crate::StorageError> {
                 self.$field.compact()
@@ -512,6 +512,10 @@ fn copy_of(error: &StorageError) -> StorageError {
             advice,
         },
         StorageError::Unavailable(message) => StorageError::Unavailable(message.clone()),
+        StorageError::InUse { path, pid } => StorageError::InUse {
+            path: path.clone(),
+            pid: *pid,
+        },
         StorageError::CommitUnknown(message) => StorageError::CommitUnknown(message.clone()),
         StorageError::Corrupt(message) => StorageError::Corrupt(message.clone()),
         StorageError::Invalid(message) => StorageError::Invalid(message.clone()),

@@ -486,7 +486,9 @@ mod tests {
 
         /// The tree agrees with a sorted map, and older clones never change.
         #[test]
-        fn the_tree_is_a_map_with_free_copies(steps in prop::collection::vec(step(), 0..1500), from in 0u16..600, len in 0u16..600) {
+        fn the_tree_is_a_map_with_free_copies(
+            steps in prop::collection::vec(step(), 0..1500), from in 0u16..600, len in 0u16..600
+        ) {
             let (mut tree, mut map) = (Tree::default(), BTreeMap::new());
             let mut clones = Vec::new();
             for (number, step) in steps.into_iter().enumerate() {
@@ -512,7 +514,10 @@ mod tests {
                     }
                     Step::DeleteRange(from, to) => {
                         tree.delete_range(KeyRange { start: &from.to_be_bytes(), end: Some(&to.to_be_bytes()) });
-                        map.retain(|key, _| key.as_slice() < from.to_be_bytes().as_slice() || key.as_slice() >= to.to_be_bytes().as_slice());
+                        map.retain(|key, _| {
+                            key.as_slice() < from.to_be_bytes().as_slice()
+                                || key.as_slice() >= to.to_be_bytes().as_slice()
+                        });
                     }
                     Step::Clone => clones.push((tree.clone(), map.clone())),
                 }
@@ -520,18 +525,21 @@ mod tests {
             clones.push((tree, map));
             for (tree, map) in clones {
                 prop_assert_eq!(tree.len(), map.len() as u64);
-                prop_assert_eq!(tree.bytes(), map.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>());
+                let bytes = map.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
+                prop_assert_eq!(tree.bytes(), bytes);
                 let all = KeyRange { start: b"", end: None };
                 let expected: Vec<_> = map.clone().into_iter().collect();
                 prop_assert_eq!(pairs(&tree, all, Order::Ascending), expected);
                 let (start, end) = (from.to_be_bytes().to_vec(), (from + len).to_be_bytes().to_vec());
-                let mut expected: Vec<_> = map.range(start.clone()..end.clone()).map(|(key, value)| (key.clone(), value.clone())).collect();
+                let range = map.range(start.clone()..end.clone());
+                let mut expected: Vec<_> = range.map(|(key, value)| (key.clone(), value.clone())).collect();
                 let part = KeyRange { start: &start, end: Some(&end) };
                 prop_assert_eq!(pairs(&tree, part, Order::Ascending), expected.clone());
                 expected.reverse();
                 prop_assert_eq!(pairs(&tree, part, Order::Descending), expected);
                 for key in 0u16..600 {
-                    prop_assert_eq!(tree.get(&key.to_be_bytes()), map.get(key.to_be_bytes().as_slice()).map(Vec::as_slice));
+                    let expected = map.get(key.to_be_bytes().as_slice()).map(Vec::as_slice);
+                    prop_assert_eq!(tree.get(&key.to_be_bytes()), expected);
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Longest frame that is read.
-pub const MAX_FRAME_BYTES: usize = frame::MOST + frame::HEAD;
+pub const MAX_FRAME_BYTES: usize = frame::MAX_UNPACKED_BYTES + frame::HEADER_BYTES;
 /// Approximate size of a page of a state transfer: buffers (rows, a write set, a record of the log) are reused for
 /// the next page, while larger ones would be allocated anew each time.
 pub(crate) const SNAPSHOT_BYTES: usize = 1 << 20;
@@ -17,7 +17,7 @@ pub(crate) const SNAPSHOT_BYTES: usize = 1 << 20;
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
 /// Offset of what is held back in the answer to entries.
-const HELD_AT: usize = 42;
+const HELD_BACK_OFFSET: usize = 42;
 
 /// Answers a frame; errors are answered with a frame as well. Only a greeting of another replica that this database
 /// may exchange with makes it a replica; any other frame leaves it as it is.
@@ -44,7 +44,7 @@ pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
     let answered = match kind {
         Kind::Greet => greet(store, &content).map(|page| (Kind::Greeting, page)),
         Kind::Entries => isomer_replication::entries_for(store, &content, PAGE_BYTES)
-            .and_then(|page| isomer_replication::cut_log(store).map(|()| (Kind::Page, page))),
+            .and_then(|page| isomer_replication::trim_log(store).map(|()| (Kind::Page, page))),
         Kind::Apply => isomer_replication::apply_page(store, &content)
             .map(|applied| (Kind::Applied, encode_applied(applied))),
         Kind::Fingerprints => {
@@ -59,11 +59,11 @@ pub fn answer(store: &DataStore, asked: &[u8]) -> Vec<u8> {
         }
         Kind::Repair => isomer_replication::repair(store, &content)
             .map(|()| (Kind::Applied, encode_applied(Applied::default()))),
-        Kind::Snapshot => isomer_replication::snapshot_page(store, &content, SNAPSHOT_BYTES)
+        Kind::Snapshot => isomer_replication::state_page(store, &content, SNAPSHOT_BYTES)
             .map(|page| (Kind::Page, page)),
         Kind::Join => match decode_pushed(&content) {
             Some(pushed) => {
-                isomer_replication::join_pushed(store, &pushed).map(|(session, is_last)| {
+                isomer_replication::merge_pushed(store, &pushed).map(|(session, is_last)| {
                     let applied = Applied {
                         more: !is_last,
                         ..Applied::default()
@@ -98,8 +98,8 @@ fn admit(store: &DataStore, kind: Kind, content: &[u8]) -> Result<(), DataError>
 
 fn greet(store: &DataStore, greeting: &[u8]) -> Result<Vec<u8>, DataError> {
     if !greeting.is_empty() {
-        isomer_replication::greeted(store, greeting)?;
-        isomer_replication::note_members(store)?;
+        isomer_replication::read_greeting(store, greeting)?;
+        isomer_replication::record_members(store)?;
     }
     isomer_replication::greeting(store)
 }
@@ -110,7 +110,7 @@ fn name_of(error: &DataError, store: &DataStore) -> &'static str {
         DataError::ClockAhead { .. } => CLOCK_AHEAD,
         // Memory that is in use now may be available later.
         DataError::OverBudget(_) => ErrorKind::Unavailable.name(),
-        error if isomer_replication::is_join_running(error) => JOIN_RUNNING,
+        DataError::JoinRunning => JOIN_RUNNING,
         error if error.kind() == ErrorKind::Unavailable && store.is_joining() => JOINING,
         error => error.kind().name(),
     }
@@ -124,8 +124,8 @@ fn refused(kind: &str, message: &str) -> Vec<u8> {
 pub(crate) fn encode_pushed(pushed: &PushedPage<'_>) -> Vec<u8> {
     let mut bytes = pushed.session.to_le_bytes().to_vec();
     bytes.extend_from_slice(&pushed.from);
-    bytes.extend_from_slice(&(pushed.place.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(pushed.place);
+    bytes.extend_from_slice(&(pushed.cursor.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(pushed.cursor);
     bytes.extend_from_slice(pushed.page);
     bytes
 }
@@ -134,11 +134,11 @@ fn decode_pushed(bytes: &[u8]) -> Option<PushedPage<'_>> {
     let (session, bytes) = bytes.split_first_chunk::<16>()?;
     let (from, bytes) = bytes.split_first_chunk::<16>()?;
     let (length, bytes) = bytes.split_first_chunk::<4>()?;
-    let (place, page) = bytes.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let (cursor, page) = bytes.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     Some(PushedPage {
         session: u128::from_le_bytes(*session),
         from: *from,
-        place,
+        cursor,
         page,
     })
 }
@@ -180,7 +180,7 @@ pub(crate) fn decode_applied(bytes: &[u8]) -> Option<Applied> {
         known: number(16)?,
         more: *bytes.get(24)? == 1,
         behind: *bytes.get(25)? == 1,
-        held: bytes.get(HELD_AT..).and_then(|bytes| {
+        held: bytes.get(HELD_BACK_OFFSET..).and_then(|bytes| {
             let (name, numbers) = bytes.split_at_checked(ReplicaId::BYTES)?;
             let mut numbers = numbers.chunks_exact(8).map(|eight| {
                 let eight = eight.try_into().ok();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_data::{DataStore, ErrorKind};
-use isomer_replication::{Applied, HeldBack, Joining, PushedPage};
+use isomer_replication::{Applied, HeldBack, PushedPage, StateTransfer};
 
 use crate::{
     Result, SyncError,
@@ -17,15 +17,15 @@ use crate::{
 };
 
 /// How often one exchange restarts a state transfer whose snapshot is no longer held.
-const MOST_BEGUN: u32 = 3;
+const MAX_RESTARTS: u32 = 3;
 /// How often one page of a state is requested again after the connection broke off: the peer holds the snapshot for a
 /// while. The pause doubles each time.
-const MOST_ASKED_AGAIN: u32 = 6;
+const MAX_PAGE_RETRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// How long an exchange waits for a peer that joins a pushed state, and the longest pause between two questions. A
 /// server exchanges with its peers in turn on one thread; after a longer join the next exchange finds the result.
-const LONGEST_JOIN: Duration = Duration::from_secs(30);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PUSH_WAIT: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A peer to exchange with.
 pub trait Peer: Send {
@@ -100,13 +100,13 @@ pub fn exchange(
     }
     current.report_versions(store)?;
     isomer_replication::give_up_unknown(store)?;
-    isomer_replication::cut_log(store)?;
+    isomer_replication::trim_log(store)?;
     current.done.time = start.elapsed();
     Ok(current.done)
 }
 
 /// Exchanges with a peer, then compares everything that both hold, and repairs differences (anti-entropy). Returns
-/// how many of the [`isomer_replication::RANGES`] ranges differed.
+/// how many of the [`isomer_replication::RANGE_COUNT`] ranges differed.
 ///
 /// # Errors
 ///
@@ -230,8 +230,8 @@ impl Exchange<'_> {
                 &isomer_replication::greeting(store)?,
                 Kind::Greeting,
             )?;
-            isomer_replication::greeted(store, &theirs)?;
-            isomer_replication::note_members(store)?;
+            isomer_replication::read_greeting(store, &theirs)?;
+            isomer_replication::record_members(store)?;
         }
         Ok(())
     }
@@ -248,14 +248,14 @@ impl Exchange<'_> {
         self.done.joined = true;
         let mut begun = 0;
         loop {
-            let mut joining = isomer_replication::begin_join(store)?;
+            let mut joining = isomer_replication::begin_state_transfer(store)?;
             begun += 1;
             match self.join_pages(store, &mut joining, progress) {
                 // The peer holds the snapshot of its pages only for a while: restart with a newer one.
                 Err(error @ SyncError::There { .. })
                     if error.kind() == ErrorKind::Unavailable
                         && joining.pages() > 0
-                        && begun < MOST_BEGUN => {}
+                        && begun < MAX_RESTARTS => {}
                 done => return done,
             }
         }
@@ -265,11 +265,11 @@ impl Exchange<'_> {
     fn join_pages(
         &mut self,
         store: &DataStore,
-        joining: &mut Joining,
+        joining: &mut StateTransfer,
         progress: Progress<'_>,
     ) -> Result<()> {
         let first = self.page_at(&[])?;
-        let mut is_last = joining.join_page(store, &first.page)?;
+        let mut is_last = joining.merge_page(store, &first.page)?;
         self.done.pages += 1;
         progress(&self.done);
         if let Some(next) = first.next.filter(|_| !is_last) {
@@ -282,10 +282,10 @@ impl Exchange<'_> {
                 // A rendezvous channel: one page is produced while one is joined, and none is queued.
                 let (sender, pages) = mpsc::sync_channel(0);
                 scope.spawn(move || {
-                    let mut place = Some(next);
-                    while let Some(from) = place.take() {
+                    let mut cursor = Some(next);
+                    while let Some(from) = cursor.take() {
                         let result = current.page_at(&from).map(|came| {
-                            place = came.next;
+                            cursor = came.next;
                             (came.page, current.done.bytes)
                         });
                         if sender.send(result).is_err() {
@@ -295,7 +295,7 @@ impl Exchange<'_> {
                 });
                 for came in pages {
                     let (page, bytes) = came?;
-                    is_last = joining.join_page(store, &page)?;
+                    is_last = joining.merge_page(store, &page)?;
                     done.pages += 1;
                     done.bytes = bytes;
                     progress(done);
@@ -314,12 +314,12 @@ impl Exchange<'_> {
 
     /// A page of the peer's state with the cursor of the next one. Requested again if the connection breaks off:
     /// repeating one request is cheaper than restarting the transfer.
-    fn page_at(&mut self, place: &[u8]) -> Result<StatePage> {
+    fn page_at(&mut self, cursor: &[u8]) -> Result<StatePage> {
         let (mut asked, mut pause) = (0, FIRST_PAUSE);
         let page = loop {
-            match self.ask(Kind::Snapshot, place, Kind::Page) {
+            match self.ask(Kind::Snapshot, cursor, Kind::Page) {
                 Err(SyncError::Unreachable { .. })
-                    if !place.is_empty() && asked < MOST_ASKED_AGAIN =>
+                    if !cursor.is_empty() && asked < MAX_PAGE_RETRIES =>
                 {
                     thread::sleep(pause);
                     (asked, pause) = (asked + 1, pause * 2);
@@ -327,35 +327,35 @@ impl Exchange<'_> {
                 result => break result?,
             }
         };
-        let next = isomer_replication::next_place(&page)?;
+        let next = isomer_replication::next_cursor(&page)?;
         Ok(StatePage { page, next })
     }
 
     /// Pushes this database's whole state.
     fn push_state(&mut self, store: &DataStore, progress: Progress<'_>) -> Result<()> {
         let own = isomer_replication::begin_replication(store)?;
-        let (mut place, mut session, mut begun) = (Vec::new(), 0, 1);
+        let (mut cursor, mut session, mut begun) = (Vec::new(), 0, 1);
         loop {
-            let page = match isomer_replication::snapshot_page(store, &place, SNAPSHOT_BYTES) {
+            let page = match isomer_replication::state_page(store, &cursor, SNAPSHOT_BYTES) {
                 // The snapshot of the pages is held only for a while: restart with a newer one.
                 Err(error)
                     if error.kind() == ErrorKind::Unavailable
-                        && !place.is_empty()
-                        && begun < MOST_BEGUN =>
+                        && !cursor.is_empty()
+                        && begun < MAX_RESTARTS =>
                 {
-                    (place, session, begun) = (Vec::new(), 0, begun + 1);
+                    (cursor, session, begun) = (Vec::new(), 0, begun + 1);
                     continue;
                 }
                 page => page?,
             };
-            let next = isomer_replication::next_place(&page)?;
+            let next = isomer_replication::next_cursor(&page)?;
             let pushed = encode_pushed(&PushedPage {
                 session,
                 from: own.id,
-                place: &place,
+                cursor: &cursor,
                 page: &page,
             });
-            let answer = self.push_page(&pushed, !place.is_empty())?;
+            let answer = self.push_page(&pushed, !cursor.is_empty())?;
             session = decode_session(&answer).ok_or_else(|| SyncError::Malformed {
                 peer: self.peer.name().to_owned(),
                 what: "the page that it joined".into(),
@@ -363,7 +363,7 @@ impl Exchange<'_> {
             self.done.pages += 1;
             progress(&self.done);
             match next {
-                Some(next) => place = next,
+                Some(next) => cursor = next,
                 None => return Ok(()),
             }
         }
@@ -378,14 +378,15 @@ impl Exchange<'_> {
         loop {
             match self.ask(Kind::Join, page, Kind::Applied) {
                 Err(error)
-                    if may_repeat && error.is_join_running() && begun.elapsed() < LONGEST_JOIN => {}
-                Err(SyncError::Unreachable { .. }) if may_repeat && asked < MOST_ASKED_AGAIN => {
+                    if may_repeat && error.is_join_running() && begun.elapsed() < MAX_PUSH_WAIT => {
+                }
+                Err(SyncError::Unreachable { .. }) if may_repeat && asked < MAX_PAGE_RETRIES => {
                     asked += 1;
                 }
                 answer => return answer,
             }
             thread::sleep(pause);
-            pause = LONGEST_PAUSE.min(pause * 2);
+            pause = MAX_PAUSE.min(pause * 2);
         }
     }
 
@@ -401,7 +402,7 @@ impl Exchange<'_> {
         let mut handed_over = false;
         loop {
             let theirs = self.ask(Kind::Greet, &[], Kind::Greeting)?;
-            let greeted = isomer_replication::greeted(store, &theirs)?;
+            let greeted = isomer_replication::read_greeting(store, &theirs)?;
             let has_more = !greeted.is_past;
             if greeted.is_ahead && (handed_over || !is_joining) {
                 return Ok(has_more);

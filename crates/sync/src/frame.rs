@@ -18,9 +18,9 @@ const MAGIC: &[u8; 8] = b"isomsync";
 /// Protocol version.
 pub(crate) const VERSION: u8 = 1;
 /// Bytes of the header.
-pub(crate) const HEAD: usize = 27;
+pub(crate) const HEADER_BYTES: usize = 27;
 /// Maximum size of an uncompressed frame.
-pub(crate) const MOST: usize = 96 << 20;
+pub(crate) const MAX_UNPACKED_BYTES: usize = 96 << 20;
 /// Shorter contents are not compressed.
 const PACKED_FROM: usize = 128;
 
@@ -91,13 +91,17 @@ pub(crate) enum FrameError {
 
 /// Encodes a frame.
 pub(crate) fn encode(kind: Kind, content: &[u8]) -> Vec<u8> {
+    assert!(
+        u32::try_from(content.len()).is_ok(),
+        "a frame has at most 4 GiB: its length would be cut off"
+    );
     let packed = (content.len() >= PACKED_FROM).then(|| lz4_flex::block::compress(content));
     let packed = packed.filter(|packed| packed.len() < content.len());
     let (how, bytes) = match &packed {
         Some(packed) => (1, packed.as_slice()),
         None => (0, content),
     };
-    let mut frame = Vec::with_capacity(HEAD + bytes.len());
+    let mut frame = Vec::with_capacity(HEADER_BYTES + bytes.len());
     frame.extend_from_slice(MAGIC);
     frame.extend_from_slice(&[VERSION, kind as u8, how]);
     frame.extend_from_slice(&(content.len() as u32).to_le_bytes());
@@ -105,13 +109,18 @@ pub(crate) fn encode(kind: Kind, content: &[u8]) -> Vec<u8> {
     let sum = checksum(&frame, bytes);
     frame.extend_from_slice(&sum.to_le_bytes());
     frame.extend_from_slice(bytes);
+    debug_assert!(
+        content.len() > MAX_UNPACKED_BYTES
+            || decode(&frame).is_ok_and(|read| read.0 == kind && read.1 == content),
+        "a frame is read as it was written"
+    );
     frame
 }
 
 /// Decodes a frame.
 pub(crate) fn decode(frame: &[u8]) -> Result<(Kind, Vec<u8>), FrameError> {
     let (head, bytes) = frame
-        .split_at_checked(HEAD)
+        .split_at_checked(HEADER_BYTES)
         .ok_or(FrameError::Invalid("shorter than a header"))?;
     if !head.starts_with(MAGIC) {
         return Err(FrameError::Invalid("wrong magic number"));
@@ -126,7 +135,7 @@ pub(crate) fn decode(frame: &[u8]) -> Result<(Kind, Vec<u8>), FrameError> {
     if length != bytes.len() {
         return Err(FrameError::Invalid("truncated"));
     }
-    if unpacked > MOST {
+    if unpacked > MAX_UNPACKED_BYTES {
         return Err(FrameError::Invalid("too long"));
     }
     let mut sum = [0; 8];
@@ -164,7 +173,7 @@ mod tests {
             let content: Vec<u8> = (0..length).map(|at| (at / 7 % 251) as u8).collect();
             let frame = encode(Kind::Apply, &content);
             assert_eq!(decode(&frame), Ok((Kind::Apply, content)));
-            for cut in [0, 5, HEAD - 1, frame.len() - 1] {
+            for cut in [0, 5, HEADER_BYTES - 1, frame.len() - 1] {
                 if cut < frame.len() {
                     assert!(
                         decode(&frame[..cut]).is_err(),
@@ -192,8 +201,8 @@ mod tests {
     fn frame_of_bomb() -> Result<(Kind, Vec<u8>), FrameError> {
         let mut frame = encode(Kind::Apply, &[0; 1000]);
         frame[11..15].copy_from_slice(&u32::MAX.to_le_bytes());
-        let sum = checksum(&frame[..19], &frame[HEAD..]);
-        frame[19..HEAD].copy_from_slice(&sum.to_le_bytes());
+        let sum = checksum(&frame[..19], &frame[HEADER_BYTES..]);
+        frame[19..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
         decode(&frame)
     }
 }

@@ -67,7 +67,7 @@ pub fn report(store: &DataStore) -> Result<Option<Report>> {
     let keepers = store.endpoint_keepers().into_iter();
     Ok(Some(Report {
         status: isomer_replication::replication_status(store)?,
-        log_kept_ms: isomer_replication::log_kept_ms(store),
+        log_kept_ms: isomer_replication::log_retention_ms(store),
         peers: peers(store)?,
         members: isomer_replication::replica_members(store)?,
         keepers: keepers.map(|keeper| keeper.rel_type.to_string()).collect(),
@@ -108,14 +108,14 @@ impl Report {
                 status.names, status.most_names
             ));
         }
-        if status.joins_served > 0 {
+        if status.outgoing_transfers > 0 {
             lines.push(format!(
                 "{} this one's state, the first for {} s: their data is not cleaned up until then",
-                match status.joins_served {
+                match status.outgoing_transfers {
                     1 => "1 replica is joining".to_owned(),
                     many => format!("{many} replicas are joining"),
                 },
-                status.served_ms / 1000
+                status.outgoing_ms / 1000
             ));
         }
         let keeps =

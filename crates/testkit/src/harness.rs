@@ -15,6 +15,8 @@ pub enum Verdict {
     Passed,
     /// It could not run here, with the reason.
     Skipped(String),
+    /// It needs data that is not part of the project, with what is missing; `cargo xtask test --strict` accepts it.
+    NeedsData(String),
 }
 
 /// Result of a case: an error is a failure, and so is a panic.
@@ -81,6 +83,10 @@ impl Harness {
                 Ok(Ok(Verdict::Skipped(reason))) => {
                     skipped += 1;
                     println!("test {name} ... ignored, {reason}");
+                }
+                Ok(Ok(Verdict::NeedsData(missing))) => {
+                    skipped += 1;
+                    println!("test {name} ... ignored, needs data: {missing}");
                 }
                 Ok(Err(error)) => {
                     println!("{name}: {error:#}");

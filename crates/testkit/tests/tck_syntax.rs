@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 
 fn with_suite(check: impl FnOnce(&[Scenario]) -> Result<()>) -> Outcome {
     let Some(folder) = suite_folder() else {
-        return Ok(Verdict::Skipped(
+        return Ok(Verdict::NeedsData(
             "the conformance suite is missing: set ISOMER_SHARED".into(),
         ));
     };

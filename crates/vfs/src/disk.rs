@@ -10,7 +10,7 @@ use crate::lock::{Lock, LockError, LockMode};
 
 /// Mode of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Open {
+pub enum OpenMode {
     /// Opens an existing file for reading.
     Read,
     /// Opens an existing file for reading and writing.
@@ -81,7 +81,7 @@ pub enum Kind {
 /// system's.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens or creates a file. A new name is durable once the folder was synced.
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>>;
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
     /// The kind of object at `path`; `NotFound` if there is none.
     fn kind(&self, path: &Path) -> io::Result<Kind>;
     /// The names in a folder, in unspecified order.

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Call, Disk, DiskFile, Kind, Lock, LockError, LockMode, Open};
+use crate::{Call, Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
 
 /// Decides whether a call fails, and how.
 pub type FaultHook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
@@ -69,7 +69,7 @@ impl fmt::Debug for FaultyDisk {
 }
 
 impl Disk for FaultyDisk {
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let open = || self.disk.open(path, how);
         Ok(Arc::new(FaultyFile {
             file: self.hooks.around(Call::Open, path, open)?,

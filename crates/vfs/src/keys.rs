@@ -30,7 +30,7 @@ use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    Disk, Open, Place, Seal,
+    Disk, OpenMode, Seal, SealedPosition,
     cipher::{Zeroize as _, Zeroizing, random},
     seal::{KEY_BYTES, Key},
 };
@@ -47,7 +47,7 @@ const HEAD_BYTES: usize = 32;
 const WRAPPED_BYTES: usize = KEY_BYTES + 44;
 const ENTRY_BYTES: usize = 4 + WRAPPED_BYTES;
 /// A larger key count than any rotation schedule reaches means that the file is damaged.
-const MOST_KEYS: u32 = 10_000;
+const MAX_KEYS: u32 = 10_000;
 /// Maximum bytes read of a file with a master key: the digits, and surrounding white space.
 const MAX_KEY_FILE_BYTES: usize = 1024;
 
@@ -305,7 +305,7 @@ impl Keys {
             other => return Err(KeyError::Format(path.to_owned(), other.unwrap_or(0))),
         }
         let count = number(12)
-            .filter(|count| (1..=MOST_KEYS).contains(count))
+            .filter(|count| (1..=MAX_KEYS).contains(count))
             .ok_or_else(|| damaged("invalid number of keys"))?;
         let entries = &content[HEAD_BYTES..];
         if entries.len() != count as usize * ENTRY_BYTES {
@@ -344,7 +344,7 @@ impl Keys {
         let bytes = self.wrapped(&master.seal().map_err(no_random)?);
         let (new, path) = (folder.join(NEW_KEYS_FILE), folder.join(KEYS_FILE));
         let written = (|| {
-            let file = disk.open(&new, Open::Create)?;
+            let file = disk.open(&new, OpenMode::Create)?;
             file.write_all_at(&bytes, 0)?;
             file.sync()?;
             disk.rename(&new, &path)?;
@@ -370,8 +370,8 @@ impl Keys {
         bytes
     }
 
-    fn place(&self, number: u32) -> Place {
-        Place {
+    fn place(&self, number: u32) -> SealedPosition {
+        SealedPosition {
             file: u128::from_le_bytes(self.identity),
             at: number.into(),
         }
@@ -379,8 +379,8 @@ impl Keys {
 }
 
 fn read_all(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
-    let file = disk.open(path, Open::Read)?;
-    let most = (HEAD_BYTES + MOST_KEYS as usize * ENTRY_BYTES + 8) as u64;
+    let file = disk.open(path, OpenMode::Read)?;
+    let most = (HEAD_BYTES + MAX_KEYS as usize * ENTRY_BYTES + 8) as u64;
     let mut bytes = vec![0; file.len()?.min(most) as usize];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
@@ -392,7 +392,7 @@ mod tests {
     use crate::{Loss, SimDisk};
 
     const FOLDER: &str = "/db";
-    const HERE: Place = Place { file: 1, at: 2 };
+    const HERE: SealedPosition = SealedPosition { file: 1, at: 2 };
 
     fn disk() -> SimDisk {
         let disk = SimDisk::new();
@@ -497,7 +497,7 @@ mod tests {
         let key = MasterKey::generate().unwrap();
         opened(&disk, Some(&key), true).unwrap();
         let path = Path::new(FOLDER).join(KEYS_FILE);
-        let file = disk.open(&path, Open::Write).unwrap();
+        let file = disk.open(&path, OpenMode::Write).unwrap();
         let len = file.len().unwrap();
         for bit in 0..len * 8 {
             disk.flip(&path, bit / 8, (bit % 8) as u8).unwrap();

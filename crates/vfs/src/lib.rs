@@ -31,12 +31,12 @@ mod shared_page;
 mod sim;
 mod time;
 
-pub use disk::{Call, Disk, DiskFile, Kind, Open, sync_above};
+pub use disk::{Call, Disk, DiskFile, Kind, OpenMode, sync_above};
 pub use faulty::{FaultHook, FaultyDisk};
 pub use lock::{Lock, LockError, LockFile, LockMode};
 pub use platform::{private_file, private_folder, remote_file_system, stored_bytes, sync_folder};
 pub use real::RealDisk;
-pub use seal::{Place, Seal, Unsealed};
+pub use seal::{Seal, SealedPosition, Unsealed};
 pub use shared_page::{BELLS, Bell, Heard, SharedPage};
 pub use sim::{Loss, Recorder, Recording, Replay, SimDisk};
 pub use time::{BootTime, RealTime, SimTime, Time};

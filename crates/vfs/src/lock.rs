@@ -111,9 +111,10 @@ pub(crate) fn take(path: &Path, mode: LockMode) -> Result<Option<Lock>, LockErro
     }))
 }
 
-/// A file, or a folder, that is locked and unlocked often through one handle. The lock belongs to the handle, not to the
-/// process: two handles in one process exclude each other, and the system releases it when the process ends, however it
-/// ends. On Unix it is `flock`, whose locks have that owner on every system; those of `fcntl` have it on Linux alone.
+/// A file, or a folder, that is locked and unlocked often through one handle. The lock belongs to the handle, not to
+/// the process: two handles in one process exclude each other, and the system releases it when the process ends,
+/// however it ends. On Unix it is `flock`, whose locks have that owner on every system; those of `fcntl` have it on
+/// Linux alone.
 #[derive(Debug)]
 pub struct LockFile(File);
 
@@ -130,8 +131,8 @@ impl LockFile {
         File::open(path).map(Self)
     }
 
-    /// Takes the lock unless another handle has it; in the mode `Shared` several handles have it. Returns whether it did.
-    /// A handle that has the lock changes its mode, and may lose it to another handle in between.
+    /// Takes the lock unless another handle has it; in the mode `Shared` several handles have it. Returns whether it
+    /// did. A handle that has the lock changes its mode, and may lose it to another handle in between.
     pub fn try_lock(&self, mode: LockMode) -> io::Result<bool> {
         let locked = match mode {
             LockMode::Shared => self.0.try_lock_shared(),

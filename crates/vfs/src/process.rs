@@ -30,7 +30,7 @@ pub fn boot_number() -> u64 {
     }
 }
 
-/// A process, told from a later one with the same number.
+/// Identifies a process, also among later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessId {
     /// Its number.

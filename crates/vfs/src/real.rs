@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, Open, lock, platform};
+use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode, lock, platform};
 
 /// The real disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,15 +24,15 @@ impl RealDisk {
 struct RealFile(File);
 
 impl Disk for RealDisk {
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true);
         match how {
-            Open::Read => {}
-            Open::Write => {
+            OpenMode::Read => {}
+            OpenMode::Write => {
                 options.write(true);
             }
-            Open::Create => {
+            OpenMode::Create => {
                 options.write(true).create(true).truncate(true);
                 platform::private_file(&mut options);
             }

@@ -2,7 +2,7 @@
 //! and opened when they are read.
 //!
 //! A [`Seal`] either passes bytes through (no encryption; the writer adds a checksum) or encrypts and
-//! authenticates them together with their [`Place`], so that a block that was moved, replaced by an older one
+//! authenticates them together with their [`SealedPosition`], so that a block that was moved, replaced by an older one
 //! or taken from another file is rejected.
 //!
 //! Sealed bytes are XChaCha20-Poly1305 (RFC 8439 with the 192-bit nonces of draft-irtf-cfrg-xchacha), written as
@@ -40,14 +40,14 @@ const TRAILER_BYTES: usize = TAG_BYTES + NONCE_BYTES + 4;
 
 /// Location that sealed bytes are bound to: the identity of a file, and an offset in it (or a record number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct SealedPosition {
     /// Identity of the file, never reused.
     pub file: u128,
     /// Offset or number of the block or record in it.
     pub at: u64,
 }
 
-impl Place {
+impl SealedPosition {
     fn bytes(self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..16].copy_from_slice(&self.file.to_le_bytes());
@@ -124,7 +124,7 @@ impl Seal {
 
     /// Seals `bytes[from..]` in place. Panics if that is 256 GiB or more.
     #[inline]
-    pub fn seal(&self, place: Place, bytes: &mut Vec<u8>, from: usize) {
+    pub fn seal(&self, place: SealedPosition, bytes: &mut Vec<u8>, from: usize) {
         if let Some(shared) = &self.shared {
             shared.seal(place, bytes, from);
         }
@@ -132,7 +132,12 @@ impl Seal {
 
     /// Opens `bytes[from..]` in place. After an error the content is unspecified.
     #[inline]
-    pub fn open(&self, place: Place, bytes: &mut Vec<u8>, from: usize) -> Result<(), Unsealed> {
+    pub fn open(
+        &self,
+        place: SealedPosition,
+        bytes: &mut Vec<u8>,
+        from: usize,
+    ) -> Result<(), Unsealed> {
         match &self.shared {
             Some(shared) => shared.open(place, bytes, from),
             None => Ok(()),
@@ -141,7 +146,7 @@ impl Seal {
 }
 
 impl Shared {
-    fn seal(&self, place: Place, bytes: &mut Vec<u8>, from: usize) {
+    fn seal(&self, place: SealedPosition, bytes: &mut Vec<u8>, from: usize) {
         let (number, cipher) = self.ciphers.last().expect("a seal has a key");
         let count = self.sealed.fetch_add(1, Ordering::Relaxed);
         let mut nonce = [0; NONCE_BYTES];
@@ -153,7 +158,12 @@ impl Shared {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
 
-    fn open(&self, place: Place, bytes: &mut Vec<u8>, from: usize) -> Result<(), Unsealed> {
+    fn open(
+        &self,
+        place: SealedPosition,
+        bytes: &mut Vec<u8>,
+        from: usize,
+    ) -> Result<(), Unsealed> {
         let end = bytes
             .len()
             .checked_sub(TRAILER_BYTES)
@@ -184,7 +194,7 @@ mod tests {
         Zeroizing::new([byte; KEY_BYTES])
     }
 
-    const HERE: Place = Place { file: 7, at: 4096 };
+    const HERE: SealedPosition = SealedPosition { file: 7, at: 4096 };
 
     #[test]
     fn plain_bytes_stay_as_they_are() {
@@ -208,9 +218,9 @@ mod tests {
             assert!(bytes.starts_with(b"head"));
             assert!(len < 15 || bytes[4..4 + len] != text[..], "it is hidden");
             for place in [
-                Place { file: 8, ..HERE },
-                Place { at: 0, ..HERE },
-                Place {
+                SealedPosition { file: 8, ..HERE },
+                SealedPosition { at: 0, ..HERE },
+                SealedPosition {
                     file: 7 | 1 << 100,
                     ..HERE
                 },

@@ -70,13 +70,13 @@ impl SharedPage {
     }
 }
 
-/// Wakes the threads of all processes that wait for a change of a page. Waiting takes no processor time where the system
-/// has futexes across processes (Linux). Elsewhere a waiting thread looks every [`Bell::INTERVAL`].
+/// Wakes the threads of all processes that wait for a change of a page. Waiting takes no processor time where the
+/// system has futexes across processes (Linux). Elsewhere a waiting thread looks every [`Bell::INTERVAL`].
 #[derive(Clone, Copy)]
 pub struct Bell<'a>(&'a Ring);
 
 /// How often a bell was rung when a thread began to listen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard(u32);
 
 impl Bell<'_> {
@@ -91,7 +91,8 @@ impl Bell<'_> {
         Heard(rung)
     }
 
-    /// Waits until the bell rings, at most for `time`. Returns at once if it has since [`Bell::listen`]; may return earlier.
+    /// Waits until the bell rings, at most for `time`. Returns at once if it has since [`Bell::listen`]; may return
+    /// earlier.
     pub fn wait(self, heard: Heard, time: Duration) {
         crate::platform::system::wait_for_change(&self.0.rung, heard.0, time);
     }
@@ -115,7 +116,7 @@ impl Bell<'_> {
         }
     }
 
-    /// Wakes all waiting threads. Without one this is no system call.
+    /// Wakes all waiting threads. Without one this makes no system call.
     pub fn ring(self) {
         self.0.rung.fetch_add(1, SeqCst);
         if self.0.waiting.swap(0, SeqCst) != 0 {

@@ -36,9 +36,9 @@ impl Time for RealTime {
     }
 }
 
-/// The time since the machine started, in which the time of a suspended machine counts: a process that was suspended for
-/// long notices it. Linux, macOS and Windows have such a clock; on another system it may stop during a suspension. Moments
-/// of different processes of one machine can be compared on Linux and macOS.
+/// The time since the machine started, in which the time of a suspended machine counts: a process that was suspended
+/// for long notices it. Linux, macOS and Windows have such a clock; on another system it may stop during a suspension.
+/// Moments of different processes of one machine can be compared on Linux and macOS.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootTime;
 

@@ -12,8 +12,8 @@ use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    AdjacencyAt, ColumnAt, Owner, Side, ViewError, ViewKind, Views, members::MemberBase,
-    slot::Pinned, views::Records,
+    AdjacencyAt, ColumnAt, Owner, ViewError, ViewKind, Views, members::MemberBase, side::Side,
+    slot::Pinned, status::Records,
 };
 
 /// With more types than this, a query over any type reads one range of rows instead of one view per type.
@@ -38,6 +38,16 @@ struct Pins {
     members: FxHashMap<Option<LabelId>, Pinned<MemberBase>>,
     columns: Vec<ColumnAt>,
     by_prop: FxHashMap<(Records, PropId), Arc<[ColumnAt]>>,
+}
+
+impl Views {
+    /// The views at a transaction's snapshot. Cheap: each view is pinned when it is requested.
+    pub fn at(&self, tx: &Transaction) -> ViewsAt {
+        match self.this.upgrade() {
+            Some(views) if !self.closed.load(Ordering::Relaxed) => ViewsAt::new(views, tx),
+            _ => ViewsAt::none(),
+        }
+    }
 }
 
 /// Whether the thread that set `busy` built the view; the flag is cleared if the thread was stopped before
@@ -325,7 +335,7 @@ impl ViewsAt {
 
     fn node_count(&self, label: Option<LabelId>) -> u64 {
         let store = self.store();
-        store.map_or(0, |store| store.node_count_now(label))
+        store.map_or(0, |store| store.counts().nodes_now(label))
     }
 
     fn record_count(&self, owner: Owner) -> u64 {
@@ -333,7 +343,7 @@ impl ViewsAt {
             Owner::Nodes(label) => self.node_count(Some(label)),
             Owner::Relationships(type_id) => self
                 .store()
-                .map_or(0, |store| store.relationship_count_now(Some(type_id))),
+                .map_or(0, |store| store.counts().relationships_now(Some(type_id))),
         }
     }
 

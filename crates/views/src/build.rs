@@ -12,6 +12,9 @@ pub(crate) type MakeRoom<'a> = &'a dyn Fn(usize) -> bool;
 /// Whether the caller still wants the result; called every few milliseconds.
 pub(crate) type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 
+/// For background work that no query waits for.
+pub(crate) const ALWAYS: ShouldContinue<'static> = &|| true;
+
 /// Resources of one build.
 pub(crate) struct Effort<'a> {
     stop: &'a AtomicBool,

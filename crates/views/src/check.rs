@@ -1,7 +1,11 @@
 //! Checks views and their files against the rows.
 
 use crate::{
-    ViewError, ViewKind, Views, keeping::Keeping, making::ALWAYS, segment::Stored, slot::Slot,
+    ViewError, ViewKind, Views,
+    build::ALWAYS,
+    keeping::Keeping,
+    segment::{DamagedFile, Stored},
+    slot::Slot,
     views::for_slot,
 };
 
@@ -16,15 +20,6 @@ pub struct ViewCheck {
     pub skipped: Vec<(ViewKind, String)>,
     /// Damaged files found since the database was opened; they were removed.
     pub damaged: Vec<DamagedFile>,
-}
-
-/// A damaged view file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedFile {
-    /// File name in the folder of views.
-    pub name: String,
-    /// What was wrong with it.
-    pub reason: String,
 }
 
 impl Views {
@@ -61,7 +56,7 @@ impl Views {
         kind: &ViewKind,
     ) -> Result<Option<bool>, ViewError> {
         let _making = slot.making.lock();
-        if !slot.is_ready() && !self.restore(slot, kind, ALWAYS, |_| true)? {
+        if !slot.is_ready() && !self.files().restore(slot, kind, ALWAYS, |_| true)? {
             return Ok(None);
         }
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;

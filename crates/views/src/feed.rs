@@ -10,12 +10,14 @@ use isomer_data::{
 use isomer_value::{LabelId, NodeId, PropId, TypeId, Value, record::RecordRef};
 
 use crate::{
-    Cell, Owner, Side, Views,
-    adjacency::{Link, small},
+    Cell, Owner, Views,
+    adjacency::Link,
     column::{CellChange, cell_at, cell_of},
+    id::small,
     inbox::{AfterPut, Commits, Inbox},
     loading::LoadFiles,
     registry::Registry,
+    side::Side,
     slot::Slot,
     views::Feed,
     worker::Job,

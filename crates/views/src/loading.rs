@@ -13,11 +13,13 @@ use isomer_value::{LabelId, NodeId, PropId, RelId, Value, record::RecordRef};
 use roaring::RoaringBitmap;
 
 use crate::{
-    Owner, Side, ViewError, ViewKind, Views,
-    adjacency::{AdjacencyWriter, small},
+    Owner, ViewError, ViewKind, Views,
+    adjacency::AdjacencyWriter,
     column::{ColumnWriter, cell_of},
-    members::store_set,
+    id::small,
+    members::stored::store_set,
     segment::{Head, NewFile, SegmentError, malformed},
+    side::Side,
     worker::Job,
 };
 
@@ -25,11 +27,11 @@ use crate::{
 const SAMPLED: usize = 1000;
 const SAMPLED_BYTES: usize = 4 << 20;
 /// Maximum number of numeric and boolean columns built without a request: the most frequent ones.
-const UNASKED: usize = 8;
+const MAX_COLUMNS_WITHOUT_REQUEST: usize = 8;
 /// At least one in this many records must have a value for a column to be built without a request.
-const OFTEN: usize = 16;
+const MIN_VALUE_SHARE: usize = 16;
 /// Relationships between two updates of the memory reservation.
-const LOOK: u64 = 1 << 16;
+const RELATIONSHIPS_PER_RESERVATION: u64 = 1 << 16;
 
 /// The files written by one load.
 pub(crate) struct LoadFiles {
@@ -99,7 +101,7 @@ impl LoadFiles {
         let mut again = views.standing_for(load);
         let mut files = None;
         if let Some(keeping) = &views.keeping
-            && views.keeps()
+            && views.files().keeps()
             && count >= views.options.keep_at_least
         {
             // Sealed blocks are bound to a version, which is not known yet: with encryption, files are
@@ -139,7 +141,7 @@ impl Files {
     fn begin(views: &Views, load: &Loading) -> Option<Self> {
         let store = views.store.upgrade()?;
         // An error here will be reported when views are saved, too.
-        let era = store.begin_era().ok()?;
+        let era = store.eras().begin().ok()?;
         let making = Making::begin(views, &store, era, load).ok()?;
         Some(Self {
             store,
@@ -154,15 +156,15 @@ impl Files {
             .engine()
             .sync()
             .map_err(isomer_data::DataError::from)?;
-        if !store.lineage()?.holds(&era, version) {
+        if !store.eras().lineage()?.holds(&era, version) {
             return Ok(());
         }
         let finish = |kind: ViewKind, mut file: NewFile| -> Result<(), ViewError> {
-            let hold = store.hold_stream(version);
+            let hold = store.change_stream().hold(version);
             let head = Head { kind, era, version };
             file.writer().set_version(version);
             let bytes = file.finish()?;
-            views.keep(head, bytes, hold);
+            views.files().keep(head, bytes, hold);
             Ok(())
         };
         let columns = match *making {
@@ -237,7 +239,7 @@ impl LoadSink for LoadFiles {
                 id.0 as u32,
             )?;
             *seen += 1;
-            if *seen % LOOK == 0 {
+            if *seen % RELATIONSHIPS_PER_RESERVATION == 0 {
                 let held = out.rows.bytes();
                 let more = held.saturating_sub(reservation.bytes());
                 reservation.try_grow(more)?;
@@ -444,9 +446,9 @@ impl Columns {
                 }
             }
         }
-        found.retain(|(_, count, plain)| *plain && count * OFTEN >= records.len());
+        found.retain(|(_, count, plain)| *plain && count * MIN_VALUE_SHARE >= records.len());
         found.sort_unstable_by_key(|(prop, count, _)| (std::cmp::Reverse(*count), *prop));
-        found.truncate(UNASKED);
+        found.truncate(MAX_COLUMNS_WITHOUT_REQUEST);
         Ok(found.iter().map(|(prop, ..)| [*prop].into()).collect())
     }
 

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Owner, ViewError, ViewKind, Views, adjacency,
-    build::{Effort, ShouldContinue},
+    build::{ALWAYS, Effort, ShouldContinue},
     column, members,
     segment::Stored,
     slot::{Base, Generation, Slot},
@@ -24,9 +24,6 @@ const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 30
 
 /// The same for a query, which can read rows instead.
 const SHORT_PATIENCE: Duration = Duration::from_millis(200);
-
-/// For background work that no query waits for.
-pub(crate) const ALWAYS: ShouldContinue<'static> = &|| true;
 
 /// Interval at which a query that waits for another builder checks whether to continue.
 const LOOK: Duration = Duration::from_millis(5);
@@ -71,14 +68,14 @@ impl Views {
         match job {
             Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids, ALWAYS)),
             Job::Merge(kind) => drop(self.merge(kind)),
-            Job::Save(kind) => drop(self.save(kind)),
+            Job::Save(kind) => drop(self.files().save(kind)),
             Job::ApplyCommits => {
                 // If this is the last handle, the database must be closed after the feed is released.
                 let store = self.store.upgrade();
                 drop(self.feed());
                 drop(store);
             }
-            Job::ReviewFiles => self.review_files(),
+            Job::ReviewFiles => self.files().review_files(),
         }
     }
 
@@ -98,7 +95,8 @@ impl Views {
                 let fits = |base: &adjacency::AdjacencyBase| base.with_ids || !with_ids;
                 // One side is in a file; the other one is transposed from it.
                 let other = ViewKind::Adjacency(*type_id, side.reversed());
-                if !slot.is_ready() && !self.has_file(kind) && self.has_file(&other) {
+                if !slot.is_ready() && !self.files().has_file(kind) && self.files().has_file(&other)
+                {
                     drop(self.build(&other, with_ids, should_continue));
                 }
                 self.build_slot(&slot, kind, should_continue, fits, |tx, effort| {
@@ -165,11 +163,12 @@ impl Views {
         let outcome = match slot.current() {
             Some((generation, true)) if fits(&generation.base) => Ok(()),
             _ => self
+                .files()
                 .restore(slot, kind, should_continue, fits)
                 .and_then(|restored| {
                     if !restored {
                         self.build_base(slot, kind, should_continue, make)?;
-                        self.save_soon(kind);
+                        self.files().save_soon(kind);
                     }
                     Ok(())
                 }),
@@ -200,7 +199,7 @@ impl Views {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
         // Order matters: collecting starts before the snapshot is taken, so that every commit is in the base,
         // in the delta, or in both (then the delta entry is skipped by its version), but never in neither.
-        let newest = self.begin_building(slot, store.node_count_now(None))?;
+        let newest = self.begin_building(slot, store.counts().nodes_now(None))?;
         let tx = self.snapshot_including(&store, newest, should_continue)?;
         let (base, kept) =
             self.with_effort_while(kind, should_continue, |effort| make(&tx, effort))?;
@@ -316,7 +315,7 @@ impl Views {
             drop(feed);
             drop(cleared);
         } else {
-            self.save_if_far(slot, kind);
+            self.files().save_if_far(slot, kind);
         }
         drop(busy);
         outcome
@@ -393,7 +392,7 @@ mod tests {
     use isomer_value::{LabelId, Map, NodeId, Value};
 
     use super::*;
-    use crate::{Side, ViewOptions};
+    use crate::{ViewOptions, side::Side};
 
     fn open(budget: usize) -> (DataStore, Arc<Views>, Memory) {
         let memory = Memory::new(budget);
@@ -654,7 +653,8 @@ mod tests {
         assert!(slot.is_ready() && views.member_slot(Some(label)).is_ready());
         let version = store.begin(Access::Read).unwrap().version();
         let entries = store
-            .stream_after(version - 1, 1, usize::MAX, false)
+            .change_stream()
+            .after(version - 1, 1, usize::MAX, false)
             .unwrap();
         // The same commit once more, while queries use the budget.
         let most = memory.free_bytes() - 400_000;

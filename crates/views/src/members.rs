@@ -1,20 +1,19 @@
 //! Label sets: which nodes have a label, or exist.
 
+pub(crate) mod stored;
+
 use std::sync::Arc;
 
-use isomer_data::{Catalog, GraphRead, Transaction, Version};
+use isomer_data::{GraphRead, Transaction, Version};
 use isomer_value::{LabelId, NodeId};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use crate::{
-    ViewKind,
-    adjacency::small,
     build::Effort,
     error::ViewError,
-    registry::Registry,
-    segment::{Blocks, SegmentError, Stored, Writer, malformed},
-    slot::{Base, Generation, Pinned, Slot},
+    id::small,
+    slot::{Base, Generation, Pinned},
 };
 
 /// Nodes read per batch.
@@ -59,60 +58,6 @@ impl Base for MemberBase {
     fn id_bound(&self) -> u64 {
         self.set.max().map_or(0, |last| u64::from(last) + 1)
     }
-}
-
-/// File format: one block, a roaring bitmap in the portable format
-/// (<https://github.com/RoaringBitmap/RoaringFormatSpec>).
-impl Stored for MemberBase {
-    fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
-        store_set(&self.set, writer)
-    }
-
-    fn load(blocks: &mut Blocks, _: &Catalog, effort: &mut Effort<'_>) -> Result<Self, ViewError> {
-        let set =
-            RoaringBitmap::deserialize_from(blocks.expect(effort)?).map_err(|_| malformed())?;
-        let base = Self::new(set);
-        effort.reserve(base.bytes())?;
-        Ok(base)
-    }
-
-    fn fresh(
-        tx: &Transaction,
-        kind: &ViewKind,
-        _: &Self,
-        effort: &mut Effort<'_>,
-    ) -> Result<Self, ViewError> {
-        match kind {
-            ViewKind::Members(label) => build(tx, *label, effort),
-            _ => Err(malformed().into()),
-        }
-    }
-
-    fn merged(
-        generation: &Generation<Self>,
-        tx: &Transaction,
-        _: &ViewKind,
-        effort: &mut Effort<'_>,
-    ) -> Result<Self, ViewError> {
-        merge(generation, tx.version(), effort)
-    }
-
-    fn agrees(&self, other: &Self) -> bool {
-        self.set == other.set
-    }
-
-    fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {
-        if let ViewKind::Members(label) = kind {
-            registry.members.insert(*label, slot);
-        }
-    }
-}
-
-/// Writes a set to a file.
-pub(crate) fn store_set(set: &RoaringBitmap, writer: &mut Writer) -> Result<(), SegmentError> {
-    let mut block = Vec::new();
-    set.serialize_into(&mut block)?;
-    writer.block(&block)
 }
 
 /// Builds the set from the rows.

@@ -11,8 +11,8 @@ use isomer_value::{
 };
 
 use crate::{
-    AdjacencyAt, ColumnAt, LinkScratch, Links, Owner, Side, ViewsAt, adjacency::small,
-    members::MemberBase, slot::Pinned, views::Records,
+    AdjacencyAt, ColumnAt, LinkScratch, Links, Owner, ViewsAt, id::small, members::MemberBase,
+    side::Side, slot::Pinned, status::Records,
 };
 
 /// Fewer nodes than this are read from the rows: looking up the views would cost as much.

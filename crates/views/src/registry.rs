@@ -10,10 +10,11 @@ use isomer_value::{LabelId, PropId, TypeId};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Owner, Side, ViewKind, ViewState, ViewStatus,
+    Owner, ViewKind, ViewState, ViewStatus,
     adjacency::AdjacencyBase,
     column::ColumnBase,
     members::MemberBase,
+    side::Side,
     slot::{Base, Cleared, Slot},
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_data::{Catalog, Version};
 use isomer_value::{LabelId, Names, PropId, TypeId};
 
-use crate::Side;
+use crate::side::Side;
 
 /// What a view holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,6 +45,22 @@ impl Owner {
         match self {
             Self::Nodes(label) => ViewKind::Column(label, path),
             Self::Relationships(type_id) => ViewKind::RelColumn(type_id, path),
+        }
+    }
+}
+
+/// The two kinds of records that columns hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Records {
+    Nodes,
+    Relationships,
+}
+
+impl Records {
+    pub(crate) fn of(owner: Owner) -> Self {
+        match owner {
+            Owner::Nodes(_) => Self::Nodes,
+            Owner::Relationships(_) => Self::Relationships,
         }
     }
 }

@@ -9,21 +9,23 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{DataError, DataStore, Transaction, Version, WeakDataStore};
+use isomer_data::{DataError, DataStore, Version, WeakDataStore};
 use isomer_storage::{Memory, MemoryKind, Reclaim};
 use isomer_value::{LabelId, PropId, TypeId};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{
-    ColumnAt, Owner, Side, ViewError, ViewKind, ViewStatus, ViewsAt,
+    ColumnAt, Owner, ViewError, ViewKind, ViewStatus,
     adjacency::AdjacencyBase,
+    build::ALWAYS,
     column::ColumnBase,
     inbox::{Commits, Inbox},
     keeping::Keeping,
-    making::ALWAYS,
     members::MemberBase,
     registry::Registry,
+    side::Side,
     slot::{Base, Cleared, Pinned, Slot},
+    status::Records,
     worker::{Job, Worker},
 };
 
@@ -106,22 +108,6 @@ macro_rules! for_slot {
 }
 pub(crate) use for_slot;
 
-/// The two kinds of records that columns hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Records {
-    Nodes,
-    Relationships,
-}
-
-impl Records {
-    fn of(owner: Owner) -> Self {
-        match owner {
-            Owner::Nodes(_) => Self::Nodes,
-            Owner::Relationships(_) => Self::Relationships,
-        }
-    }
-}
-
 /// State of applying commits.
 #[derive(Default)]
 pub(crate) struct Feed {
@@ -160,17 +146,9 @@ impl Views {
         }
         for kind in views.keeping.iter().flat_map(Keeping::kinds) {
             // The first request reads the file.
-            views.note_stored(&kind);
+            views.files().note_stored(&kind);
         }
         Ok(views)
-    }
-
-    /// The views at a transaction's snapshot. Cheap: each view is pinned when it is requested.
-    pub fn at(&self, tx: &Transaction) -> ViewsAt {
-        match self.this.upgrade() {
-            Some(views) if !self.closed.load(Ordering::Relaxed) => ViewsAt::new(views, tx),
-            _ => ViewsAt::none(),
-        }
     }
 
     /// Waits until every requested view is ready or was given up.
@@ -237,7 +215,7 @@ impl Views {
         self.worker.close();
         // A view from an earlier opening is merged before it is saved.
         self.worker.allow_final_work(true);
-        self.save_all();
+        self.files().save_all();
         self.worker.allow_final_work(false);
         self.clear();
         if let Some(keeping) = &self.keeping {

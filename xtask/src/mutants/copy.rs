@@ -15,13 +15,14 @@ use crate::workspace;
 /// the copy and the checkout would overwrite each other's libraries in the build folder.
 const FOLDER: &str = "planted";
 /// The copied crates: those with faults, and those that they or their tests use.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "value",
     "storage",
     "vfs",
     "shared-log",
     "lsm",
     "storage-redb",
+    "layout",
     "data",
     "bulk",
     "check",
@@ -32,6 +33,8 @@ const CRATES: [&str; 10] = [
 pub const BUILT: &[&str] = &[
     "--package",
     "isomer-lsm",
+    "--package",
+    "isomer-layout",
     "--package",
     "isomer-data",
     "--package",

@@ -35,12 +35,12 @@ pub struct TestName {
 struct Hunk {
     /// Relative to the checkout.
     file: String,
-    lines: Vec<(Mark, String)>,
+    lines: Vec<(LineKind, String)>,
 }
 
 /// What a patch does with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum LineKind {
     Keep,
     Remove,
     Add,
@@ -79,7 +79,7 @@ impl Fault {
     fn added(&self) -> impl Iterator<Item = &str> {
         let lines = self.hunks.iter().flat_map(|hunk| &hunk.lines);
         lines
-            .filter(|(mark, _)| *mark == Mark::Add)
+            .filter(|(mark, _)| *mark == LineKind::Add)
             .map(|(_, line)| &**line)
     }
 }
@@ -131,12 +131,12 @@ fn parse_hunks(text: &str) -> Result<Vec<Hunk>> {
     Ok(hunks)
 }
 
-fn parse_line(line: &str) -> Result<(Mark, String)> {
+fn parse_line(line: &str) -> Result<(LineKind, String)> {
     let mark = match line.chars().next() {
-        Some('+') => Mark::Add,
-        Some('-') => Mark::Remove,
+        Some('+') => LineKind::Add,
+        Some('-') => LineKind::Remove,
         // Editors remove the space of an empty line.
-        Some(' ') | None => Mark::Keep,
+        Some(' ') | None => LineKind::Keep,
         Some(_) => bail!("`{line}` begins with neither `+` nor `-` nor a space"),
     };
     Ok((mark, line.get(1..).unwrap_or_default().to_owned()))
@@ -167,9 +167,9 @@ impl<'a> Source<'a> {
             let mut at = self.find(hunk)?;
             for (mark, line) in &hunk.lines {
                 match mark {
-                    Mark::Keep => at += 1,
-                    Mark::Add => self.inserted.entry(at).or_default().push(line),
-                    Mark::Remove => {
+                    LineKind::Keep => at += 1,
+                    LineKind::Add => self.inserted.entry(at).or_default().push(line),
+                    LineKind::Remove => {
                         if let Some(other) = self.removed.insert(at, &fault.name) {
                             bail!("it removes `{}`, as `{other}` does", line.trim());
                         }
@@ -186,7 +186,7 @@ impl<'a> Source<'a> {
         let old: Vec<&str> = hunk
             .lines
             .iter()
-            .filter(|(mark, _)| *mark != Mark::Add)
+            .filter(|(mark, _)| *mark != LineKind::Add)
             .map(|(_, line)| &**line)
             .collect();
         ensure!(!old.is_empty(), "a hunk has no line of the file");

@@ -5,6 +5,7 @@
 //! type, not the file that has its `impl`.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
@@ -65,8 +66,7 @@ pub fn all() -> Result<Vec<Circle>> {
             files: circle.iter().map(|path| path.join("::")).collect(),
         }));
     }
-    let order = |circle: &Circle| (usize::MAX - circle.files.len(), circle.to_string());
-    circles.sort_by_key(order);
+    circles.sort_by_key(|circle| (Reverse(circle.files.len()), circle.to_string()));
     Ok(circles)
 }
 
@@ -110,8 +110,8 @@ fn module_of(file: &Path) -> Option<ModulePath> {
 }
 
 impl Module {
-    /// Reads the imports of a file, whose comments and literals are blank: those at its top level, and paths in its code
-    /// that begin with `crate::`.
+    /// Reads the imports of a file, whose comments and literals are blank: those at its top level, and paths in its
+    /// code that begin with `crate::`.
     fn parse(code: &str) -> Self {
         let mut module = Self::default();
         let mut rest = String::new();

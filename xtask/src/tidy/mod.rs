@@ -2,11 +2,13 @@
 
 mod arrows;
 mod circles;
+mod exceptions;
 mod figures;
 mod layout;
 mod licences;
 mod limits;
 mod links;
+mod names;
 mod platforms;
 mod rust_text;
 mod source;
@@ -39,7 +41,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         name: "keyspace",
-        rule: "key prefixes are declared in crates/data/src/keyspace.rs alone",
+        rule: "key prefixes are declared in crates/layout/src/keyspace.rs alone",
         find: source::key_prefixes,
     },
     Check {
@@ -48,9 +50,24 @@ pub const CHECKS: &[Check] = &[
         find: source::module_names,
     },
     Check {
+        name: "identifiers",
+        rule: "a name says what it is: a noun of the field, a verb with an object, a limit with its unit",
+        find: names::words,
+    },
+    Check {
+        name: "types",
+        rule: "two crates do not declare public types of one name",
+        find: names::shared,
+    },
+    Check {
         name: "length",
         rule: "a source file tells one story: split it when it grows a second",
         find: source::long_files,
+    },
+    Check {
+        name: "lines",
+        rule: "lines of Rust fit in 120 columns, but for literals and tables",
+        find: source::long_lines,
     },
     Check {
         name: "circles",

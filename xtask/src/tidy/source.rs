@@ -1,16 +1,20 @@
 //! Rules about the text of source files.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::Result;
 
+use super::rust_text::RustText;
 use crate::workspace;
 
 /// Most lines of a Rust file, tests included.
 const MAX_LINES: usize = 1_500;
+/// Most columns of a line of Rust: rustfmt breaks code before, but neither comments nor the arguments of macros.
+const MAX_COLUMNS: usize = 120;
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = [
     "utils", "util", "common", "helpers", "helper", "misc", "shared",
@@ -38,6 +42,52 @@ pub fn long_files() -> Result<Vec<String>> {
         }
     }
     Ok(problems)
+}
+
+/// Lines of Rust that are too long, but for those with a string literal, and tables and layouts in comments.
+pub fn long_lines() -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for (file, text) in rust_files()? {
+        for (line, columns) in too_long(&text) {
+            problems.push(format!(
+                "{}:{line}: {columns} columns, the limit is {MAX_COLUMNS}",
+                file.display()
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+/// Numbers (from 1) and lengths of the lines that are too long.
+fn too_long(text: &str) -> Vec<(usize, usize)> {
+    let parts = RustText::split(text);
+    let comments: BTreeMap<usize, &str> = parts
+        .comments
+        .iter()
+        .map(|(line, text)| (*line, text.as_str()))
+        .collect();
+    let mut is_layout = false;
+    let mut found = Vec::new();
+    for (at, (line, code)) in text.lines().zip(parts.code.lines()).enumerate() {
+        let comment = comments
+            .get(&(at + 1))
+            .map(|comment| comment.trim_start_matches(['/', '!']).trim_start());
+        match comment {
+            None => is_layout = false,
+            Some(comment) if comment.starts_with("```") => is_layout = !is_layout,
+            Some(_) => {}
+        }
+        let columns = line.chars().count();
+        let is_free = match comment {
+            Some(comment) if code.trim().is_empty() => is_layout || comment.starts_with('|'),
+            // The contents of literals are blank in the code: what is left of their lines begins or ends with a quote.
+            _ => code.contains('"') || code.trim().len() <= MAX_COLUMNS / 2,
+        };
+        if columns > MAX_COLUMNS && !is_free {
+            found.push((at + 1, columns));
+        }
+    }
+    found
 }
 
 /// Files and folders with an empty name.
@@ -78,14 +128,15 @@ pub fn machine_paths() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Key prefixes outside the key map: in `data` and `replication`, only `keyspace.rs` may declare one or name a raw key
-/// byte.
+/// Key prefixes outside the key map: in `layout`, `data` and `replication`, only `keyspace.rs` may declare one or name
+/// a raw key byte.
 pub fn key_prefixes() -> Result<Vec<String>> {
-    let keyspace = Path::new("crates/data/src/keyspace.rs");
+    let keyspace = Path::new("crates/layout/src/keyspace.rs");
     let mut problems = Vec::new();
     for (file, text) in rust_files()? {
-        let writes_keys =
-            file.starts_with("crates/data/src") || file.starts_with("crates/replication/src");
+        let writes_keys = ["layout", "data", "replication"]
+            .iter()
+            .any(|name| file.starts_with(Path::new("crates").join(name).join("src")));
         if !writes_keys || file == keyspace {
             continue;
         }
@@ -120,4 +171,27 @@ fn rust_files() -> Result<Vec<(PathBuf, String)>> {
         }
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_code_have_a_limit_and_tables_and_literals_have_none() {
+        let long = "x".repeat(MAX_COLUMNS);
+        let lines = |text: &str| {
+            too_long(text)
+                .into_iter()
+                .map(|(line, _)| line)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&format!("// {long}\nf();\n/// | {long}\n")), [1]);
+        assert_eq!(
+            lines(&format!("/// ```text\n/// {long}\n/// ```\n/// {long}\n")),
+            [4]
+        );
+        assert_eq!(lines(&format!("f(\"{long}\");\nf({long});\n")), [2]);
+        assert_eq!(lines(&format!("f(\"a\n{long}\nb\");\n")), [0; 0]);
+    }
 }

@@ -104,7 +104,7 @@ impl Subject for Contract {
     }
 
     fn finish_background_work(&self) -> Result<()> {
-        Ok(self.engine.settle()?)
+        Ok(self.engine.wait_for_background_work()?)
     }
 
     fn compact(&self) -> Result<()> {
@@ -163,7 +163,7 @@ impl Subject for Bucket {
     }
 
     fn finish_background_work(&self) -> Result<()> {
-        Ok(self.engine.settle()?)
+        Ok(self.engine.wait_for_background_work()?)
     }
 
     fn compact(&self) -> Result<()> {

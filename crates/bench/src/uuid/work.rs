@@ -25,7 +25,7 @@ pub const BATCH: u64 = 100;
 /// Bytes per pair, as the application counts them.
 const PAIR_BYTES: u64 = 72;
 /// The disk is never filled beyond this.
-const LEAST_FREE: u64 = 1 << 30;
+const MIN_FREE_BYTES: u64 = 1 << 30;
 
 /// An open store, shared by threads.
 pub trait Subject: Sync {
@@ -87,7 +87,7 @@ impl Plan {
 
     /// Peak disk usage: logs, tables, and the outputs of compactions.
     fn disk_bytes(&self) -> u64 {
-        6 * self.pairs * PAIR_BYTES + LEAST_FREE
+        6 * self.pairs * PAIR_BYTES + MIN_FREE_BYTES
     }
 }
 
@@ -165,7 +165,7 @@ impl Run<'_> {
                 slices.push(now - slice_start);
                 slice_start = now;
                 self.report.progress(written, Some(pairs));
-                if free_bytes(folder)? < LEAST_FREE {
+                if free_bytes(folder)? < MIN_FREE_BYTES {
                     bail!(
                         "the disk is nearly full after {written} pairs: choose another folder or a smaller scale"
                     );

@@ -13,18 +13,16 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use isomer_data::{
-    Change, ChangeSet, DataError, DataStore, StreamHold,
-    layout::{StoredChange, describe_key},
-};
+use isomer_data::{Change, ChangeSet, DataError, DataStore, StreamHold};
+use isomer_layout::stream::stored::StoredChange;
 use isomer_storage::Version;
 use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Check, MOST_FINDINGS};
+use super::{Check, MAX_FINDINGS};
 
 /// Most bytes of expectations in memory at a time.
-const MOST_BYTES: usize = if cfg!(test) { 4 << 10 } else { 32 << 20 };
+const MAX_BYTES: usize = if cfg!(test) { 4 << 10 } else { 32 << 20 };
 /// Estimated overhead of each key in addition to its bytes, and of each label or property of a record.
 const BYTES_EACH: usize = 96;
 const BYTES_OF_FIELD: usize = 48;
@@ -34,7 +32,7 @@ const KEYS: usize = 256;
 const WHOLE_PASSES: usize = 8;
 const NEWEST_BYTES: u64 = if cfg!(test) { 2 << 10 } else { 64 << 20 };
 /// How often a part of the stream may be trimmed while it is read, before the check ends.
-const MOST_LOSSES: usize = 3;
+const MAX_LOSSES: usize = 3;
 const ENTRIES: usize = if cfg!(test) { 16 } else { 1024 };
 const ENTRY_BYTES: usize = 4 << 20;
 
@@ -236,10 +234,10 @@ impl Pass {
 
     /// Drops the higher half when there is too much, but never everything: each pass makes progress.
     fn shrink(&mut self) {
-        if self.bytes <= MOST_BYTES {
+        if self.bytes <= MAX_BYTES {
             return;
         }
-        while self.expectations.len() + self.deleted_ranges.len() > 1 && self.bytes > MOST_BYTES / 2
+        while self.expectations.len() + self.deleted_ranges.len() > 1 && self.bytes > MAX_BYTES / 2
         {
             let last_expected = self.expectations.last_key_value().map(|(key, _)| key);
             let last_deleted = self.deleted_ranges.last_key_value().map(|(key, _)| key);
@@ -318,7 +316,7 @@ struct Span {
 impl Span {
     /// The whole stream.
     fn begin(store: &DataStore, upto: Version) -> Result<Self, DataError> {
-        let hold = store.hold_stream(store.engine().stream_trimmed()?);
+        let hold = store.change_stream().hold(store.engine().stream_trimmed()?);
         // From here on it is retained, within the limits for readers.
         Ok(Self {
             from: store.engine().stream_trimmed()?,
@@ -335,7 +333,7 @@ impl Span {
         let count = self.parts.partition_point(older);
         if let Some((version, _)) = count.checked_sub(1).map(|last| self.parts[last]) {
             self.from = version;
-            self.hold = store.hold_stream(version);
+            self.hold = store.change_stream().hold(version);
         }
     }
 }
@@ -352,7 +350,7 @@ impl Check<'_> {
             match self.read_stream(&store, &mut span, &mut pass) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                Err(DataError::Forgotten { .. }) if losses < MOST_LOSSES => {
+                Err(DataError::Forgotten { .. }) if losses < MAX_LOSSES => {
                     losses += 1;
                     span = Span::begin(&store, self.tx.version())?;
                     next = Some(start);
@@ -370,7 +368,7 @@ impl Check<'_> {
             if passes == WHOLE_PASSES {
                 span.shorten(&store);
             }
-            let more = self.findings.len() < MOST_FINDINGS;
+            let more = self.findings.len() < MAX_FINDINGS;
             next = pass.end.filter(|_| more);
         }
         Ok(())
@@ -386,7 +384,9 @@ impl Check<'_> {
         let (mut after, mut bytes) = (span.from, 0);
         span.parts.clear();
         while after < span.upto {
-            let entries = store.stream_after(after, ENTRIES, ENTRY_BYTES, false)?;
+            let entries = store
+                .change_stream()
+                .after(after, ENTRIES, ENTRY_BYTES, false)?;
             let Some(last) = entries.last() else { break };
             after = last.version;
             for entry in entries.iter().filter(|entry| entry.version <= span.upto) {
@@ -437,7 +437,7 @@ impl Check<'_> {
                 if let Some(differs) = differs {
                     self.find(format!(
                         "{}: according to the change stream, the commit {} {differs}",
-                        describe_key(key, self.tx.names()),
+                        self.tx.names().describe_key(key),
                         expected.version
                     ));
                 }
@@ -511,7 +511,7 @@ impl Check<'_> {
                 if !pass.expectations.contains_key(&**key) {
                     self.find(format!(
                         "{}: it exists, but according to the change stream its range was deleted",
-                        describe_key(key, self.tx.names())
+                        self.tx.names().describe_key(key)
                     ));
                 }
             }

@@ -11,10 +11,17 @@ mod search;
 
 use isomer_data::{
     Access, Catalog, Counted, DataError, DataStore, IndexDef, IndexState, Transaction, Verdict,
-    after_prefix,
-    layout::{
-        self, IdSpace, IndexEntry, KEY, NodeState, StoredPairs, TAG_ADJACENCY, TAG_KEY, TAG_LABEL,
-        TAG_NODE, TAG_REL, encode_key, push_id, row_of, sole_id,
+    after_prefix, stored_pairs::StoredPairs,
+};
+use isomer_layout::{
+    graph::{
+        key::encode_key,
+        rows::{self, row_of},
+        state::{KEY, NodeState},
+    },
+    index::IndexEntry,
+    keyspace::{
+        self, IdSpace, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, push_id, sole_id,
     },
 };
 use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
@@ -22,7 +29,7 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Most findings that are reported.
-const MOST_FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 /// Pairs between two calls of the progress callback.
 const REPORT_EVERY: u64 = 8192;
 
@@ -114,7 +121,7 @@ pub fn check(
     if check.findings.is_empty() {
         check.check_change_stream()?;
     }
-    check.findings.truncate(MOST_FINDINGS);
+    check.findings.truncate(MAX_FINDINGS);
     Ok(check.findings)
 }
 
@@ -124,7 +131,7 @@ impl Check<'_> {
     }
 
     fn find(&mut self, what: String) {
-        if self.findings.len() < MOST_FINDINGS {
+        if self.findings.len() < MAX_FINDINGS {
             self.findings.push(what);
         }
     }
@@ -199,7 +206,7 @@ impl Check<'_> {
                         "node {id} has label number {label}, which has no name"
                     ));
                 }
-                expected.members.add(&layout::member(label, id), b"");
+                expected.members.add(&keyspace::member(label, id), b"");
                 *expected.labels.entry(label).or_default() += 1;
             }
             if let Err(error) = expect_keys(&mut expected.keys, id, &state) {
@@ -265,8 +272,8 @@ impl Check<'_> {
                 }
             }
             *expected.types.entry(row.type_id).or_default() += 1;
-            expected.adjacency.add(&layout::adjacency(&row, true), b"");
-            expected.adjacency.add(&layout::adjacency(&row, false), b"");
+            expected.adjacency.add(&rows::adjacency(&row, true), b"");
+            expected.adjacency.add(&rows::adjacency(&row, false), b"");
             Ok(())
         })?;
         Ok(expected)
@@ -285,7 +292,7 @@ impl Check<'_> {
         }
         let indexes = ready(&self.tx);
         for (index, expected) in indexes.iter().zip(&expected.entries) {
-            if self.sum("indexes", &layout::entries_of(index.id))? != *expected {
+            if self.sum("indexes", &keyspace::entries_of(index.id))? != *expected {
                 self.search_entries(index)?;
             }
         }
@@ -336,7 +343,7 @@ impl Check<'_> {
     }
 
     fn reserved(&self, space: IdSpace) -> Result<u64, DataError> {
-        match self.pairs().get(&layout::reserved(space))? {
+        match self.pairs().get(&keyspace::reserved(space))? {
             Some(value) => sole_id(&value, "the end of the reserved ids"),
             None => Ok(0),
         }
@@ -376,7 +383,7 @@ fn stored_keys(state: &NodeState) -> Result<Vec<Vec<u8>>, DataError> {
     Ok(state
         .labels
         .iter()
-        .map(|label| [layout::keys_of(*label), encoded.clone()].concat())
+        .map(|label| [keyspace::keys_of(*label), encoded.clone()].concat())
         .collect())
 }
 

@@ -1,10 +1,13 @@
 //! Finding the cause of a difference: every source is checked for its pairs, every pair for its source.
 
-use isomer_data::{
-    DataError, IndexDef, RelRow,
-    layout::{
-        self, NodeState, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, entry_node, row_of,
-        sole_id, take_adjacency, take_id,
+use isomer_data::{DataError, IndexDef, RelRow};
+use isomer_layout::{
+    graph::{
+        rows::{self, row_of, take_adjacency},
+        state::NodeState,
+    },
+    keyspace::{
+        self, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, entry_node, sole_id, take_id,
     },
 };
 use isomer_value::{LabelId, NodeId, RelId, record::RecordRef};
@@ -15,7 +18,7 @@ impl Check<'_> {
     pub(super) fn search_members(&mut self) -> Result<(), DataError> {
         self.each_node(|check, id, state| {
             for &label in &state.labels {
-                if !check.has(&layout::member(label, id))? {
+                if !check.has(&keyspace::member(label, id))? {
                     let label = check.label(label);
                     check.find(format!("node {id} has {label} but is not among its nodes"));
                 }
@@ -79,7 +82,7 @@ impl Check<'_> {
             for (outgoing, node, name) in
                 [(true, row.source, "source"), (false, row.target, "target")]
             {
-                if !check.has(&layout::adjacency(&row, outgoing))? {
+                if !check.has(&rows::adjacency(&row, outgoing))? {
                     check.find(format!(
                         "relationship {id} is not found from its {name}, node {node}"
                     ));
@@ -92,7 +95,7 @@ impl Check<'_> {
                 check.find("an entry of an adjacency is malformed".into());
                 return Ok(());
             };
-            let stored = check.pairs().get(&layout::relationship(entry.id))?;
+            let stored = check.pairs().get(&keyspace::relationship(entry.id))?;
             if stored.and_then(|value| row(entry.id, &value)) != Some(entry) {
                 let (node, other) = match outgoing {
                     true => (entry.source, entry.target),
@@ -125,7 +128,7 @@ impl Check<'_> {
         let mut last: Option<(NodeId, Vec<Vec<u8>>)> = None;
         self.scan(
             "indexes",
-            &layout::entries_of(index.id),
+            &keyspace::entries_of(index.id),
             |check, key, value| {
                 let Ok(node) = entry_node(key, value) else {
                     check.find(format!("an entry of index {} is malformed", index.name));
@@ -168,7 +171,7 @@ impl Check<'_> {
     }
 
     fn node(&self, id: NodeId) -> Result<Option<NodeState>, DataError> {
-        let stored = self.pairs().get(&layout::node(id))?;
+        let stored = self.pairs().get(&keyspace::node(id))?;
         Ok(stored.and_then(|value| node_state(&value, self.tx.names()).ok()))
     }
 

@@ -1,49 +1,7 @@
-//! Statements and queries: everything above the clauses.
+//! Queries and their clauses.
 
-use super::{Clause, CreateConstraint, CreateIndex, DropSchema, KillQuery, ProcedureCall, Show};
-use crate::Span;
-
-/// One statement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Statement {
-    /// Whether the statement is run, explained or profiled.
-    pub mode: Mode,
-    /// The body.
-    pub body: StatementBody,
-    /// Source span, prefix included.
-    pub span: Span,
-}
-
-/// Execution mode of a statement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Returns the result.
-    #[default]
-    Run,
-    /// `EXPLAIN`: returns the plan without executing it.
-    Explain,
-    /// `PROFILE`: returns the result and the plan with actual row counts.
-    Profile,
-}
-
-/// The kinds of statements.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StatementBody {
-    /// Reads or writes data.
-    Query(Query),
-    /// `CREATE [UNIQUE] INDEX …`
-    CreateIndex(CreateIndex),
-    /// `DROP INDEX name [IF EXISTS]`
-    DropIndex(DropSchema),
-    /// `CREATE CONSTRAINT …`
-    CreateConstraint(CreateConstraint),
-    /// `DROP CONSTRAINT name [IF EXISTS]`
-    DropConstraint(DropSchema),
-    /// `SHOW INDEXES` and the other `SHOW` commands.
-    Show(Show),
-    /// `KILL QUERY id`
-    KillQuery(KillQuery),
-}
+use super::{Expr, Ident, PathPattern, Pattern, QualifiedName};
+use crate::{SourceText, Span};
 
 /// One or more single queries joined by `UNION`.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,4 +54,384 @@ impl Query {
             _ => None,
         }
     }
+}
+
+/// One clause of a single query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Clause {
+    /// `[OPTIONAL] MATCH`
+    Match(Match),
+    /// `UNWIND`
+    Unwind(Unwind),
+    /// `WITH`
+    With(With),
+    /// `RETURN`
+    Return(Return),
+    /// `CREATE`
+    Create(Create),
+    /// `MERGE`
+    Merge(Merge),
+    /// `SET`
+    Set(Set),
+    /// `REMOVE`
+    Remove(Remove),
+    /// `[DETACH] DELETE`
+    Delete(Delete),
+    /// `FOREACH`
+    Foreach(Foreach),
+    /// `CALL procedure(…)`
+    Call(ProcedureCall),
+    /// `CALL { … }`
+    Subquery(CallSubquery),
+    /// `LOAD CSV`
+    LoadCsv(LoadCsv),
+}
+
+impl Clause {
+    /// Source span.
+    pub fn span(&self) -> Span {
+        match self {
+            Self::Match(clause) => clause.span,
+            Self::Unwind(clause) => clause.span,
+            Self::With(clause) => clause.span,
+            Self::Return(clause) => clause.span,
+            Self::Create(clause) => clause.span,
+            Self::Merge(clause) => clause.span,
+            Self::Set(clause) => clause.span,
+            Self::Remove(clause) => clause.span,
+            Self::Delete(clause) => clause.span,
+            Self::Foreach(clause) => clause.span,
+            Self::Call(clause) => clause.span,
+            Self::Subquery(clause) => clause.span,
+            Self::LoadCsv(clause) => clause.span,
+        }
+    }
+
+    /// Whether the clause itself changes data: `CREATE MERGE SET REMOVE DELETE FOREACH`. Does not look into
+    /// procedures or subqueries.
+    pub fn is_update(&self) -> bool {
+        matches!(
+            self,
+            Self::Create(_)
+                | Self::Merge(_)
+                | Self::Set(_)
+                | Self::Remove(_)
+                | Self::Delete(_)
+                | Self::Foreach(_)
+        )
+    }
+}
+
+/// `[OPTIONAL] MATCH pattern [WHERE predicate]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// Whether a row without a match is kept, with nulls.
+    pub optional: bool,
+    /// The paths to match together.
+    pub pattern: Pattern,
+    /// The predicate; part of the match, which matters for `OPTIONAL MATCH`.
+    pub predicate: Option<Expr>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `UNWIND list AS variable`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unwind {
+    /// The list.
+    pub list: Expr,
+    /// The variable bound to each element; one row per element.
+    pub variable: Ident,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `WITH … [WHERE predicate]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct With {
+    /// The projection to the next clause.
+    pub projection: Projection,
+    /// The predicate on the projected rows, after ordering and paging.
+    pub predicate: Option<Expr>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `RETURN …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Return {
+    /// The result.
+    pub projection: Projection,
+    /// Source span.
+    pub span: Span,
+}
+
+/// The body shared by `WITH` and `RETURN`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Projection {
+    /// Whether duplicate rows are removed.
+    pub distinct: bool,
+    /// `*`: all variables in scope, before `items`.
+    pub star: bool,
+    /// The columns written out.
+    pub items: Vec<ProjectionItem>,
+    /// `ORDER BY`; empty if there is none.
+    pub order_by: Vec<SortItem>,
+    /// `SKIP`
+    pub skip: Option<Expr>,
+    /// `LIMIT`
+    pub limit: Option<Expr>,
+    /// Source span, after the keyword.
+    pub span: Span,
+}
+
+/// One column: `expression [AS alias]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProjectionItem {
+    /// What is computed.
+    pub expr: Expr,
+    /// The alias.
+    pub alias: Option<Ident>,
+    /// The expression as written, which names the column if there is no alias.
+    pub text: SourceText,
+    /// Source span.
+    pub span: Span,
+}
+
+impl ProjectionItem {
+    /// The column's name: its alias, or its expression as written.
+    pub fn column(&self) -> &std::sync::Arc<str> {
+        self.alias
+            .as_ref()
+            .map_or(&self.text.0, |alias| &alias.name)
+    }
+}
+
+/// One item of `ORDER BY`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortItem {
+    /// The sort key.
+    pub expr: Expr,
+    /// Whether the order is descending.
+    pub descending: bool,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `CREATE pattern`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Create {
+    /// The paths to make.
+    pub pattern: Pattern,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `MERGE path [ON CREATE SET …] [ON MATCH SET …]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge {
+    /// The path to match, or else to create as a whole.
+    pub path: PathPattern,
+    /// The actions, in order.
+    pub actions: Vec<MergeAction>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// One `ON CREATE SET` or `ON MATCH SET`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergeAction {
+    /// When the action runs.
+    pub event: MergeEvent,
+    /// The items to set.
+    pub items: Vec<SetItem>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// When a merge action runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MergeEvent {
+    /// The path was created.
+    Create,
+    /// The path was matched.
+    Match,
+}
+
+/// `SET item, …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    /// What is set, in order.
+    pub items: Vec<SetItem>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// One item of `SET`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetItem {
+    /// `n.a = value`, also nested (`n.a.b`), of an expression (`(CASE … END).a`) and by subscript (`n['a']`).
+    Property {
+        /// An [`ExprKind::Property`](super::ExprKind::Property) or [`ExprKind::Index`](super::ExprKind::Index).
+        target: Expr,
+        /// The new value; null removes the property.
+        value: Expr,
+    },
+    /// `n = map`: all properties are replaced.
+    Replace {
+        /// The node or relationship.
+        variable: Ident,
+        /// A map, node or relationship.
+        value: Expr,
+    },
+    /// `n += map`: the map's properties are added or replaced, those that are null removed.
+    Merge {
+        /// The node or relationship.
+        variable: Ident,
+        /// A map, node or relationship.
+        value: Expr,
+    },
+    /// `n:A:B`
+    Labels {
+        /// The node.
+        variable: Ident,
+        /// The labels to add; at least one.
+        labels: Vec<Ident>,
+    },
+}
+
+/// `REMOVE item, …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remove {
+    /// What is removed, in order.
+    pub items: Vec<RemoveItem>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// One item of `REMOVE`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RemoveItem {
+    /// `n.a`: an [`ExprKind::Property`](super::ExprKind::Property) or [`ExprKind::Index`](super::ExprKind::Index).
+    Property(Expr),
+    /// `n:A:B`
+    Labels {
+        /// The node.
+        variable: Ident,
+        /// The labels to remove; at least one.
+        labels: Vec<Ident>,
+    },
+}
+
+/// `[DETACH] DELETE expression, …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    /// Whether a node's relationships are deleted with it.
+    pub detach: bool,
+    /// Nodes, relationships and paths.
+    pub targets: Vec<Expr>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `FOREACH (variable IN list | updates)`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Foreach {
+    /// The variable bound to each element in turn.
+    pub variable: Ident,
+    /// The list.
+    pub list: Expr,
+    /// Updating clauses; at least one.
+    pub clauses: Vec<Clause>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `CALL name[(arguments)] [YIELD …]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcedureCall {
+    /// The procedure.
+    pub name: QualifiedName,
+    /// The arguments; `None` without parentheses: a standalone call then takes them from the parameters of
+    /// the same names.
+    pub arguments: Option<Vec<Expr>>,
+    /// The columns that are kept.
+    pub yields: Option<Yield>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// `YIELD items [WHERE predicate]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Yield {
+    /// The columns.
+    pub items: YieldItems,
+    /// The condition on them.
+    pub predicate: Option<Expr>,
+    /// Source span.
+    pub span: Span,
+}
+
+/// The columns of a `YIELD`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum YieldItems {
+    /// `YIELD *`: all of them; standalone calls only.
+    Star,
+    /// `YIELD -`: none of them.
+    Nothing,
+    /// `YIELD a, b AS c`
+    Named(Vec<YieldItem>),
+}
+
+/// One column of a `YIELD`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct YieldItem {
+    /// The column's name in the procedure.
+    pub column: Ident,
+    /// The variable it is bound to; the column's name if absent.
+    pub alias: Option<Ident>,
+}
+
+impl YieldItem {
+    /// The variable that the column is bound to.
+    pub fn variable(&self) -> &Ident {
+        self.alias.as_ref().unwrap_or(&self.column)
+    }
+}
+
+/// `CALL [(imports)] { query }`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallSubquery {
+    /// The outer variables visible to the query.
+    pub imports: SubqueryImports,
+    /// The query.
+    pub query: Query,
+    /// Source span.
+    pub span: Span,
+}
+
+/// Which outer variables are visible to a `CALL { … }`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SubqueryImports {
+    /// `CALL { … }`: those that an importing first `WITH` names.
+    ByWith,
+    /// `CALL (*) { … }`: all.
+    Star,
+    /// `CALL (a, b) { … }`: these; may be none.
+    Named(Vec<Ident>),
+}
+
+/// `LOAD CSV [WITH HEADERS] FROM source AS variable [FIELDTERMINATOR ';']`
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadCsv {
+    /// Whether each row is a map keyed by the header line rather than a list.
+    pub with_headers: bool,
+    /// The file.
+    pub source: Expr,
+    /// The variable bound to each row.
+    pub variable: Ident,
+    /// The character between fields, `,` if absent.
+    pub field_terminator: Option<Expr>,
+    /// Source span.
+    pub span: Span,
 }

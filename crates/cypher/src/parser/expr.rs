@@ -1,549 +1,849 @@
-//! Operators, by precedence climbing.
+//! Expressions: operators by precedence climbing, and the atoms that they join.
 //!
 //! From loosest to tightest: `OR`, `XOR`, `AND`, `NOT`, comparisons, `IN` and the string and type predicates,
 //! `+ - ||`, `* / %`, `^`, signs, then postfix operators (`.key`, `[index]`, `:Label`). All binary operators
 //! are left-associative, `^` too, as openCypher defines it.
 
-use super::{Context, PResult, Parser};
+use super::attempt::{attempt_pattern, is_path_from};
+use super::clause_order::QueryPosition;
+use super::cursor::{AFTER_EXPRESSION, Context, PResult, Parser};
+use super::label::label_expression;
+use super::literal::{number, parameter};
+use super::operator::{Infix, Level, comparison_operator, infix};
+use super::pattern::{PatternUse, path_pattern, pattern, shortest_path_function};
+use super::query::query;
+use super::value_type::value_type;
 use crate::Span;
-use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp, ValueType};
-use crate::token::{Keyword, Symbol, TokenKind};
+use crate::ast::{
+    BinaryOp, CaseBranch, Clause, Expr, ExprKind, Literal, MapEntry, MapProjectionItem, Match,
+    QualifiedName, QuantifierKind, Query, SingleQuery, SubqueryKind, UnaryOp, UnionKind,
+};
+use crate::error::{Detail, ParseError};
+use crate::lexer::string_value;
+use crate::token::{InvalidToken, Keyword, Symbol, TokenKind};
 
 /// Maximum number of operators of a sum or product that are nested rather than put into one chain node.
 const LONGEST_NESTED: usize = 32;
 
-/// Operator precedence.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Or,
-    Xor,
-    And,
-    Comparison,
-    Predicate,
-    Sum,
-    Product,
-    Power,
-    Operand,
-}
-
-/// An infix operator.
-#[derive(Clone, Copy)]
-enum Infix {
-    Or,
-    Xor,
-    And,
-    Comparison,
-    Is,
-    Binary(BinaryOp, usize),
-}
-
-impl Infix {
-    fn level(self) -> Level {
-        match self {
-            Self::Or => Level::Or,
-            Self::Xor => Level::Xor,
-            Self::And => Level::And,
-            Self::Comparison => Level::Comparison,
-            Self::Is => Level::Predicate,
-            Self::Binary(op, _) => match op {
-                BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Concat => Level::Sum,
-                BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Modulo => Level::Product,
-                BinaryOp::Power => Level::Power,
-                _ => Level::Predicate,
-            },
-        }
-    }
-}
-
-impl Level {
-    /// The minimum precedence of the right operand of a left-associative operator.
-    fn tighter(self) -> Self {
-        match self {
-            Self::Or => Self::Xor,
-            Self::Xor => Self::And,
-            Self::And => Self::Comparison,
-            Self::Comparison => Self::Predicate,
-            Self::Predicate => Self::Sum,
-            Self::Sum => Self::Product,
-            Self::Product => Self::Power,
-            Self::Power | Self::Operand => Self::Operand,
-        }
-    }
-}
-
-impl Parser<'_> {
-    /// An expression in value position.
-    pub(super) fn expression(&mut self) -> PResult<Expr> {
-        self.above_in(Context {
+/// An expression in value position.
+pub(super) fn expression(p: &mut Parser<'_>) -> PResult<Expr> {
+    above_in(
+        p,
+        Context {
             is_predicate: false,
             bar_ends: false,
-            ..self.context
-        })
-    }
+            ..p.context
+        },
+    )
+}
 
-    /// An expression in value position that a `|` may follow.
-    pub(super) fn expression_before_bar(&mut self) -> PResult<Expr> {
-        self.above_in(Context {
+/// An expression in value position that a `|` may follow.
+pub(super) fn expression_before_bar(p: &mut Parser<'_>) -> PResult<Expr> {
+    above_in(
+        p,
+        Context {
             is_predicate: false,
             bar_ends: true,
-            ..self.context
-        })
-    }
+            ..p.context
+        },
+    )
+}
 
-    /// A predicate, where a pattern tests for its existence.
-    pub(super) fn predicate(&mut self) -> PResult<Expr> {
-        self.above_in(Context {
+/// A predicate, where a pattern tests for its existence.
+pub(super) fn predicate(p: &mut Parser<'_>) -> PResult<Expr> {
+    above_in(
+        p,
+        Context {
             is_predicate: true,
             bar_ends: false,
-            ..self.context
-        })
-    }
+            ..p.context
+        },
+    )
+}
 
-    /// A predicate that a `|` may follow.
-    pub(super) fn predicate_before_bar(&mut self) -> PResult<Expr> {
-        self.above_in(Context {
+/// A predicate that a `|` may follow.
+fn predicate_before_bar(p: &mut Parser<'_>) -> PResult<Expr> {
+    above_in(
+        p,
+        Context {
             is_predicate: true,
             bar_ends: true,
-            ..self.context
-        })
-    }
+            ..p.context
+        },
+    )
+}
 
-    /// The content of parentheses: a predicate if the parentheses are in predicate position.
-    pub(super) fn parenthesized(&mut self) -> PResult<Expr> {
-        self.above_in(Context {
+/// `[WHERE predicate]`
+pub(super) fn optional_where(p: &mut Parser<'_>) -> PResult<Option<Expr>> {
+    match p.eat_keyword(Keyword::Where) {
+        true => predicate(p).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// The content of parentheses: a predicate if the parentheses are in predicate position.
+fn parenthesized(p: &mut Parser<'_>) -> PResult<Expr> {
+    above_in(
+        p,
+        Context {
             bar_ends: false,
-            ..self.context
-        })
-    }
+            ..p.context
+        },
+    )
+}
 
-    fn above_in(&mut self, context: Context) -> PResult<Expr> {
-        let outer = std::mem::replace(&mut self.context, context);
-        let result = self.above(Level::Or);
-        self.context = outer;
-        result
-    }
+fn above_in(p: &mut Parser<'_>, context: Context) -> PResult<Expr> {
+    let outer = std::mem::replace(&mut p.context, context);
+    let result = above(p, Level::Or);
+    p.context = outer;
+    result
+}
 
-    /// Operands joined by operators of at least this precedence (precedence climbing).
-    fn above(&mut self, least: Level) -> PResult<Expr> {
-        let outer = self.enter()?;
-        let result = self.joined_above(least);
-        self.leave(outer);
-        result
-    }
+/// Operands joined by operators of at least this precedence (precedence climbing).
+fn above(p: &mut Parser<'_>, least: Level) -> PResult<Expr> {
+    let outer = p.enter()?;
+    let result = joined_above(p, least);
+    p.leave(outer);
+    result
+}
 
-    fn joined_above(&mut self, least: Level) -> PResult<Expr> {
-        let mut left = self.prefixed()?;
-        while let Some(infix) = self.infix().filter(|infix| infix.level() >= least) {
-            left = self.join(left, infix)?;
-            self.grow()?;
+fn joined_above(p: &mut Parser<'_>, least: Level) -> PResult<Expr> {
+    let mut left = prefixed(p)?;
+    while let Some(infix) = infix(p).filter(|infix| infix.level() >= least) {
+        left = join(p, left, infix)?;
+        p.grow()?;
+    }
+    Ok(left)
+}
+
+fn join(p: &mut Parser<'_>, left: Expr, infix: Infix) -> PResult<Expr> {
+    match infix {
+        Infix::Or => chain(p, left, Keyword::Or, Level::Or, ExprKind::Or),
+        Infix::Xor => chain(p, left, Keyword::Xor, Level::Xor, ExprKind::Xor),
+        Infix::And => chain(p, left, Keyword::And, Level::And, ExprKind::And),
+        Infix::Comparison => comparison(p, left),
+        Infix::Is => is_test(p, left),
+        Infix::Binary(op, _) if matches!(infix.level(), Level::Sum | Level::Product) => {
+            arithmetic(p, left, op, infix.level())
         }
-        Ok(left)
+        Infix::Binary(op, tokens) => binary(p, left, op, tokens, infix.level().tighter()),
     }
+}
 
-    fn join(&mut self, left: Expr, infix: Infix) -> PResult<Expr> {
-        match infix {
-            Infix::Or => self.chain(left, Keyword::Or, Level::Or, ExprKind::Or),
-            Infix::Xor => self.chain(left, Keyword::Xor, Level::Xor, ExprKind::Xor),
-            Infix::And => self.chain(left, Keyword::And, Level::And, ExprKind::And),
-            Infix::Comparison => self.comparison(left),
-            Infix::Is => self.is_test(left),
-            Infix::Binary(op, _) if matches!(infix.level(), Level::Sum | Level::Product) => {
-                self.arithmetic(left, op, infix.level())
-            }
-            Infix::Binary(op, tokens) => self.binary(left, op, tokens, infix.level().tighter()),
-        }
+fn chain(
+    p: &mut Parser<'_>,
+    left: Expr,
+    keyword: Keyword,
+    level: Level,
+    join: fn(Vec<Expr>) -> ExprKind,
+) -> PResult<Expr> {
+    let start = left.span;
+    let mut operands = vec![left];
+    while p.eat_keyword(keyword) {
+        operands.push(above(p, level.tighter())?);
     }
+    Ok(Expr::new(join(operands), p.since(start)))
+}
 
-    fn infix(&self) -> Option<Infix> {
-        let infix = match self.peek() {
-            TokenKind::Keyword(keyword) => match keyword {
-                Keyword::Or => Infix::Or,
-                Keyword::Xor => Infix::Xor,
-                Keyword::And => Infix::And,
-                Keyword::Is => Infix::Is,
-                Keyword::In => Infix::Binary(BinaryOp::In, 1),
-                Keyword::Contains => Infix::Binary(BinaryOp::Contains, 1),
-                Keyword::Starts if self.is_keyword_at(1, Keyword::With) => {
-                    Infix::Binary(BinaryOp::StartsWith, 2)
-                }
-                Keyword::Ends if self.is_keyword_at(1, Keyword::With) => {
-                    Infix::Binary(BinaryOp::EndsWith, 2)
-                }
-                _ => return None,
-            },
-            TokenKind::Symbol(symbol) => match symbol {
-                Symbol::RegexMatch => Infix::Binary(BinaryOp::RegexMatch, 1),
-                Symbol::Plus => Infix::Binary(BinaryOp::Add, 1),
-                Symbol::Minus => Infix::Binary(BinaryOp::Subtract, 1),
-                Symbol::DoubleBar => Infix::Binary(BinaryOp::Concat, 1),
-                Symbol::Star => Infix::Binary(BinaryOp::Multiply, 1),
-                Symbol::Slash => Infix::Binary(BinaryOp::Divide, 1),
-                Symbol::Percent => Infix::Binary(BinaryOp::Modulo, 1),
-                Symbol::Caret => Infix::Binary(BinaryOp::Power, 1),
-                _ => return self.comparison_operator().map(|_| Infix::Comparison),
-            },
-            _ => return None,
-        };
-        Some(infix)
+fn comparison(p: &mut Parser<'_>, left: Expr) -> PResult<Expr> {
+    let start = left.span;
+    let mut operands = vec![left];
+    let mut operators = Vec::new();
+    while let Some(operator) = comparison_operator(p) {
+        p.advance();
+        operators.push(operator);
+        operands.push(above(p, Level::Predicate)?);
     }
-
-    fn comparison_operator(&self) -> Option<BinaryOp> {
-        match self.peek() {
-            TokenKind::Symbol(Symbol::Equal) => Some(BinaryOp::Equal),
-            TokenKind::Symbol(Symbol::NotEqual) => Some(BinaryOp::NotEqual),
-            TokenKind::Symbol(Symbol::Less) => Some(BinaryOp::Less),
-            TokenKind::Symbol(Symbol::LessOrEqual) => Some(BinaryOp::LessOrEqual),
-            TokenKind::Symbol(Symbol::Greater) => Some(BinaryOp::Greater),
-            TokenKind::Symbol(Symbol::GreaterOrEqual) => Some(BinaryOp::GreaterOrEqual),
-            _ => None,
-        }
-    }
-
-    fn chain(
-        &mut self,
-        left: Expr,
-        keyword: Keyword,
-        level: Level,
-        join: fn(Vec<Expr>) -> ExprKind,
-    ) -> PResult<Expr> {
-        let start = left.span;
-        let mut operands = vec![left];
-        while self.eat_keyword(keyword) {
-            operands.push(self.above(level.tighter())?);
-        }
-        Ok(Expr::new(join(operands), self.since(start)))
-    }
-
-    fn comparison(&mut self, left: Expr) -> PResult<Expr> {
-        let start = left.span;
-        let mut operands = vec![left];
-        let mut operators = Vec::new();
-        while let Some(operator) = self.comparison_operator() {
-            self.advance();
-            operators.push(operator);
-            operands.push(self.above(Level::Predicate)?);
-        }
-        let span = self.since(start);
-        if let ([op], Ok([left, right])) = (
-            operators.as_slice(),
-            <[Expr; 2]>::try_from(std::mem::take(&mut operands)).map_err(|rest| operands = rest),
-        ) {
-            return Ok(Expr::new(
-                ExprKind::Binary {
-                    op: *op,
-                    left: Box::new(left),
-                    right: Box::new(right),
-                },
-                span,
-            ));
-        }
-        Ok(Expr::new(
-            ExprKind::ComparisonChain {
-                operands,
-                operators,
+    let span = p.since(start);
+    if let ([op], Ok([left, right])) = (
+        operators.as_slice(),
+        <[Expr; 2]>::try_from(std::mem::take(&mut operands)).map_err(|rest| operands = rest),
+    ) {
+        return Ok(Expr::new(
+            ExprKind::Binary {
+                op: *op,
+                left: Box::new(left),
+                right: Box::new(right),
             },
             span,
-        ))
+        ));
     }
+    Ok(Expr::new(
+        ExprKind::ComparisonChain {
+            operands,
+            operators,
+        },
+        span,
+    ))
+}
 
-    /// Sums and products: short ones are nested, long ones are one flat node, so that their length is not
-    /// limited by the nesting limit.
-    fn arithmetic(&mut self, left: Expr, first: BinaryOp, level: Level) -> PResult<Expr> {
-        let start = left.span;
-        let mut operands = vec![left];
-        let mut operators = Vec::new();
-        let mut next = Some(first);
-        while let Some(operator) = next {
-            self.advance();
-            operators.push(operator);
-            operands.push(self.above(level.tighter())?);
-            next = match self.infix() {
-                Some(Infix::Binary(op, _)) if Infix::Binary(op, 1).level() == level => Some(op),
-                _ => None,
-            };
-        }
-        if operators.len() > LONGEST_NESTED {
-            let kind = ExprKind::ArithmeticChain {
-                operands,
-                operators,
-            };
-            return Ok(Expr::new(kind, self.since(start)));
-        }
-        // The caller counts the last operator.
-        // Each nested operator raises the tree by one level; a flat chain does not.
-        for _ in 1..operators.len() {
-            self.grow()?;
-        }
-        let mut operands = operands.into_iter();
-        let mut whole = operands.next().expect("a chain has a first operand");
-        for (op, right) in operators.into_iter().zip(operands) {
-            let span = start.to(right.span);
-            let kind = ExprKind::Binary {
-                op,
-                left: Box::new(whole),
-                right: Box::new(right),
-            };
-            whole = Expr::new(kind, span);
-        }
-        whole.span = self.since(start);
-        Ok(whole)
+/// Sums and products: short ones are nested, long ones are one flat node, so that their length is not
+/// limited by the nesting limit.
+fn arithmetic(p: &mut Parser<'_>, left: Expr, first: BinaryOp, level: Level) -> PResult<Expr> {
+    let start = left.span;
+    let mut operands = vec![left];
+    let mut operators = Vec::new();
+    let mut next = Some(first);
+    while let Some(operator) = next {
+        p.advance();
+        operators.push(operator);
+        operands.push(above(p, level.tighter())?);
+        next = match infix(p) {
+            Some(Infix::Binary(op, _)) if Infix::Binary(op, 1).level() == level => Some(op),
+            _ => None,
+        };
     }
-
-    fn binary(
-        &mut self,
-        left: Expr,
-        op: BinaryOp,
-        tokens: usize,
-        right_level: Level,
-    ) -> PResult<Expr> {
-        let start = left.span;
-        for _ in 0..tokens {
-            self.advance();
-        }
-        let right = self.above(right_level)?;
+    if operators.len() > LONGEST_NESTED {
+        let kind = ExprKind::ArithmeticChain {
+            operands,
+            operators,
+        };
+        return Ok(Expr::new(kind, p.since(start)));
+    }
+    // The caller counts the last operator.
+    // Each nested operator raises the tree by one level; a flat chain does not.
+    for _ in 1..operators.len() {
+        p.grow()?;
+    }
+    let mut operands = operands.into_iter();
+    let mut whole = operands.next().expect("a chain has a first operand");
+    for (op, right) in operators.into_iter().zip(operands) {
+        let span = start.to(right.span);
         let kind = ExprKind::Binary {
             op,
-            left: Box::new(left),
+            left: Box::new(whole),
             right: Box::new(right),
         };
-        Ok(Expr::new(kind, self.since(start)))
+        whole = Expr::new(kind, span);
     }
+    whole.span = p.since(start);
+    Ok(whole)
+}
 
-    /// `IS [NOT] NULL`, `IS [NOT] :: TYPE`, `IS [NOT] TYPED TYPE`
-    fn is_test(&mut self, left: Expr) -> PResult<Expr> {
-        let start = left.span;
-        self.advance();
-        let negated = self.eat_keyword(Keyword::Not);
-        let operand = Box::new(left);
-        let kind = if self.eat_keyword(Keyword::Null) {
-            ExprKind::IsNull { operand, negated }
-        } else if self.eat(Symbol::DoubleColon) || self.eat_word("TYPED") {
-            ExprKind::IsTyped {
-                operand,
-                value_type: self.value_type()?,
-                negated,
-            }
+fn binary(
+    p: &mut Parser<'_>,
+    left: Expr,
+    op: BinaryOp,
+    tokens: usize,
+    right_level: Level,
+) -> PResult<Expr> {
+    let start = left.span;
+    for _ in 0..tokens {
+        p.advance();
+    }
+    let right = above(p, right_level)?;
+    let kind = ExprKind::Binary {
+        op,
+        left: Box::new(left),
+        right: Box::new(right),
+    };
+    Ok(Expr::new(kind, p.since(start)))
+}
+
+/// `IS [NOT] NULL`, `IS [NOT] :: TYPE`, `IS [NOT] TYPED TYPE`
+fn is_test(p: &mut Parser<'_>, left: Expr) -> PResult<Expr> {
+    let start = left.span;
+    p.advance();
+    let negated = p.eat_keyword(Keyword::Not);
+    let operand = Box::new(left);
+    let kind = if p.eat_keyword(Keyword::Null) {
+        ExprKind::IsNull { operand, negated }
+    } else if p.eat(Symbol::DoubleColon) || p.eat_word("TYPED") {
+        ExprKind::IsTyped {
+            operand,
+            value_type: value_type(p)?,
+            negated,
+        }
+    } else {
+        return Err(p.unexpected_word(
+            "NULL, NOT NULL or `:: TYPE`",
+            &[Keyword::Null, Keyword::Not],
+        ));
+    };
+    Ok(Expr::new(kind, p.since(start)))
+}
+
+/// An operand after any number of `NOT`s or signs.
+fn prefixed(p: &mut Parser<'_>) -> PResult<Expr> {
+    match p.peek() {
+        TokenKind::Keyword(Keyword::Not) => negated(p),
+        TokenKind::Symbol(Symbol::Minus | Symbol::Plus) => signed(p),
+        _ => operand(p),
+    }
+}
+
+fn negated(p: &mut Parser<'_>) -> PResult<Expr> {
+    let mut operators: Vec<(UnaryOp, Span)> = Vec::new();
+    while p.is_keyword(Keyword::Not) {
+        operators.push((UnaryOp::Not, p.advance()));
+    }
+    // NOT binds more loosely than all operators except the boolean connectives.
+    let operand = above(p, Level::Comparison)?;
+    apply(p, operators, operand)
+}
+
+fn signed(p: &mut Parser<'_>) -> PResult<Expr> {
+    let mut operators: Vec<(UnaryOp, Span)> = Vec::new();
+    while let TokenKind::Symbol(sign @ (Symbol::Minus | Symbol::Plus)) = p.peek() {
+        let op = if sign == Symbol::Minus {
+            UnaryOp::Minus
         } else {
-            return Err(self.unexpected_word(
-                "NULL, NOT NULL or `:: TYPE`",
-                &[Keyword::Null, Keyword::Not],
-            ));
+            UnaryOp::Plus
         };
-        Ok(Expr::new(kind, self.since(start)))
+        operators.push((op, p.advance()));
     }
-
-    /// An operand after any number of `NOT`s or signs.
-    fn prefixed(&mut self) -> PResult<Expr> {
-        match self.peek() {
-            TokenKind::Keyword(Keyword::Not) => self.negated(),
-            TokenKind::Symbol(Symbol::Minus | Symbol::Plus) => self.signed(),
-            _ => self.operand(),
+    let is_number = matches!(p.peek(), TokenKind::Integer | TokenKind::Float);
+    let operand = match operators.last() {
+        Some(&(UnaryOp::Minus, minus)) if is_number => {
+            operators.pop();
+            let literal = number(p, Some(minus))?;
+            suffixed(p, literal)?
         }
+        _ => operand(p)?,
+    };
+    apply(p, operators, operand)
+}
+
+fn apply(p: &mut Parser<'_>, operators: Vec<(UnaryOp, Span)>, mut operand: Expr) -> PResult<Expr> {
+    for (op, start) in operators.into_iter().rev() {
+        let span = p.since(start);
+        operand = Expr::new(
+            ExprKind::Unary {
+                op,
+                operand: Box::new(operand),
+            },
+            span,
+        );
+        p.grow()?;
     }
+    Ok(operand)
+}
 
-    fn negated(&mut self) -> PResult<Expr> {
-        let mut operators: Vec<(UnaryOp, Span)> = Vec::new();
-        while self.is_keyword(Keyword::Not) {
-            operators.push((UnaryOp::Not, self.advance()));
-        }
-        // NOT binds more loosely than all operators except the boolean connectives.
-        let operand = self.above(Level::Comparison)?;
-        self.apply(operators, operand)
-    }
+/// An atom and its postfix operators.
+pub(super) fn operand(p: &mut Parser<'_>) -> PResult<Expr> {
+    let atom = atom(p)?;
+    suffixed(p, atom)
+}
 
-    fn signed(&mut self) -> PResult<Expr> {
-        let mut operators: Vec<(UnaryOp, Span)> = Vec::new();
-        while let TokenKind::Symbol(sign @ (Symbol::Minus | Symbol::Plus)) = self.peek() {
-            let op = if sign == Symbol::Minus {
-                UnaryOp::Minus
-            } else {
-                UnaryOp::Plus
-            };
-            operators.push((op, self.advance()));
-        }
-        let is_number = matches!(self.peek(), TokenKind::Integer | TokenKind::Float);
-        let operand = match operators.last() {
-            Some(&(UnaryOp::Minus, minus)) if is_number => {
-                operators.pop();
-                let literal = self.number(Some(minus))?;
-                self.suffixed(literal)?
+/// The postfix operators `.key`, `[index]`, `[from..to]` and `:Label`.
+fn suffixed(p: &mut Parser<'_>, mut base: Expr) -> PResult<Expr> {
+    let start = base.span;
+    while matches!(
+        p.peek(),
+        TokenKind::Symbol(Symbol::Dot | Symbol::LeftBracket | Symbol::Colon)
+    ) {
+        let kind = match p.peek() {
+            TokenKind::Symbol(Symbol::Dot) => {
+                p.advance();
+                let key = p.name("the name of a property")?;
+                ExprKind::Property {
+                    base: Box::new(base),
+                    key,
+                }
             }
-            _ => self.operand()?,
+            TokenKind::Symbol(Symbol::LeftBracket) => subscript(p, base)?,
+            TokenKind::Symbol(Symbol::Colon) if is_label_at(p, 1) => {
+                let labels = label_expression(p)?;
+                ExprKind::HasLabels {
+                    operand: Box::new(base),
+                    labels,
+                }
+            }
+            _ => return Ok(base),
         };
-        self.apply(operators, operand)
+        base = Expr::new(kind, p.since(start));
+        p.grow()?;
     }
+    Ok(base)
+}
 
-    fn apply(&mut self, operators: Vec<(UnaryOp, Span)>, mut operand: Expr) -> PResult<Expr> {
-        for (op, start) in operators.into_iter().rev() {
-            let span = self.since(start);
-            operand = Expr::new(
-                ExprKind::Unary {
-                    op,
-                    operand: Box::new(operand),
-                },
-                span,
-            );
-            self.grow()?;
-        }
-        Ok(operand)
-    }
+fn is_label_at(p: &Parser<'_>, distance: usize) -> bool {
+    matches!(
+        p.peek_at(distance),
+        TokenKind::Name
+            | TokenKind::QuotedName
+            | TokenKind::Keyword(_)
+            | TokenKind::Symbol(Symbol::Bang | Symbol::Percent | Symbol::LeftParen)
+    )
+}
 
-    /// An atom and its postfix operators.
-    pub(super) fn operand(&mut self) -> PResult<Expr> {
-        let atom = self.atom()?;
-        self.suffixed(atom)
-    }
-
-    /// The postfix operators `.key`, `[index]`, `[from..to]` and `:Label`.
-    fn suffixed(&mut self, mut base: Expr) -> PResult<Expr> {
-        let start = base.span;
-        while matches!(
-            self.peek(),
-            TokenKind::Symbol(Symbol::Dot | Symbol::LeftBracket | Symbol::Colon)
-        ) {
-            let kind = match self.peek() {
-                TokenKind::Symbol(Symbol::Dot) => {
-                    self.advance();
-                    let key = self.name("the name of a property")?;
-                    ExprKind::Property {
-                        base: Box::new(base),
-                        key,
-                    }
-                }
-                TokenKind::Symbol(Symbol::LeftBracket) => self.subscript(base)?,
-                TokenKind::Symbol(Symbol::Colon) if self.is_label_at(1) => {
-                    let labels = self.label_expression()?;
-                    ExprKind::HasLabels {
-                        operand: Box::new(base),
-                        labels,
-                    }
-                }
-                _ => return Ok(base),
+fn subscript(p: &mut Parser<'_>, base: Expr) -> PResult<ExprKind> {
+    p.advance();
+    let base = Box::new(base);
+    let from = match p.is(Symbol::DotDot) {
+        true => None,
+        false => Some(Box::new(expression(p)?)),
+    };
+    let kind = match (p.eat(Symbol::DotDot), from) {
+        (false, Some(index)) => ExprKind::Index { base, index },
+        (_, from) => {
+            let to = match p.is(Symbol::RightBracket) {
+                true => None,
+                false => Some(Box::new(expression(p)?)),
             };
-            base = Expr::new(kind, self.since(start));
-            self.grow()?;
+            ExprKind::Slice { base, from, to }
         }
-        Ok(base)
-    }
+    };
+    p.expect(Symbol::RightBracket)?;
+    Ok(kind)
+}
 
-    fn is_label_at(&self, distance: usize) -> bool {
-        matches!(
-            self.peek_at(distance),
-            TokenKind::Name
-                | TokenKind::QuotedName
-                | TokenKind::Keyword(_)
-                | TokenKind::Symbol(Symbol::Bang | Symbol::Percent | Symbol::LeftParen)
+fn atom(p: &mut Parser<'_>) -> PResult<Expr> {
+    match p.peek() {
+        TokenKind::Integer | TokenKind::Float => number(p, None),
+        TokenKind::String => {
+            let value = string_value(p.token_text());
+            Ok(literal_token(p, Literal::String(value.into())))
+        }
+        TokenKind::Parameter => parameter(p),
+        TokenKind::Symbol(Symbol::LeftParen) => parenthesis(p),
+        TokenKind::Symbol(Symbol::LeftBracket) => bracket(p),
+        TokenKind::Symbol(Symbol::LeftBrace) => map_literal(p),
+        TokenKind::Keyword(keyword) => keyword_atom(p, keyword),
+        TokenKind::Name | TokenKind::QuotedName => named(p),
+        TokenKind::Invalid(InvalidToken::Number) => Err(p.invalid_token(InvalidToken::Number)),
+        _ => Err(p.unexpected("an expression")),
+    }
+}
+
+fn literal_token(p: &mut Parser<'_>, literal: Literal) -> Expr {
+    Expr::new(ExprKind::Literal(literal), p.advance())
+}
+
+fn keyword_atom(p: &mut Parser<'_>, keyword: Keyword) -> PResult<Expr> {
+    let is_call = p.is_at(1, Symbol::LeftParen);
+    let is_subquery = p.is_at(1, Symbol::LeftBrace) && !p.is_at(2, Symbol::Dot);
+    match keyword {
+        Keyword::Null => Ok(literal_token(p, Literal::Null)),
+        Keyword::True => Ok(literal_token(p, Literal::Bool(true))),
+        Keyword::False => Ok(literal_token(p, Literal::Bool(false))),
+        Keyword::Case => case(p),
+        Keyword::Exists if is_subquery => subquery(p, SubqueryKind::Exists),
+        Keyword::Count if is_subquery => subquery(p, SubqueryKind::Count),
+        Keyword::Collect if is_subquery => subquery(p, SubqueryKind::Collect),
+        Keyword::Count if is_call && p.is_at(2, Symbol::Star) => count_star(p),
+        Keyword::All if is_call && is_element_of(p) => quantifier_call(p, QuantifierKind::All),
+        Keyword::Any if is_call && is_element_of(p) => quantifier_call(p, QuantifierKind::Any),
+        Keyword::None if is_call && is_element_of(p) => quantifier_call(p, QuantifierKind::None),
+        Keyword::Single if is_call && is_element_of(p) => {
+            quantifier_call(p, QuantifierKind::Single)
+        }
+        Keyword::Reduce if is_call && p.is_at(3, Symbol::Equal) => reduce(p),
+        Keyword::ShortestPath | Keyword::AllShortestPaths if is_call => {
+            let path = shortest_path_function(p)?;
+            let span = path.span;
+            Ok(Expr::new(ExprKind::ShortestPath(Box::new(path)), span))
+        }
+        // `set.add(…)`
+        Keyword::Set if p.is_at(1, Symbol::Dot) && p.is_at(3, Symbol::LeftParen) => named(p),
+        _ if p.is_variable_at(0) => named(p),
+        _ => Err(p.unexpected("an expression")),
+    }
+}
+
+/// A variable, a function call, or a map projection.
+fn named(p: &mut Parser<'_>) -> PResult<Expr> {
+    let mut parts = 1;
+    while p.is_at(2 * parts - 1, Symbol::Dot)
+        && matches!(
+            p.peek_at(2 * parts),
+            TokenKind::Name | TokenKind::QuotedName | TokenKind::Keyword(_)
         )
+    {
+        parts += 1;
     }
-
-    fn subscript(&mut self, base: Expr) -> PResult<ExprKind> {
-        self.advance();
-        let base = Box::new(base);
-        let from = match self.is(Symbol::DotDot) {
-            true => None,
-            false => Some(Box::new(self.expression()?)),
-        };
-        let kind = match (self.eat(Symbol::DotDot), from) {
-            (false, Some(index)) => ExprKind::Index { base, index },
-            (_, from) => {
-                let to = match self.is(Symbol::RightBracket) {
-                    true => None,
-                    false => Some(Box::new(self.expression()?)),
-                };
-                ExprKind::Slice { base, from, to }
-            }
-        };
-        self.expect(Symbol::RightBracket)?;
-        Ok(kind)
+    if p.is_at(2 * parts - 1, Symbol::LeftParen) {
+        return function(p, parts);
     }
+    if p.is_at(1, Symbol::LeftBrace) {
+        return map_projection(p);
+    }
+    let variable = p.variable()?;
+    Ok(Expr::new(ExprKind::Variable(variable.name), variable.span))
+}
 
-    // ---- types ----
+fn function(p: &mut Parser<'_>, parts: usize) -> PResult<Expr> {
+    let start = p.span();
+    let mut name = QualifiedName {
+        parts: vec![p.take_name()],
+        span: start,
+    };
+    for _ in 1..parts {
+        p.advance();
+        name.parts.push(p.take_name());
+    }
+    name.span = p.since(start);
+    p.expect(Symbol::LeftParen)?;
+    let distinct = p.eat_keyword(Keyword::Distinct);
+    let takes_pattern = parts == 1 && name.parts[0].name.eq_ignore_ascii_case("exists");
+    let arguments = match takes_pattern {
+        true => arguments(p, predicate)?,
+        false => arguments(p, expression)?,
+    };
+    p.grow()?;
+    Ok(Expr::new(
+        ExprKind::Function {
+            name,
+            distinct,
+            arguments,
+        },
+        p.since(start),
+    ))
+}
 
-    /// A type, such as `INTEGER`, `LIST<STRING NOT NULL>` or `INTEGER | FLOAT`.
-    pub(super) fn value_type(&mut self) -> PResult<ValueType> {
-        let mut types = vec![self.nested(Self::single_type)?];
-        while !self.context.bar_ends && self.eat(Symbol::Bar) {
-            types.push(self.nested(Self::single_type)?);
+/// Arguments up to and including the closing parenthesis.
+pub(super) fn arguments(
+    p: &mut Parser<'_>,
+    argument: fn(&mut Parser<'_>) -> PResult<Expr>,
+) -> PResult<Vec<Expr>> {
+    if p.eat(Symbol::RightParen) {
+        return Ok(Vec::new());
+    }
+    let arguments = p.comma_separated(argument)?;
+    match p.is(Symbol::RightParen) {
+        true => p.advance(),
+        false => return Err(p.unexpected("`,` or `)`")),
+    };
+    Ok(arguments)
+}
+
+fn count_star(p: &mut Parser<'_>) -> PResult<Expr> {
+    let start = p.advance();
+    p.advance();
+    p.advance();
+    p.expect(Symbol::RightParen)?;
+    Ok(Expr::new(ExprKind::CountStar, p.since(start)))
+}
+
+pub(super) fn map_literal(p: &mut Parser<'_>) -> PResult<Expr> {
+    let start = p.expect(Symbol::LeftBrace)?;
+    let mut entries = Vec::new();
+    if !p.is(Symbol::RightBrace) {
+        entries = p.comma_separated(map_entry)?;
+    }
+    close_brace(p)?;
+    p.grow()?;
+    Ok(Expr::new(ExprKind::Map(entries), p.since(start)))
+}
+
+fn map_entry(p: &mut Parser<'_>) -> PResult<MapEntry> {
+    let key = p.name("the name of a property")?;
+    p.expect(Symbol::Colon)?;
+    Ok(MapEntry {
+        key,
+        value: expression(p)?,
+    })
+}
+
+fn close_brace(p: &mut Parser<'_>) -> PResult<()> {
+    match p.eat(Symbol::RightBrace) {
+        true => Ok(()),
+        false => Err(p.unexpected("`,` or `}`")),
+    }
+}
+
+fn map_projection(p: &mut Parser<'_>) -> PResult<Expr> {
+    let variable = p.variable()?;
+    let start = variable.span;
+    p.expect(Symbol::LeftBrace)?;
+    let mut items = Vec::new();
+    if !p.is(Symbol::RightBrace) {
+        items = p.comma_separated(map_projection_item)?;
+    }
+    close_brace(p)?;
+    p.grow()?;
+    Ok(Expr::new(
+        ExprKind::MapProjection { variable, items },
+        p.since(start),
+    ))
+}
+
+fn map_projection_item(p: &mut Parser<'_>) -> PResult<MapProjectionItem> {
+    if p.eat(Symbol::Dot) {
+        return match p.eat(Symbol::Star) {
+            true => Ok(MapProjectionItem::AllProperties),
+            false => p
+                .name("the name of a property, or `*`")
+                .map(MapProjectionItem::Property),
+        };
+    }
+    match p.is_at(1, Symbol::Colon) {
+        true => map_entry(p).map(MapProjectionItem::Entry),
+        false => p.variable().map(MapProjectionItem::Variable),
+    }
+}
+
+/// A list, a list comprehension or a pattern comprehension.
+fn bracket(p: &mut Parser<'_>) -> PResult<Expr> {
+    let start = p.span();
+    let is_named_path =
+        p.is_variable_at(1) && p.is_at(2, Symbol::Equal) && p.is_at(3, Symbol::LeftParen);
+    if p.is_variable_at(1) && p.is_keyword_at(2, Keyword::In) && !p.not_patterns.contains(&p.at) {
+        return list_comprehension(p);
+    }
+    let is_path = match is_named_path {
+        true => is_path_from(p, p.at + 3),
+        false => p.is_at(1, Symbol::LeftParen) && is_path_from(p, p.at + 1),
+    };
+    if is_path && let Some(comprehension) = attempt_pattern(p, pattern_comprehension)? {
+        return Ok(comprehension);
+    }
+    p.advance();
+    let mut elements = Vec::new();
+    if !p.is(Symbol::RightBracket) {
+        elements = p.comma_separated(expression)?;
+    }
+    if !p.eat(Symbol::RightBracket) {
+        return Err(p.unexpected("`,` or `]`"));
+    }
+    p.grow()?;
+    Ok(Expr::new(ExprKind::List(elements), p.since(start)))
+}
+
+fn list_comprehension(p: &mut Parser<'_>) -> PResult<Expr> {
+    let (open, height) = (p.at, p.height);
+    let start = p.advance();
+    let variable = p.variable()?;
+    p.expect_keyword(Keyword::In)?;
+    let list = Box::new(expression_before_bar(p)?);
+    if p.is(Symbol::Comma) {
+        // `[x IN list, …]` is a list of booleans, not a comprehension.
+        p.not_patterns.insert(open);
+        (p.at, p.height) = (open, height);
+        return bracket(p);
+    }
+    let predicate = match p.eat_keyword(Keyword::Where) {
+        true => Some(Box::new(predicate_before_bar(p)?)),
+        false => None,
+    };
+    let projection = match p.eat(Symbol::Bar) {
+        true => Some(Box::new(expression(p)?)),
+        false => None,
+    };
+    if !p.eat(Symbol::RightBracket) {
+        return Err(p.unexpected_word("WHERE, `|` or `]`", &[Keyword::Where]));
+    }
+    p.grow()?;
+    Ok(Expr::new(
+        ExprKind::ListComprehension {
+            variable,
+            list,
+            predicate,
+            projection,
+        },
+        p.since(start),
+    ))
+}
+
+fn pattern_comprehension(p: &mut Parser<'_>) -> PResult<Expr> {
+    let start = p.advance();
+    let path = Box::new(path_pattern(p, PatternUse::Match)?);
+    let predicate = match p.eat_keyword(Keyword::Where) {
+        true => Some(Box::new(predicate_before_bar(p)?)),
+        false => None,
+    };
+    p.expect(Symbol::Bar)?;
+    let projection = Box::new(expression(p)?);
+    p.expect(Symbol::RightBracket)?;
+    p.grow()?;
+    Ok(Expr::new(
+        ExprKind::PatternComprehension {
+            path,
+            predicate,
+            projection,
+        },
+        p.since(start),
+    ))
+}
+
+/// Whether `(variable IN` follows the current word.
+fn is_element_of(p: &Parser<'_>) -> bool {
+    p.is_variable_at(2) && p.is_keyword_at(3, Keyword::In)
+}
+
+fn quantifier_call(p: &mut Parser<'_>, kind: QuantifierKind) -> PResult<Expr> {
+    p.nested(|p| {
+        let start = p.advance();
+        p.advance();
+        let variable = p.variable()?;
+        p.advance();
+        let list = Box::new(expression(p)?);
+        let predicate = optional_where(p)?.map(Box::new);
+        if !p.eat(Symbol::RightParen) {
+            return Err(p.unexpected_word("WHERE or `)`", &[Keyword::Where]));
         }
-        Ok(match types.len() {
-            1 => types.remove(0),
-            _ => ValueType::Union(types),
-        })
-    }
+        p.grow()?;
+        Ok(Expr::new(
+            ExprKind::Quantifier {
+                kind,
+                variable,
+                list,
+                predicate,
+            },
+            p.since(start),
+        ))
+    })
+}
 
-    fn single_type(&mut self) -> PResult<ValueType> {
-        let word = match self.peek() {
-            TokenKind::Name | TokenKind::Keyword(_) => self.token_text().to_ascii_uppercase(),
-            _ => return Err(self.unexpected("a type such as INTEGER or LIST<STRING>")),
-        };
-        let plain = match word.as_str() {
-            "ANY" => ValueType::Any,
-            "NOTHING" | "NULL" => ValueType::Null,
-            "BOOLEAN" | "BOOL" => ValueType::Boolean,
-            "INTEGER" | "INT" => ValueType::Integer,
-            "FLOAT" => ValueType::Float,
-            "NUMBER" => ValueType::Number,
-            "STRING" => ValueType::String,
-            "BYTES" => ValueType::Bytes,
-            "DATE" => ValueType::Date,
-            "TIME" => ValueType::ZonedTime,
-            "DATETIME" => ValueType::ZonedDateTime,
-            "LOCALTIME" => ValueType::LocalTime,
-            "LOCALDATETIME" => ValueType::LocalDateTime,
-            "DURATION" => ValueType::Duration,
-            "POINT" => ValueType::Point,
-            "MAP" => ValueType::Map,
-            "NODE" => ValueType::Node,
-            "RELATIONSHIP" => ValueType::Relationship,
-            "PATH" => ValueType::Path,
-            "LIST" => return self.list_type(),
-            "LOCAL" | "ZONED" => return self.two_word_type(word == "LOCAL"),
-            _ => return Err(self.unexpected("a type such as INTEGER or LIST<STRING>")),
-        };
-        self.advance();
-        self.type_suffix(plain)
-    }
+fn reduce(p: &mut Parser<'_>) -> PResult<Expr> {
+    let start = p.advance();
+    p.advance();
+    let accumulator = p.variable()?;
+    p.expect(Symbol::Equal)?;
+    let initial = Box::new(expression(p)?);
+    p.expect(Symbol::Comma)?;
+    let variable = p.variable()?;
+    p.expect_keyword(Keyword::In)?;
+    let list = Box::new(expression_before_bar(p)?);
+    p.expect(Symbol::Bar)?;
+    let step = Box::new(expression(p)?);
+    p.expect(Symbol::RightParen)?;
+    p.grow()?;
+    Ok(Expr::new(
+        ExprKind::Reduce {
+            accumulator,
+            initial,
+            variable,
+            list,
+            step,
+        },
+        p.since(start),
+    ))
+}
 
-    fn list_type(&mut self) -> PResult<ValueType> {
-        self.advance();
-        let element = match self.eat(Symbol::Less) {
-            false => ValueType::Any,
-            true => {
-                let context = Context {
-                    bar_ends: false,
-                    ..self.context
-                };
-                let element = self.within(context, Self::value_type)?;
-                self.expect(Symbol::Greater)?;
-                element
-            }
-        };
-        self.type_suffix(ValueType::List(Box::new(element)))
-    }
+fn case(p: &mut Parser<'_>) -> PResult<Expr> {
+    let context = Context {
+        end_ends: true,
+        bar_ends: false,
+        ..p.context
+    };
+    p.within(context, case_body)
+}
 
-    fn two_word_type(&mut self, is_local: bool) -> PResult<ValueType> {
-        self.advance();
-        let is_time = self.is_word("TIME");
-        if !is_time && !self.is_word("DATETIME") {
-            return Err(self.unexpected("TIME or DATETIME"));
+fn case_body(p: &mut Parser<'_>) -> PResult<Expr> {
+    let start = p.advance();
+    let subject = match p.is_keyword(Keyword::When) {
+        true => None,
+        false => Some(Box::new(expression(p)?)),
+    };
+    let mut branches = Vec::new();
+    while p.eat_keyword(Keyword::When) {
+        let when = match subject {
+            Some(_) => expression(p)?,
+            None => predicate(p)?,
+        };
+        p.expect_keyword(Keyword::Then)?;
+        branches.push(CaseBranch {
+            when,
+            then: expression(p)?,
+        });
+    }
+    if branches.is_empty() {
+        return Err(p.unexpected_word("WHEN", &[Keyword::When]));
+    }
+    let otherwise = match p.eat_keyword(Keyword::Else) {
+        true => Some(Box::new(expression(p)?)),
+        false => None,
+    };
+    if !p.eat_keyword(Keyword::End) {
+        return Err(p.unexpected_word(
+            "WHEN, ELSE or END",
+            &[Keyword::When, Keyword::Else, Keyword::End],
+        ));
+    }
+    p.grow()?;
+    Ok(Expr::new(
+        ExprKind::Case {
+            subject,
+            branches,
+            otherwise,
+        },
+        p.since(start),
+    ))
+}
+
+/// A pattern used as a predicate, or an expression in parentheses.
+fn parenthesis(p: &mut Parser<'_>) -> PResult<Expr> {
+    if is_path_from(p, p.at)
+        && let Some(pattern) = attempt_pattern(p, pattern_as_predicate)?
+    {
+        if p.context.is_predicate {
+            return Ok(pattern);
         }
-        self.advance();
-        self.type_suffix(match (is_local, is_time) {
-            (true, true) => ValueType::LocalTime,
-            (true, false) => ValueType::LocalDateTime,
-            (false, true) => ValueType::ZonedTime,
-            (false, false) => ValueType::ZonedDateTime,
-        })
+        let message = "a pattern is a predicate and has no value here";
+        return Err(
+            ParseError::new(Detail::UnexpectedSyntax, pattern.span, message)
+                .with_hint("use EXISTS { … }, COUNT { … } or a comprehension `[pattern | value]`"),
+        );
     }
+    p.advance();
+    let inner = parenthesized(p)?;
+    match p.eat(Symbol::RightParen) {
+        true => Ok(inner),
+        false => Err(p.unexpected_word("`)`", AFTER_EXPRESSION)),
+    }
+}
 
-    fn type_suffix(&mut self, value_type: ValueType) -> PResult<ValueType> {
-        match self.is_keyword(Keyword::Not) && self.is_keyword_at(1, Keyword::Null) {
-            false => Ok(value_type),
-            true => {
-                self.advance();
-                self.advance();
-                Ok(ValueType::NotNull(Box::new(value_type)))
-            }
-        }
-    }
+fn pattern_as_predicate(p: &mut Parser<'_>) -> PResult<Expr> {
+    let path = path_pattern(p, PatternUse::Match)?;
+    let span = path.span;
+    Ok(Expr::new(ExprKind::PatternPredicate(Box::new(path)), span))
+}
+
+fn subquery(p: &mut Parser<'_>, kind: SubqueryKind) -> PResult<Expr> {
+    p.nested(|p| {
+        let start = p.advance();
+        p.expect(Symbol::LeftBrace)?;
+        let is_pattern = p.is(Symbol::LeftParen)
+            || (p.is_variable_at(0) && p.is_at(1, Symbol::Equal))
+            || matches!(
+                p.peek(),
+                TokenKind::Keyword(
+                    Keyword::Shortest
+                        | Keyword::ShortestPath
+                        | Keyword::AllShortestPaths
+                        | Keyword::Any
+                        | Keyword::All
+                )
+            );
+        let query = match is_pattern && kind != SubqueryKind::Collect {
+            true => subquery_pattern(p)?,
+            false => query(p, QueryPosition::Expression(kind))?,
+        };
+        p.expect(Symbol::RightBrace)?;
+        p.grow()?;
+        Ok(Expr::new(
+            ExprKind::Subquery {
+                kind,
+                query: Box::new(query),
+            },
+            p.since(start),
+        ))
+    })
+}
+
+/// `pattern [WHERE predicate]`, the short form of a `MATCH`.
+fn subquery_pattern(p: &mut Parser<'_>) -> PResult<Query> {
+    let start = p.span();
+    let context = Context {
+        is_read_only: true,
+        ..Context::default()
+    };
+    let (pattern, predicate) = p.within(context, |p| {
+        let pattern = pattern(p, PatternUse::Match)?;
+        let predicate = optional_where(p)?;
+        Ok((pattern, predicate))
+    })?;
+    let span = p.since(start);
+    let clauses = vec![Clause::Match(Match {
+        optional: false,
+        pattern,
+        predicate,
+        span,
+    })];
+    Ok(Query {
+        branches: vec![SingleQuery { clauses, span }],
+        union: UnionKind::default(),
+        span,
+    })
 }

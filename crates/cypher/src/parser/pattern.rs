@@ -1,10 +1,13 @@
 //! Patterns.
 
-use super::{PResult, Parser};
+use super::cursor::{Context, PResult, Parser};
+use super::expr::{map_literal, optional_where, predicate};
+use super::label::label_expression;
+use super::literal::{parameter, unsigned_integer};
 use crate::Span;
 use crate::ast::{
-    Direction, Expr, LabelExpr, LabelExprKind, Link, NodePattern, PathLength, PathPattern,
-    PathSelector, PathStep, Pattern, QuantifiedPath, RelationshipPattern,
+    Direction, Expr, LabelExpr, Link, NodePattern, PathLength, PathPattern, PathSelector, PathStep,
+    Pattern, QuantifiedPath, RelationshipPattern,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -28,523 +31,417 @@ enum Element {
     Group(Box<PathPattern>),
 }
 
-impl Parser<'_> {
-    pub(super) fn pattern(&mut self, usage: PatternUse) -> PResult<Pattern> {
-        let start = self.span();
-        let paths = self.comma_separated(|parser| parser.path_pattern(usage))?;
-        Ok(Pattern {
-            paths,
-            span: self.since(start),
-        })
-    }
+pub(super) fn pattern(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Pattern> {
+    let start = p.span();
+    let paths = p.comma_separated(|p| path_pattern(p, usage))?;
+    Ok(Pattern {
+        paths,
+        span: p.since(start),
+    })
+}
 
-    /// `[variable =] [selector] path`
-    pub(super) fn path_pattern(&mut self, usage: PatternUse) -> PResult<PathPattern> {
-        let start = self.span();
-        let variable = match self.is_variable_at(0) && self.is_at(1, Symbol::Equal) {
-            true => {
-                let variable = self.variable()?;
-                self.advance();
-                Some(variable)
-            }
-            false => None,
-        };
-        let mut path = match self.peek() {
-            TokenKind::Keyword(Keyword::ShortestPath | Keyword::AllShortestPaths)
-                if self.is_at(1, Symbol::LeftParen) =>
-            {
-                self.shortest_path_function()?
-            }
-            _ => {
-                let selector = self.path_selector()?;
-                let mut path = self.path_elements(usage)?;
-                path.selector = selector;
-                path
-            }
-        };
-        path.variable = variable;
-        path.span = self.since(start);
-        check_usage(&path, usage)?;
-        Ok(path)
-    }
-
-    fn path_selector(&mut self) -> PResult<Option<PathSelector>> {
-        let selector = match (self.peek(), self.peek_at(1)) {
-            (TokenKind::Keyword(Keyword::All), TokenKind::Keyword(Keyword::Shortest)) => {
-                self.advance();
-                self.advance();
-                PathSelector::AllShortest
-            }
-            (TokenKind::Keyword(Keyword::Any), TokenKind::Keyword(Keyword::Shortest)) => {
-                self.advance();
-                self.advance();
-                PathSelector::Shortest(1)
-            }
-            (TokenKind::Keyword(Keyword::Any), _) => {
-                self.advance();
-                PathSelector::Any(self.selector_count()?)
-            }
-            (TokenKind::Keyword(Keyword::Shortest), _) => {
-                self.advance();
-                let count = self.selector_count()?;
-                self.eat_path_word();
-                match self.eat_keyword(Keyword::Groups) || self.eat_word("GROUP") {
-                    true => PathSelector::ShortestGroups(count),
-                    false => PathSelector::Shortest(count),
-                }
-            }
-            _ => return Ok(None),
-        };
-        self.eat_path_word();
-        Ok(Some(selector))
-    }
-
-    /// The optional noise words `PATH` or `PATHS` of a selector.
-    fn eat_path_word(&mut self) {
-        let _said = self.eat_word("PATH") || self.eat_word("PATHS");
-    }
-
-    /// The `k` of a selector, 1 if absent.
-    fn selector_count(&mut self) -> PResult<u64> {
-        if self.peek() != TokenKind::Integer {
-            return Ok(1);
+/// `[variable =] [selector] path`
+pub(super) fn path_pattern(p: &mut Parser<'_>, usage: PatternUse) -> PResult<PathPattern> {
+    let start = p.span();
+    let variable = match p.is_variable_at(0) && p.is_at(1, Symbol::Equal) {
+        true => {
+            let variable = p.variable()?;
+            p.advance();
+            Some(variable)
         }
-        let span = self.span();
-        match self.bound()? {
-            0 => Err(ParseError::new(
-                Detail::UnexpectedSyntax,
-                span,
-                "the number of paths must not be 0",
-            )
-            .with_hint("use 1 or more")),
-            count => Ok(count),
+        false => None,
+    };
+    let mut path = match p.peek() {
+        TokenKind::Keyword(Keyword::ShortestPath | Keyword::AllShortestPaths)
+            if p.is_at(1, Symbol::LeftParen) =>
+        {
+            shortest_path_function(p)?
         }
-    }
-
-    /// `shortestPath(…)` or `allShortestPaths(…)`
-    pub(super) fn shortest_path_function(&mut self) -> PResult<PathPattern> {
-        let start = self.span();
-        let selector = match self.is_keyword(Keyword::ShortestPath) {
-            true => PathSelector::ShortestPathFunction,
-            false => PathSelector::AllShortestPathsFunction,
-        };
-        self.advance();
-        self.expect(Symbol::LeftParen)?;
-        let mut path = self.nested(|parser| parser.path_elements(PatternUse::Match))?;
-        self.expect(Symbol::RightParen)?;
-        let span = self.since(start);
-        if !matches!(
-            path.steps.as_slice(),
-            [PathStep {
-                link: Link::Relationship(_),
-                ..
-            }]
-        ) {
-            let message = "a shortest path takes two nodes joined by one relationship pattern";
-            return Err(ParseError::new(Detail::UnexpectedSyntax, span, message)
-                .with_hint("for example shortestPath((a)-[:T*]-(b))"));
+        _ => {
+            let selector = path_selector(p)?;
+            let mut path = path_elements(p, usage)?;
+            path.selector = selector;
+            path
         }
-        path.selector = Some(selector);
-        path.span = span;
-        Ok(path)
-    }
+    };
+    path.variable = variable;
+    path.span = p.since(start);
+    check_usage(&path, usage)?;
+    Ok(path)
+}
 
-    /// Alternating nodes and links.
-    fn path_elements(&mut self, usage: PatternUse) -> PResult<PathPattern> {
-        let start = self.span();
-        let mut path = PathBuilder::default();
-        loop {
-            match self.peek() {
-                TokenKind::Symbol(Symbol::LeftParen)
-                    if path.takes_node() || self.is_path_group() =>
-                {
-                    let element = self.node_or_group(usage)?;
-                    if let Some(group) = path.push(element, self.since(start))? {
-                        return Ok(group);
-                    }
-                }
-                _ if path.takes_link() && self.is_relationship_start() => {
-                    let relationship = self.relationship(usage)?;
-                    path.push(
-                        Element::Link(Link::Relationship(Box::new(relationship))),
-                        self.since(start),
-                    )?;
-                }
-                _ => break,
+fn path_selector(p: &mut Parser<'_>) -> PResult<Option<PathSelector>> {
+    let selector = match (p.peek(), p.peek_at(1)) {
+        (TokenKind::Keyword(Keyword::All), TokenKind::Keyword(Keyword::Shortest)) => {
+            p.advance();
+            p.advance();
+            PathSelector::AllShortest
+        }
+        (TokenKind::Keyword(Keyword::Any), TokenKind::Keyword(Keyword::Shortest)) => {
+            p.advance();
+            p.advance();
+            PathSelector::Shortest(1)
+        }
+        (TokenKind::Keyword(Keyword::Any), _) => {
+            p.advance();
+            PathSelector::Any(selector_count(p)?)
+        }
+        (TokenKind::Keyword(Keyword::Shortest), _) => {
+            p.advance();
+            let count = selector_count(p)?;
+            eat_path_word(p);
+            match p.eat_keyword(Keyword::Groups) || p.eat_word("GROUP") {
+                true => PathSelector::ShortestGroups(count),
+                false => PathSelector::Shortest(count),
             }
         }
-        if path.is_open() {
-            return Err(self.unexpected_word(
-                "a node in parentheses, such as `(n:Label)`",
-                &[Keyword::Shortest, Keyword::ShortestPath],
-            ));
-        }
-        path.finish(self.since(start))
-            .ok_or_else(|| self.unexpected("a node in parentheses, such as `(n:Label)`"))
+        _ => return Ok(None),
+    };
+    eat_path_word(p);
+    Ok(Some(selector))
+}
+
+/// The optional noise words `PATH` or `PATHS` of a selector.
+fn eat_path_word(p: &mut Parser<'_>) {
+    let _said = p.eat_word("PATH") || p.eat_word("PATHS");
+}
+
+/// The `k` of a selector, 1 if absent.
+fn selector_count(p: &mut Parser<'_>) -> PResult<u64> {
+    if p.peek() != TokenKind::Integer {
+        return Ok(1);
     }
-
-    /// Whether the current parenthesis encloses a path rather than a node.
-    fn is_path_group(&self) -> bool {
-        self.is(Symbol::LeftParen)
-            && (self.is_at(1, Symbol::LeftParen)
-                || (self.is_at(2, Symbol::Equal) && self.is_at(3, Symbol::LeftParen)))
-    }
-
-    fn node_or_group(&mut self, usage: PatternUse) -> PResult<Element> {
-        if !self.is_path_group() {
-            return self.node(usage).map(|node| Element::Node(Box::new(node)));
-        }
-        let start = self.advance();
-        if self.is_at(1, Symbol::Equal) {
-            return Err(ParseError::new(
-                Detail::UnexpectedSyntax,
-                self.span(),
-                "a path inside parentheses has no variable",
-            )
-            .with_hint("name the whole path: `p = …`"));
-        }
-        let mut path = self.nested(|parser| parser.path_elements(usage))?;
-        if path.predicate.is_none() && self.eat_keyword(Keyword::Where) {
-            path.predicate = Some(self.predicate()?);
-        }
-        self.expect(Symbol::RightParen)?;
-        path.span = self.since(start);
-        match self.quantifier()? {
-            None => Ok(Element::Group(Box::new(path))),
-            Some(length) => Ok(Element::Link(Link::Quantified(Box::new(QuantifiedPath {
-                path,
-                length,
-                span: self.since(start),
-            })))),
-        }
-    }
-
-    /// A quantifier `{2}`, `{1,3}`, `{,3}`, `{1,}`, `+`, `*` after a path or relationship.
-    fn quantifier(&mut self) -> PResult<Option<PathLength>> {
-        let start = self.span();
-        let (min, max) = match self.peek() {
-            TokenKind::Symbol(Symbol::Plus) => (1, None),
-            TokenKind::Symbol(Symbol::Star) => (0, None),
-            TokenKind::Symbol(Symbol::LeftBrace) => {
-                self.advance();
-                let min = self.optional_bound()?;
-                let max = match self.eat(Symbol::Comma) {
-                    true => self.optional_bound()?,
-                    false if min.is_none() => {
-                        return Err(self.unexpected("a number of repetitions"));
-                    }
-                    false => min,
-                };
-                if !self.is(Symbol::RightBrace) {
-                    return Err(self.unexpected("`}`"));
-                }
-                (min.unwrap_or(0), max)
-            }
-            _ => return Ok(None),
-        };
-        self.advance();
-        self.path_length(min, max, start).map(Some)
-    }
-
-    fn path_length(&self, min: u64, max: Option<u64>, start: Span) -> PResult<PathLength> {
-        // Reversed bounds (`*3..1`) match nothing; openCypher does not treat them as an error.
-        Ok(PathLength {
-            min,
-            max,
-            span: self.since(start),
-        })
-    }
-
-    fn optional_bound(&mut self) -> PResult<Option<u64>> {
-        match self.peek() {
-            TokenKind::Integer => self.bound().map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn bound(&mut self) -> PResult<u64> {
-        let span = self.span();
-        let number = self.unsigned_integer()?;
-        match i64::try_from(number) {
-            Ok(_) => Ok(number),
-            Err(_) => Err(ParseError::new(
-                Detail::IntegerOverflow,
-                span,
-                "this number does not fit into 64 bits",
-            )),
-        }
-    }
-
-    pub(super) fn node(&mut self, usage: PatternUse) -> PResult<NodePattern> {
-        let start = self.expect(Symbol::LeftParen)?;
-        let variable = match self.is_variable_at(0) {
-            true => Some(self.variable()?),
-            false => None,
-        };
-        let labels = self.optional_labels()?;
-        let properties = self.pattern_properties(usage)?;
-        let predicate = self.pattern_predicate()?;
-        if !self.is(Symbol::RightParen) {
-            return Err(
-                self.unexpected_word("`)`, `:Label`, `{properties}` or WHERE", &[Keyword::Where])
-            );
-        }
-        self.advance();
-        Ok(NodePattern {
-            variable,
-            labels,
-            properties,
-            predicate,
-            span: self.since(start),
-        })
-    }
-
-    /// Labels inside a node's parentheses or a relationship's brackets, where a `|` always joins labels.
-    fn optional_labels(&mut self) -> PResult<Option<LabelExpr>> {
-        if !self.is(Symbol::Colon) {
-            return Ok(None);
-        }
-        let context = super::Context {
-            bar_ends: false,
-            ..self.context
-        };
-        self.within(context, Self::label_expression).map(Some)
-    }
-
-    fn pattern_properties(&mut self, usage: PatternUse) -> PResult<Option<Expr>> {
-        match self.peek() {
-            TokenKind::Symbol(Symbol::LeftBrace) => self.nested(Self::map_literal).map(Some),
-            TokenKind::Parameter if usage != PatternUse::Create => Err(ParseError::new(
-                Detail::InvalidParameterUse,
-                self.span(),
-                "a parameter cannot replace the properties of a matched pattern",
-            )
-            .with_hint("write the properties out: `{name: $parameter.name}`")),
-            TokenKind::Parameter => self.parameter().map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn pattern_predicate(&mut self) -> PResult<Option<Expr>> {
-        match self.eat_keyword(Keyword::Where) {
-            true => self.predicate().map(Some),
-            false => Ok(None),
-        }
-    }
-
-    /// Whether `-[`, `--`, `<-[` or `<--` starts `distance` tokens ahead.
-    pub(super) fn is_relationship_start_at(&self, distance: usize) -> bool {
-        let is_dash = |at| {
-            matches!(
-                self.peek_at(at),
-                TokenKind::Symbol(Symbol::Minus | Symbol::OtherDash)
-            )
-        };
-        let is_less = matches!(
-            self.peek_at(distance),
-            TokenKind::Symbol(Symbol::Less | Symbol::OtherLess)
-        );
-        let dash = distance + usize::from(is_less);
-        is_dash(dash) && (is_dash(dash + 1) || self.is_at(dash + 1, Symbol::LeftBracket))
-    }
-
-    fn is_relationship_start(&self) -> bool {
-        let is_dash = |at| {
-            matches!(
-                self.peek_at(at),
-                TokenKind::Symbol(Symbol::Minus | Symbol::OtherDash)
-            )
-        };
-        is_dash(0)
-            || (matches!(
-                self.peek(),
-                TokenKind::Symbol(Symbol::Less | Symbol::OtherLess)
-            ) && is_dash(1))
-    }
-
-    fn dash(&mut self) -> PResult<()> {
-        match self.peek() {
-            TokenKind::Symbol(Symbol::Minus | Symbol::OtherDash) => {
-                self.advance();
-                Ok(())
-            }
-            _ => Err(self.unexpected("`-`")),
-        }
-    }
-
-    fn relationship(&mut self, usage: PatternUse) -> PResult<RelationshipPattern> {
-        let start = self.span();
-        let points_left = matches!(
-            self.peek(),
-            TokenKind::Symbol(Symbol::Less | Symbol::OtherLess)
-        );
-        if points_left {
-            self.advance();
-        }
-        self.dash()?;
-        let mut relationship = RelationshipPattern {
-            variable: None,
-            types: None,
-            direction: Direction::Both,
-            length: None,
-            properties: None,
-            predicate: None,
-            span: start,
-        };
-        if self.eat(Symbol::LeftBracket) {
-            self.relationship_detail(&mut relationship, usage)?;
-            self.expect(Symbol::RightBracket)?;
-        }
-        self.dash()?;
-        let points_right = matches!(
-            self.peek(),
-            TokenKind::Symbol(Symbol::Greater | Symbol::OtherGreater)
-        );
-        if points_right {
-            self.advance();
-        }
-        relationship.direction = match (points_left, points_right) {
-            (false, true) => Direction::Outgoing,
-            (true, false) => Direction::Incoming,
-            _ => Direction::Both,
-        };
-        let quantifier_at = self.span();
-        if let Some(length) = self.quantifier()? {
-            if relationship.length.is_some() {
-                return Err(invalid_length(
-                    quantifier_at,
-                    "this relationship has two length specifications",
-                ));
-            }
-            relationship.length = Some(length);
-        }
-        relationship.span = self.since(start);
-        Ok(relationship)
-    }
-
-    fn relationship_detail(
-        &mut self,
-        relationship: &mut RelationshipPattern,
-        usage: PatternUse,
-    ) -> PResult<()> {
-        if self.is_variable_at(0) {
-            relationship.variable = Some(self.variable()?);
-        }
-        relationship.types = self.optional_labels()?;
-        match self.peek() {
-            TokenKind::Symbol(Symbol::Star) => relationship.length = Some(self.star_length()?),
-            TokenKind::Symbol(Symbol::DotDot) | TokenKind::Integer => {
-                return Err(invalid_length(self.span(), "a length without its `*`"));
-            }
-            _ => {}
-        }
-        relationship.properties = self.pattern_properties(usage)?;
-        relationship.predicate = self.pattern_predicate()?;
-        match self.is(Symbol::RightBracket) {
-            true => Ok(()),
-            false => Err(self.unexpected_word(
-                "`]`, `:TYPE`, `*`, `{properties}` or WHERE",
-                &[Keyword::Where],
-            )),
-        }
-    }
-
-    /// `*`, `*2`, `*2..`, `*..3`, `*2..3`
-    fn star_length(&mut self) -> PResult<PathLength> {
-        let start = self.advance();
-        let min = self.optional_bound()?;
-        let max = match self.eat(Symbol::DotDot) {
-            true => self.optional_bound()?,
-            false => min,
-        };
-        match self.peek() {
-            TokenKind::Symbol(Symbol::Minus) => {
-                Err(invalid_length(self.span(), "a length must not be negative"))
-            }
-            TokenKind::Symbol(Symbol::DotDot | Symbol::Dot | Symbol::Star)
-            | TokenKind::Integer
-            | TokenKind::Float => Err(invalid_length(self.span(), "invalid length")),
-            TokenKind::Parameter => Err(invalid_length(
-                self.span(),
-                "a length cannot be a parameter",
-            ))
-            .map_err(|error| error.with_hint("write the length as a number")),
-            _ => self.path_length(min.unwrap_or(1), max, start),
-        }
-    }
-
-    // ---- labels ----
-
-    /// Parses from the first colon on.
-    pub(super) fn label_expression(&mut self) -> PResult<LabelExpr> {
-        self.expect(Symbol::Colon)?;
-        self.label_alternatives()
-    }
-
-    fn label_alternatives(&mut self) -> PResult<LabelExpr> {
-        let start = self.span();
-        let mut parts = vec![self.label_conjunction()?];
-        while !self.context.bar_ends && self.is(Symbol::Bar) {
-            self.advance();
-            self.eat(Symbol::Colon);
-            parts.push(self.label_conjunction()?);
-        }
-        Ok(joined(parts, LabelExprKind::Or, self.since(start)))
-    }
-
-    fn label_conjunction(&mut self) -> PResult<LabelExpr> {
-        let start = self.span();
-        let mut parts = vec![self.label_term()?];
-        while self.is(Symbol::Ampersand) || self.is(Symbol::Colon) {
-            self.advance();
-            parts.push(self.label_term()?);
-        }
-        Ok(joined(parts, LabelExprKind::And, self.since(start)))
-    }
-
-    fn label_term(&mut self) -> PResult<LabelExpr> {
-        let start = self.span();
-        let kind = match self.peek() {
-            TokenKind::Symbol(Symbol::Bang) => {
-                self.advance();
-                let inner = self.nested(Self::label_term)?;
-                LabelExprKind::Not(Box::new(inner))
-            }
-            TokenKind::Symbol(Symbol::Percent) => {
-                self.advance();
-                LabelExprKind::Any
-            }
-            TokenKind::Symbol(Symbol::LeftParen) => {
-                self.advance();
-                let context = super::Context {
-                    bar_ends: false,
-                    ..self.context
-                };
-                let inner =
-                    self.nested(|parser| parser.within(context, Self::label_alternatives))?;
-                self.expect(Symbol::RightParen)?;
-                return Ok(inner);
-            }
-            _ => LabelExprKind::Name(self.name("a label or type")?),
-        };
-        Ok(LabelExpr {
-            kind,
-            span: self.since(start),
-        })
+    let span = p.span();
+    match bound(p)? {
+        0 => Err(ParseError::new(
+            Detail::UnexpectedSyntax,
+            span,
+            "the number of paths must not be 0",
+        )
+        .with_hint("use 1 or more")),
+        count => Ok(count),
     }
 }
 
-fn joined(
-    mut parts: Vec<LabelExpr>,
-    join: fn(Vec<LabelExpr>) -> LabelExprKind,
-    span: Span,
-) -> LabelExpr {
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => LabelExpr {
-            kind: join(parts),
+/// `shortestPath(…)` or `allShortestPaths(…)`
+pub(super) fn shortest_path_function(p: &mut Parser<'_>) -> PResult<PathPattern> {
+    let start = p.span();
+    let selector = match p.is_keyword(Keyword::ShortestPath) {
+        true => PathSelector::ShortestPathFunction,
+        false => PathSelector::AllShortestPathsFunction,
+    };
+    p.advance();
+    p.expect(Symbol::LeftParen)?;
+    let mut path = p.nested(|p| path_elements(p, PatternUse::Match))?;
+    p.expect(Symbol::RightParen)?;
+    let span = p.since(start);
+    if !matches!(
+        path.steps.as_slice(),
+        [PathStep {
+            link: Link::Relationship(_),
+            ..
+        }]
+    ) {
+        let message = "a shortest path takes two nodes joined by one relationship pattern";
+        return Err(ParseError::new(Detail::UnexpectedSyntax, span, message)
+            .with_hint("for example shortestPath((a)-[:T*]-(b))"));
+    }
+    path.selector = Some(selector);
+    path.span = span;
+    Ok(path)
+}
+
+/// Alternating nodes and links.
+fn path_elements(p: &mut Parser<'_>, usage: PatternUse) -> PResult<PathPattern> {
+    let start = p.span();
+    let mut path = PathBuilder::default();
+    loop {
+        match p.peek() {
+            TokenKind::Symbol(Symbol::LeftParen) if path.takes_node() || is_path_group(p) => {
+                let element = node_or_group(p, usage)?;
+                if let Some(group) = path.push(element, p.since(start))? {
+                    return Ok(group);
+                }
+            }
+            _ if path.takes_link() && is_relationship_start(p) => {
+                let relationship = relationship(p, usage)?;
+                path.push(
+                    Element::Link(Link::Relationship(Box::new(relationship))),
+                    p.since(start),
+                )?;
+            }
+            _ => break,
+        }
+    }
+    if path.is_open() {
+        return Err(p.unexpected_word(
+            "a node in parentheses, such as `(n:Label)`",
+            &[Keyword::Shortest, Keyword::ShortestPath],
+        ));
+    }
+    path.finish(p.since(start))
+        .ok_or_else(|| p.unexpected("a node in parentheses, such as `(n:Label)`"))
+}
+
+/// Whether the current parenthesis encloses a path rather than a node.
+fn is_path_group(p: &Parser<'_>) -> bool {
+    p.is(Symbol::LeftParen)
+        && (p.is_at(1, Symbol::LeftParen)
+            || (p.is_at(2, Symbol::Equal) && p.is_at(3, Symbol::LeftParen)))
+}
+
+fn node_or_group(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Element> {
+    if !is_path_group(p) {
+        return node(p, usage).map(|node| Element::Node(Box::new(node)));
+    }
+    let start = p.advance();
+    if p.is_at(1, Symbol::Equal) {
+        return Err(ParseError::new(
+            Detail::UnexpectedSyntax,
+            p.span(),
+            "a path inside parentheses has no variable",
+        )
+        .with_hint("name the whole path: `p = …`"));
+    }
+    let mut path = p.nested(|p| path_elements(p, usage))?;
+    if path.predicate.is_none() && p.eat_keyword(Keyword::Where) {
+        path.predicate = Some(predicate(p)?);
+    }
+    p.expect(Symbol::RightParen)?;
+    path.span = p.since(start);
+    match quantifier(p)? {
+        None => Ok(Element::Group(Box::new(path))),
+        Some(length) => Ok(Element::Link(Link::Quantified(Box::new(QuantifiedPath {
+            path,
+            length,
+            span: p.since(start),
+        })))),
+    }
+}
+
+/// A quantifier `{2}`, `{1,3}`, `{,3}`, `{1,}`, `+`, `*` after a path or relationship.
+fn quantifier(p: &mut Parser<'_>) -> PResult<Option<PathLength>> {
+    let start = p.span();
+    let (min, max) = match p.peek() {
+        TokenKind::Symbol(Symbol::Plus) => (1, None),
+        TokenKind::Symbol(Symbol::Star) => (0, None),
+        TokenKind::Symbol(Symbol::LeftBrace) => {
+            p.advance();
+            let min = optional_bound(p)?;
+            let max = match p.eat(Symbol::Comma) {
+                true => optional_bound(p)?,
+                false if min.is_none() => {
+                    return Err(p.unexpected("a number of repetitions"));
+                }
+                false => min,
+            };
+            if !p.is(Symbol::RightBrace) {
+                return Err(p.unexpected("`}`"));
+            }
+            (min.unwrap_or(0), max)
+        }
+        _ => return Ok(None),
+    };
+    p.advance();
+    path_length(p, min, max, start).map(Some)
+}
+
+fn path_length(p: &Parser<'_>, min: u64, max: Option<u64>, start: Span) -> PResult<PathLength> {
+    // Reversed bounds (`*3..1`) match nothing; openCypher does not treat them as an error.
+    Ok(PathLength {
+        min,
+        max,
+        span: p.since(start),
+    })
+}
+
+fn optional_bound(p: &mut Parser<'_>) -> PResult<Option<u64>> {
+    match p.peek() {
+        TokenKind::Integer => bound(p).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn bound(p: &mut Parser<'_>) -> PResult<u64> {
+    let span = p.span();
+    let number = unsigned_integer(p)?;
+    match i64::try_from(number) {
+        Ok(_) => Ok(number),
+        Err(_) => Err(ParseError::new(
+            Detail::IntegerOverflow,
             span,
-        },
+            "this number does not fit into 64 bits",
+        )),
+    }
+}
+
+fn node(p: &mut Parser<'_>, usage: PatternUse) -> PResult<NodePattern> {
+    let start = p.expect(Symbol::LeftParen)?;
+    let variable = match p.is_variable_at(0) {
+        true => Some(p.variable()?),
+        false => None,
+    };
+    let labels = optional_labels(p)?;
+    let properties = pattern_properties(p, usage)?;
+    let predicate = optional_where(p)?;
+    if !p.is(Symbol::RightParen) {
+        return Err(p.unexpected_word("`)`, `:Label`, `{properties}` or WHERE", &[Keyword::Where]));
+    }
+    p.advance();
+    Ok(NodePattern {
+        variable,
+        labels,
+        properties,
+        predicate,
+        span: p.since(start),
+    })
+}
+
+/// Labels inside a node's parentheses or a relationship's brackets, where a `|` always joins labels.
+fn optional_labels(p: &mut Parser<'_>) -> PResult<Option<LabelExpr>> {
+    if !p.is(Symbol::Colon) {
+        return Ok(None);
+    }
+    let context = Context {
+        bar_ends: false,
+        ..p.context
+    };
+    p.within(context, label_expression).map(Some)
+}
+
+fn pattern_properties(p: &mut Parser<'_>, usage: PatternUse) -> PResult<Option<Expr>> {
+    match p.peek() {
+        TokenKind::Symbol(Symbol::LeftBrace) => p.nested(map_literal).map(Some),
+        TokenKind::Parameter if usage != PatternUse::Create => Err(ParseError::new(
+            Detail::InvalidParameterUse,
+            p.span(),
+            "a parameter cannot replace the properties of a matched pattern",
+        )
+        .with_hint("write the properties out: `{name: $parameter.name}`")),
+        TokenKind::Parameter => parameter(p).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn is_relationship_start(p: &Parser<'_>) -> bool {
+    let is_dash = |at| {
+        matches!(
+            p.peek_at(at),
+            TokenKind::Symbol(Symbol::Minus | Symbol::OtherDash)
+        )
+    };
+    is_dash(0)
+        || (matches!(
+            p.peek(),
+            TokenKind::Symbol(Symbol::Less | Symbol::OtherLess)
+        ) && is_dash(1))
+}
+
+pub(super) fn dash(p: &mut Parser<'_>) -> PResult<()> {
+    match p.peek() {
+        TokenKind::Symbol(Symbol::Minus | Symbol::OtherDash) => {
+            p.advance();
+            Ok(())
+        }
+        _ => Err(p.unexpected("`-`")),
+    }
+}
+
+fn relationship(p: &mut Parser<'_>, usage: PatternUse) -> PResult<RelationshipPattern> {
+    let start = p.span();
+    let points_left = matches!(
+        p.peek(),
+        TokenKind::Symbol(Symbol::Less | Symbol::OtherLess)
+    );
+    if points_left {
+        p.advance();
+    }
+    dash(p)?;
+    let mut relationship = RelationshipPattern {
+        variable: None,
+        types: None,
+        direction: Direction::Both,
+        length: None,
+        properties: None,
+        predicate: None,
+        span: start,
+    };
+    if p.eat(Symbol::LeftBracket) {
+        relationship_detail(p, &mut relationship, usage)?;
+        p.expect(Symbol::RightBracket)?;
+    }
+    dash(p)?;
+    let points_right = matches!(
+        p.peek(),
+        TokenKind::Symbol(Symbol::Greater | Symbol::OtherGreater)
+    );
+    if points_right {
+        p.advance();
+    }
+    relationship.direction = match (points_left, points_right) {
+        (false, true) => Direction::Outgoing,
+        (true, false) => Direction::Incoming,
+        _ => Direction::Both,
+    };
+    let quantifier_at = p.span();
+    if let Some(length) = quantifier(p)? {
+        if relationship.length.is_some() {
+            return Err(invalid_length(
+                quantifier_at,
+                "this relationship has two length specifications",
+            ));
+        }
+        relationship.length = Some(length);
+    }
+    relationship.span = p.since(start);
+    Ok(relationship)
+}
+
+fn relationship_detail(
+    p: &mut Parser<'_>,
+    relationship: &mut RelationshipPattern,
+    usage: PatternUse,
+) -> PResult<()> {
+    if p.is_variable_at(0) {
+        relationship.variable = Some(p.variable()?);
+    }
+    relationship.types = optional_labels(p)?;
+    match p.peek() {
+        TokenKind::Symbol(Symbol::Star) => relationship.length = Some(star_length(p)?),
+        TokenKind::Symbol(Symbol::DotDot) | TokenKind::Integer => {
+            return Err(invalid_length(p.span(), "a length without its `*`"));
+        }
+        _ => {}
+    }
+    relationship.properties = pattern_properties(p, usage)?;
+    relationship.predicate = optional_where(p)?;
+    match p.is(Symbol::RightBracket) {
+        true => Ok(()),
+        false => Err(p.unexpected_word(
+            "`]`, `:TYPE`, `*`, `{properties}` or WHERE",
+            &[Keyword::Where],
+        )),
+    }
+}
+
+/// `*`, `*2`, `*2..`, `*..3`, `*2..3`
+fn star_length(p: &mut Parser<'_>) -> PResult<PathLength> {
+    let start = p.advance();
+    let min = optional_bound(p)?;
+    let max = match p.eat(Symbol::DotDot) {
+        true => optional_bound(p)?,
+        false => min,
+    };
+    match p.peek() {
+        TokenKind::Symbol(Symbol::Minus) => {
+            Err(invalid_length(p.span(), "a length must not be negative"))
+        }
+        TokenKind::Symbol(Symbol::DotDot | Symbol::Dot | Symbol::Star)
+        | TokenKind::Integer
+        | TokenKind::Float => Err(invalid_length(p.span(), "invalid length")),
+        TokenKind::Parameter => Err(invalid_length(p.span(), "a length cannot be a parameter"))
+            .map_err(|error| error.with_hint("write the length as a number")),
+        _ => path_length(p, min.unwrap_or(1), max, start),
     }
 }
 

@@ -1,255 +1,549 @@
-//! Statements, queries and the order of clauses.
+//! Queries and their clauses.
 
-use super::{CLAUSES, Context, PResult, Parser};
+use std::sync::Arc;
+
+use super::clause_order::{
+    QueryPosition, as_procedure_call, check_in_query_call, check_last, check_order, clause_name,
+    no_clause,
+};
+use super::cursor::{CLAUSES, Context, PResult, Parser};
+use super::expr::{arguments, expression, expression_before_bar, operand, optional_where};
+use super::label::label_expression;
+use super::pattern::{PatternUse, path_pattern, pattern};
 use crate::ast::{
-    Clause, Mode, Query, SingleQuery, Statement, StatementBody, SubqueryKind, UnionKind, YieldItems,
+    CallSubquery, Clause, Create, Delete, Expr, ExprKind, Foreach, Ident, LabelExpr, Literal,
+    LoadCsv, Match, Merge, MergeAction, MergeEvent, ProcedureCall, Projection, ProjectionItem,
+    QualifiedName, Query, Remove, RemoveItem, Return, Set, SetItem, SingleQuery, SortItem,
+    SubqueryImports, UnionKind, Unwind, With, Yield, YieldItem, YieldItems,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
+use crate::{SourceText, Span};
 
-/// The position of a query.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum QueryPosition {
-    /// The whole statement.
-    Statement,
-    /// The body of `CALL { … }`.
-    Call,
-    /// The body of `EXISTS`, `COUNT` or `COLLECT`.
-    Expression(SubqueryKind),
+pub(super) fn query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
+    let is_read_only = p.context.is_read_only || matches!(position, QueryPosition::Expression(_));
+    let context = Context {
+        is_read_only,
+        ..Context::default()
+    };
+    p.nested(|p| p.within(context, |p| union(p, position)))
 }
 
-impl Parser<'_> {
-    pub(super) fn statement(&mut self) -> PResult<Statement> {
-        let start = self.span();
-        let mode = match self.peek() {
-            TokenKind::Keyword(Keyword::Explain) => Mode::Explain,
-            TokenKind::Keyword(Keyword::Profile) => Mode::Profile,
-            _ => Mode::Run,
-        };
-        if mode != Mode::Run {
-            self.advance();
-        }
-        let body = match self.peek() {
-            TokenKind::Keyword(Keyword::Create) if self.is_schema_command() => {
-                self.create_schema()?
-            }
-            TokenKind::Keyword(Keyword::Drop) => self.drop_schema()?,
-            TokenKind::Keyword(Keyword::Show) => self.show()?,
-            TokenKind::Keyword(Keyword::Kill) => self.kill_query()?,
-            _ => StatementBody::Query(self.query(QueryPosition::Statement)?),
-        };
-        Ok(Statement {
-            mode,
-            body,
-            span: self.since(start),
-        })
-    }
-
-    pub(super) fn query(&mut self, position: QueryPosition) -> PResult<Query> {
-        let is_read_only =
-            self.context.is_read_only || matches!(position, QueryPosition::Expression(_));
-        let context = Context {
-            is_read_only,
-            ..Context::default()
-        };
-        self.nested(|parser| parser.within(context, |parser| parser.union(position)))
-    }
-
-    fn union(&mut self, position: QueryPosition) -> PResult<Query> {
-        let start = self.span();
-        let mut branches = vec![self.single_query(position)?];
-        let mut union = None;
-        while self.is_keyword(Keyword::Union) {
-            let keyword = self.advance();
-            let kind = match self.eat_keyword(Keyword::All) {
-                true => UnionKind::All,
-                false => {
-                    self.eat_keyword(Keyword::Distinct);
-                    UnionKind::Distinct
-                }
-            };
-            if union.is_some_and(|union| union != kind) {
-                return Err(ParseError::new(
-                    Detail::InvalidClauseComposition,
-                    keyword,
-                    "UNION and UNION ALL in one query",
-                )
-                .with_hint("use one of them throughout, or put one part into CALL { … }"));
-            }
-            union = Some(kind);
-            branches.push(self.single_query(position)?);
-        }
-        Ok(Query {
-            branches,
-            union: union.unwrap_or_default(),
-            span: self.since(start),
-        })
-    }
-
-    fn single_query(&mut self, position: QueryPosition) -> PResult<SingleQuery> {
-        let start = self.span();
-        let mut clauses: Vec<Clause> = Vec::new();
-        while matches!(self.peek(), TokenKind::Keyword(keyword) if CLAUSES.contains(&keyword)) {
-            let clause = self.clause()?;
-            self.check_order(clauses.last(), &clause)?;
-            clauses.push(clause);
-        }
-        let (Some(last), length) = (clauses.last(), clauses.len()) else {
-            return Err(self.no_clause());
-        };
-        self.check_last(last, length, position)?;
-        for call in clauses
-            .iter()
-            .filter(|_| length > 1)
-            .filter_map(as_procedure_call)
-        {
-            check_in_query_call(call)?;
-        }
-        Ok(SingleQuery {
-            clauses,
-            span: self.since(start),
-        })
-    }
-
-    fn no_clause(&self) -> ParseError {
-        let statements = [
-            Keyword::Explain,
-            Keyword::Profile,
-            Keyword::Drop,
-            Keyword::Show,
-            Keyword::Kill,
-        ]
-        .into_iter()
-        .filter(|_| self.depth <= 1);
-        let candidates: Vec<Keyword> = CLAUSES.iter().copied().chain(statements).collect();
-        self.unexpected_word("a clause such as MATCH, CREATE or RETURN", &candidates)
-    }
-
-    /// Checks the order of clauses: nothing follows `RETURN`, and a `WITH` separates an update from the next
-    /// reading clause.
-    fn check_order(&self, before: Option<&Clause>, clause: &Clause) -> PResult<()> {
-        let error = |message: String| {
-            Err(ParseError::new(
-                Detail::InvalidClauseComposition,
-                clause.span(),
-                message,
-            ))
-        };
-        if self.context.is_read_only && clause.is_update() {
-            return error(format!(
-                "{} changes data, which a subquery in an expression may not",
-                clause_name(clause)
-            ));
-        }
-        let Some(before) = before else { return Ok(()) };
-        if matches!(before, Clause::Return(_)) {
-            return error(format!(
-                "{} after RETURN, which must be the last clause",
-                clause_name(clause)
-            ));
-        }
-        let reads = matches!(
-            clause,
-            Clause::Match(_) | Clause::Unwind(_) | Clause::LoadCsv(_)
-        );
-        if reads && before.is_update() {
-            return error(format!(
-                "{} directly after {}",
-                clause_name(clause),
-                clause_name(before)
-            ))
-            .map_err(|error| error.with_hint("put `WITH *` between them"));
-        }
-        Ok(())
-    }
-
-    fn check_last(&self, last: &Clause, length: usize, position: QueryPosition) -> PResult<()> {
-        let ends = match last {
-            Clause::Return(_) | Clause::Subquery(_) => true,
-            Clause::Call(_) => true,
-            Clause::Match(_) | Clause::Unwind(_) | Clause::With(_) | Clause::LoadCsv(_) => false,
-            _ => position != QueryPosition::Expression(SubqueryKind::Collect),
-        };
-        let may_lack_return = matches!(
-            position,
-            QueryPosition::Expression(SubqueryKind::Exists | SubqueryKind::Count)
-        );
-        match ends || may_lack_return {
-            true => Ok(()),
+fn union(p: &mut Parser<'_>, position: QueryPosition) -> PResult<Query> {
+    let start = p.span();
+    let mut branches = vec![single_query(p, position)?];
+    let mut union = None;
+    while p.is_keyword(Keyword::Union) {
+        let keyword = p.advance();
+        let kind = match p.eat_keyword(Keyword::All) {
+            true => UnionKind::All,
             false => {
-                let what = if length == 1 {
-                    "the query is only"
-                } else {
-                    "the query ends with"
-                };
-                let message = format!("{what} {}, which has no result", clause_name(last));
-                let error = ParseError::new(Detail::InvalidClauseComposition, last.span(), message);
-                let candidates: Vec<Keyword> = super::AFTER_EXPRESSION
-                    .iter()
-                    .chain(CLAUSES)
-                    .copied()
-                    .collect();
-                let found = self.unexpected_word("a clause", &candidates);
-                Err(match self.peek() {
-                    // An unrecognised clause follows, so the query does not end here.
-                    TokenKind::End
-                    | TokenKind::Symbol(Symbol::RightBrace | Symbol::Semicolon)
-                    | TokenKind::Keyword(Keyword::Union) => {
-                        error.with_hint("end it with RETURN or a clause that changes data")
-                    }
-                    _ => found,
-                })
+                p.eat_keyword(Keyword::Distinct);
+                UnionKind::Distinct
             }
+        };
+        if union.is_some_and(|union| union != kind) {
+            return Err(ParseError::new(
+                Detail::InvalidClauseComposition,
+                keyword,
+                "UNION and UNION ALL in one query",
+            )
+            .with_hint("use one of them throughout, or put one part into CALL { … }"));
+        }
+        union = Some(kind);
+        branches.push(single_query(p, position)?);
+    }
+    Ok(Query {
+        branches,
+        union: union.unwrap_or_default(),
+        span: p.since(start),
+    })
+}
+
+fn single_query(p: &mut Parser<'_>, position: QueryPosition) -> PResult<SingleQuery> {
+    let start = p.span();
+    let mut clauses: Vec<Clause> = Vec::new();
+    while matches!(p.peek(), TokenKind::Keyword(keyword) if CLAUSES.contains(&keyword)) {
+        let clause = clause(p)?;
+        check_order(p, clauses.last(), &clause)?;
+        clauses.push(clause);
+    }
+    let (Some(last), length) = (clauses.last(), clauses.len()) else {
+        return Err(no_clause(p));
+    };
+    check_last(p, last, length, position)?;
+    for call in clauses
+        .iter()
+        .filter(|_| length > 1)
+        .filter_map(as_procedure_call)
+    {
+        check_in_query_call(call)?;
+    }
+    Ok(SingleQuery {
+        clauses,
+        span: p.since(start),
+    })
+}
+
+/// Parses one clause; the current token starts one.
+pub(super) fn clause(p: &mut Parser<'_>) -> PResult<Clause> {
+    let start = p.span();
+    let TokenKind::Keyword(keyword) = p.peek() else {
+        return Err(p.unexpected_word("a clause", CLAUSES));
+    };
+    match keyword {
+        Keyword::Match | Keyword::Optional => match_clause(p, start),
+        Keyword::Unwind => unwind(p, start),
+        Keyword::With => with(p, start),
+        Keyword::Return => return_clause(p, start),
+        Keyword::Create => create(p, start),
+        Keyword::Merge => merge(p, start),
+        Keyword::Set => set(p, start),
+        Keyword::Remove => remove(p, start),
+        Keyword::Delete | Keyword::Detach => delete(p, start),
+        Keyword::Foreach => p.nested(|p| foreach(p, start)),
+        Keyword::Call => call(p, start),
+        Keyword::Load => load_csv(p, start),
+        _ => Err(p.unexpected_word("a clause", CLAUSES)),
+    }
+}
+
+fn match_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    let optional = p.eat_keyword(Keyword::Optional);
+    p.expect_keyword(Keyword::Match)?;
+    let pattern = pattern(p, PatternUse::Match)?;
+    let predicate = optional_where(p)?;
+    Ok(Clause::Match(Match {
+        optional,
+        pattern,
+        predicate,
+        span: p.since(start),
+    }))
+}
+
+fn unwind(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    let list = expression(p)?;
+    p.expect_keyword(Keyword::As)?;
+    let variable = p.variable()?;
+    Ok(Clause::Unwind(Unwind {
+        list,
+        variable,
+        span: p.since(start),
+    }))
+}
+
+fn with(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    let projection = projection(p)?;
+    let predicate = optional_where(p)?;
+    Ok(Clause::With(With {
+        projection,
+        predicate,
+        span: p.since(start),
+    }))
+}
+
+fn return_clause(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    let projection = projection(p)?;
+    Ok(Clause::Return(Return {
+        projection,
+        span: p.since(start),
+    }))
+}
+
+pub(super) fn projection(p: &mut Parser<'_>) -> PResult<Projection> {
+    let start = p.span();
+    let distinct = p.eat_keyword(Keyword::Distinct);
+    let star = p.eat(Symbol::Star);
+    let items = match star && !p.eat(Symbol::Comma) {
+        true => Vec::new(),
+        false => p.comma_separated(projection_item)?,
+    };
+    let order_by = match p.eat_keyword(Keyword::Order) {
+        true => {
+            p.expect_keyword(Keyword::By)?;
+            p.comma_separated(sort_item)?
+        }
+        false => Vec::new(),
+    };
+    let skip = match p.is_keyword(Keyword::Skip) || p.is_keyword(Keyword::Offset) {
+        true => Some(row_count(p)?),
+        false => None,
+    };
+    let limit = match p.is_keyword(Keyword::Limit) {
+        true => Some(row_count(p)?),
+        false => None,
+    };
+    Ok(Projection {
+        distinct,
+        star,
+        items,
+        order_by,
+        skip,
+        limit,
+        span: p.since(start),
+    })
+}
+
+fn projection_item(p: &mut Parser<'_>) -> PResult<ProjectionItem> {
+    let start = p.span();
+    let expr = expression(p)?;
+    let span = p.since(start);
+    let text = SourceText(Arc::from(span.slice(p.text)));
+    let alias = match p.eat_keyword(Keyword::As) {
+        true => Some(p.variable()?),
+        false => None,
+    };
+    Ok(ProjectionItem {
+        expr,
+        alias,
+        text,
+        span: p.since(start),
+    })
+}
+
+fn sort_item(p: &mut Parser<'_>) -> PResult<SortItem> {
+    let start = p.span();
+    let expr = expression(p)?;
+    let descending = p.eat_keyword(Keyword::Desc) || p.eat_keyword(Keyword::Descending);
+    if !descending {
+        let _ = p.eat_keyword(Keyword::Asc) || p.eat_keyword(Keyword::Ascending);
+    }
+    Ok(SortItem {
+        expr,
+        descending,
+        span: p.since(start),
+    })
+}
+
+/// The expression after `SKIP` or `LIMIT`.
+fn row_count(p: &mut Parser<'_>) -> PResult<Expr> {
+    let keyword = p.token_text().to_ascii_uppercase();
+    p.advance();
+    let count = expression(p)?;
+    let wrong = |detail, what: &str| {
+        Err(ParseError::new(
+            detail,
+            count.span,
+            format!("{keyword} takes {what}"),
+        ))
+    };
+    match &count.kind {
+        ExprKind::Literal(Literal::Int(number)) if *number < 0 => {
+            wrong(Detail::NegativeIntegerArgument, "a non-negative integer")
+        }
+        ExprKind::Literal(Literal::Int(_)) => Ok(count),
+        ExprKind::Literal(_) => wrong(Detail::InvalidArgumentType, "an integer"),
+        _ => Ok(count),
+    }
+}
+
+fn create(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    let pattern = pattern(p, PatternUse::Create)?;
+    Ok(Clause::Create(Create {
+        pattern,
+        span: p.since(start),
+    }))
+}
+
+fn merge(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    let path = path_pattern(p, PatternUse::Merge)?;
+    let mut actions = Vec::new();
+    while p.is_keyword(Keyword::On) {
+        let start = p.advance();
+        let event = match p.peek() {
+            TokenKind::Keyword(Keyword::Create) => MergeEvent::Create,
+            TokenKind::Keyword(Keyword::Match) => MergeEvent::Match,
+            _ => {
+                return Err(
+                    p.unexpected_word("CREATE or MATCH", &[Keyword::Create, Keyword::Match])
+                );
+            }
+        };
+        p.advance();
+        p.expect_keyword(Keyword::Set)?;
+        let items = p.comma_separated(set_item)?;
+        actions.push(MergeAction {
+            event,
+            items,
+            span: p.since(start),
+        });
+    }
+    Ok(Clause::Merge(Merge {
+        path,
+        actions,
+        span: p.since(start),
+    }))
+}
+
+fn set(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    let items = p.comma_separated(set_item)?;
+    Ok(Clause::Set(Set {
+        items,
+        span: p.since(start),
+    }))
+}
+
+fn set_item(p: &mut Parser<'_>) -> PResult<SetItem> {
+    if p.is_variable_at(0) {
+        match p.peek_at(1) {
+            TokenKind::Symbol(Symbol::Equal) => {
+                let variable = p.variable()?;
+                p.advance();
+                return Ok(SetItem::Replace {
+                    variable,
+                    value: expression(p)?,
+                });
+            }
+            TokenKind::Symbol(Symbol::PlusEqual) => {
+                let variable = p.variable()?;
+                p.advance();
+                return Ok(SetItem::Merge {
+                    variable,
+                    value: expression(p)?,
+                });
+            }
+            TokenKind::Symbol(Symbol::Colon) => {
+                let (variable, labels) = variable_with_labels(p)?;
+                return Ok(SetItem::Labels { variable, labels });
+            }
+            _ => {}
         }
     }
+    let target = property_target(p)?;
+    p.expect(Symbol::Equal)?;
+    Ok(SetItem::Property {
+        target,
+        value: expression(p)?,
+    })
 }
 
-fn as_procedure_call(clause: &Clause) -> Option<&crate::ast::ProcedureCall> {
-    match clause {
-        Clause::Call(call) => Some(call),
-        _ => None,
-    }
+fn variable_with_labels(p: &mut Parser<'_>) -> PResult<(Ident, Vec<Ident>)> {
+    let variable = p.variable()?;
+    let labels = label_expression(p)?;
+    Ok((variable, plain_labels(&labels)?))
 }
 
-/// Inside a query a call must write out its arguments and its columns.
-fn check_in_query_call(call: &crate::ast::ProcedureCall) -> PResult<()> {
-    if call.arguments.is_none() {
-        let message = format!(
-            "{} without its arguments inside a query",
-            call.name.dotted()
-        );
-        return Err(
-            ParseError::new(Detail::InvalidArgumentPassingMode, call.span, message).with_hint(
-                "write them in parentheses; only a standalone CALL takes them from parameters",
-            ),
-        );
-    }
-    match &call.yields {
-        Some(yields) if yields.items == YieldItems::Star => Err(ParseError::new(
+/// The names of `:A:B`, where no other label expression is allowed.
+fn plain_labels(labels: &LabelExpr) -> PResult<Vec<Ident>> {
+    let names = labels.as_conjunction().ok_or_else(|| {
+        ParseError::new(
             Detail::UnexpectedSyntax,
-            yields.span,
-            "YIELD * inside a query",
+            labels.span,
+            "SET and REMOVE take plain labels, not a label expression",
         )
-        .with_hint("name the columns: YIELD a, b")),
-        _ => Ok(()),
+        .with_hint("list the labels: `:A:B`")
+    })?;
+    Ok(names.into_iter().cloned().collect())
+}
+
+/// `n.a`, `n.a.b`, `n['a']`, `(…).a`
+fn property_target(p: &mut Parser<'_>) -> PResult<Expr> {
+    let target = p.nested(operand)?;
+    match target.kind {
+        ExprKind::Property { .. } | ExprKind::Index { .. } => Ok(target),
+        _ => Err(ParseError::new(
+            Detail::UnexpectedSyntax,
+            target.span,
+            "only a property can be set or removed here",
+        )
+        .with_hint("write `n.name`, or `n` with `=`, `+=` or `:Label`")),
     }
 }
 
-/// The keyword of a clause, for messages.
-pub(super) fn clause_name(clause: &Clause) -> &'static str {
-    match clause {
-        Clause::Match(clause) if clause.optional => "OPTIONAL MATCH",
-        Clause::Match(_) => "MATCH",
-        Clause::Unwind(_) => "UNWIND",
-        Clause::With(_) => "WITH",
-        Clause::Return(_) => "RETURN",
-        Clause::Create(_) => "CREATE",
-        Clause::Merge(_) => "MERGE",
-        Clause::Set(_) => "SET",
-        Clause::Remove(_) => "REMOVE",
-        Clause::Delete(_) => "DELETE",
-        Clause::Foreach(_) => "FOREACH",
-        Clause::Call(_) | Clause::Subquery(_) => "CALL",
-        Clause::LoadCsv(_) => "LOAD CSV",
+fn remove(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    let items = p.comma_separated(|p| {
+        if p.is_variable_at(0) && p.is_at(1, Symbol::Colon) {
+            let (variable, labels) = variable_with_labels(p)?;
+            return Ok(RemoveItem::Labels { variable, labels });
+        }
+        property_target(p).map(RemoveItem::Property)
+    })?;
+    Ok(Clause::Remove(Remove {
+        items,
+        span: p.since(start),
+    }))
+}
+
+fn delete(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    let detach = p.eat_keyword(Keyword::Detach);
+    p.expect_keyword(Keyword::Delete)?;
+    let targets = p.comma_separated(expression)?;
+    for target in &targets {
+        if matches!(target.kind, ExprKind::HasLabels { .. }) {
+            return Err(ParseError::new(
+                Detail::InvalidDelete,
+                target.span,
+                "DELETE deletes nodes and relationships, not labels",
+            )
+            .with_hint("use REMOVE to remove labels"));
+        }
     }
+    Ok(Clause::Delete(Delete {
+        detach,
+        targets,
+        span: p.since(start),
+    }))
+}
+
+fn foreach(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    p.expect(Symbol::LeftParen)?;
+    let variable = p.variable()?;
+    p.expect_keyword(Keyword::In)?;
+    let list = expression_before_bar(p)?;
+    p.expect(Symbol::Bar)?;
+    let mut clauses = Vec::new();
+    while !p.is(Symbol::RightParen) || clauses.is_empty() {
+        let clause = clause(p)?;
+        if !clause.is_update() {
+            let message = format!(
+                "{} inside FOREACH, which only changes data",
+                clause_name(&clause)
+            );
+            return Err(
+                ParseError::new(Detail::InvalidClauseComposition, clause.span(), message)
+                    .with_hint("use UNWIND, or CALL { … }, where rows are read"),
+            );
+        }
+        clauses.push(clause);
+    }
+    p.expect(Symbol::RightParen)?;
+    Ok(Clause::Foreach(Foreach {
+        variable,
+        list,
+        clauses,
+        span: p.since(start),
+    }))
+}
+
+fn call(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    match p.peek() {
+        TokenKind::Symbol(Symbol::LeftBrace) => call_subquery(p, start, SubqueryImports::ByWith),
+        TokenKind::Symbol(Symbol::LeftParen) => {
+            let imports = subquery_imports(p)?;
+            call_subquery(p, start, imports)
+        }
+        _ => procedure_call(p, start).map(Clause::Call),
+    }
+}
+
+fn subquery_imports(p: &mut Parser<'_>) -> PResult<SubqueryImports> {
+    p.expect(Symbol::LeftParen)?;
+    let imports = match p.peek() {
+        TokenKind::Symbol(Symbol::Star) => {
+            p.advance();
+            SubqueryImports::Star
+        }
+        TokenKind::Symbol(Symbol::RightParen) => SubqueryImports::Named(Vec::new()),
+        _ => SubqueryImports::Named(p.comma_separated(Parser::variable)?),
+    };
+    p.expect(Symbol::RightParen)?;
+    Ok(imports)
+}
+
+fn call_subquery(p: &mut Parser<'_>, start: Span, imports: SubqueryImports) -> PResult<Clause> {
+    p.expect(Symbol::LeftBrace)?;
+    let query = query(p, QueryPosition::Call)?;
+    p.expect(Symbol::RightBrace)?;
+    if p.is_keyword(Keyword::In) {
+        return Err(ParseError::new(
+            Detail::UnexpectedSyntax,
+            p.span(),
+            "CALL { … } IN TRANSACTIONS is not supported: a statement is one transaction",
+        )
+        .with_hint(
+            "run the statement once per batch of rows, or load files with `isomer import`",
+        ));
+    }
+    Ok(Clause::Subquery(CallSubquery {
+        imports,
+        query,
+        span: p.since(start),
+    }))
+}
+
+fn procedure_call(p: &mut Parser<'_>, start: Span) -> PResult<ProcedureCall> {
+    let name_start = p.span();
+    let mut parts = vec![p.name("the name of a procedure, or `{`")?];
+    while p.eat(Symbol::Dot) {
+        parts.push(p.name("the name of a procedure")?);
+    }
+    let name = QualifiedName {
+        parts,
+        span: p.since(name_start),
+    };
+    let arguments = match p.eat(Symbol::LeftParen) {
+        true => Some(arguments(p, expression)?),
+        false => None,
+    };
+    let yields = match p.is_keyword(Keyword::Yield) {
+        true => Some(yield_clause(p)?),
+        false => None,
+    };
+    Ok(ProcedureCall {
+        name,
+        arguments,
+        yields,
+        span: p.since(start),
+    })
+}
+
+pub(super) fn yield_clause(p: &mut Parser<'_>) -> PResult<Yield> {
+    let start = p.advance();
+    let items = match p.peek() {
+        TokenKind::Symbol(Symbol::Star) => {
+            p.advance();
+            YieldItems::Star
+        }
+        TokenKind::Symbol(Symbol::Minus) => {
+            p.advance();
+            YieldItems::Nothing
+        }
+        _ => YieldItems::Named(p.comma_separated(|p| {
+            let column = p.name("a column of the procedure")?;
+            let alias = match p.eat_keyword(Keyword::As) {
+                true => Some(p.variable()?),
+                false => None,
+            };
+            Ok(YieldItem { column, alias })
+        })?),
+    };
+    let predicate = optional_where(p)?;
+    Ok(Yield {
+        items,
+        predicate,
+        span: p.since(start),
+    })
+}
+
+fn load_csv(p: &mut Parser<'_>, start: Span) -> PResult<Clause> {
+    p.advance();
+    p.expect_keyword(Keyword::Csv)?;
+    let with_headers = p.eat_keyword(Keyword::With);
+    if with_headers {
+        p.expect_keyword(Keyword::Headers)?;
+    }
+    p.expect_keyword(Keyword::From)?;
+    let source = expression(p)?;
+    p.expect_keyword(Keyword::As)?;
+    let variable = p.variable()?;
+    let field_terminator = match p.eat_keyword(Keyword::FieldTerminator) {
+        true => Some(expression(p)?),
+        false => None,
+    };
+    Ok(Clause::LoadCsv(LoadCsv {
+        with_headers,
+        source,
+        variable,
+        field_terminator,
+        span: p.since(start),
+    }))
 }

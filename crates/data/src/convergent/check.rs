@@ -1,17 +1,18 @@
 //! Consistency of stored convergent fields: owners, names, dots, values.
 
-use isomer_value::PropId;
-
-use super::{
-    clock::{Dot, Vector},
-    operate::scan_rows,
-    place::{self, malformed},
-    value::OwnerReading,
-};
-use crate::{
-    Access, DataError, DataStore, Transaction,
+use isomer_layout::{
+    DataError,
+    convergent::{
+        clock::{Dot, Vector},
+        place::{self, malformed},
+        value::OwnerReading,
+    },
     keyspace::{self, TAG_CONVERGENT, take_id},
 };
+use isomer_value::PropId;
+
+use super::operate::scan_rows;
+use crate::{Access, DataStore, Transaction};
 
 /// Most findings that are reported.
 const MOST: usize = 100;
@@ -21,7 +22,7 @@ impl DataStore {
     /// 100 findings.
     pub fn check_convergent(&self) -> Result<Vec<String>, DataError> {
         let tx = self.begin(Access::Read)?;
-        let seen = self.seen_in(tx.read(), None)?;
+        let seen = self.numbering().seen_in(tx.read(), None)?;
         let mut findings = Vec::new();
         let (mut owner, mut there, mut reading) = (Vec::new(), true, OwnerReading::default());
         scan_rows(
@@ -35,7 +36,7 @@ impl DataStore {
                     owner = key[..end].to_vec();
                     // The ghost of a record may have fields that a deletion had not seen.
                     there = tx.read().get(&record_of(&owner)?)?.is_some()
-                        || tx.read().get(&shadow_of(&owner)?)?.is_some();
+                        || tx.read().get(&metadata_key_of(&owner)?)?.is_some();
                     reading = OwnerReading::default();
                     if !there {
                         findings.push(format!(
@@ -80,11 +81,11 @@ fn entry(tx: &Transaction, seen: &Vector, below_owner: &[u8]) -> Result<(), Data
     Ok(())
 }
 
-fn shadow_of(owner: &[u8]) -> Result<Vec<u8>, DataError> {
+fn metadata_key_of(owner: &[u8]) -> Result<Vec<u8>, DataError> {
     let id = keyspace::sole_id(&owner[2..], "the owner of a convergent field")?;
     Ok(match owner[1] {
-        0 => keyspace::shadow(keyspace::IdSpace::Nodes, id),
-        _ => keyspace::shadow(keyspace::IdSpace::Relationships, id),
+        0 => keyspace::metadata_row(keyspace::IdSpace::Nodes, id),
+        _ => keyspace::metadata_row(keyspace::IdSpace::Relationships, id),
     })
 }
 

@@ -1,20 +1,23 @@
 //! Convergent fields read as plain values, together with the properties of records, without loading fields that were
 //! not requested.
 
-use crate::{Fields, FieldsMut};
 use std::{ops::Bound, sync::Arc};
 
+use isomer_layout::{
+    DataError,
+    convergent::{
+        place::{self, ConvergentKind, from_payload, malformed, skip_item, take_kind},
+        position::{ConvergentOwner, FieldPosition},
+        rows::Rows,
+        sketch::Ranks,
+        value::{OwnerReading, Reading},
+    },
+    properties::brief,
+};
 use isomer_value::{Map, NodeId, PropId, Value, key};
 
-use super::{
-    operate::ConvergentOp,
-    place::{self, ConvergentKind, from_payload, malformed, skip_item, take_kind},
-    position::{ConvergentOwner, FieldPosition},
-    rows::Rows,
-    sketch::Ranks,
-    value::{OwnerReading, Reading},
-};
-use crate::{DataError, properties::brief};
+use super::operate::ConvergentOp;
+use crate::{Fields, FieldsMut};
 
 /// The convergent field of a record's property, for columns.
 #[derive(Clone, Debug, PartialEq)]
@@ -457,19 +460,10 @@ impl FieldsMut<'_> {
 }
 
 fn is_convergent(name: &str, kind: ConvergentKind) -> DataError {
-    let how = match kind {
-        ConvergentKind::Counter => "counter.add",
-        ConvergentKind::Set => "set.add and set.remove",
-        ConvergentKind::GrowSet => "growset.add",
-        ConvergentKind::Register => "register.set",
-        ConvergentKind::MultiRegister => "multi.set",
-        ConvergentKind::Flag => "flag.enable and flag.disable",
-        ConvergentKind::Sketch => "hll.add",
-        ConvergentKind::Map => "the operations of its fields",
-    };
     DataError::invalid(format!(
-        "{} is a convergent {} here: change it by {how}, or REMOVE it first",
+        "{} is a convergent {} here: change it by {}, or REMOVE it first",
         brief(&Value::from(name)).trim_matches('"'),
-        kind.name()
+        kind.name(),
+        kind.operations()
     ))
 }

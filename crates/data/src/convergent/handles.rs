@@ -4,8 +4,8 @@ use crate::Transaction;
 
 /// Convergent fields of nodes and relationships, as one transaction sees them.
 ///
-/// A field is a range of rows: reading its value costs one scan of them. In a database without convergent fields nothing
-/// is read.
+/// A field is a range of rows: reading its value costs one scan of them. In a database without convergent fields
+/// nothing is read.
 #[derive(Clone, Copy)]
 pub struct Fields<'t> {
     pub(crate) tx: &'t Transaction,
@@ -13,8 +13,8 @@ pub struct Fields<'t> {
 
 /// Operations on convergent fields.
 ///
-/// An operation reads the rows that it replaces, and no others. Operations that commute do not conflict. The first one of
-/// a transaction reserves a transaction number.
+/// An operation reads the rows that it replaces, and no others. Operations that commute do not conflict. The first one
+/// of a transaction reserves a transaction number.
 pub struct FieldsMut<'t> {
     pub(crate) tx: &'t mut Transaction,
 }

@@ -1,36 +1,49 @@
-//! What an open store does as a replica: it takes numbers for its transactions, enters the names of others, and begins epochs.
+//! What an open store does as a replica: it takes numbers for its transactions, enters the names of others, and begins
+//! epochs.
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
-use isomer_storage::{Durability, GuardMode, KeyRange, Read};
-use isomer_value::{IndexId, PropId};
+use isomer_layout::{
+    DataError,
+    convergent::clock::{ReplicaId, ReplicaNo, Vector},
+    keyspace::{self, NUMBERS, TAG_OWN_NUMBER, sole_id},
+};
+use isomer_storage::{Durability, KeyRange, Read};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    DataError, DataStore,
-    convergent::{
-        clock::{ReplicaId, ReplicaNo, Vector},
-        replica::{
-            MOST_REPLICAS, Numbers, RESERVED, Ticket, decode_numbers, decode_seen, each_between,
-            encode_numbers, put_restored, put_seen, random_bits, sum_up, too_many,
-        },
+    DataStore,
+    convergent::replica::{
+        MOST_REPLICAS, Numbers, RESERVED, Ticket, decode_numbers, decode_seen, each_between,
+        encode_numbers, put_restored, put_seen, random_bits, sum_up, too_many,
     },
-    footprint::Item,
-    keyspace::{self, NUMBERS, TAG_OWN_NUMBER, sole_id},
 };
 
+/// The names of an open store and of others as replicas, and the numbers of its transactions.
+#[derive(Clone, Copy)]
+pub struct Numbering<'s> {
+    store: &'s DataStore,
+}
+
 impl DataStore {
+    /// Names of replicas, and numbers of transactions.
+    pub fn numbering(&self) -> Numbering<'_> {
+        Numbering { store: self }
+    }
+
     /// The name under which this database writes convergent operations; none before its first one.
     pub fn replica(&self) -> Option<ReplicaId> {
         let numbers = self.shared().own_replica.numbers.lock();
         numbers.own.map(|own| numbers.names[own.0 as usize])
     }
+}
 
+impl Numbering<'_> {
     /// The common part of the names of this database, also between an unclean shutdown and the first number of the next
     /// epoch.
     #[doc(hidden)]
-    pub fn replica_id(&self) -> Option<[u8; 16]> {
-        let numbers = self.shared().own_replica.numbers.lock();
+    pub fn replica_id(self) -> Option<[u8; 16]> {
+        let numbers = self.store.shared().own_replica.numbers.lock();
         let own = numbers.own.or(numbers.before);
         own.map(|own| numbers.names[own.0 as usize].id)
     }
@@ -41,11 +54,11 @@ impl DataStore {
     ///
     /// # Errors
     /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
-    pub fn begin_epoch(&self) -> Result<(), DataError> {
-        if let Some(hooks) = self.hooks() {
-            hooks.epoch_begun(self)?;
+    pub fn begin_epoch(self) -> Result<(), DataError> {
+        if let Some(hooks) = self.store.hooks() {
+            hooks.epoch_begun(self.store)?;
         }
-        let mut numbers = self.shared().own_replica.numbers.lock();
+        let mut numbers = self.store.shared().own_replica.numbers.lock();
         if !numbers.under_way.is_empty() {
             return Err(DataError::Denied(
                 "a new epoch cannot begin while transactions with convergent operations are under way".into(),
@@ -59,72 +72,10 @@ impl DataStore {
         self.reserve(&mut numbers)
     }
 
-    /// Whether some record has this property as a convergent field, or had it: the values are not in records.
-    pub fn is_convergent(&self, prop: PropId) -> bool {
-        self.shared().own_replica.has_property(prop)
-    }
-
-    /// The number of properties that are convergent fields of some record, or were.
-    pub fn convergent_properties(&self) -> usize {
-        let own = &self.shared().own_replica;
-        match own.has_any() {
-            true => own.properties.read().len(),
-            false => 0,
-        }
-    }
-
-    /// Adds a property to the convergent ones, in a separate commit.
-    #[doc(hidden)]
-    pub fn enter_convergent(&self, prop: PropId) -> Result<(), DataError> {
-        let own = &self.shared().own_replica;
-        if own.has_property(prop) {
-            return Ok(());
-        }
-        let _numbers = own.numbers.lock();
-        if own.has_property(prop) {
-            return Ok(());
-        }
-        let mut tx = self.engine().begin()?;
-        tx.put(&keyspace::convergent_property(prop.0), &[])?;
-        tx.guard(Item::Convergent(prop.0).granule(), GuardMode::Add);
-        tx.guard(Item::AnyConvergent.granule(), GuardMode::Add);
-        tx.commit(Durability::Buffered)?; // transactions that use it commit later
-        own.enter(prop);
-        Ok(())
-    }
-
-    /// Whether an index was given up: another replica made fields that it cannot hold, and its entries are incomplete.
-    pub fn is_given_up(&self, index: IndexId) -> bool {
-        let own = &self.shared().own_replica;
-        own.has_any() && own.given_up.read().contains(&index)
-    }
-
-    /// How many indexes were given up.
-    pub fn indexes_given_up(&self) -> usize {
-        let own = &self.shared().own_replica;
-        match own.has_any() {
-            true => own.given_up.read().len(),
-            false => 0,
-        }
-    }
-
-    /// Records that an index is incomplete, in a separate commit, before the entries that it lacks are committed.
-    pub(crate) fn give_up_index(&self, index: IndexId) -> Result<(), DataError> {
-        if self.is_given_up(index) {
-            return Ok(());
-        }
-        let own = &self.shared().own_replica;
-        let mut tx = self.engine().begin()?;
-        tx.put(&keyspace::given_up(index), &[])?;
-        tx.commit(Durability::Buffered)?; // the entries that it lacks commit later
-        own.given_up.write().insert(index);
-        Ok(())
-    }
-
     /// A number for a transaction.
     #[doc(hidden)]
-    pub fn take_number(&self) -> Result<Ticket, DataError> {
-        let mut numbers = self.shared().own_replica.numbers.lock();
+    pub fn take(self) -> Result<Ticket, DataError> {
+        let mut numbers = self.store.shared().own_replica.numbers.lock();
         if numbers.own.is_none() || numbers.next == numbers.end || !numbers.open {
             self.reserve(&mut numbers)?;
         }
@@ -134,15 +85,15 @@ impl DataStore {
         numbers.next += 1;
         numbers.under_way.insert(number);
         Ok(Ticket {
-            numbers: self.shared().own_replica.numbers.clone(),
+            numbers: self.store.shared().own_replica.numbers.clone(),
             replica,
             number,
             done: false,
         })
     }
 
-    pub(crate) fn reserve(&self, numbers: &mut Numbers) -> Result<(), DataError> {
-        let mut tx = self.engine().begin()?;
+    pub(crate) fn reserve(self, numbers: &mut Numbers) -> Result<(), DataError> {
+        let mut tx = self.store.engine().begin()?;
         let is_new = numbers.own.is_none();
         let own = match numbers.own {
             Some(own) => own,
@@ -198,6 +149,7 @@ impl DataStore {
             // The name may be stored or not: a missing one is rolled back, a stored one is an epoch without
             // transactions.
             if self
+                .store
                 .engine()
                 .snapshot()?
                 .get(&keyspace::replica(own.0))?
@@ -218,12 +170,12 @@ impl DataStore {
     ///
     /// # Errors
     /// Those of a commit.
-    pub fn sum_up_numbers(&self) -> Result<(), DataError> {
-        let numbers = self.shared().own_replica.numbers.lock();
+    pub fn sum_up(self) -> Result<(), DataError> {
+        let numbers = self.store.shared().own_replica.numbers.lock();
         let Some(own) = numbers.own.filter(|_| numbers.open) else {
             return Ok(());
         };
-        let mut tx = self.engine().begin()?;
+        let mut tx = self.store.engine().begin()?;
         sum_up(&mut *tx, own, &numbers)?;
         tx.commit(Durability::Buffered)?;
         Ok(())
@@ -232,12 +184,18 @@ impl DataStore {
     /// Before a transaction that writes begins: the snapshot that it reads must contain the committed numbers of the
     /// last epoch as seen. Otherwise its number, of another epoch, would treat the own transactions of that one as
     /// unseen.
-    pub(crate) fn store_last_epoch(&self) -> Result<(), DataError> {
-        if !self.shared().own_replica.is_unclean.load(Ordering::Acquire) {
+    pub(crate) fn store_last_epoch(self) -> Result<(), DataError> {
+        if !self
+            .store
+            .shared()
+            .own_replica
+            .is_unclean
+            .load(Ordering::Acquire)
+        {
             return Ok(());
         }
         self.give_up_begun()?;
-        let own_replica = &self.shared().own_replica;
+        let own_replica = &self.store.shared().own_replica;
         own_replica.is_unclean.store(false, Ordering::Release);
         Ok(())
     }
@@ -246,16 +204,16 @@ impl DataStore {
     /// which need later transactions do not wait for them. The next epoch begins with its first number and not earlier:
     /// a process that is often killed and writes nothing uses no names.
     #[doc(hidden)]
-    pub fn give_up_begun(&self) -> Result<(), DataError> {
-        let mut numbers = self.shared().own_replica.numbers.lock();
+    pub fn give_up_begun(self) -> Result<(), DataError> {
+        let mut numbers = self.store.shared().own_replica.numbers.lock();
         let is_unclean = numbers.own.is_none() && !numbers.restored && !numbers.gave_up;
         let Some(before) = numbers.before.filter(|_| is_unclean) else {
             return Ok(());
         };
-        if self.options().read_only {
+        if self.store.options().read_only {
             return Ok(());
         }
-        let mut tx = self.engine().begin()?;
+        let mut tx = self.store.engine().begin()?;
         if let Some(stored) = tx.get(NUMBERS)?
             && let Some((_, next, true)) = decode_numbers(&stored)
         {
@@ -268,8 +226,8 @@ impl DataStore {
 
     /// Refuses names of replicas beyond the limit.
     #[doc(hidden)]
-    pub fn check_room(&self, names: &[ReplicaId]) -> Result<(), DataError> {
-        let numbers = self.shared().own_replica.numbers.lock();
+    pub fn check_room(self, names: &[ReplicaId]) -> Result<(), DataError> {
+        let numbers = self.store.shared().own_replica.numbers.lock();
         let known: FxHashSet<&ReplicaId> = numbers.names.iter().collect();
         let new: FxHashSet<&ReplicaId> =
             names.iter().filter(|name| !known.contains(name)).collect();
@@ -281,8 +239,8 @@ impl DataStore {
 
     /// The number of a replica; a new name is stored immediately, in a separate commit.
     #[doc(hidden)]
-    pub fn enter_replica(&self, name: ReplicaId) -> Result<ReplicaNo, DataError> {
-        let mut numbers = self.shared().own_replica.numbers.lock();
+    pub fn enter(self, name: ReplicaId) -> Result<ReplicaNo, DataError> {
+        let mut numbers = self.store.shared().own_replica.numbers.lock();
         if let Some(at) = numbers.names.iter().position(|known| *known == name) {
             return Ok(ReplicaNo(at as u32));
         }
@@ -290,7 +248,7 @@ impl DataStore {
             return Err(too_many(numbers.names.len() + 1));
         }
         let no = ReplicaNo(numbers.names.len() as u32);
-        let mut tx = self.engine().begin()?;
+        let mut tx = self.store.engine().begin()?;
         tx.put(&keyspace::replica(no.0), &name.to_bytes())?;
         tx.commit(Durability::Buffered)?; // transactions that use it commit later
         numbers.names.push(name);
@@ -299,9 +257,9 @@ impl DataStore {
 
     /// The vector of a state. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above.
     #[doc(hidden)]
-    pub fn seen_in(&self, read: &dyn Read, before: Option<u64>) -> Result<Vector, DataError> {
+    pub fn seen_in(self, read: &dyn Read, before: Option<u64>) -> Result<Vector, DataError> {
         let (own, settled, settled_at, names) = {
-            let numbers = self.shared().own_replica.numbers.lock();
+            let numbers = self.store.shared().own_replica.numbers.lock();
             let names = numbers.names.len() as u32;
             // After an unclean shutdown the next name is created with the next number.
             let own = numbers.own.or(numbers.before);

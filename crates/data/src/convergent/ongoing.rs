@@ -1,8 +1,9 @@
 //! What a transaction keeps for its convergent operations.
 
+use isomer_layout::convergent::{clock::Vector, position::FieldPosition};
 use rustc_hash::FxHashSet;
 
-use crate::convergent::{clock::Vector, position::FieldPosition, replica::Ticket};
+use crate::convergent::replica::Ticket;
 
 /// The state of a transaction with convergent operations.
 pub(crate) struct Ongoing {

@@ -2,33 +2,36 @@
 
 use std::sync::Arc;
 
+use isomer_layout::{
+    DataError,
+    catalog::schema::{Constraint, ConstraintKind},
+    convergent::{
+        clock::{Dot, ReplicaNo, Vector},
+        counter,
+        effect::{Action, Stamp, keyed},
+        place::{
+            self, ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS, check_scalar, element,
+            entry, payload, take_kind,
+        },
+        position::{ConvergentOwner, FieldPosition},
+        rows::{Rows, RowsMut, Visit},
+        sketch,
+    },
+    graph::{rows::row_of, state::KEY},
+    keyspace::{self, after_prefix, push_id, take_id},
+    properties::brief,
+    stream::change::Change,
+};
 use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, StorageError};
 use isomer_value::{NodeId, PropId, Value, limits::MAX_NESTING, record::RecordRef};
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{
-    clock::{Dot, ReplicaNo, Vector},
-    counter,
-    effect::{Action, Stamp, keyed},
-    place::{
-        self, ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS, check_scalar, element, entry,
-        payload, take_kind,
-    },
-    position::{ConvergentOwner, FieldPosition},
-    replica::Gap,
-    rows::{Rows, RowsMut, Visit},
-    sketch,
-};
+use super::replica::Gap;
 use crate::{
-    DataError, DataStore, Fields, FieldsMut, Transaction,
-    catalog::{Constraint, ConstraintKind},
+    DataStore, Fields, FieldsMut, Transaction,
     convergent::ongoing::{AfterCommit, Ongoing},
     footprint::Item,
-    graph::{KEY, row_of},
-    keyspace::{self, after_prefix, push_id, take_id},
-    properties::brief,
-    stream::change::Change,
 };
 
 /// Newest increments of each replica that folding a counter keeps apart: this number may be added after a client has
@@ -422,10 +425,11 @@ impl FieldsMut<'_> {
         if let Some(ongoing) = self.tx.converging.take() {
             return Ok(ongoing);
         }
-        let ticket = self.tx.store().take_number()?;
+        let ticket = self.tx.store().numbering().take()?;
         let seen = self
             .tx
             .store()
+            .numbering()
             .seen_in(self.tx.read(), Some(ticket.number))?;
         let own = &self.tx.store().shared().own_replica;
         own.follow_clock(self.tx.store().options().clock.now_ms());
@@ -499,7 +503,7 @@ impl FieldsMut<'_> {
             )
         };
         let context = parsed.ok_or_else(unseen)?;
-        let seen = self.tx.store().seen_in(self.tx.read(), None)?;
+        let seen = self.tx.store().numbering().seen_in(self.tx.read(), None)?;
         if !seen.includes(&context) {
             return Err(unseen());
         }
@@ -690,7 +694,7 @@ impl Fields<'_> {
 
     /// The context of this transaction's version, for clients: opaque, and valid for any replica that has seen as much.
     pub fn context(self) -> Result<Vec<u8>, DataError> {
-        let seen = self.tx.store().seen_in(self.tx.read(), None)?;
+        let seen = self.tx.store().numbering().seen_in(self.tx.read(), None)?;
         let mut context = vec![CONTEXT_FORMAT];
         let own = &self.tx.store().shared().own_replica;
         seen.push_portable(&mut context, |replica| own.name(replica));

@@ -1,10 +1,16 @@
 //! The replicas that contributed to a convergent field's value.
 
-use super::{
-    ConvergentKind, ReplicaId, ReplicaNo, counter::amount, place::entry, position::ConvergentOwner,
-    rows::Rows,
+use isomer_layout::{
+    DataError,
+    convergent::{
+        clock::{ReplicaId, ReplicaNo},
+        counter::amount,
+        place::{ConvergentKind, entry},
+        position::ConvergentOwner,
+        rows::Rows,
+    },
 };
-use crate::DataError;
+
 use crate::Fields;
 
 /// The contribution of one replica to the current value of a field.

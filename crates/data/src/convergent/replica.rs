@@ -8,7 +8,7 @@
 //! A number is never used for two transactions that another replica can have received: the first reservation after
 //! opening is on disk before its first number is used, and says *open*; a clean shutdown says *closed*. When opening
 //! finds *open*, commits that were only buffered may be lost and their numbers with them, and a new epoch begins.
-//! [`DataStore::begin_epoch`] begins one after a backup was restored.
+//! [`Numbering::begin_epoch`](crate::Numbering::begin_epoch) begins one after a backup was restored.
 
 use std::{
     collections::BTreeSet,
@@ -18,19 +18,18 @@ use std::{
     },
 };
 
-use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
-use isomer_value::{IndexId, PropId};
-use parking_lot::{Mutex, RwLock};
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::clock::{ReplicaId, ReplicaNo, Vector};
-use crate::{
+use isomer_layout::{
     DataError,
+    convergent::clock::{ReplicaId, ReplicaNo, Vector},
     keyspace::{
         self, GIVEN_UP, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA,
         after_prefix, push_id, sole_id, take_id,
     },
 };
+use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
+use isomer_value::{IndexId, PropId};
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How far the clocks of replicas may differ, in ms.
 pub const MAX_AHEAD_MS: u64 = 5 * 60_000;

@@ -1,11 +1,45 @@
 //! What is known of a file or folder.
 
-use crate::{
-    DataError, FileTree,
-    files::record::{FileAbout, FileId, PathKind, ROOT, Stored, names, not_there},
-    footprint::Space,
+use isomer_layout::{
+    DataError,
+    files::{ROOT, Stored, names, not_there},
     keyspace::{self, FileKind},
 };
+
+use crate::{FileTree, footprint::Space};
+
+/// The kind of a path's target. Closed: the file tree has no links and no devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathKind {
+    /// A stream of bytes.
+    File,
+    /// A folder.
+    Folder,
+}
+
+/// A file, independent of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(#[doc(hidden)] pub u64);
+
+/// The metadata of a file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileAbout {
+    /// Its kind.
+    pub kind: PathKind,
+    /// The file; nothing for a folder.
+    pub file: Option<FileId>,
+    /// Its bytes; 0 for a folder.
+    pub bytes: u64,
+    /// When it was made, in ms since 1970 UTC; 0 for the root, and for a folder of a replica that exists only because
+    /// of its content.
+    pub created_ms: u64,
+    /// When its content last changed, in ms since 1970 UTC; for a folder when it was made.
+    pub modified_ms: u64,
+    /// Distinguishes contents of one size and time where several replicas wrote the file concurrently; else 0, and for
+    /// a folder.
+    pub merge_mark: u64,
+}
 
 impl FileTree<'_> {
     /// The target of a path; nothing where it does not exist.

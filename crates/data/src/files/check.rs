@@ -1,19 +1,16 @@
 //! Checks files against their folders and their content against their sizes.
 
-use crate::DataError;
 use std::collections::{BTreeMap, BTreeSet};
 
-use isomer_storage::Read;
-
-use crate::{
-    DataStore,
-    files::{
-        numbers::FIRST_FILE,
-        record::{CHUNK_BYTES, ROOT, Stored, UNNAMED},
-    },
+use isomer_layout::{
+    DataError,
+    files::{CHUNK_BYTES, ROOT, Stored, UNNAMED},
     keyspace::{self, FileKind, TAG_FILE, TAG_FILE_CHUNK, TAG_FILE_ENTRY},
     pairs::each_pair,
 };
+use isomer_storage::Read;
+
+use crate::{DataStore, files::numbers::FIRST_FILE};
 
 /// Most findings that are reported.
 const MOST: usize = 100;
@@ -65,7 +62,7 @@ impl DataStore {
         each_pair(read, &[TAG_FILE], |key, value| {
             let number = keyspace::sole_id(&key[1..], "the number of a file")?;
             // A file that another replica has not written to its end has metadata, and is in no folder.
-            let is_known = || read.get(&keyspace::shadow(keyspace::IdSpace::Files, number));
+            let is_known = || read.get(&keyspace::metadata_row(keyspace::IdSpace::Files, number));
             if number < FIRST_FILE || !named.contains_key(&number) && is_known()?.is_none() {
                 find(format!("file {number} is in no folder"));
             }

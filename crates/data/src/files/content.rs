@@ -1,16 +1,14 @@
 //! Content of files: reads and writes at positions, in chunks.
 
-use crate::DataError;
-use isomer_storage::{KeyRange, Order, Page, PageLimit};
-
-use crate::{
-    FileTree, FileTreeMut,
-    files::record::{CHUNK_BYTES, FileId, MAX_FILE_BYTES, Stored},
-    footprint::Space,
+use isomer_layout::{
+    DataError,
+    files::{CHUNK_BYTES, MAX_FILE_BYTES, Stored},
     keyspace::{self, after_prefix},
-    replicated::FileNote,
     stream::change::Change,
 };
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
+
+use crate::{FileId, FileTree, FileTreeMut, footprint::Space, replicated::FileNote};
 
 /// Chunks that are read at a time.
 const PAGE: PageLimit = PageLimit {

@@ -1,18 +1,16 @@
 //! Folders: finding, making, listing, renaming, removing.
 
-use crate::Access;
+use isomer_layout::{
+    DataError,
+    files::{ROOT, Stored, UNNAMED, names, not_there},
+    keyspace::{self, FileKind, after_prefix},
+    stream::change::Change,
+};
 use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit};
 
 use crate::{
-    DataError, DataStore, FileTree, FileTreeMut,
-    files::{
-        numbers::FIRST_FILE,
-        record::{FileAbout, FileId, PathKind, ROOT, Stored, UNNAMED, names, not_there},
-    },
-    footprint::Space,
-    keyspace::{self, FileKind, after_prefix},
-    replicated::FileNote,
-    stream::change::Change,
+    Access, DataStore, FileAbout, FileId, FileTree, FileTreeMut, PathKind,
+    files::numbers::FIRST_FILE, footprint::Space, replicated::FileNote,
 };
 
 /// Entries that are read at a time.

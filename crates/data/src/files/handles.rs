@@ -12,8 +12,8 @@ pub struct FileTree<'t> {
 
 /// Creates, moves, writes and removes folders and files.
 ///
-/// A rename changes the entries in two folders, whatever is below them; only in a replica it sends one operation per file.
-/// A write replaces whole chunks, and reads those that it covers in part.
+/// A rename changes the entries in two folders, whatever is below them; only in a replica it sends one operation per
+/// file. A write replaces whole chunks, and reads those that it covers in part.
 pub struct FileTreeMut<'t> {
     pub(crate) tx: &'t mut Transaction,
 }

@@ -8,6 +8,8 @@
 //! large enough that a gigabyte has only 16,384 keys, small enough that a change of a few bytes costs a few dozen
 //! microseconds. Unwritten chunks, and the unwritten end of a chunk, read as zeros and use no space.
 //!
+//! [`CHUNK_BYTES`]: isomer_layout::files::CHUNK_BYTES
+//!
 //! **Isolation.** The unit of conflict is a file, not the folder it is in and not its chunks: two transactions that
 //! write one file conflict, two that make two files in one folder do not. Looking a path up observes its entries;
 //! listing a folder observes the names on the page.
@@ -21,9 +23,7 @@ mod content;
 mod folders;
 mod handles;
 mod numbers;
-pub(crate) mod record;
 
 pub use handles::{FileTree, FileTreeMut};
-pub use record::{MAX_PATH_NAMES, ROOT, Stored, names};
 
 pub(crate) use numbers::FileNumbers;

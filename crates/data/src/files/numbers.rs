@@ -1,9 +1,8 @@
 //! Numbers of files and folders: never used twice.
 
+use isomer_layout::{DataError, keyspace};
 use isomer_storage::{Durability, Engine};
 use parking_lot::Mutex;
-
-use crate::{DataError, keyspace};
 
 /// Numbers that are reserved at a time.
 const BLOCK: u64 = 64;

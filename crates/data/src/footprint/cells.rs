@@ -151,7 +151,9 @@ mod tests {
         }
 
         #[test]
-        fn numbers_far_from_a_range_meet_none_of_its_cells(low in -1000..1000_i64, width in 1..12_i64, far in 2100..100_000_i64) {
+        fn numbers_far_from_a_range_meet_none_of_its_cells(
+            low in -1000..1000_i64, width in 1..12_i64, far in 2100..100_000_i64
+        ) {
             let encode = |int: i64| key::encode(&Value::Int(int)).expect("integers are storable");
             let cells = cover(&encode(low), &encode(low + width)).expect("a narrow range has few cells");
             prop_assert!(meets(&cells, &encode(low + width / 2)));

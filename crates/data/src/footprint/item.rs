@@ -2,11 +2,13 @@
 
 #![allow(missing_docs)] // the variants are granules; what they are of, their fields say
 
+use isomer_layout::{
+    catalog::{Catalog, names::NameKind},
+    keyspace::Side,
+};
 use isomer_storage::Granule;
 use isomer_value::{IndexId, LabelId, PropId, TypeId};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
-
-use crate::{Catalog, catalog::NameKind, keyspace::Side};
 
 /// Represents "no label" and "any type".
 pub const NONE: u32 = u32::MAX;

@@ -16,12 +16,15 @@ mod runs;
 
 use std::collections::hash_map::Entry;
 
+use isomer_layout::{
+    catalog::{Catalog, names::NameKind},
+    keyspace::Side,
+};
 use isomer_storage::{Granule, GuardMode};
 use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::{Catalog, catalog::NameKind, keyspace::Side};
 use cells::{Head, cells_of, cover, head};
 use runs::Runs;
 

@@ -4,16 +4,20 @@
 //! contains its label and its key, reading it verifies the cached id, at any version: then one search is enough. The
 //! cache is only a hint.
 
+use isomer_layout::{
+    DataError,
+    catalog::names::NameKind,
+    graph::{key::encode_found_key, state::KEY},
+    keyspace,
+};
 use isomer_value::{
     LabelId, NodeContent, NodeId, Value,
     record::{RecordRef, RecordSealer},
 };
 
 use crate::{
-    Access, DataError, Graph,
-    catalog::NameKind,
-    graph::{KEY, key_hints::Slot, nodes::encode_found_key, records::LabelSets},
-    keyspace,
+    Access, Graph,
+    graph::{key_hints::Slot, records::LabelSets},
 };
 
 /// A node's record as it was read.

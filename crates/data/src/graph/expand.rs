@@ -1,13 +1,14 @@
 //! Adjacency: the relationships of nodes, between nodes, and their number.
 
+use isomer_layout::{
+    DataError,
+    graph::rows::RelRow,
+    keyspace::{self, Side, after_prefix, push_id, push_link, take_adjacency},
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{NodeId, RelId, TypeId};
 
-use crate::{
-    DataError, Direction, Graph, Neighbours, RelRow, Transaction,
-    dirty::sides,
-    keyspace::{self, Side, after_prefix, push_id, push_link, take_adjacency},
-};
+use crate::{Direction, Graph, Neighbours, Transaction, dirty::sides};
 
 /// With at most this number of types in the catalog, "any type" between two nodes is looked up type by type.
 const FEW_TYPES: usize = 16;

@@ -4,9 +4,9 @@ use crate::Transaction;
 
 /// Nodes and relationships as one transaction sees them: records, keys, adjacency, counts.
 ///
-/// The batched reads of queries are the methods of [`crate::GraphRead`], which [`Transaction`] implements with this handle.
-/// A lookup by id or key is one read of the engine; a batch of ascending dense ids is one range. All reads enter the
-/// footprint, except those whose documentation says that they observe nothing.
+/// The batched reads of queries are the methods of [`crate::GraphRead`], which [`Transaction`] implements with this
+/// handle. A lookup by id or key is one read of the engine; a batch of ascending dense ids is one range. All reads
+/// enter the footprint, except those whose documentation says that they observe nothing.
 #[derive(Clone, Copy)]
 pub struct Graph<'t> {
     pub(crate) tx: &'t Transaction,

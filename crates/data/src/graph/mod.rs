@@ -7,28 +7,19 @@ pub(crate) mod key_hints;
 mod nodes;
 mod records;
 mod relationships;
-pub(crate) mod rows;
 mod scan;
-pub(crate) mod state;
 
 use std::sync::Arc;
 
+use isomer_layout::{DataError, catalog::Catalog, graph::rows::RelRow, stream::change::Counted};
 use isomer_value::{
     LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
 };
 
-use crate::{
-    Catalog, Counted, DataError, Direction, GraphRead, IndexCursor, IndexSeek, Neighbours,
-    NodeLabels, RelRow, Transaction,
-};
+use crate::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, Transaction};
 
-pub use crate::graph::{
-    rows::row_of,
-    state::{KEY, KeyChanges, NodeState},
-};
 pub use by_key::NodeRecord;
 pub use handles::{Graph, GraphMut};
-pub use nodes::{encode_key, without_nulls};
 
 pub(crate) use crate::graph::key_hints::KeyHints;
 

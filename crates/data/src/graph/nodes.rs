@@ -2,24 +2,28 @@
 //! function, which keeps the record, label membership, keys, index entries, constraints, counts and the change stream
 //! consistent.
 
+use isomer_layout::{
+    DataError,
+    convergent::position::ConvergentOwner,
+    graph::{
+        key::{encode_found_key, encode_key},
+        state::{KEY, KeyChanges, NodeState},
+    },
+    index::{EntryChanges, IndexEntry},
+    keyspace::{self, push_id, sole_id},
+    properties::{merge_top, set_path, without_nulls},
+    stream::change::{Change, Counted},
+};
 use isomer_value::{
     LabelId, Map, NodeId, PropId, RelId, Value, key,
     record::{RecordBuilder, RecordRef, encode_value},
 };
 
 use crate::{
-    ConvergentOwner, DataError, Graph, GraphMut, Transaction,
+    Graph, GraphMut, Transaction,
     footprint::{NONE, Space},
-    graph::state::{KEY, KeyChanges, NodeState},
-    index::{EntryChanges, IndexEntry},
-    keyspace::{self, push_id, sole_id},
-    properties::set_path,
     store::PropNames,
-    stream::change::{Change, Counted},
 };
-
-/// Longest text of a `_key` in bytes.
-pub(crate) const MAX_KEY_TEXT: usize = 2048;
 
 impl GraphMut<'_> {
     /// Creates a node. `_key` among `properties` must be a string or an integer, new in each of the labels. Nulls are
@@ -613,71 +617,4 @@ fn key_changes(old: Option<&NodeState>, new: Option<&NodeState>) -> Result<KeyCh
         added: changes(new, old, after),
         passed: Vec::new(),
     })
-}
-
-/// The encoded form of a `_key`.
-pub fn encode_key(key: &Value) -> Result<Vec<u8>, DataError> {
-    match key {
-        Value::Int(_) => {}
-        Value::String(text) if text.is_empty() => {
-            return Err(DataError::invalid(
-                "_key is the empty string: give at least one character",
-            ));
-        }
-        Value::String(text) if text.len() > MAX_KEY_TEXT => {
-            return Err(DataError::Limit {
-                what: "_key".into(),
-                size: format!("{} bytes", text.len()),
-                max: format!("{MAX_KEY_TEXT} bytes"),
-                advice: "use a shorter key, or a hash of it",
-            });
-        }
-        Value::String(_) => {}
-        other => {
-            return Err(DataError::invalid(format!(
-                "_key is a {}: it must be a string or an integer",
-                other.type_name()
-            )));
-        }
-    }
-    Ok(key::encode(key)?)
-}
-
-/// The encoded form of a `_key` for a lookup; nothing for values that cannot be keys. A whole float equals the integer.
-pub(crate) fn encode_found_key(key: &Value) -> Option<Vec<u8>> {
-    let whole = match key {
-        Value::Float(float) => whole_int(*float).map(Value::Int),
-        _ => None,
-    };
-    encode_key(whole.as_ref().unwrap_or(key)).ok()
-}
-
-/// The integer that a float equals exactly.
-fn whole_int(float: f64) -> Option<i64> {
-    let int = float as i64; // saturates, and is 0 for NaN
-    (float.fract() == 0.0 && int as f64 == float && int != i64::MAX).then_some(int)
-}
-
-/// Top-level nulls mean absence.
-pub fn without_nulls(properties: &Map) -> Map {
-    if properties.values().any(Value::is_null) {
-        properties
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    } else {
-        properties.clone()
-    }
-}
-
-/// Sets the properties in `changes`, and removes those that are null in it.
-pub(crate) fn merge_top(properties: &mut Map, changes: &Map) {
-    for (name, value) in changes.iter() {
-        if value.is_null() {
-            properties.remove(name);
-        } else {
-            properties.insert(name.clone(), value.clone());
-        }
-    }
 }

@@ -2,19 +2,20 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
+use isomer_layout::{
+    DataError,
+    catalog::{Catalog, names::Names},
+    convergent::position::ConvergentOwner,
+    graph::rows::{RelRow, row_of},
+    keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
     LabelId, Labels, Map, NodeContent, NodeId, PropId, RelId, RelationshipContent, Value,
     record::{RecordRef, RecordSealer},
 };
 
-use crate::{
-    Catalog, ConvergentOwner, DataError, Graph, NodeLabels, RelRow,
-    batch::KeyBatch,
-    catalog::Names,
-    graph::rows::row_of,
-    keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
-};
+use crate::{Graph, NodeLabels, batch::KeyBatch};
 
 /// Ids at most this far apart are read as one range: skipping the rows between costs less than looking up each one.
 const DENSE: u64 = 4;

@@ -1,22 +1,21 @@
 //! Writing relationships: stored once, with adjacency entries for both ends.
 
-use crate::ConvergentOwner;
 use std::ops::Range;
 
+use isomer_layout::{
+    DataError,
+    convergent::position::ConvergentOwner,
+    graph::rows::{RelRow, row_of},
+    keyspace::{self, Side},
+    properties::{merge_top, set_path, without_nulls},
+    stream::change::Change,
+};
 use isomer_value::{
     Map, NodeId, RelId, TypeId, Value,
     record::{RecordBuilder, RecordRef},
 };
 
-use super::nodes::{merge_top, without_nulls};
-use crate::{
-    DataError, Graph, GraphMut, RelRow,
-    graph::rows::row_of,
-    keyspace::{self, Side},
-    properties::set_path,
-    store::PropNames,
-    stream::change::Change,
-};
+use crate::{Graph, GraphMut, store::PropNames};
 
 impl GraphMut<'_> {
     /// Creates a relationship between two existing nodes. Nulls among `properties` are left out.
@@ -416,9 +415,9 @@ mod tests {
             let entries = engine.stream(version - 1, 10, usize::MAX, false).unwrap();
             let mut pairs = Vec::new();
             let all = engine.snapshot().unwrap();
-            crate::pairs::each_pair(&*all, &[], |key, value| {
+            isomer_layout::pairs::each_pair(&*all, &[], |key, value| {
                 // Each database has a random identity.
-                if key != crate::keyspace::IDENTITY {
+                if key != isomer_layout::keyspace::IDENTITY {
                     pairs.push((key.to_vec(), value.to_vec()));
                 }
                 Ok(())

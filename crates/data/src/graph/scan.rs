@@ -1,15 +1,15 @@
 //! Scans over all nodes and relationships, and their counts.
 
-use crate::DataError;
-use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
-
-use super::records::id_of;
-use crate::{
-    Graph, RelRow,
-    graph::rows::row_of,
+use isomer_layout::{
+    DataError,
+    graph::rows::{RelRow, row_of},
     keyspace::{self, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id},
     stream::change::Counted,
 };
+use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
+
+use super::records::id_of;
+use crate::Graph;
 
 impl Graph<'_> {
     pub(super) fn node_ids(
@@ -143,7 +143,7 @@ impl Graph<'_> {
 
     /// The maintained count at this transaction's version, with its own changes.
     fn known_count(self, counted: Counted) -> Result<Option<u64>, DataError> {
-        let known = self.tx.store().count_at(counted, self.tx.version())?;
+        let known = self.tx.store().counts().at(counted, self.tx.version())?;
         Ok(known.and_then(|count| count.checked_add_signed(self.tx.changes.deltas.get(counted))))
     }
 
@@ -153,7 +153,8 @@ impl Graph<'_> {
             None => Ok(self
                 .tx
                 .store()
-                .count_now(counted)?
+                .counts()
+                .now(counted)?
                 .saturating_add_signed(self.tx.changes.deltas.get(counted))),
         }
     }

@@ -22,18 +22,25 @@
 
 use std::collections::BTreeMap;
 
-use isomer_value::{LabelId, Map, NodeId, PropId, key, record::RecordRef};
-
-use super::entries::{EntryChanges, IndexEntry, entries_of, entries_within};
-use crate::{
-    ConvergentKind, ConvergentOwner, DataError, ErrorKind, FieldPath, IndexDef, IndexField,
-    Indexes, IndexesMut, Transaction,
-    catalog::NameKind,
-    convergent::{Action, FieldPosition, skip_item, take_kind},
-    graph::NodeState,
+use isomer_layout::{
+    DataError, ErrorKind,
+    catalog::{
+        names::NameKind,
+        schema::{FieldPath, IndexDef, IndexField},
+    },
+    convergent::{
+        effect::Action,
+        place::{ConvergentKind, skip_item, take_kind},
+        position::{ConvergentOwner, FieldPosition},
+    },
+    graph::state::NodeState,
+    index::{EntryChanges, IndexEntry, entries_of, entries_within},
     keyspace,
     properties::{at_path, set_path},
 };
+use isomer_value::{LabelId, Map, NodeId, PropId, key, record::RecordRef};
+
+use crate::{Indexes, IndexesMut, Transaction};
 
 /// The state of the path of an index's field.
 enum FieldState {
@@ -71,15 +78,7 @@ struct IndexBefore {
 
 /// Whether a field of an index can hold convergent fields of a kind.
 fn holds(index: &IndexDef, field: &IndexField, kind: ConvergentKind) -> bool {
-    !index.unique
-        && match kind {
-            ConvergentKind::Counter
-            | ConvergentKind::Register
-            | ConvergentKind::MultiRegister
-            | ConvergentKind::Flag => true,
-            ConvergentKind::Set | ConvergentKind::GrowSet => field.each && index.fields.len() == 1,
-            ConvergentKind::Sketch | ConvergentKind::Map => false,
-        }
+    !index.unique && kind.is_indexable(field.each && index.fields.len() == 1)
 }
 
 fn is_set(kind: Option<ConvergentKind>) -> bool {

@@ -1,13 +1,13 @@
 //! The nodes that have an entry of an index.
 
-use isomer_value::NodeId;
-
-use crate::{
-    DataError, Indexes,
-    footprint::Space,
-    index::entries::IndexEntry,
+use isomer_layout::{
+    DataError,
+    index::IndexEntry,
     keyspace::{after_prefix, entry_node},
 };
+use isomer_value::NodeId;
+
+use crate::{Indexes, footprint::Space};
 
 impl Indexes<'_> {
     /// As [`Indexes::holder`], with the observation in the footprint.

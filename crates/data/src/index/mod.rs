@@ -3,13 +3,11 @@
 //! An entry is (index, values, node). Nulls are not indexed: a node has entries only where all fields of the index have
 //! a value. A field over list elements gives one entry per distinct element; several such fields, one per combination.
 
-mod entries;
 mod fields;
 mod handles;
 pub(crate) mod holders;
 mod seek;
 
-pub use entries::{EntryChanges, IndexEntry, brief_values, entries_of};
 pub use handles::{Indexes, IndexesMut};
 
 pub(crate) use fields::RequiredEntries;

@@ -2,15 +2,15 @@
 
 use std::ops::Bound;
 
+use isomer_layout::{
+    DataError,
+    catalog::schema::IndexState,
+    keyspace::{self, after_prefix, entry_node},
+};
 use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::{NodeId, Value, key};
 
-use crate::{
-    DataError, IndexCursor, IndexSeek, IndexState, Indexes,
-    footprint::Space,
-    keyspace::{self, after_prefix, entry_node},
-    read::RemainingRange,
-};
+use crate::{IndexCursor, IndexSeek, Indexes, footprint::Space, read::RemainingRange};
 
 /// Start (inclusive) and end (exclusive) of encoded values.
 pub(crate) type Span = (Vec<u8>, Vec<u8>);

@@ -1,6 +1,6 @@
 //! A shared cache of bucket options: a transaction need not look up a bucket that is cached.
 
-use crate::kv::bucket::BucketOptions;
+use isomer_layout::kv::options::BucketOptions;
 use isomer_storage::{StorageError, Version};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -77,10 +77,7 @@ mod tests {
 
     use crate::{Access, BucketKind, BucketOptions, DataStore, DataStoreOptions, Transaction};
 
-    const MULTI: BucketOptions = BucketOptions {
-        kind: BucketKind::Multi,
-        reversible: false,
-    };
+    const MULTI: BucketOptions = BucketOptions::new(BucketKind::Multi, false);
 
     fn store() -> DataStore {
         DataStore::open(Arc::new(MemoryEngine::new()), DataStoreOptions::default()).unwrap()

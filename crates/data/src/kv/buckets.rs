@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use isomer_storage::KeyRange;
-
-use crate::kv::content::BucketEntry;
-use crate::{
-    DataError, Kv, KvMut,
-    catalog::NameKind,
-    footprint::Space,
+use isomer_layout::{
+    DataError,
+    catalog::names::NameKind,
     keyspace::{self, after_prefix},
-    kv::bucket::{Bucket, BucketKind, BucketOptions},
+    kv::{
+        content::BucketEntry,
+        options::{BucketKind, BucketOptions},
+    },
     pairs::each_pair,
     stream::change::Change,
 };
+use isomer_storage::KeyRange;
+
+use crate::{Kv, KvMut, footprint::Space, kv::bucket::Bucket};
 
 impl KvMut<'_> {
     /// Creates a bucket.
@@ -232,10 +234,7 @@ impl KvMut<'_> {
         value: &[u8],
         is_there: bool,
     ) -> Result<(), DataError> {
-        let options = BucketOptions {
-            kind: BucketKind::Multi,
-            reversible: false,
-        };
+        let options = BucketOptions::multi_value();
         self.set_pair(
             Bucket {
                 id: bucket,

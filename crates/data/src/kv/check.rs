@@ -1,18 +1,18 @@
 //! Checks derived data of buckets against its source: reverse entries and expiry entries.
 
-use crate::DataError;
-use isomer_storage::Read;
-
-use super::reverse;
-use crate::{
-    DataStore,
+use isomer_layout::{
+    DataError,
     keyspace::{self, TAG_BUCKET},
     kv::{
-        bucket::{BucketKind, BucketOptions},
         content::BucketEntry,
+        options::{BucketKind, BucketOptions},
     },
     pairs::each_pair,
 };
+use isomer_storage::Read;
+
+use super::reverse;
+use crate::DataStore;
 
 impl DataStore {
     /// Reads all buckets of the last version and returns the inconsistencies, at most 100 findings.

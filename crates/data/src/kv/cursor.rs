@@ -1,19 +1,18 @@
 //! Cursors: positions in a bucket that move in either direction.
 
-use crate::DataError;
+use isomer_layout::{
+    DataError,
+    keyspace::{after_prefix, push_terminated},
+    kv::{
+        content::{BucketEntry, Content},
+        options::BucketKind,
+    },
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::Value;
 
 use super::scan::KvCursor;
-use crate::{
-    Transaction,
-    keyspace::{after_prefix, push_terminated},
-    kv::{
-        bucket::{Bucket, BucketKind},
-        content::{BucketEntry, Content},
-    },
-    transaction::Stamp,
-};
+use crate::{Transaction, kv::bucket::Bucket, transaction::Stamp};
 
 /// Pairs read ahead at first, and at most.
 const FIRST_AHEAD: usize = 4;

@@ -2,22 +2,24 @@
 
 use std::ops::ControlFlow;
 
+use isomer_layout::{
+    DataError,
+    keyspace::{self, after_prefix},
+    kv::{
+        content::{BucketEntry, Content, ENTRY_HEAD},
+        options::{BucketKind, BucketOptions},
+    },
+    stream::change::Change,
+};
 use isomer_storage::{KeyRange, Order, Page};
 use isomer_value::Value;
 
 use super::reverse::has_reverse;
 use crate::{
-    DataError, Kv, KvMut,
+    Kv, KvMut,
     batch::KeyBatch,
     footprint::Space,
-    keyspace::{self, after_prefix},
-    kv::{
-        bucket::{
-            Bucket, BucketKind, BucketOptions, Expiry, PAGE, check_key, check_value, wrong_kind,
-        },
-        content::{BucketEntry, Content, ENTRY_HEAD},
-    },
-    stream::change::Change,
+    kv::bucket::{Bucket, Expiry, PAGE, check_key, check_value, wrong_kind},
 };
 
 impl Kv<'_> {
@@ -278,10 +280,7 @@ impl KvMut<'_> {
             && (!self.tx.replication().is_merging()
                 || has_reverse(bucket.options, key, entry.value));
         // An entry of another replica was perhaps put when the bucket was not reversible.
-        let options = BucketOptions {
-            reversible: is_led_to,
-            ..bucket.options
-        };
+        let options = BucketOptions::new(BucketKind::Map, is_led_to);
         check_key(Bucket { options, ..bucket }, key)?;
         check_value(Bucket { options, ..bucket }, entry.value)?;
         if bucket.options.reversible {
@@ -383,7 +382,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kv::encode_entry;
+    use isomer_layout::kv::content::encode_entry;
 
     proptest! {
         /// Entries come back as they were stored, and no bytes make decoding panic.

@@ -1,6 +1,8 @@
 //! The handles through which a transaction reads and changes its buckets.
 
-use crate::{DataError, Transaction, kv::BucketCache};
+use isomer_layout::DataError;
+
+use crate::{Transaction, kv::BucketCache};
 
 /// Buckets as one transaction sees them: entries, values of multi-value buckets, keys by value, sequences.
 ///
@@ -13,8 +15,8 @@ pub struct Kv<'t> {
 
 /// Creates and drops buckets, and changes their content and sequences.
 ///
-/// A put or a deletion reads nothing, except in a reversible bucket, where it reads the entry before. Each change is also
-/// an operation of the change stream.
+/// A put or a deletion reads nothing, except in a reversible bucket, where it reads the entry before. Each change is
+/// also an operation of the change stream.
 pub struct KvMut<'t> {
     pub(crate) tx: &'t mut Transaction,
 }

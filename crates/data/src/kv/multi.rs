@@ -1,13 +1,16 @@
 //! Multi-value buckets: several values a key, each once, sorted.
 
-use crate::DataError;
+use isomer_layout::{
+    DataError,
+    keyspace::{self, after_prefix, push_terminated},
+    kv::options::BucketKind,
+    stream::change::Change,
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use crate::{
     Kv, KvMut,
-    keyspace::{self, after_prefix, push_terminated},
-    kv::bucket::{Bucket, BucketKind, PAGE, check_key, check_value, wrong_kind},
-    stream::change::Change,
+    kv::bucket::{Bucket, PAGE, check_key, check_value, wrong_kind},
 };
 
 impl KvMut<'_> {

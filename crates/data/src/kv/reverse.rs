@@ -2,16 +2,19 @@
 //!
 //! A reverse entry's own value is empty, or the time at which the entry expires (`u64` ms, big endian).
 
-use crate::DataError;
+use isomer_layout::{
+    DataError,
+    keyspace::{self, after_prefix, push_terminated},
+    kv::{
+        content::BucketEntry,
+        options::{BucketOptions, MAX_PAIR_PART_BYTES},
+    },
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use crate::{
     Kv, KvMut,
-    keyspace::{self, after_prefix, push_terminated},
-    kv::{
-        bucket::{Bucket, BucketOptions, MAX_PAIR_PART_BYTES, PAGE},
-        content::BucketEntry,
-    },
+    kv::bucket::{Bucket, PAGE},
 };
 
 impl Kv<'_> {

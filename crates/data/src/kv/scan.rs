@@ -1,17 +1,20 @@
 //! Scans of buckets, in both directions, page by page.
 
-use crate::DataError;
 use std::ops::ControlFlow;
 
+use isomer_layout::{
+    DataError,
+    keyspace::{self, after_prefix, push_terminated, take_terminated},
+    kv::{
+        content::{BucketEntry, Content},
+        options::BucketKind,
+    },
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Visitor};
 
 use crate::{
     Kv,
-    keyspace::{self, after_prefix, push_terminated, take_terminated},
-    kv::{
-        bucket::{Bucket, BucketKind, observed},
-        content::{BucketEntry, Content},
-    },
+    kv::bucket::{Bucket, observed},
 };
 
 /// Where a scan of a bucket continues. It belongs to that bucket and direction.

@@ -5,12 +5,12 @@
 //! was reserved beforehand in a separate commit, so that transactions do not wait for each other; a number is never
 //! used twice, and those of transactions that did not commit are missing. Both draw from the same counter.
 
+use isomer_layout::{DataError, ErrorKind, keyspace, stream::change::Change};
+
 use crate::{
-    Access, DataError, DataStore, ErrorKind, Kv, KvMut,
+    Access, DataStore, Kv, KvMut,
     footprint::Space,
-    keyspace,
     kv::sequences::{ATTEMPTS, Block, FIRST_BLOCK, LARGEST_BLOCK, Named},
-    stream::change::Change,
 };
 
 impl KvMut<'_> {
@@ -88,7 +88,7 @@ impl Kv<'_> {
         };
         let prefix = keyspace::bucket_sequence(bucket.id, "");
         let mut found = Vec::new();
-        crate::pairs::each_pair(self.tx.read(), &prefix, |key, stored| {
+        isomer_layout::pairs::each_pair(self.tx.read(), &prefix, |key, stored| {
             let name = std::str::from_utf8(&key[prefix.len()..])
                 .map_err(|_| DataError::corrupt("the name of a sequence is not UTF-8"))?;
             let last = stored

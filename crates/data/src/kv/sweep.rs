@@ -4,22 +4,22 @@
 //! reads the entries' keys, so that it conflicts with concurrent puts to these keys, and conflicts with no other
 //! transaction.
 
-use crate::Access;
 use std::{
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+use isomer_layout::{
+    DataError, ErrorKind,
+    keyspace::{self, TAG_BUCKET_EXPIRY},
+    kv::content::BucketEntry,
+    stream::change::Change,
+};
 use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, StorageError};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{
-    DataError, DataStore, ErrorKind, KvMut,
-    keyspace::{self, TAG_BUCKET_EXPIRY},
-    kv::{bucket::Bucket, content::BucketEntry},
-    stream::change::Change,
-};
+use crate::{Access, DataStore, KvMut, kv::bucket::Bucket};
 
 /// Entries deleted in one transaction.
 const BATCH: usize = 256;

@@ -3,7 +3,13 @@
 //! A key is text (its UTF-8 bytes) or bytes. Text and bytes are stored verbatim, so that the byte interface reads them,
 //! too; every other value is stored encoded, and keeps its type.
 
-use crate::DataError;
+use isomer_layout::{
+    DataError,
+    kv::{
+        content::{BucketEntry, Content},
+        options::BucketKind,
+    },
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
     Value,
@@ -11,14 +17,7 @@ use isomer_value::{
 };
 
 use super::KvCursor;
-use crate::{
-    Kv, KvMut,
-    kv::{
-        bucket::{BucketKind, Expiry},
-        content::{BucketEntry, Content},
-    },
-    store::PropNames,
-};
+use crate::{Kv, KvMut, kv::bucket::Expiry, store::PropNames};
 
 impl Kv<'_> {
     /// The value under a key; null where there is none.

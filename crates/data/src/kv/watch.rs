@@ -11,14 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use isomer_layout::{
+    DataError,
+    keyspace::after_prefix,
+    kv::content::Content,
+    stream::change::{Change, ChangeSet},
+};
 use isomer_storage::Version;
 use isomer_value::{Value, record::decode_value};
 
-use super::{Content, sweep::no_thread};
-use crate::{
-    ChangeSet, DataError, DataStore, StreamHold, WeakDataStore, keyspace::after_prefix,
-    kv::signal::Signal, stream::change::Change,
-};
+use super::sweep::no_thread;
+use crate::{DataStore, StreamHold, WeakDataStore, kv::signal::Signal};
 
 /// Entries of the change stream that are read at a time.
 const ENTRIES: usize = 256;
@@ -146,14 +149,14 @@ impl DataStore {
         let now = self.engine().version();
         let read = after.unwrap_or(now);
         // Retained before it is checked, so that it stays.
-        let hold = self.hold_stream(read);
+        let hold = self.change_stream().hold(read);
         if read > now {
             return Err(DataError::invalid(format!(
                 "version {read} is in the future, the last one is {now}: watch from that one, or read the bucket again"
             )));
         }
         if read < now {
-            self.check_changes_since(read)?;
+            self.change_stream().check_changes_since(read)?;
         }
         Ok(Watch {
             store: self.downgrade(),
@@ -250,8 +253,11 @@ impl Watch {
     fn fetch(&mut self) -> Result<bool, DataError> {
         let store = self.store.upgrade().ok_or_else(closed)?;
         let now = store.engine().version();
-        let whole =
-            store.while_whole(|| store.stream_after(self.read, ENTRIES, ENTRY_BYTES, false))?;
+        let whole = store.while_whole(|| {
+            store
+                .change_stream()
+                .after(self.read, ENTRIES, ENTRY_BYTES, false)
+        })?;
         let Some(entries) = whole else {
             return Ok(false);
         };
@@ -273,7 +279,7 @@ impl Watch {
         }
         if reached > self.read {
             self.read = reached;
-            self.hold = store.hold_stream(self.version());
+            self.hold = store.change_stream().hold(self.version());
         }
         Ok(!entries.is_empty())
     }
@@ -282,7 +288,7 @@ impl Watch {
         &self,
         id: u32,
         change: Change<'_>,
-        catalog: &crate::Catalog,
+        catalog: &isomer_layout::catalog::Catalog,
     ) -> Result<Option<KvChangeKind>, DataError> {
         let own = |bucket: u32, key: &[u8]| bucket == id && self.watched.holds(key);
         let typed = |content: Content, value: &[u8]| {

@@ -1,9 +1,10 @@
 //! The handles through which a transaction works with what replicas keep.
 
+use isomer_layout::{DataError, convergent::position::ConvergentOwner, keyspace};
 use isomer_storage::KeyRange;
 
 use crate::{
-    Conflict, ConvergentOwner, DataError, Transaction, keyspace,
+    Conflict, Transaction,
     replicated::{FileNote, ReplicationHooks},
 };
 
@@ -113,12 +114,61 @@ impl ReplicationMut<'_> {
     }
 
     /// Deletes a range of rows that replication merges.
+    ///
+    /// # Panics
+    /// If the range holds keys of another kind than its start, which must be of a row that replication merges.
     #[doc(hidden)]
     pub fn delete_rows(&mut self, range: KeyRange<'_>) -> Result<(), DataError> {
         assert!(
             keyspace::is_replica_row(range.start),
             "only this crate deletes records and what is derived from them"
         );
+        assert_eq!(
+            range.end.and_then(<[u8]>::first),
+            range.start.first(),
+            "a range of rows begins and ends among keys of one kind"
+        );
         self.tx.write(0, |tx| tx.delete_range(range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::Arc,
+    };
+
+    use isomer_storage::MemoryEngine;
+
+    use super::*;
+    use crate::{Access, DataStore, DataStoreOptions};
+
+    /// Replication deletes ranges of its own rows; a range that reaches other keys deletes nothing.
+    #[test]
+    fn a_range_of_rows_ends_among_rows_of_its_kind() {
+        let engine = Arc::new(MemoryEngine::new());
+        let store = DataStore::open(engine, DataStoreOptions::default()).unwrap();
+        let mut tx = Transaction::begin(store, Access::Write).unwrap();
+        let chunks = keyspace::file_chunks(7);
+        let after = keyspace::after_prefix(&chunks).unwrap();
+        let log = keyspace::log_entry(1, 1);
+        let node = [keyspace::TAG_NODE, 0];
+        let mut delete = |start: &[u8], end: Option<&[u8]>| {
+            let range = KeyRange { start, end };
+            let deleted =
+                catch_unwind(AssertUnwindSafe(|| tx.replication_mut().delete_rows(range)));
+            deleted.is_ok_and(|deleted| deleted.is_ok())
+        };
+        assert!(delete(&chunks, Some(&after)));
+        for (start, end) in [
+            (&chunks[..], None),
+            (&chunks, Some(&log[..])),
+            (&chunks, Some(&[])),
+            (&node, Some(&chunks)),
+            (&node, Some(&[keyspace::TAG_NODE, 9])),
+        ] {
+            assert!(!delete(start, end), "{start:?}..{end:?}");
+        }
     }
 }

@@ -2,15 +2,17 @@
 
 use std::any::Any;
 
+use isomer_layout::{
+    DataError,
+    convergent::position::ConvergentOwner,
+    graph::state::{KeyChanges, NodeState},
+    index::EntryChanges,
+};
 use isomer_storage::Read;
 use isomer_value::NodeId;
 
 use super::Conflict;
-use crate::{
-    ConvergentOwner, DataError, DataStore, Transaction,
-    graph::{KeyChanges, NodeState},
-    index::EntryChanges,
-};
+use crate::{DataStore, Transaction};
 
 /// What `replication` does within the transactions of a replica. `data` calls it where the database is a replica; what
 /// else is called, and when, each method says.

@@ -5,17 +5,14 @@
 //! cannot be opened without them, as its commits would not be logged; and only the crate that implements them makes a
 //! database a replica.
 
-pub mod codec;
 mod conflict;
 mod handles;
 mod hooks;
-mod identity;
 mod notes;
 mod state;
 
 pub use conflict::{Conflict, ConflictKind};
 pub use handles::{Replication, ReplicationMut};
 pub use hooks::ReplicationHooks;
-pub use identity::Identity;
 pub use notes::{FileNote, ReplicationNotes};
 pub use state::{ReplicaState, joining_error};

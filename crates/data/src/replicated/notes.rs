@@ -2,10 +2,9 @@
 
 #![allow(missing_docs)] // an interface for `replication` alone
 
+use isomer_layout::replicated::identity::Identity;
 use isomer_value::NodeId;
 use rustc_hash::FxHashMap;
-
-use super::Identity;
 
 /// What a local transaction did to files, by their paths at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use isomer_layout::{DataError, convergent::clock::Vector, keyspace};
 use isomer_storage::{Read, StorageError};
 use parking_lot::RwLock;
-
-use crate::{DataError, Vector, keyspace};
 
 /// The part of the state of replication that `data` reads. The crate `replication` changes it.
 #[derive(Default)]

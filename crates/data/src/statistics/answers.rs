@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use isomer_layout::{DataError, stream::change::Counted};
 use isomer_storage::Durability;
 use isomer_value::{LabelId, TypeId};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    DataError, DataStore,
+    DataStore,
     statistics::{CachedSample, FEWEST, LabelStatistics, MOST_KEPT, TypeStatistics},
-    stream::change::Counted,
 };
 
 /// Whether a number is near enough to its earlier value.
@@ -17,26 +17,36 @@ pub(crate) fn near(then: u64, now: u64) -> bool {
     then.abs_diff(now) <= then / 5 + FEWEST / 2
 }
 
+/// The statistics of an open store: samples of labels and types, taken again where they are outdated.
+#[derive(Clone, Copy)]
+pub struct StoreStatistics<'s> {
+    store: &'s DataStore,
+}
+
 impl DataStore {
+    /// The statistics, for estimates of costs.
+    pub fn statistics(&self) -> StoreStatistics<'_> {
+        StoreStatistics { store: self }
+    }
+}
+
+impl StoreStatistics<'_> {
     /// The distribution of the nodes of a label: cached, or sampled now. Nothing where there are too few to matter.
-    pub fn label_statistics(
-        &self,
-        label: LabelId,
-    ) -> Result<Option<Arc<LabelStatistics>>, DataError> {
-        let nodes = self.count_now(Counted::Label(label))?;
+    pub fn of_label(self, label: LabelId) -> Result<Option<Arc<LabelStatistics>>, DataError> {
+        let nodes = self.store.counts().now(Counted::Label(label))?;
         if nodes < FEWEST {
             return Ok(None);
         }
         if let Some(known) = self.known_label(label, nodes) {
             return Ok(Some(known));
         }
-        let _sampling = self.shared().statistics.sampling.lock();
+        let _sampling = self.store.shared().statistics.sampling.lock();
         if let Some(known) = self.known_label(label, nodes) {
             return Ok(Some(known));
         }
-        let changed = self.shared().statistics.changed(label);
-        let statistics = Arc::new(super::sample::label(self, label, nodes)?);
-        let mut known = self.shared().statistics.known.write();
+        let changed = self.store.shared().statistics.changed(label);
+        let statistics = Arc::new(super::sample::label(self.store, label, nodes)?);
+        let mut known = self.store.shared().statistics.known.write();
         make_room(&mut known.labels);
         known.labels.insert(
             label,
@@ -49,13 +59,13 @@ impl DataStore {
         Ok(Some(statistics))
     }
 
-    fn known_label(&self, label: LabelId, nodes: u64) -> Option<Arc<LabelStatistics>> {
-        let changed = self.shared().statistics.changed(label);
-        let known = self.shared().statistics.known.read();
+    fn known_label(self, label: LabelId, nodes: u64) -> Option<Arc<LabelStatistics>> {
+        let changed = self.store.shared().statistics.changed(label);
+        let known = self.store.shared().statistics.known.read();
         let entry = known.labels.get(&label)?;
         let statistics = &entry.statistics;
         let indexed = || {
-            let catalog = self.catalog();
+            let catalog = self.store.catalog();
             let mut indexes = catalog.usable_indexes(label);
             indexes.all(|index| statistics.index(index.id).is_some())
         };
@@ -67,26 +77,28 @@ impl DataStore {
 
     /// The labels at the ends of the relationships of a type: cached, or sampled now. Nothing where there are too few
     /// to matter.
-    pub fn type_statistics(
-        &self,
-        type_id: TypeId,
-    ) -> Result<Option<Arc<TypeStatistics>>, DataError> {
-        let relationships = self.count_now(Counted::Type(type_id))?;
+    pub fn of_type(self, type_id: TypeId) -> Result<Option<Arc<TypeStatistics>>, DataError> {
+        let relationships = self.store.counts().now(Counted::Type(type_id))?;
         if relationships < FEWEST {
             return Ok(None);
         }
         if let Some(known) = self.known_type(type_id, relationships) {
             return Ok(Some(known));
         }
-        let _sampling = self.shared().statistics.sampling.lock();
+        let _sampling = self.store.shared().statistics.sampling.lock();
         if let Some(known) = self.known_type(type_id, relationships) {
             return Ok(Some(known));
         }
-        let relabelled = self.shared().statistics.relabelled.load(Ordering::Relaxed);
-        let mut statistics = super::sample::relationships(self, type_id, relationships)?;
+        let relabelled = self
+            .store
+            .shared()
+            .statistics
+            .relabelled
+            .load(Ordering::Relaxed);
+        let mut statistics = super::sample::relationships(self.store, type_id, relationships)?;
         statistics.relabelled = relabelled;
         let statistics = Arc::new(statistics);
-        let mut known = self.shared().statistics.known.write();
+        let mut known = self.store.shared().statistics.known.write();
         make_room(&mut known.types);
         known.types.insert(
             type_id,
@@ -99,9 +111,14 @@ impl DataStore {
         Ok(Some(statistics))
     }
 
-    fn known_type(&self, type_id: TypeId, relationships: u64) -> Option<Arc<TypeStatistics>> {
-        let relabelled = self.shared().statistics.relabelled.load(Ordering::Relaxed);
-        let known = self.shared().statistics.known.read();
+    fn known_type(self, type_id: TypeId, relationships: u64) -> Option<Arc<TypeStatistics>> {
+        let relabelled = self
+            .store
+            .shared()
+            .statistics
+            .relabelled
+            .load(Ordering::Relaxed);
+        let known = self.store.shared().statistics.known.read();
         let statistics = &known.types.get(&type_id)?.statistics;
         let moved = relabelled - statistics.relabelled.min(relabelled);
         let usable = near(statistics.relationships, relationships)
@@ -110,15 +127,15 @@ impl DataStore {
     }
 
     /// Stores new samples. They are derived: losing them is harmless.
-    pub fn save_statistics(&self) -> Result<(), DataError> {
-        if self.options().read_only {
+    pub fn save(self) -> Result<(), DataError> {
+        if self.store.options().read_only {
             return Ok(());
         }
-        let pairs = self.statistics_to_store();
+        let pairs = self.to_store();
         if pairs.is_empty() {
             return Ok(());
         }
-        let mut tx = self.engine().begin()?;
+        let mut tx = self.store.engine().begin()?;
         for (key, value) in &pairs {
             tx.put(key, value)?;
         }
@@ -127,8 +144,8 @@ impl DataStore {
     }
 
     /// New samples in their stored form; they count as stored from now on.
-    pub(crate) fn statistics_to_store(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut known = self.shared().statistics.known.write();
+    pub(crate) fn to_store(self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut known = self.store.shared().statistics.known.write();
         let mut pairs = Vec::new();
         for (label, entry) in known.labels.iter_mut().filter(|(_, entry)| entry.fresh) {
             entry.fresh = false;

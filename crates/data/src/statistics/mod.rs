@@ -27,12 +27,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use isomer_layout::{DataError, catalog::schema::FieldPath};
 use isomer_storage::{Read, Version};
 use isomer_value::{IndexId, LabelId, TypeId, Value};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
-
-use crate::{DataError, FieldPath};
 
 /// Below this number of records nothing is sampled: every plan is good enough.
 pub(crate) const FEWEST: u64 = 64;

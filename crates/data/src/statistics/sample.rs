@@ -1,6 +1,13 @@
 //! Taking samples: runs of neighbouring records at random places.
 
-use crate::DataError;
+use isomer_layout::{
+    DataError,
+    catalog::schema::FieldPath,
+    graph::state::NodeState,
+    index::entries_of,
+    keyspace::{self, after_prefix, push_id, sole_id},
+    pairs::each_pair,
+};
 use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
 use isomer_value::{LabelId, NodeId, TypeId, key, record::RecordRef};
 use rustc_hash::FxHashMap;
@@ -9,32 +16,26 @@ use super::{
     IndexStatistics, LabelStatistics, TypeStatistics,
     values::{count_distinct, summarise},
 };
-use crate::{
-    DataStore, FieldPath,
-    graph::NodeState,
-    index::entries_of,
-    keyspace::{self, after_prefix, push_id, sole_id},
-    pairs::each_pair,
-};
+use crate::DataStore;
 
 /// Records sampled of a larger label or type.
-const WANTED: u64 = 2_000;
+const SAMPLED_RECORDS: u64 = 2_000;
 /// Up to this number of records all are read, and the statistics are exact.
-const ALL_OF: u64 = 3 * WANTED;
+const ALL_OF: u64 = 3 * SAMPLED_RECORDS;
 /// Neighbours read at each place.
-const RUN: u64 = 8;
-/// After this number of property values the sample ends, if it has [`ENOUGH`] records.
-const MOST_VALUES: usize = 40_000;
-const ENOUGH: usize = 400;
+const RUN_RECORDS: u64 = 8;
+/// After this number of property values the sample ends, if it has [`MIN_RECORDS`] records.
+const MAX_VALUES: usize = 40_000;
+const MIN_RECORDS: usize = 400;
 /// Most properties of a label with statistics.
-const MOST_PROPERTIES: usize = 64;
+const MAX_PROPERTIES: usize = 64;
 /// Most labels of one node that are distinguished.
-const MOST_LABELS: usize = 8;
+const MAX_LABELS: usize = 8;
 
 /// Deterministic pseudo-random numbers: SplitMix64 (Steele, Lea, Flood 2014).
-struct Places(u64);
+struct SplitMix64(u64);
 
-impl Places {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -106,13 +107,13 @@ fn members(
     let prefix = keyspace::members_of(label);
     let end = after_prefix(&prefix);
     let mut found = Vec::new();
-    let mut places = Places(u64::from(label.0) << 32 | 1);
+    let mut random = SplitMix64(u64::from(label.0) << 32 | 1);
     if nodes <= ALL_OF {
         each_pair(read, &prefix, |key, _| {
             found.push(member(&prefix, key)?);
             Ok(())
         })?;
-        shuffle(&mut found, &mut places);
+        shuffle(&mut found, &mut random);
         return Ok(found);
     }
     // Nodes have ids of their first label's extents; members with a different first label are searched between the
@@ -124,9 +125,9 @@ fn members(
         ranges = vec![(first, last.saturating_sub(first) + 1)];
     }
     let mut page = Page::new();
-    for _ in 0..WANTED / RUN {
+    for _ in 0..SAMPLED_RECORDS / RUN_RECORDS {
         let mut start = prefix.clone();
-        push_id(&mut start, places.within(&ranges));
+        push_id(&mut start, random.within(&ranges));
         let range = KeyRange {
             start: &start,
             end: end.as_deref(),
@@ -139,20 +140,20 @@ fn members(
     // A node found twice would make its values look common.
     found.sort_unstable();
     found.dedup();
-    shuffle(&mut found, &mut places);
+    shuffle(&mut found, &mut random);
     Ok(found)
 }
 
 /// Shuffled, so that any prefix is a fair sample.
-fn shuffle(nodes: &mut [NodeId], places: &mut Places) {
+fn shuffle(nodes: &mut [NodeId], random: &mut SplitMix64) {
     for at in (1..nodes.len()).rev() {
-        nodes.swap(at, places.below(at as u64 + 1) as usize);
+        nodes.swap(at, random.below(at as u64 + 1) as usize);
     }
 }
 
 fn run() -> PageLimit {
     PageLimit {
-        keys: RUN as usize,
+        keys: RUN_RECORDS as usize,
         bytes: 1 << 20,
     }
 }
@@ -186,7 +187,7 @@ fn states(
 ) -> Result<Vec<NodeState>, DataError> {
     let names = store.catalog().names.clone();
     let (mut states, mut values) = (Vec::new(), 0);
-    for some in members.chunks(ENOUGH) {
+    for some in members.chunks(MIN_RECORDS) {
         let keys: Vec<Vec<u8>> = some.iter().map(|id| keyspace::node(*id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         for bytes in read.get_many(&keys)?.into_iter().flatten() {
@@ -198,7 +199,7 @@ fn states(
                 properties,
             });
         }
-        if values > MOST_VALUES {
+        if values > MAX_VALUES {
             break;
         }
     }
@@ -218,7 +219,7 @@ fn properties(
     }
     let mut columns: Vec<(&str, Vec<Vec<u8>>)> = columns.into_iter().collect();
     columns.sort_by(|(a, one), (b, other)| other.len().cmp(&one.len()).then_with(|| a.cmp(b)));
-    columns.truncate(MOST_PROPERTIES);
+    columns.truncate(MAX_PROPERTIES);
     columns.sort_by_key(|(name, _)| *name);
     Ok(columns
         .iter()
@@ -230,7 +231,7 @@ fn properties(
 }
 
 fn index_statistics(
-    index: &crate::IndexDef,
+    index: &isomer_layout::catalog::schema::IndexDef,
     states: &[NodeState],
     sampled: u64,
     whole: u64,
@@ -347,9 +348,9 @@ fn ends(
         }
         return Ok(found);
     }
-    let mut places = Places(u64::from(type_id.0) << 32 | 2);
-    for _ in 0..WANTED / RUN {
-        let place = places.within(&extents);
+    let mut random = SplitMix64(u64::from(type_id.0) << 32 | 2);
+    for _ in 0..SAMPLED_RECORDS / RUN_RECORDS {
+        let place = random.within(&extents);
         let extent = extents
             .iter()
             .find(|(first, length)| (*first..first + length).contains(&place));
@@ -383,7 +384,7 @@ fn labels(
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         for (node, bytes) in some.iter().zip(read.get_many(&keys)?) {
             if let Some(bytes) = bytes {
-                let found = RecordRef::new(&bytes)?.labels().take(MOST_LABELS).collect();
+                let found = RecordRef::new(&bytes)?.labels().take(MAX_LABELS).collect();
                 labels.insert(*node, found);
             }
         }

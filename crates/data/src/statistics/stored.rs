@@ -7,18 +7,18 @@
 //! values      [present, distinct, [[value, count]…], [bound…]]
 //! ```
 
-use crate::DataError;
 use std::sync::Arc;
 
+use isomer_layout::{
+    DataError,
+    catalog::schema::FieldPath,
+    keyspace::{self, TAG_STATISTICS},
+    pairs::each_pair,
+};
 use isomer_storage::Read;
 use isomer_value::{IndexId, LabelId, TypeId, Value, key};
 
 use super::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
-use crate::{
-    FieldPath,
-    keyspace::{self, TAG_STATISTICS},
-    pairs::each_pair,
-};
 
 const FORMAT: i64 = 1;
 

@@ -2,76 +2,23 @@
 //!
 //! The stream is kept for its slowest reader: a watch, a feed, a file of a view. A reader that is too far behind, by
 //! bytes or by age, is not waited for any longer, or a reader that has stopped would fill the disk. It gets an error at
-//! its next read: [`DataStore::stream_after`] never omits entries silently.
+//! its next read: [`ChangeStream::after`] never omits entries silently.
 
+use isomer_layout::DataError;
 use isomer_storage::{StreamEntry, Version};
 
-use crate::{DataError, DataStore, WeakDataStore};
+use crate::{DataStore, WeakDataStore};
+
+/// The change stream of an open store: reading it, and retaining it for a reader.
+#[derive(Clone, Copy)]
+pub struct ChangeStream<'s> {
+    store: &'s DataStore,
+}
 
 impl DataStore {
-    /// Retains the change stream above `version` until the returned hold is dropped, or it is too much
-    /// ([`DataStoreOptions::stream_hold_bytes`]) or too old ([`DataStoreOptions::stream_hold_ms`]). Does not keep the
-    /// store open.
-    pub fn hold_stream(&self, version: Version) -> StreamHold {
-        self.hold(version, false)
-    }
-
-    /// The same without limits, for as long as a bulk load takes.
-    pub(crate) fn hold_stream_firmly(&self, version: Version) -> StreamHold {
-        self.hold(version, true)
-    }
-
-    pub(crate) fn hold(&self, version: Version, is_firm: bool) -> StreamHold {
-        let mut holds = self.shared().stream_holds.lock();
-        *holds.of(is_firm).entry(version).or_default() += 1;
-        StreamHold {
-            store: self.downgrade(),
-            version,
-            is_firm,
-        }
-    }
-
-    /// Entries of the change stream as in [`isomer_storage::Engine::stream`], without a gap from `after` up to the last
-    /// one returned.
-    ///
-    /// # Errors
-    /// [`DataError::Forgotten`] where the stream was trimmed beyond `after`.
-    pub fn stream_after(
-        &self,
-        after: Version,
-        max_entries: usize,
-        max_bytes: usize,
-        durable_only: bool,
-    ) -> Result<Vec<StreamEntry>, DataError> {
-        let entries = self
-            .engine()
-            .stream(after, max_entries, max_bytes, durable_only)?;
-        // Checked afterwards: entries may be trimmed while they are read.
-        self.check_changes_since(after)?;
-        Ok(entries)
-    }
-
-    /// The entries of the change stream after `after`, as far as they are durable. Where no commit up to the visible
-    /// version has an entry, `after` advances past them: later entries have later versions.
-    ///
-    /// # Errors
-    /// As [`DataStore::stream_after`].
-    pub fn durable_after(
-        &self,
-        after: &mut Version,
-        max_entries: usize,
-        max_bytes: usize,
-    ) -> Result<Vec<StreamEntry>, DataError> {
-        let visible = self.engine().version();
-        let entries = self.stream_after(*after, max_entries, max_bytes, true)?;
-        // Nothing is durable yet, or there is no entry, or it was trimmed concurrently, which is an error here, too.
-        if entries.is_empty()
-            && visible > *after
-            && self.stream_after(*after, 1, 1, false)?.is_empty()
-        {
-            *after = visible;
-        }
-        Ok(entries)
+    /// The change stream.
+    pub fn change_stream(&self) -> ChangeStream<'_> {
+        ChangeStream { store: self }
     }
 
     /// The result of `read` on a complete state; `None` while a state is being joined, which is not visible before it
@@ -89,13 +36,78 @@ impl DataStore {
         // A join that began in between may have left a part of a state in the result.
         Ok((replication.joins_begun() == joins).then_some(found))
     }
+}
+
+impl ChangeStream<'_> {
+    /// Retains the change stream above `version` until the returned hold is dropped, or it is too much
+    /// ([`DataStoreOptions::stream_hold_bytes`]) or too old ([`DataStoreOptions::stream_hold_ms`]). Does not keep the
+    /// store open.
+    pub fn hold(self, version: Version) -> StreamHold {
+        self.retain(version, false)
+    }
+
+    /// The same without limits, for as long as a bulk load takes.
+    pub(crate) fn hold_firmly(self, version: Version) -> StreamHold {
+        self.retain(version, true)
+    }
+
+    fn retain(self, version: Version, is_firm: bool) -> StreamHold {
+        let mut holds = self.store.shared().stream_holds.lock();
+        *holds.of(is_firm).entry(version).or_default() += 1;
+        StreamHold {
+            store: self.store.downgrade(),
+            version,
+            is_firm,
+        }
+    }
+
+    /// Entries of the change stream as in [`isomer_storage::Engine::stream`], without a gap from `after` up to the last
+    /// one returned.
+    ///
+    /// # Errors
+    /// [`DataError::Forgotten`] where the stream was trimmed beyond `after`.
+    pub fn after(
+        self,
+        after: Version,
+        max_entries: usize,
+        max_bytes: usize,
+        durable_only: bool,
+    ) -> Result<Vec<StreamEntry>, DataError> {
+        let entries = self
+            .store
+            .engine()
+            .stream(after, max_entries, max_bytes, durable_only)?;
+        // Checked afterwards: entries may be trimmed while they are read.
+        self.check_changes_since(after)?;
+        Ok(entries)
+    }
+
+    /// The entries of the change stream after `after`, as far as they are durable. Where no commit up to the visible
+    /// version has an entry, `after` advances past them: later entries have later versions.
+    ///
+    /// # Errors
+    /// As [`ChangeStream::after`].
+    pub fn durable_after(
+        self,
+        after: &mut Version,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<StreamEntry>, DataError> {
+        let visible = self.store.engine().version();
+        let entries = self.after(*after, max_entries, max_bytes, true)?;
+        // Nothing is durable yet, or there is no entry, or it was trimmed concurrently, which is an error here, too.
+        if entries.is_empty() && visible > *after && self.after(*after, 1, 1, false)?.is_empty() {
+            *after = visible;
+        }
+        Ok(entries)
+    }
 
     /// Checks that the change stream has all commits after a version.
     ///
     /// # Errors
     /// [`DataError::Forgotten`] where it does not.
-    pub fn check_changes_since(&self, after: Version) -> Result<(), DataError> {
-        let trimmed = self.engine().stream_trimmed()?;
+    pub fn check_changes_since(self, after: Version) -> Result<(), DataError> {
+        let trimmed = self.store.engine().stream_trimmed()?;
         if trimmed <= after {
             return Ok(());
         }
@@ -106,7 +118,7 @@ impl DataStore {
     }
 }
 
-/// Retains a part of the change stream: see [`DataStore::hold_stream`].
+/// Retains a part of the change stream: see [`ChangeStream::hold`].
 pub struct StreamHold {
     pub(crate) store: WeakDataStore,
     pub(crate) version: Version,
@@ -176,12 +188,12 @@ mod tests {
             tx.graph_mut().create_node(&[], &Map::new()).unwrap();
             tx.commit_with(Durability::Buffered).unwrap();
         }
-        store.save_counts().unwrap();
+        store.counts().save().unwrap();
         store.engine().version()
     }
 
     fn is_lost(store: &DataStore, version: Version) -> bool {
-        match store.stream_after(version, 1, 1, false) {
+        match store.change_stream().after(version, 1, 1, false) {
             Ok(_) => false,
             Err(DataError::Forgotten { after, since }) => {
                 assert!(after == version && since > version);
@@ -195,14 +207,18 @@ mod tests {
     fn the_slowest_reader_keeps_the_stream_until_it_is_dropped() {
         let store = open(&Arc::default(), u64::MAX, u64::MAX);
         let first = commit(&store, 10);
-        let slow = store.hold_stream(first);
+        let slow = store.change_stream().hold(first);
         let second = commit(&store, 10);
-        let same = store.hold_stream(second);
-        let fast = store.hold_stream(second);
+        let same = store.change_stream().hold(second);
+        let fast = store.change_stream().hold(second);
         commit(&store, 10);
         assert!(is_lost(&store, first - 1), "no reader needs that");
         assert_eq!(
-            store.stream_after(first, 99, 1 << 20, false).unwrap().len(),
+            store
+                .change_stream()
+                .after(first, 99, 1 << 20, false)
+                .unwrap()
+                .len(),
             20
         );
         drop(slow);
@@ -221,13 +237,13 @@ mod tests {
     fn a_reader_too_many_bytes_behind_gets_an_error_and_others_do_not() {
         let store = open(&Arc::default(), 1_000, u64::MAX);
         let first = commit(&store, 1);
-        let _stopped = store.hold_stream(first);
-        let firm = store.hold_stream_firmly(first);
+        let _stopped = store.change_stream().hold(first);
+        let firm = store.change_stream().hold_firmly(first);
         // Each of these checks the stream, and earlier commits are measured by it.
         commit(&store, 1);
         commit(&store, 100);
         let near = commit(&store, 1);
-        let _near = store.hold_stream(near);
+        let _near = store.change_stream().hold(near);
         commit(&store, 60);
         assert!(!is_lost(&store, first), "a bulk load still needs it");
         drop(firm);
@@ -241,9 +257,9 @@ mod tests {
         let clock = Arc::<ManualClock>::default();
         let store = open(&clock, u64::MAX, 1_000);
         let first = commit(&store, 5);
-        let _stopped = store.hold_stream(first);
+        let _stopped = store.change_stream().hold(first);
         let second = commit(&store, 5);
-        let idle = store.hold_stream(second);
+        let idle = store.change_stream().hold(second);
         clock.0.store(900, Ordering::Relaxed);
         commit(&store, 1);
         assert!(!is_lost(&store, first));
@@ -261,7 +277,7 @@ mod tests {
         let week = 7 * 24 * 60 * 60 * 1000;
         let store = open(&clock, u64::MAX, week);
         let first = commit(&store, 5);
-        let _reader = store.hold_stream(first);
+        let _reader = store.change_stream().hold(first);
         commit(&store, 1);
         // The device gets the time from the network.
         clock.0.store(50 * 52 * week, Ordering::Relaxed);

@@ -6,13 +6,15 @@ use std::{
     task::{Context, Poll},
 };
 
+use isomer_layout::{
+    DataError, ErrorKind,
+    catalog::Catalog,
+    stream::change::{self, ChangeSet},
+};
 use isomer_storage::{Durability, StorageError, Version};
 
 use super::{Covered, State, Transaction};
-use crate::{
-    Catalog, DataError, DataStore, ErrorKind, convergent::AfterCommit, footprint::Footprint,
-    statistics::Changed, stream,
-};
+use crate::{DataStore, convergent::AfterCommit, footprint::Footprint, statistics::Changed};
 
 /// What is needed of a transaction after its writes are handed over.
 struct PostCommit {
@@ -115,9 +117,14 @@ impl Transaction {
         footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
         let entry_bytes = operations.len();
         if entry_bytes > 0 {
-            let (mut entry, head) = (operations, stream::change::head(&changes.deltas));
+            let (mut entry, head) = (operations, change::head(&changes.deltas));
             entry.reserve_exact(head.len());
             entry.splice(0..0, head);
+            debug_assert!(
+                ChangeSet::changes_in(&entry)
+                    .is_ok_and(|mut changes| changes.all(|change| change.is_ok())),
+                "every operation of an entry of the change stream can be read"
+            );
             tx.append_stream_owned(entry);
         }
         let changed_buckets = buckets.is_changed();
@@ -156,7 +163,7 @@ impl PostCommit {
                     store.fold_counters(converged.counters);
                 }
                 store.shared().statistics.committed(self.changed);
-                store.committed(self.entry_bytes);
+                store.counts().committed(self.entry_bytes);
                 Ok(version)
             }
             Err(StorageError::Conflict { granule, version }) => Err(DataError::Conflict {

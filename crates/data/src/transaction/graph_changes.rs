@@ -1,6 +1,8 @@
 //! What a transaction has changed in the graph, apart from keys.
 
-use crate::{Dirty, IdSet, deferred::Deferred, statistics::Changed, stream::change::Deltas};
+use isomer_layout::stream::change::Deltas;
+
+use crate::{Dirty, IdSet, deferred::Deferred, statistics::Changed};
 
 /// The changes of a transaction in the graph, as its own reads, checks and statistics need them.
 #[derive(Default)]

@@ -1,9 +1,10 @@
 //! Ids of names: labels, relationship types, properties, buckets.
 
+use isomer_layout::{DataError, catalog::names::NameKind};
 use isomer_value::{LabelId, PropId, TypeId};
 
 use super::{Transaction, reads_only};
-use crate::{Access, DataError, catalog::NameKind};
+use crate::Access;
 
 /// Ids of the names of labels, relationship types, properties and buckets.
 ///

@@ -1,14 +1,15 @@
 //! Reads of stored pairs as bytes.
 
+use isomer_layout::{DataError, pairs::each_between};
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 
 use super::Transaction;
-use crate::{DataError, pairs::each_between};
 
 /// Keys, in their order.
 type Keys = Vec<Vec<u8>>;
 
-/// Stored pairs as bytes, with the transaction's own writes. Reads do not enter the footprint: the caller declares them.
+/// Stored pairs as bytes, with the transaction's own writes. Reads do not enter the footprint: the caller declares
+/// them.
 ///
 /// Ranges are read in pages, so memory does not depend on their length.
 #[derive(Clone, Copy)]

@@ -17,10 +17,7 @@ use proptest::prelude::*;
 
 use crate::common::{int, list, memory, text};
 
-const MULTI: BucketOptions = BucketOptions {
-    kind: BucketKind::Multi,
-    reversible: false,
-};
+const MULTI: BucketOptions = BucketOptions::new(BucketKind::Multi, false);
 
 fn write(store: &DataStore, run: impl FnOnce(&mut Transaction)) -> u64 {
     let mut tx = store.begin(Access::Write).unwrap();
@@ -99,7 +96,8 @@ proptest! {
     /// A cursor moves as one over a sorted set does, own writes included, in buckets of both kinds.
     #[test]
     fn a_cursor_walks_as_the_model_does(
-        multi: bool, stored in prop::collection::vec((key(), any::<u8>()), 0..40), range in prop::option::of((key(), prop::option::of(key()))),
+        multi: bool, stored in prop::collection::vec((key(), any::<u8>()), 0..40),
+        range in prop::option::of((key(), prop::option::of(key()))),
         steps in prop::collection::vec(step(), 1..60)
     ) {
         let store = memory();

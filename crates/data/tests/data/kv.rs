@@ -23,14 +23,8 @@ use isomer_value::Value;
 
 use crate::common::{engine_at, int, list, memory, nested, text};
 
-const MULTI: BucketOptions = BucketOptions {
-    kind: BucketKind::Multi,
-    reversible: false,
-};
-const REVERSIBLE: BucketOptions = BucketOptions {
-    kind: BucketKind::Map,
-    reversible: true,
-};
+const MULTI: BucketOptions = BucketOptions::new(BucketKind::Multi, false);
+const REVERSIBLE: BucketOptions = BucketOptions::new(BucketKind::Map, true);
 const ALL: KeyRange<'static> = KeyRange {
     start: b"",
     end: None,
@@ -215,10 +209,7 @@ fn buckets_come_and_go() {
         kind(write(&store, |tx| tx.kv_mut().create_bucket("", MULTI))),
         ErrorKind::Invalid
     );
-    let both = BucketOptions {
-        kind: BucketKind::Multi,
-        reversible: true,
-    };
+    let both = BucketOptions::new(BucketKind::Multi, true);
     assert_eq!(
         kind(write(&store, |tx| tx.kv_mut().create_bucket("both", both))),
         ErrorKind::Invalid

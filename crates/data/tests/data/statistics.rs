@@ -91,7 +91,8 @@ fn statistics_of_a_few_thousand_records_are_exact() {
     let store = open(&Arc::new(MemoryEngine::new()));
     let made = make(&store, 1_000);
     let found = store
-        .label_statistics(made.person)
+        .statistics()
+        .of_label(made.person)
         .expect("read")
         .expect("enough of them");
     assert_eq!((found.nodes, found.sampled), (1_000, 1_000));
@@ -104,7 +105,8 @@ fn statistics_of_a_few_thousand_records_are_exact() {
     assert_eq!(state.distinct, 2);
     assert_eq!((share(state, "open"), share(state, "frozen")), (900, 100));
     let ends = store
-        .type_statistics(made.lives)
+        .statistics()
+        .of_type(made.lives)
         .expect("read")
         .expect("enough of them");
     let (person, admin, city) = (Some(made.person), Some(made.admin), Some(made.city));
@@ -114,7 +116,11 @@ fn statistics_of_a_few_thousand_records_are_exact() {
     assert_eq!(ends.between(admin, None), 100);
     assert_eq!(ends.between(None, admin), 0);
     assert!(
-        store.label_statistics(made.city).expect("read").is_none(),
+        store
+            .statistics()
+            .of_label(made.city)
+            .expect("read")
+            .is_none(),
         "ten cities are not worth it"
     );
 }
@@ -124,7 +130,8 @@ fn statistics_of_many_records_are_estimated_from_a_sample() {
     let store = open(&Arc::new(MemoryEngine::new()));
     let made = make(&store, 20_000);
     let found = store
-        .label_statistics(made.person)
+        .statistics()
+        .of_label(made.person)
         .expect("read")
         .expect("enough of them");
     assert!(found.sampled < 4_000, "{} of 20,000", found.sampled);
@@ -137,12 +144,14 @@ fn statistics_of_many_records_are_estimated_from_a_sample() {
     assert!(near(share(state, "open"), 18_000) && near(share(state, "frozen"), 2_000));
     // An admin is a person first: a second label has no extents, so its nodes are found through those of the first.
     let admins = store
-        .label_statistics(made.admin)
+        .statistics()
+        .of_label(made.admin)
         .expect("read")
         .expect("enough of them");
     assert_eq!(admins.with_label(made.person), 2_000);
     let ends = store
-        .type_statistics(made.lives)
+        .statistics()
+        .of_type(made.lives)
         .expect("read")
         .expect("enough of them");
     assert!(ends.sampled < 4_000, "{} of 20,000", ends.sampled);
@@ -155,7 +164,8 @@ fn what_has_changed_a_lot_is_sampled_again() {
     let made = make(&store, 1_000);
     let state = |store: &DataStore| {
         let found = store
-            .label_statistics(made.person)
+            .statistics()
+            .of_label(made.person)
             .expect("read")
             .expect("known");
         let state = found.property(&["state"]).expect("a property");
@@ -182,7 +192,8 @@ fn what_has_changed_a_lot_is_sampled_again() {
     // Labels added to nodes at the ends of relationships count for the type.
     let of_admins = |store: &DataStore| {
         let found = store
-            .type_statistics(made.lives)
+            .statistics()
+            .of_type(made.lives)
             .expect("read")
             .expect("known");
         found.between(Some(made.admin), Some(made.city))
@@ -204,7 +215,8 @@ fn an_index_has_statistics_and_all_survive_reopening() {
     let store = open(&engine);
     let made = make(&store, 1_000);
     let before = store
-        .label_statistics(made.person)
+        .statistics()
+        .of_label(made.person)
         .expect("read")
         .expect("known");
     assert!(before.indexes.is_empty());
@@ -224,7 +236,8 @@ fn an_index_has_statistics_and_all_survive_reopening() {
         })
         .expect("an index");
     let found = store
-        .label_statistics(made.person)
+        .statistics()
+        .of_label(made.person)
         .expect("read")
         .expect("known");
     let index = &found.indexes[0];
@@ -233,21 +246,24 @@ fn an_index_has_statistics_and_all_survive_reopening() {
     assert_eq!(index.distinct, [2, 50]);
     assert_eq!(share(&index.first, "open"), 900);
     let ends = store
-        .type_statistics(made.lives)
+        .statistics()
+        .of_type(made.lives)
         .expect("read")
         .expect("known");
-    store.save_statistics().expect("stored");
+    store.statistics().save().expect("stored");
     drop(store);
 
     let store = open(&engine);
     let again = store
-        .label_statistics(made.person)
+        .statistics()
+        .of_label(made.person)
         .expect("read")
         .expect("known");
     assert_eq!(again, found, "not sampled again: the version is the same");
     assert_eq!(again.version, found.version);
     let again = store
-        .type_statistics(made.lives)
+        .statistics()
+        .of_type(made.lives)
         .expect("read")
         .expect("known");
     assert_eq!(again.version, ends.version);

@@ -149,10 +149,7 @@ fn turmoil(store: &DataStore, rounds: u64) {
         }
     }
     transact(store, |tx| {
-        let options = isomer_data::BucketOptions {
-            reversible: true,
-            ..Default::default()
-        };
+        let options = isomer_data::BucketOptions::reversible();
         tx.kv_mut().create_bucket("sessions", options)
     });
     let patience = Instant::now();

@@ -220,7 +220,7 @@ pub struct FileWriter {
 }
 
 /// Size of the write buffer; each flush is a separate commit.
-const HELD_BYTES: usize = 4 << 20;
+const WRITE_BUFFER_BYTES: usize = 4 << 20;
 
 impl FileWriter {
     /// Bytes written so far.
@@ -292,11 +292,11 @@ impl FileWriter {
 
 impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.held.len() >= HELD_BYTES {
+        if self.held.len() >= WRITE_BUFFER_BYTES {
             self.store().map_err(as_io)?;
         }
         // For any size of the input, no commit is larger than the buffer.
-        let taken = bytes.len().min(HELD_BYTES - self.held.len());
+        let taken = bytes.len().min(WRITE_BUFFER_BYTES - self.held.len());
         self.held.extend_from_slice(&bytes[..taken]);
         Ok(taken)
     }
@@ -425,11 +425,13 @@ mod tests {
 
     #[test]
     fn a_large_write_is_stored_in_parts() {
-        let least = Database::builder().max_transaction_bytes(3 * HELD_BYTES);
+        let least = Database::builder().max_transaction_bytes(3 * WRITE_BUFFER_BYTES);
         let db = least.open_in_memory().unwrap();
         let mut writer = db.create_file("/large").unwrap();
-        writer.write_all(&vec![7; 5 * HELD_BYTES + 1]).unwrap();
+        writer
+            .write_all(&vec![7; 5 * WRITE_BUFFER_BYTES + 1])
+            .unwrap();
         let about = writer.finish().unwrap();
-        assert_eq!(about.bytes, 5 * HELD_BYTES as u64 + 1);
+        assert_eq!(about.bytes, 5 * WRITE_BUFFER_BYTES as u64 + 1);
     }
 }

@@ -239,8 +239,8 @@ fn estimates_change_no_weight() {
         let (longitude, latitude) = (x * 40.0 - 20.0, y * 60.0);
         format!("point({{longitude: {longitude}, latitude: {latitude}}})")
     };
-    type Place<'p> = &'p dyn Fn(f64, f64) -> String;
-    let cases: [(u64, Place<'_>); 3] = [(1, &plane), (2, &plane), (3, &earth)];
+    type PointText<'p> = &'p dyn Fn(f64, f64) -> String;
+    let cases: [(u64, PointText<'_>); 3] = [(1, &plane), (2, &plane), (3, &earth)];
     let (mut found, mut none) = (0, 0);
     for (seed, point) in cases {
         let database = places(40, seed, point);

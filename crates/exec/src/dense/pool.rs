@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Larger arrays are freed after use.
-const MOST_ARRAY_BYTES: usize = 64 << 20;
+const MAX_ARRAY_BYTES: usize = 64 << 20;
 /// Maximum number of pooled arrays of one kind per thread.
-const MOST_ARRAYS: usize = 4;
+const MAX_ARRAYS: usize = 4;
 /// Maximum bytes pooled by all threads of the process.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -18,10 +18,10 @@ pub(super) struct PooledBytes(usize);
 impl PooledBytes {
     /// Accounts for this number of bytes; none if the array is empty, or the process-wide limit is reached.
     pub(super) fn try_reserve(bytes: usize) -> Option<Self> {
-        if bytes == 0 || bytes > MOST_ARRAY_BYTES {
+        if bytes == 0 || bytes > MAX_ARRAY_BYTES {
             return None;
         }
-        let fits = |kept: usize| (kept + bytes <= MOST_BYTES).then_some(kept + bytes);
+        let fits = |kept: usize| (kept + bytes <= MAX_BYTES).then_some(kept + bytes);
         BYTES
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .ok()?;
@@ -53,7 +53,7 @@ impl<T> Pool<T> {
 
     /// Returns an array to the pool, unless the pool is full.
     pub(super) fn put(&mut self, array: T, place: PooledBytes) {
-        if self.0.len() < MOST_ARRAYS {
+        if self.0.len() < MAX_ARRAYS {
             self.0.push((array, place));
         }
     }
@@ -73,7 +73,7 @@ mod tests {
         assert!(PooledBytes::try_reserve(32 << 20).is_none());
         assert!(
             PooledBytes::try_reserve(0).is_none()
-                && PooledBytes::try_reserve(MOST_ARRAY_BYTES + 1).is_none()
+                && PooledBytes::try_reserve(MAX_ARRAY_BYTES + 1).is_none()
         );
         // A thread that ends releases its pooled memory.
         std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use crate::error::Result;
 /// Neighbours that are examined between two checks of the clock.
 const TICK_NODES: usize = 256;
 /// Arrays cover ids below this: 256 MiB for each end at most.
-pub(crate) const MOST_IDS: u32 = 1 << 26;
+pub(crate) const MAX_IDS: u32 = 1 << 26;
 /// Nodes that are sampled to estimate the work of a frontier.
 const SAMPLE: usize = 32;
 
@@ -190,7 +190,7 @@ fn advance(
             let neighbours = walks.neighbours(node, scratch);
             looked_at += neighbours.len();
             for &to in neighbours {
-                if to >= MOST_IDS {
+                if to >= MAX_IDS {
                     return Ok(false);
                 }
                 if !side.marks.insert(to) {

@@ -129,7 +129,7 @@ pub(super) fn reduce(
         cx.set_local(accumulator, result);
         cx.set_local(element, item.clone());
         result = value(step, row, cx)?;
-        measured.look(&result, before, cx)?;
+        measured.measure(&result, before, cx)?;
         if result.nests_deeper(MAX_NESTING) {
             return Err(ExecError::limit(
                 format!("{MAX_NESTING} levels of nested lists and maps"),
@@ -165,7 +165,7 @@ impl Measured {
 
     /// Counts the accumulator instead of what was computed since there were `before` bytes.
     #[inline]
-    fn look(&mut self, accumulator: &Value, before: usize, cx: &mut Cx<'_>) -> Result<()> {
+    fn measure(&mut self, accumulator: &Value, before: usize, cx: &mut Cx<'_>) -> Result<()> {
         let watch = &cx.run.watch;
         let computed = watch.computed_ever().wrapping_sub(self.computed);
         if computed < GROWTH_BYTES.max(self.bytes / 4) {

@@ -14,7 +14,7 @@ use crate::{context::Cx, error::Result, value_size::value_bytes};
 /// Maximum size as a fraction of the memory limit; beyond it the cache is cleared.
 const SHARE_OF_MEMORY: usize = 8;
 /// Larger values are not cached.
-const MOST_VALUE_BYTES: usize = 256;
+const MAX_VALUE_BYTES: usize = 256;
 
 /// Makes room for `bytes` more; clears the cache if they do not fit.
 fn make_room(bytes: usize, cx: &mut Cx<'_>) {
@@ -62,7 +62,7 @@ pub(super) fn properties(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Res
     let mut bytes = 0;
     for (node, value) in missing.iter().zip(read(&missing, prop, cx)?) {
         let size = value_bytes(&value);
-        if size <= MOST_VALUE_BYTES {
+        if size <= MAX_VALUE_BYTES {
             bytes += size + 16;
             known.insert(*node, value);
         } else {

@@ -234,7 +234,7 @@ fn slice(base: &Value, from: Option<&Value>, to: Option<&Value>) -> Result<Value
 }
 
 /// Matching cannot be interrupted and takes up to a quarter of a microsecond per byte.
-const MOST_MATCHED_BYTES: usize = 4 << 20;
+const MAX_MATCHED_BYTES: usize = 4 << 20;
 
 fn string_test(
     op: StringTest,
@@ -250,9 +250,9 @@ fn string_test(
         StringTest::EndsWith => text.ends_with(&**pattern),
         StringTest::Contains => text.contains(&**pattern),
         StringTest::Matches => {
-            if text.len() > MOST_MATCHED_BYTES {
+            if text.len() > MAX_MATCHED_BYTES {
                 return Err(ExecError::limit(
-                    format!("{MOST_MATCHED_BYTES} bytes of text for a regular expression"),
+                    format!("{MAX_MATCHED_BYTES} bytes of text for a regular expression"),
                     "match a part of the text (substring), or look for words with CONTAINS",
                 ));
             }

@@ -35,7 +35,7 @@ pub(super) struct Sort {
 }
 
 /// If more rows than this are wanted, threads do not truncate their rows.
-const MOST_IN_PART: usize = 1 << 14;
+const MAX_TRUNCATED_ROWS: usize = 1 << 14;
 
 /// Sorted rows, in memory or on disk, and how many of them remain to be returned.
 enum Output {
@@ -79,7 +79,7 @@ impl Run {
         // Keys may be long lists: then fewer comparisons run between two checks of the clock.
         let key_bytes: usize = self.keys.iter().flatten().map(value_bytes).sum();
         let weight = key_bytes / self.rows.len().max(1) / size_of::<Value>() + 1;
-        let piece_len = (MOST_UNWATCHED / weight).clamp(8, MOST_UNWATCHED);
+        let piece_len = (MAX_UNCHECKED_KEYS / weight).clamp(8, MAX_UNCHECKED_KEYS);
         let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
         if let Some(last) = limit.and_then(|limit| limit.checked_sub(1))
             && last < order.len()
@@ -92,7 +92,7 @@ impl Run {
         }
         for piece in order.chunks_mut(piece_len) {
             piece.sort_by(compare);
-            cx.tick(MOST_UNWATCHED)?;
+            cx.tick(MAX_UNCHECKED_KEYS)?;
         }
         let mut sorted = piece_len;
         while sorted < order.len() {
@@ -160,7 +160,7 @@ struct Spilled {
 }
 
 /// Values of keys that are sorted between two checks of the clock.
-const MOST_UNWATCHED: usize = 1 << 16;
+const MAX_UNCHECKED_KEYS: usize = 1 << 16;
 
 /// Merges two sorted pieces into `out`; of equal rows the left one comes first. A comparison reads `weight` values.
 fn merge(
@@ -341,7 +341,7 @@ impl Operate for Sort {
                         (Err(_), Expr::Arith { .. }) => usize::MAX,
                         (Err(error), _) => return Err(error),
                     };
-                    if self.in_part && limit > MOST_IN_PART {
+                    if self.in_part && limit > MAX_TRUNCATED_ROWS {
                         return self.input.pull(cx);
                     }
                     self.sort(keys, Some(limit), cx)?

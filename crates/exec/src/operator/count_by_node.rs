@@ -58,7 +58,7 @@ struct NodeCounts {
 }
 
 /// Arrays cover at most this many ids: 128 MiB.
-const MOST_DENSE: usize = 1 << 24;
+const MAX_DENSE_IDS: usize = 1 << 24;
 /// The arrays take at most this fraction of a query's memory.
 const PART_OF_MEMORY: usize = 16;
 /// Bytes of a group in the hash table.
@@ -84,7 +84,7 @@ fn overflow() -> ExecError {
 impl Groups {
     /// No group yet; the array takes a small part of the query's memory.
     fn new(memory_bytes: usize) -> Self {
-        let dense = (memory_bytes / PART_OF_MEMORY / size_of::<u64>()).min(MOST_DENSE);
+        let dense = (memory_bytes / PART_OF_MEMORY / size_of::<u64>()).min(MAX_DENSE_IDS);
         Self {
             dense: dense as u32,
             counts: Counts::take(dense),

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// If there is less memory per thread than this, one thread does all the work.
-const LEAST_BYTES: usize = 8 << 20;
+const MIN_THREAD_BYTES: usize = 8 << 20;
 /// How long the consumer waits before it checks the query's limits.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -165,7 +165,7 @@ impl Exchange {
             return None;
         }
         // The chunk that each thread is working on is not part of the bytes in flight.
-        let least_bytes = cx.run.workers * LEAST_BYTES;
+        let least_bytes = cx.run.workers * MIN_THREAD_BYTES;
         if !self.passes_all() && cx.run.watch.limits().memory_bytes < least_bytes {
             return None;
         }

@@ -49,15 +49,15 @@ struct Groups {
 }
 
 /// Which groups are wanted; none if that is unknown. An invalid limit is reported by the operator above.
-fn wanted(first: &physical::FirstGroups, cx: &mut Cx<'_>) -> Option<Wanted> {
-    Some(Wanted {
+fn wanted(first: &physical::FirstGroups, cx: &mut Cx<'_>) -> Option<GroupLimit> {
+    Some(GroupLimit {
         count: usize::try_from(row_count(&first.limit, "LIMIT", cx).ok()?).ok()?,
         largest: first.largest,
     })
 }
 
 /// How many of the first groups are wanted, and whether these are the largest.
-struct Wanted {
+struct GroupLimit {
     count: usize,
     largest: bool,
 }
@@ -162,7 +162,7 @@ fn extend_small(nodes: &mut Vec<u32>, more: &[NodeId]) -> bool {
 
 /// Keeps the groups that may be among the first ones in the order of their counts: those, and all that tie with the
 /// last.
-fn keep_first(nodes: &mut Vec<u32>, counts: &mut Vec<i64>, wanted: &Wanted) {
+fn keep_first(nodes: &mut Vec<u32>, counts: &mut Vec<i64>, wanted: &GroupLimit) {
     let Some(last) = wanted.count.checked_sub(1) else {
         nodes.clear();
         counts.clear();
@@ -283,7 +283,7 @@ mod tests {
         let counts = vec![3, 9, 1, 3, 7, 3, 1];
         let first = |count, largest| {
             let (mut nodes, mut kept) = ((0..7).collect(), counts.clone());
-            keep_first(&mut nodes, &mut kept, &Wanted { count, largest });
+            keep_first(&mut nodes, &mut kept, &GroupLimit { count, largest });
             let same = nodes.iter().map(|node| counts[*node as usize]);
             assert!(same.eq(kept));
             nodes

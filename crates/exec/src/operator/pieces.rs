@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// Computed values of less than this are not held for an operator that passes them on.
-const HELD_FROM: usize = 32 << 10;
+const MIN_HELD_BYTES: usize = 32 << 10;
 /// Factor by which a batch shrinks after [`ExecError::BatchFull`].
-const FEWER: usize = 4;
+const SHRINK_FACTOR: usize = 4;
 
 /// Evaluates the rows of chunks piece by piece.
 ///
@@ -53,7 +53,7 @@ impl Pieces {
         let Some((piece, value, computed)) = self.evaluate(cx, evaluate)? else {
             return Ok(None);
         };
-        if computed >= HELD_FROM {
+        if computed >= MIN_HELD_BYTES {
             cx.run.watch.hold(computed)?;
             self.held = computed;
         }
@@ -70,7 +70,7 @@ impl Pieces {
     ) -> Result<()> {
         self.rest = Some((chunk, 0));
         while let Some((_, (), computed)) = self.evaluate(cx, &mut work)? {
-            if computed >= HELD_FROM {
+            if computed >= MIN_HELD_BYTES {
                 cx.run.watch.release(0);
             }
         }
@@ -99,7 +99,7 @@ impl Pieces {
             let (outcome, computed) = cx.evaluate(has_several, |cx| evaluate(&mut piece, cx));
             match outcome {
                 Err(ExecError::BatchFull) if has_several => {
-                    self.rows = (rows.max(piece.len()) / FEWER).max(1);
+                    self.rows = (rows.max(piece.len()) / SHRINK_FACTOR).max(1);
                     // Where it was the whole chunk, rows that it has lost since are lost.
                     self.rest = Some(if is_whole { (piece, 0) } else { (chunk, at) });
                 }

@@ -11,15 +11,15 @@ use super::{
     Argument, Child, Operate, OperatorRef,
     expand::end_of,
     input::RowInput,
-    round::Round,
     scan::misplaced,
+    shortest_cycle::CycleSearch,
     varlength::{step_holds, too_long},
 };
 use crate::{
     chunk::Chunk,
     column::{Column, relationship, relationship_value},
     context::{Cx, TypeFilter},
-    dense::{MOST_IDS, Meeting, SearchOutcome, small},
+    dense::{MAX_IDS, Meeting, SearchOutcome, small},
     error::Result,
     eval::{Row, holds},
 };
@@ -143,12 +143,12 @@ struct Search<'a> {
 /// What the search has reached from one end: per node its distance and its predecessors.
 struct Side {
     direction: Direction,
-    reached: FxHashMap<NodeId, Reached>,
+    reached: FxHashMap<NodeId, NodePaths>,
     frontier: Vec<NodeId>,
     depth: u64,
 }
 
-struct Reached {
+struct NodePaths {
     depth: u64,
     /// Relationships that lead here from the level before, with their origin. One, unless all walks are wanted.
     back: Vec<(RelRow, NodeId)>,
@@ -158,7 +158,7 @@ impl Side {
     fn new(start: NodeId, direction: Direction) -> Self {
         let reached = FxHashMap::from_iter([(
             start,
-            Reached {
+            NodePaths {
                 depth: 0,
                 back: Vec::new(),
             },
@@ -208,7 +208,7 @@ impl Side {
                             }
                             self.reached.insert(
                                 to,
-                                Reached {
+                                NodePaths {
                                     depth: self.depth,
                                     back: vec![(*rel, *node)],
                                 },
@@ -303,7 +303,7 @@ impl Search<'_> {
         let (Some(from), Some(to)) = (small(self.from), small(self.to)) else {
             return Ok(None);
         };
-        if self.plan.step_predicate.is_some() || from.max(to) >= MOST_IDS {
+        if self.plan.step_predicate.is_some() || from.max(to) >= MAX_IDS {
             return Ok(None);
         }
         let direction = self.plan.direction;
@@ -425,13 +425,13 @@ impl Search<'_> {
             return self.by_length(cx);
         }
         let max = self.max(cx);
-        let round = Round {
+        let cycle = CycleSearch {
             plan: self.plan,
             types: self.filter.ids(),
             start: self.from,
             row: self.row,
         };
-        match round.shortest(max, cx)? {
+        match cycle.shortest(max, cx)? {
             Some(walks) => Ok(walks),
             None if self.plan.max.is_some() => Ok(Vec::new()),
             None => Err(too_long(max)),

@@ -275,9 +275,9 @@ impl Walker {
         if let Some(ends) = self.search_views(plan, cx)? {
             return Ok(ends);
         }
-        let mut reached = Reached {
+        let mut reached = SearchState {
             closes_cycle: plan.min == 0,
-            ..Reached::default()
+            ..SearchState::default()
         };
         if plan.min == 0 {
             reached.ends.push(self.start);
@@ -332,7 +332,7 @@ impl Walker {
         rel: RelId,
         branch: Option<RelId>,
         (depth, direction): (u64, Direction),
-        reached: &mut Reached,
+        reached: &mut SearchState,
     ) {
         let is_first_step = branch.is_none();
         let branch = branch.unwrap_or(rel);
@@ -358,7 +358,7 @@ impl Walker {
 
 /// What a search has reached so far.
 #[derive(Default)]
-struct Reached {
+struct SearchState {
     /// The distance of each node, and the first relationship of the walk to it.
     visited: FxHashMap<NodeId, (u64, RelId)>,
     /// The nodes at the present distance.

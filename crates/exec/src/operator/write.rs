@@ -126,19 +126,19 @@ fn sole_link(pattern: &CreatePattern) -> Option<&CreateRelationship> {
 }
 
 /// Relationships per batch: few enough that cancellation is noticed soon.
-const LINKS_AT_ONCE: usize = 1_024;
+const RELATIONSHIPS_PER_BATCH: usize = 1_024;
 
 /// Creates a relationship without properties for each row of a chunk, one after the other, and adds a column of them.
 fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> Result<Chunk> {
     let mut made = Vec::with_capacity(chunk.len());
-    let mut ends = Vec::with_capacity(LINKS_AT_ONCE.min(chunk.len()));
+    let mut ends = Vec::with_capacity(RELATIONSHIPS_PER_BATCH.min(chunk.len()));
     let mut rows = 0..chunk.len();
     while !rows.is_empty() {
-        cx.tick(LINKS_AT_ONCE.min(rows.len()))?;
+        cx.tick(RELATIONSHIPS_PER_BATCH.min(rows.len()))?;
         ends.clear();
         // A row without ends fails only after the rows before it were created: they may fail first with their own
         // error.
-        let mut next = rows.by_ref().take(LINKS_AT_ONCE);
+        let mut next = rows.by_ref().take(RELATIONSHIPS_PER_BATCH);
         let refused: Result<()> = next.try_for_each(|row| {
             let source = end_at(&chunk, row, one.source, cx)?;
             ends.push((source, end_at(&chunk, row, one.target, cx)?));
@@ -159,7 +159,7 @@ fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> 
 }
 
 /// What an item of a pattern has created so far: one entity per row.
-enum Made {
+enum CreatedEntities {
     Nodes(Vec<NodeId>),
     Rels(Vec<RelRow>),
 }
@@ -184,13 +184,16 @@ fn create_all(
         let item = pattern.items.iter().position(|item| created(item) == slot);
         item.map_or(End::Column, End::Item)
     };
-    let mut made: Vec<Made> = Vec::with_capacity(pattern.items.len());
+    let mut made: Vec<CreatedEntities> = Vec::with_capacity(pattern.items.len());
     let mut ends = Vec::with_capacity(pattern.items.len());
     for item in &pattern.items {
         let (column, of_item) = match item {
-            CreateItem::Node(_) => (Made::Nodes(Vec::with_capacity(chunk.len())), None),
+            CreateItem::Node(_) => (
+                CreatedEntities::Nodes(Vec::with_capacity(chunk.len())),
+                None,
+            ),
             CreateItem::Relationship(one) => (
-                Made::Rels(Vec::with_capacity(chunk.len())),
+                CreatedEntities::Rels(Vec::with_capacity(chunk.len())),
                 Some((end_of(one.source), end_of(one.target))),
             ),
         };
@@ -201,17 +204,17 @@ fn create_all(
         cx.tick(1)?;
         let place = Row { chunk: &chunk, row };
         for (at, item) in pattern.items.iter().enumerate() {
-            let node = |end: End, slot: SlotId, made: &[Made], cx: &Cx<'_>| match end {
+            let node = |end: End, slot: SlotId, made: &[CreatedEntities], cx: &Cx<'_>| match end {
                 End::Item(item) => match &made[item] {
-                    Made::Nodes(nodes) => Ok(nodes[row]),
-                    Made::Rels(_) => Err(no_node(&Value::Null, slot, cx)),
+                    CreatedEntities::Nodes(nodes) => Ok(nodes[row]),
+                    CreatedEntities::Rels(_) => Err(no_node(&Value::Null, slot, cx)),
                 },
                 End::Column => end_at(&chunk, row, slot, cx),
             };
             match item {
                 CreateItem::Node(one) => {
                     let id = create_node(one, place, nulls, cx)?;
-                    if let Made::Nodes(nodes) = &mut made[at] {
+                    if let CreatedEntities::Nodes(nodes) = &mut made[at] {
                         nodes.push(id);
                     }
                 }
@@ -223,7 +226,7 @@ fn create_all(
                     let source = node(source, one.source, &made, cx)?;
                     let target = node(target, one.target, &made, cx)?;
                     let rel = create_relationship(one, source, target, &properties, cx)?;
-                    if let Made::Rels(rels) = &mut made[at] {
+                    if let CreatedEntities::Rels(rels) = &mut made[at] {
                         rels.push(rel);
                     }
                 }
@@ -232,8 +235,8 @@ fn create_all(
     }
     for (item, column) in pattern.items.iter().zip(made) {
         let column = match column {
-            Made::Nodes(nodes) => Column::Nodes(nodes),
-            Made::Rels(rels) => Column::Rels(rels),
+            CreatedEntities::Nodes(nodes) => Column::Nodes(nodes),
+            CreatedEntities::Rels(rels) => Column::Rels(rels),
         };
         chunk.set(created(item), column);
     }

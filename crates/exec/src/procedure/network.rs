@@ -267,12 +267,12 @@ fn scan(label: Option<LabelId>, call: &mut Call<'_>, found: &mut Vec<NodeId>) ->
 /// Maps node ids to dense numbers.
 struct Numbers<'n> {
     nodes: &'n [NodeId],
-    /// For ids without large gaps: the number by the distance from the first id, [`ABSENT`] for those left out.
+    /// For ids without large gaps: the number by the distance from the first id, [`NO_NODE`] for those left out.
     /// Otherwise a binary search is used.
     span: Vec<u32>,
 }
 
-const ABSENT: u32 = u32::MAX;
+const NO_NODE: u32 = u32::MAX;
 
 impl<'n> Numbers<'n> {
     fn new(nodes: &'n [NodeId], call: &mut Call<'_>) -> Result<Self> {
@@ -281,7 +281,7 @@ impl<'n> Numbers<'n> {
             let width = last.0 - first.0;
             if width < nodes.len() as u64 * 4 + 1024 {
                 call.hold((width as usize + 1) * size_of::<u32>())?;
-                span.resize(width as usize + 1, ABSENT);
+                span.resize(width as usize + 1, NO_NODE);
                 for (number, node) in nodes.iter().enumerate() {
                     span[(node.0 - first.0) as usize] = number as u32;
                 }
@@ -299,7 +299,7 @@ impl<'n> Numbers<'n> {
         self.span
             .get(at)
             .copied()
-            .filter(|number| *number != ABSENT)
+            .filter(|number| *number != NO_NODE)
     }
 
     fn count(&self) -> usize {

@@ -347,7 +347,7 @@ impl Ord for Cost {
 }
 
 /// The best known path to a node.
-struct Reached {
+struct BestPath {
     weight: f64,
     /// The predecessor, and the step from it.
     last: Option<(NodeId, Step)>,
@@ -365,9 +365,9 @@ fn lightest_path(
     excluded: &Excluded,
     call: &mut Call<'_>,
 ) -> Result<Option<Vec<Step>>> {
-    let mut reached: FxHashMap<NodeId, Reached> = FxHashMap::default();
+    let mut reached: FxHashMap<NodeId, BestPath> = FxHashMap::default();
     let mut open = BinaryHeap::from([(Reverse(Cost(0.0)), Reverse(from))]);
-    let start = Reached {
+    let start = BestPath {
         weight: 0.0,
         last: None,
         done: false,
@@ -396,7 +396,7 @@ fn lightest_path(
                 continue;
             }
             let total = weight + step_weight;
-            let way = Reached {
+            let way = BestPath {
                 weight: total,
                 last: Some((node, *step)),
                 done: false,
@@ -412,7 +412,7 @@ fn lightest_path(
             }
             open.push((Reverse(Cost(total + left)), Reverse(next)));
         }
-        let entry = size_of::<(NodeId, Reached)>() + 1;
+        let entry = size_of::<(NodeId, BestPath)>() + 1;
         let bytes = reached.capacity() * entry + open.capacity() * 24;
         if bytes > held {
             call.hold(bytes - held)?;
@@ -451,7 +451,7 @@ fn lightest(
     let Some(first) = lightest_path(graph, source, target, &Excluded::default(), call)? else {
         return Ok(found);
     };
-    found.push(way(first, 0));
+    found.push(path_of(first, 0));
     while found.len() < count {
         let Some(last) = found.last().cloned() else {
             break;
@@ -480,7 +480,7 @@ fn lightest(
             };
             let steps: Vec<Step> = shared.iter().copied().chain(rest).collect();
             let key: Vec<RelId> = steps.iter().map(|(rel, ..)| rel.id).collect();
-            let made = way(steps, at);
+            let made = path_of(steps, at);
             if let Entry::Vacant(place) = steps_of.entry(key) {
                 call.hold(made.bytes() * 2)?;
                 let rels = place.key().clone();
@@ -492,12 +492,12 @@ fn lightest(
             break;
         };
         let steps = steps_of.get(&key).cloned().unwrap_or_default();
-        found.push(way(steps, at));
+        found.push(path_of(steps, at));
     }
     Ok(found)
 }
 
-fn way(steps: Vec<Step>, deviates_at: usize) -> PathFromSource {
+fn path_of(steps: Vec<Step>, deviates_at: usize) -> PathFromSource {
     PathFromSource {
         weight: steps.iter().map(|(.., weight)| weight).sum(),
         steps,

@@ -64,7 +64,7 @@ impl Procedure for Statistics {
         let name = |label: LabelId| catalog.label_name(label).unwrap_or_default();
         for (label, of) in catalog.labels() {
             let nodes = call.transaction().node_count(Some(label))?;
-            let statistics = call.transaction().store().label_statistics(label)?;
+            let statistics = call.transaction().store().statistics().of_label(label)?;
             let sampled = statistics.as_ref().map(|one| one.sampled);
             emit(call, "label", format!("(:{of})"), nodes, None, sampled)?;
             if let Some(statistics) = statistics {
@@ -73,7 +73,7 @@ impl Procedure for Statistics {
         }
         for (type_id, of) in catalog.types() {
             let count = call.transaction().relationship_count(Some(type_id))?;
-            let statistics = call.transaction().store().type_statistics(type_id)?;
+            let statistics = call.transaction().store().statistics().of_type(type_id)?;
             let sampled = statistics.as_ref().map(|one| one.sampled);
             emit(
                 call,

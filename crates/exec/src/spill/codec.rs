@@ -42,14 +42,14 @@ const PATH: u8 = 12;
 const OTHER: u8 = 13;
 
 /// The encoding of a value's inner parts goes a few levels deeper than the value.
-const MOST_LEVELS: usize = MAX_NESTING + 8;
+const MAX_LEVELS: usize = MAX_NESTING + 8;
 
 /// A larger buffer of a row is given back once the row was written or read.
-const LARGEST_BUFFER: usize = 64 << 10;
+const MAX_BUFFER_BYTES: usize = 64 << 10;
 
 /// Gives the buffer of a large row back.
 pub(super) fn keep_small(buffer: &mut Vec<u8>) {
-    if buffer.capacity() > LARGEST_BUFFER {
+    if buffer.capacity() > MAX_BUFFER_BYTES {
         *buffer = Vec::new();
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn put_row<'v>(
     out.extend([0; 4]);
     put_varint(out, values.len() as u64);
     for value in values {
-        put(out, value, MOST_LEVELS)?;
+        put(out, value, MAX_LEVELS)?;
     }
     let length = u32::try_from(out.len() - start - 4).map_err(|_| ValueError::TooLarge {
         what: "a row",
@@ -94,7 +94,7 @@ pub(super) fn read_row(
     }
     let mut bytes = Bytes(buffer);
     for _ in 0..bytes.varint()? {
-        values.push(bytes.value(MOST_LEVELS)?);
+        values.push(bytes.value(MAX_LEVELS)?);
     }
     if bytes.0.is_empty() {
         Ok(true)

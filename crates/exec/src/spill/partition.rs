@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Maximum number of repartitionings: a partition that is still too large then has few keys with many rows each.
-pub(super) const MOST_LEVELS: u32 = 8;
+pub(super) const MAX_LEVELS: u32 = 8;
 
 /// Partitions being written.
 pub(super) struct Partitions {
@@ -93,7 +93,7 @@ impl Partition {
 
     /// The level at which this partition is partitioned again; none if that would not help.
     pub(super) fn next_level(&self) -> Option<u32> {
-        (self.level + 1 < MOST_LEVELS).then_some(self.level + 1)
+        (self.level + 1 < MAX_LEVELS).then_some(self.level + 1)
     }
 
     /// Its rows in the order of arrival.

@@ -590,7 +590,8 @@ impl ScalarFunction for StackProbe {
     }
 }
 
-/// 12,000 nested operators fit into the stack of deep plans (256 MiB), and 64 into the default stack of a thread (2 MiB).
+/// 12,000 nested operators fit into the stack of deep plans (256 MiB), and 64 into the default stack of a thread (2
+/// MiB).
 #[test]
 fn an_operator_takes_less_than_22_kib_of_stack() {
     const OPERATORS: usize = 1_000;

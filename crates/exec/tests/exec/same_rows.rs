@@ -83,7 +83,7 @@ impl Graph {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum LinkDirection {
     Out,
     In,
     Both,
@@ -99,7 +99,7 @@ struct NodePattern {
 #[derive(Debug)]
 struct LinkPattern {
     kind: Option<usize>,
-    way: Way,
+    way: LinkDirection,
     walk: Option<(usize, usize)>,
     /// The index of a link of the clause before, whose relationship is used again.
     again: Option<usize>,
@@ -163,7 +163,7 @@ fn random_clause(dice: &mut Dice, optional: bool, before: &[Clause]) -> Clause {
                 let again = (!reusable.is_empty() && dice.chance(30)).then(|| reusable.remove(0));
                 LinkPattern {
                     kind: dice.chance(50).then(|| dice.roll(2)),
-                    way: [Way::Out, Way::In, Way::Both][dice.roll(3)],
+                    way: [LinkDirection::Out, LinkDirection::In, LinkDirection::Both][dice.roll(3)],
                     walk: (again.is_none() && dice.chance(20))
                         .then(|| (dice.roll(2), 1 + dice.roll(3))),
                     again,
@@ -223,9 +223,9 @@ fn text(clauses: &[Clause]) -> String {
                         .map(|(min, max)| format!("*{min}..{max}"))
                         .unwrap_or_default();
                     let (before, after) = match link.way {
-                        Way::Out => ("-", "->"),
-                        Way::In => ("<-", "-"),
-                        Way::Both => ("-", "-"),
+                        LinkDirection::Out => ("-", "->"),
+                        LinkDirection::In => ("<-", "-"),
+                        LinkDirection::Both => ("-", "-"),
                     };
                     let name = link.again.unwrap_or(link_count);
                     let _ = write!(out, "{before}[r{name}{kind}{walk}]{after}");
@@ -361,10 +361,13 @@ fn walk(
             continue;
         }
         let mut ends = Vec::new();
-        if link.way != Way::In && *source == at {
+        if link.way != LinkDirection::In && *source == at {
             ends.push(*target);
         }
-        if link.way != Way::Out && *target == at && !(link.way == Way::Both && source == target) {
+        if link.way != LinkDirection::Out
+            && *target == at
+            && !(link.way == LinkDirection::Both && source == target)
+        {
             ends.push(*source);
         }
         for end in ends {

@@ -21,7 +21,7 @@
 use std::{io, path::Path};
 
 use isomer_storage::{StorageError, Version, io_error};
-use isomer_vfs::{Disk, Open};
+use isomer_vfs::{Disk, OpenMode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::files::{CATALOG, NEW, damaged, is_inside};
@@ -29,7 +29,7 @@ use super::files::{CATALOG, NEW, damaged, is_inside};
 const MAGIC: &[u8; 8] = b"ISOMBKUP";
 const FORMAT: u32 = 1;
 /// A catalog is read as a whole: a longer file is refused.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// One file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +74,12 @@ impl Catalog {
     pub fn read(disk: &dyn Disk, target: &Path) -> Result<Option<Self>, StorageError> {
         let path = target.join(CATALOG);
         let fail = |error: io::Error| io_error("reading", &path, &error);
-        let file = match disk.open(&path, Open::Read) {
+        let file = match disk.open(&path, OpenMode::Read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(fail)?,
         };
         let len = file.len().map_err(fail)?;
-        if len > MOST_BYTES {
+        if len > MAX_BYTES {
             return Err(damaged(target, "its catalog is too long"));
         }
         let mut bytes = vec![0; len as usize];
@@ -98,7 +98,7 @@ impl Catalog {
         let path = target.join(CATALOG);
         let passing = path.with_extension(NEW);
         let written = (|| {
-            let file = disk.open(&passing, Open::Create)?;
+            let file = disk.open(&passing, OpenMode::Create)?;
             file.write_all_at(&self.encode(), 0)?;
             file.sync()?;
             disk.rename(&passing, &path)?;

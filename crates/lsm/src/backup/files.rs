@@ -6,7 +6,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, io_error};
-use isomer_vfs::{Disk, DiskFile, Open};
+use isomer_vfs::{Disk, DiskFile, OpenMode};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::catalog::StoredFile;
@@ -55,7 +55,7 @@ pub(super) fn copy(
     step: &mut dyn FnMut(u64),
 ) -> Result<(u128, u64), StorageError> {
     let written = |error: io::Error| io_error("writing", to, &error);
-    let out = disk.open(to, Open::Create).map_err(written)?;
+    let out = disk.open(to, OpenMode::Create).map_err(written)?;
     let mut write = |bytes: &[u8], at: u64| out.write_all_at(bytes, at).map_err(written);
     let found = read_through(from, from_path, &mut write, step)?;
     out.sync().map_err(written)?;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, Version, io_error};
-use isomer_vfs::{Disk, Open, sync_above};
+use isomer_vfs::{Disk, OpenMode, sync_above};
 
 use super::{
     catalog::{Backup, Catalog, StoredFile},
@@ -146,7 +146,7 @@ pub fn restore(
             folders.push(folder.to_owned());
         }
         let from = stored_path(source, file);
-        let opened = match source_disk.open(&from, Open::Read) {
+        let opened = match source_disk.open(&from, OpenMode::Read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(damaged(
                     source,
@@ -187,7 +187,7 @@ pub fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
             return Ok(false);
         }
         disk.make_folder(target)?;
-        disk.open(&marker, Open::Create)?.sync()?;
+        disk.open(&marker, OpenMode::Create)?.sync()?;
         disk.sync_folder(target)?;
         sync_above(disk, target)?;
         Ok(true)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, Version, io_error};
-use isomer_vfs::{Disk, DiskFile, Lock, LockError, LockMode, Open, sync_above};
+use isomer_vfs::{Disk, DiskFile, Lock, LockError, LockMode, OpenMode, sync_above};
 
 use super::{
     catalog::{Backup, Catalog, StoredFile},
@@ -129,7 +129,7 @@ fn refuse_other_history(
 fn open_found(
     (disk, path): &(&dyn Disk, PathBuf),
 ) -> Result<Option<Arc<dyn DiskFile>>, StorageError> {
-    match disk.open(path, Open::Read) {
+    match disk.open(path, OpenMode::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened
             .map(Some)
@@ -250,7 +250,7 @@ impl<'a> Taking<'a> {
         let mut total = 0;
         for name in names {
             let path = self.source.folder.join(&name);
-            let len = self.source.disk.open(&path, Open::Read);
+            let len = self.source.disk.open(&path, OpenMode::Read);
             let len = len.and_then(|file| file.len());
             let len = len.map_err(|error| io_error("reading", &path, &error))?;
             total += len;
@@ -288,7 +288,7 @@ impl<'a> Taking<'a> {
         }
         let (name, _) = key;
         let path = self.source.folder.join(&name);
-        let file = self.source.disk.open(&path, Open::Read);
+        let file = self.source.disk.open(&path, OpenMode::Read);
         let file = file.map_err(|error| io_error("reading", &path, &error))?;
         let passing = self.target.join(FILES).join(NEW);
         let (sum, len) = copy(&*file, &path, self.disk, &passing, step)?;
@@ -308,7 +308,7 @@ impl<'a> Taking<'a> {
     fn has_same_ends(&self, name: &str, stored: &StoredFile) -> Result<bool, StorageError> {
         let ends = |disk: &dyn Disk, path: &Path| -> Result<Vec<u8>, StorageError> {
             let read = (|| {
-                let file = disk.open(path, Open::Read)?;
+                let file = disk.open(path, OpenMode::Read)?;
                 let part = stored.len.min(4096);
                 let mut bytes = vec![0; 2 * part as usize];
                 let (first, last) = bytes.split_at_mut(part as usize);
@@ -325,7 +325,7 @@ impl<'a> Taking<'a> {
     /// Whether the folder has that content. It is read only if no finished backup has it.
     fn is_stored(&self, file: &StoredFile) -> Result<bool, StorageError> {
         let path = stored_path(self.target, file);
-        let found = match self.disk.open(&path, Open::Read) {
+        let found = match self.disk.open(&path, OpenMode::Read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             found => found.map_err(|error| io_error("reading", &path, &error))?,
         };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use isomer_storage::StorageError;
-use isomer_vfs::{Disk, Loss, Open, SimDisk};
+use isomer_vfs::{Disk, Loss, OpenMode, SimDisk};
 
 use super::{
     files::{FILES, files_below},
@@ -16,14 +16,14 @@ const TARGET: &str = "/backups";
 fn write(disk: &SimDisk, name: &str, content: &[u8]) {
     let path = Path::new(DB).join(name);
     disk.make_folder(path.parent().unwrap()).unwrap();
-    let file = disk.open(&path, Open::Create).unwrap();
+    let file = disk.open(&path, OpenMode::Create).unwrap();
     file.write_all_at(content, 0).unwrap();
     file.sync().unwrap();
     disk.sync_folder(path.parent().unwrap()).unwrap();
 }
 
 fn read(disk: &SimDisk, path: &Path) -> Vec<u8> {
-    let file = disk.open(path, Open::Read).unwrap();
+    let file = disk.open(path, OpenMode::Read).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
     bytes
@@ -163,7 +163,7 @@ fn other_files_in_the_target_are_left_alone() {
     assert!(list(&target, Path::new(TARGET)).is_err());
     target.make_folder(Path::new(TARGET)).unwrap();
     let other = Path::new(TARGET).join("mine.txt");
-    target.open(&other, Open::Create).unwrap();
+    target.open(&other, OpenMode::Create).unwrap();
     let error = take_from(&database(1), 1, &target).unwrap_err();
     assert!(error.to_string().contains("mine.txt"), "{error}");
     target.remove(&other).unwrap();

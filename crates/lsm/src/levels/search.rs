@@ -98,7 +98,7 @@ impl<'a> Search<'a> {
         mut then: impl FnMut(LookupResult<'_>),
     ) -> Result<(), StorageError> {
         while let Some((table, near)) = &self.here {
-            let outcome = table.look(near, self.key, self.at, |version, got| {
+            let outcome = table.look_up(near, self.key, self.at, |version, got| {
                 if version < self.deleted_at {
                     return Ok(false);
                 }

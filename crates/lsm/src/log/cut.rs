@@ -6,7 +6,7 @@ use std::{io, path::Path, sync::Arc};
 
 use isomer_storage::sync::Mutex;
 use isomer_storage::{StorageError, Version, damaged, io_error};
-use isomer_vfs::{Disk, Open, Seal};
+use isomer_vfs::{Disk, OpenMode, Seal};
 
 use super::{
     chain::{Link, Links},
@@ -111,7 +111,7 @@ fn open(
 ) -> Result<(Arc<Segment>, Closing), StorageError> {
     let path = segment::path(folder, number);
     let read = |error: io::Error| io_error("reading", &path, &error);
-    let file = disk.open(&path, Open::Write).map_err(read)?;
+    let file = disk.open(&path, OpenMode::Write).map_err(read)?;
     let (Part::Valid(head), len) = (
         segment::read_head(&*file).map_err(read)?,
         file.len().map_err(read)?,

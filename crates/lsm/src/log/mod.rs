@@ -56,7 +56,7 @@ use std::{
 
 use isomer_storage::sync::{Condvar, Mutex, RwLock};
 use isomer_storage::{Commit, StorageError, StreamEntry, Version, io_error};
-use isomer_vfs::{Disk, Open, Seal};
+use isomer_vfs::{Disk, OpenMode, Seal};
 
 pub use self::{
     chain::{Chain, Ended, Link, Links},
@@ -128,7 +128,7 @@ pub const LARGE_RECORD_BYTES: usize = if cfg!(debug_assertions) {
 };
 
 /// A larger buffer is not kept for the next group.
-const KEPT_BUFFER_BYTES: usize = 4 << 20;
+const MAX_REUSED_BUFFER_BYTES: usize = 4 << 20;
 
 /// Where a group was written: the segment, the offset and the length; and whether that succeeded.
 type Written = (Arc<Segment>, u64, u64, io::Result<()>);
@@ -323,6 +323,14 @@ impl Log {
             .clone()
             .map(|write| write.content_bytes())
             .sum::<usize>();
+        let mut last = writer.last;
+        for version in writes.clone().filter_map(|write| write.new_version()) {
+            assert!(
+                version > last,
+                "the log has version {last} already: {version} cannot follow it"
+            );
+            last = version;
+        }
         let (segment, end, bytes, written) =
             match content >= LARGE_RECORD_BYTES && !self.options.seal.encrypts() {
                 true => self.write_pieces(writer, writes.clone(), time_ms, durable)?,
@@ -358,7 +366,7 @@ impl Log {
         {
             writer.unsynced.push(segment.clone());
         }
-        if writer.buffer.capacity() > KEPT_BUFFER_BYTES {
+        if writer.buffer.capacity() > MAX_REUSED_BUFFER_BYTES {
             writer.buffer = Vec::new();
         }
         Ok(segment)
@@ -625,7 +633,7 @@ impl Log {
                     old.file.clone()
                 }
                 None => {
-                    let file = disk.open(&new, Open::Create)?;
+                    let file = disk.open(&new, OpenMode::Create)?;
                     file.set_len(capacity)?;
                     file
                 }
@@ -1359,7 +1367,7 @@ impl Log {
             }
             let path = segment::path(target, segment.number);
             let copied = (|| {
-                let file = disk.open(&path, Open::Create)?;
+                let file = disk.open(&path, OpenMode::Create)?;
                 let head = SegmentHead {
                     number: segment.number,
                     salt: segment.salt,

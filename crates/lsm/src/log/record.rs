@@ -15,7 +15,7 @@
 //! u8   kind: 1 commit, 2 note, 3 ingestion
 //! u64  version          of a note: the last one before it
 //! u64  time in milliseconds since 1970, never decreasing
-//! u64  the last version that was durable when this was written
+//! u64  the last version that was durable when this was written; of a commit and an ingestion, below its version
 //! n    length, bytes    entry of the change stream
 //! note:   n             the change stream is trimmed up to and including this version
 //! commit: n             number of deleted ranges, each: length, start, 1 + length or 0 for the end of the key space, end
@@ -40,7 +40,7 @@
 use std::io;
 
 use isomer_storage::{Commit, KeyRange, Version};
-use isomer_vfs::{DiskFile, Place, Seal};
+use isomer_vfs::{DiskFile, Seal, SealedPosition};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 /// Bytes of the header before a body.
@@ -71,8 +71,8 @@ impl RecordPosition {
         self.salt ^ self.offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    fn place(self) -> Place {
-        Place {
+    fn place(self) -> SealedPosition {
+        SealedPosition {
             file: (u128::from(self.salt) << 64) | u128::from(self.segment),
             at: self.offset,
         }
@@ -101,6 +101,15 @@ pub enum Write<'a> {
 }
 
 impl Write<'_> {
+    /// The version that it makes; a note makes none.
+    pub fn new_version(&self) -> Option<Version> {
+        match self {
+            Self::Commit(commit) => Some(commit.version),
+            Self::Ingestion { version, .. } => Some(*version),
+            Self::Trim { .. } => None,
+        }
+    }
+
     /// Approximate bytes of its record.
     pub fn content_bytes(&self) -> usize {
         match self {
@@ -179,15 +188,52 @@ pub fn encode(
     time_ms: u64,
     durable: Version,
 ) {
+    assert_durable_before(write, durable);
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);
     let body = out.len();
     put_body(out, write, time_ms, durable);
+    debug_assert!(
+        is_body_of(&out[body..], write, time_ms, durable),
+        "a record is read as it was written"
+    );
     seal.seal(position.place(), out, body);
     let len = u32::try_from(out.len() - body).expect("a write set is far below 4 GiB");
     let check = xxh3_64_with_seed(&out[body..], position.seed());
     out[start..body].copy_from_slice(&head_of(position, len, check));
     out.resize(start + (out.len() - start).next_multiple_of(8), 0);
+}
+
+/// Recovery takes the loss of a durable version for damage: a record that called its own version durable could not be
+/// the torn end of the log.
+fn assert_durable_before(write: Write<'_>, durable: Version) {
+    assert!(
+        write.new_version().is_none_or(|version| durable < version),
+        "version {durable} is durable before it is written"
+    );
+}
+
+/// Whether a body is decoded to this write.
+fn is_body_of(body: &[u8], write: Write<'_>, time_ms: u64, durable: Version) -> bool {
+    let (version, stream) = match write {
+        Write::Commit(commit) => (commit.version, commit.stream),
+        Write::Trim { version, .. } => (version, &b""[..]),
+        Write::Ingestion { version, stream } => (version, stream),
+    };
+    decode(body).is_ok_and(|record| {
+        let content = match (write, record.content) {
+            (Write::Commit(commit), Content::Commit(writes)) => {
+                let mut left = commit.writes.deleted_ranges().len() + commit.writes.slots().len();
+                let read = writes.for_each(|_| left = left.wrapping_sub(1));
+                read.is_ok() && left == 0
+            }
+            (Write::Trim { upto, .. }, Content::Trim(read)) => read == upto,
+            (Write::Ingestion { .. }, Content::Ingestion) => true,
+            _ => false,
+        };
+        let head = (record.version, record.time_ms, record.durable);
+        content && head == (version, time_ms, durable) && record.stream == stream
+    })
 }
 
 /// The header of a record with a body of `len` stored bytes, and its checksum.
@@ -305,6 +351,7 @@ pub fn write_plain(
     time_ms: u64,
     durable: Version,
 ) -> io::Result<()> {
+    assert_durable_before(write, durable);
     let body = position.offset + HEAD_BYTES as u64;
     let mut pieces = Pieces {
         piece: Vec::with_capacity(PIECE_BYTES),
@@ -420,6 +467,9 @@ pub fn decode(body: &[u8]) -> Result<Record<'_>, Malformed> {
         INGESTION => Content::Ingestion,
         _ => return Err(Malformed),
     };
+    if kind != NOTE && durable >= version {
+        return Err(Malformed);
+    }
     Ok(Record {
         version,
         time_ms,

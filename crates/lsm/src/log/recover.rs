@@ -18,7 +18,7 @@ use std::{
 
 use isomer_storage::sync::{Condvar, Mutex, RwLock};
 use isomer_storage::{StorageError, Version, damaged, io_error};
-use isomer_vfs::Open;
+use isomer_vfs::OpenMode;
 
 use super::{
     Ended, Link, Links, Log, LogOptions, Writer,
@@ -168,9 +168,9 @@ impl Recovery {
                 continue;
             }
             let how = if self.options.read_only {
-                Open::Read
+                OpenMode::Read
             } else {
-                Open::Write
+                OpenMode::Write
             };
             let file = disk
                 .open(&path, how)
@@ -296,7 +296,7 @@ impl Recovery {
     fn leave_out(&mut self, path: PathBuf, flushed: &Flushed) -> Result<(), StorageError> {
         let disk = &self.options.disk;
         let file = disk
-            .open(&path, Open::Read)
+            .open(&path, OpenMode::Read)
             .map_err(|error| io_error("opening", &path, &error))?;
         let read = |error: io::Error| io_error("reading", &path, &error);
         // A new file has no header yet, and a loss of power may have torn the header of a reused one.

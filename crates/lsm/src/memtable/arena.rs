@@ -126,8 +126,8 @@ pub struct Chunks {
 }
 
 /// The part of a budget that memtables always keep, as a fraction of it and as a maximum.
-const LEAST_SHARE: usize = 256;
-const LEAST_BYTES: usize = 256 << 10;
+const MIN_SHARE: usize = 256;
+const MIN_SHARE_BYTES: usize = 256 << 10;
 
 impl Chunks {
     /// Keeps at most `bytes` for reuse.
@@ -143,7 +143,7 @@ impl Chunks {
 
     /// Like [`Chunks::new`], with all memory reserved in a budget.
     pub fn within(memory: &Memory, bytes: usize) -> Result<Arc<Self>, OverBudget> {
-        let least = (memory.total_bytes() / LEAST_SHARE).min(LEAST_BYTES);
+        let least = (memory.total_bytes() / MIN_SHARE).min(MIN_SHARE_BYTES);
         let reserved = memory.reserve(MemoryKind::Memtables, least)?;
         Ok(Arc::new(Self {
             free: Mutex::default(),

@@ -147,7 +147,7 @@ impl Memtable {
     /// Looks up a key. The result for another key, for the same published version, may apply to this one as
     /// well: most keys that are looked up in order have the same neighbours, and need no descent in the tree.
     #[inline]
-    pub fn look<'m>(
+    pub fn look_up<'m>(
         &'m self,
         key: &'m [u8],
         at: Version,

@@ -140,7 +140,7 @@ fn a_lookup_result_answers_other_keys_correctly() {
             for one in &keys {
                 let before = last.is_some_and(|last| last.also_answers(one, at));
                 answered += u64::from(before);
-                let looked = memtable.look(one, at, last);
+                let looked = memtable.look_up(one, at, last);
                 assert_eq!(looked.get(one), memtable.get(one, at), "{one:?} at {at}");
                 last = Some(looked);
                 // Too new for the reader: only versions up to `at` were published to it.

@@ -30,14 +30,15 @@ use crate::cache::{Helper, Pinned};
 /// Bytes of a batch as stored, and decompressed, except for the last block.
 const BATCH_BYTES: usize = 256 << 10;
 /// The thread reads this many batches ahead,
-const MOST_READY: usize = 4;
+const MAX_READY_BATCHES: usize = 4;
 /// and continues when only this many are left.
-const FEW_READY: usize = 1;
+const MIN_READY_BATCHES: usize = 1;
 /// Buffers kept for the next batches: the thread and the scan fill one each.
-const MOST_SPARE: usize = 2;
+const MAX_SPARE_BUFFERS: usize = 2;
 /// Bytes that all of it takes: batches that are ready, the one in use and the one being read, each with
 /// decompressed blocks and others that are used in place in the buffer; and the spare buffers.
-const HELD_BYTES: usize = (MOST_READY + 2) * 2 * BATCH_BYTES + MOST_SPARE * BATCH_BYTES;
+const MAX_HELD_BYTES: usize =
+    (MAX_READY_BATCHES + 2) * 2 * BATCH_BYTES + MAX_SPARE_BUFFERS * BATCH_BYTES;
 
 /// Consecutive blocks of the index.
 #[derive(Default)]
@@ -205,7 +206,7 @@ impl State {
     fn keep_unused(&mut self, bytes: &mut Arc<[u8]>) {
         if Arc::get_mut(bytes).is_some_and(|bytes| !bytes.is_empty()) {
             let bytes = std::mem::take(bytes);
-            if self.spare.len() < MOST_SPARE {
+            if self.spare.len() < MAX_SPARE_BUFFERS {
                 self.spare.push(bytes);
             }
         }
@@ -242,14 +243,14 @@ impl Shared {
     /// The thread's main loop.
     fn run(&self) {
         let mut state = self.state.lock();
-        let mut most = MOST_READY;
+        let mut most = MAX_READY_BATCHES;
         let mut gone = None;
         while !state.stop && !state.ended {
             if state.ready.len() >= most {
                 // Do not wake up for each single batch.
-                most = FEW_READY + 1;
+                most = MIN_READY_BATCHES + 1;
             } else if let Some(walk) = state.walk.take() {
-                most = MOST_READY;
+                most = MAX_READY_BATCHES;
                 let spare = state.spare.pop().unwrap_or_default();
                 drop(state);
                 let made = self.make(walk, spare);
@@ -283,7 +284,7 @@ impl ReadAhead {
     /// Starts after the block that `walk` is at; `None` if no thread or no memory is available.
     pub(super) fn begin(mut walk: IndexPosition) -> Option<Self> {
         let helper = walk.table.cache.helper()?;
-        let held = walk.table.cache.try_pin(HELD_BYTES)?;
+        let held = walk.table.cache.try_pin(MAX_HELD_BYTES)?;
         walk.advance().ok()?;
         let shared = Arc::new(Shared {
             patience: helper.patience(),
@@ -331,7 +332,7 @@ impl ReadAhead {
         state.taken += 1;
         loop {
             if let Some(batch) = state.ready.pop_front() {
-                let few = state.ready.len() <= FEW_READY;
+                let few = state.ready.len() <= MIN_READY_BATCHES;
                 drop(state);
                 if few {
                     self.shared.changed.notify_all();

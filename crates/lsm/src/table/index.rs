@@ -15,7 +15,7 @@ use crate::{
 pub(crate) const HELP_BYTES: usize = super::MAX_PARTITION_BLOCKS * 24 + 200;
 
 /// Heads in the first step of a search.
-const NEAR: usize = 6;
+const FIRST_SEARCH_HEADS: usize = 6;
 
 /// A block of separators and handles, with 8 bytes of each separator in one array, which is enough for most
 /// searches.
@@ -92,7 +92,7 @@ impl Index {
         let heads = &*self.heads;
         let guess = (head.saturating_sub(self.lowest) as f64 * self.density) as usize;
         let guess = guess.min(heads.len());
-        let (mut low, mut high, mut step) = (guess, guess, NEAR);
+        let (mut low, mut high, mut step) = (guess, guess, FIRST_SEARCH_HEADS);
         if heads.get(guess).is_some_and(|one| *one < head) {
             loop {
                 high = low.saturating_add(step).min(heads.len());

@@ -405,7 +405,7 @@ impl Table {
     }
 
     /// Calls `then` with the entry, if it exists.
-    pub(crate) fn look<R>(
+    pub(crate) fn look_up<R>(
         &self,
         near: &Near,
         key: &[u8],

@@ -17,7 +17,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, io_error};
-use isomer_vfs::{Disk, DiskFile, Open, Place, Seal};
+use isomer_vfs::{Disk, DiskFile, OpenMode, Seal, SealedPosition};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::columns;
@@ -81,7 +81,7 @@ impl SealedWriter {
         pace: Option<Pace>,
     ) -> Result<Self, StorageError> {
         let file = disk
-            .open(&path, Open::Create)
+            .open(&path, OpenMode::Create)
             .map_err(|error| io_error("making", &path, &error))?;
         Ok(Self {
             file,
@@ -127,7 +127,7 @@ impl SealedWriter {
             self.buffer.extend_from_slice(payload);
             self.buffer.push(0);
         }
-        let place = Place {
+        let place = SealedPosition {
             file: self.identity,
             at: offset,
         };
@@ -266,7 +266,7 @@ impl SealedFile {
         seal: Seal,
     ) -> Result<Self, StorageError> {
         let file = disk
-            .open(&path, Open::Read)
+            .open(&path, OpenMode::Read)
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => corrupt(&path, 0, "the file is missing"),
                 _ => io_error("opening", &path, &error),
@@ -380,7 +380,7 @@ impl SealedFile {
     fn unseal(&self, handle: Handle, stored: &mut Vec<u8>) -> Result<Arc<[u8]>, StorageError> {
         let sound = self.sound(handle, stored)?.len();
         stored.truncate(sound);
-        let place = Place {
+        let place = SealedPosition {
             file: self.identity,
             at: handle.offset,
         };

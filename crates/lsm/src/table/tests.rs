@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use isomer_storage::{StorageError, Version};
-use isomer_vfs::{Disk, Open, Seal, SimDisk};
+use isomer_vfs::{Disk, OpenMode, Seal, SimDisk};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
@@ -147,7 +147,7 @@ fn find(
     let Some(near) = table.near(key, version, filter_hash(key))? else {
         return Ok(None);
     };
-    table.look(&near, key, version, |version, got| {
+    table.look_up(&near, key, version, |version, got| {
         let value = match got {
             Got::Value(value) => Value::Here(value.to_vec()),
             Got::Deletion => Value::Deleted,
@@ -396,7 +396,7 @@ fn damage_ahead_of_a_scan_is_reported_in_place() {
         let disk = SimDisk::new();
         let seal = Seal::plain();
         let file = build(&disk, &seal, &entries, &RangeTombstones::new());
-        let handle = disk.open(Path::new(PATH), Open::Write).unwrap();
+        let handle = disk.open(Path::new(PATH), OpenMode::Write).unwrap();
         let at = file.file_bytes / 4 + random.below(file.file_bytes / 4);
         let mut byte = [0];
         handle.read_exact_at(&mut byte, at).unwrap();
@@ -436,7 +436,7 @@ fn damaged_tables_give_errors_and_no_wrong_answers() {
         let disk = SimDisk::new();
         let seal = Seal::plain();
         let file = build(&disk, &seal, &entries, &range_tombstones);
-        let handle = disk.open(Path::new(PATH), Open::Write).unwrap();
+        let handle = disk.open(Path::new(PATH), OpenMode::Write).unwrap();
         if random.below(4) == 0 {
             handle.set_len(random.below(file.file_bytes)).unwrap();
         } else {
@@ -506,7 +506,7 @@ fn another_table_under_the_name_is_refused() {
 
 /// Overwrites a block with other bytes of the same length, with a correct checksum.
 fn rewrite(table: &Table, disk: &SimDisk, handle: Handle, change: impl FnOnce(&mut [u8])) {
-    let file = disk.open(Path::new(PATH), Open::Write).unwrap();
+    let file = disk.open(Path::new(PATH), OpenMode::Write).unwrap();
     let mut stored = vec![0; handle.len as usize];
     file.read_exact_at(&mut stored, handle.offset).unwrap();
     let (body, sum) = stored.split_at_mut(handle.len as usize - 8);
@@ -601,7 +601,7 @@ fn inconsistencies_with_correct_checksums_are_found() {
 
     let counts = verdict(|table, disk, _, _| {
         let footer = {
-            let file = disk.open(Path::new(PATH), Open::Read).unwrap();
+            let file = disk.open(Path::new(PATH), OpenMode::Read).unwrap();
             let mut bytes = [0; super::FOOTER_BYTES];
             let from = table.file_bytes() - bytes.len() as u64;
             file.read_exact_at(&mut bytes, from).unwrap();

@@ -278,7 +278,7 @@ fn copy_files(disk: &SimDisk, from: &Path, to: &Path) {
     for (path, bytes) in contents(disk, from) {
         let path = to.join(path.strip_prefix(from).unwrap());
         disk.make_folder(path.parent().unwrap()).unwrap();
-        let file = disk.open(&path, isomer_vfs::Open::Create).unwrap();
+        let file = disk.open(&path, isomer_vfs::OpenMode::Create).unwrap();
         file.write_all_at(&bytes, 0).unwrap();
     }
 }
@@ -335,7 +335,7 @@ fn contents(disk: &SimDisk, folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)>
             found.extend(contents(disk, &path));
             continue;
         }
-        let file = disk.open(&path, isomer_vfs::Open::Read).unwrap();
+        let file = disk.open(&path, isomer_vfs::OpenMode::Read).unwrap();
         let mut bytes = vec![0; file.len().unwrap() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
         found.push((path, bytes));

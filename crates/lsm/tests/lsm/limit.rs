@@ -9,7 +9,7 @@ use std::{
 
 use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::{Durability, Engine, conformance::Random};
-use isomer_vfs::{Disk, Open, SimDisk, SimTime, Time};
+use isomer_vfs::{Disk, OpenMode, SimDisk, SimTime, Time};
 
 const RATE: u64 = 1 << 20;
 
@@ -46,7 +46,9 @@ fn table_bytes(disk: &SimDisk) -> u64 {
         .iter()
         .filter(|name| name.extension().is_some())
         .map(|name| {
-            let file = disk.open(&folder.join(name), Open::Read).expect("opens");
+            let file = disk
+                .open(&folder.join(name), OpenMode::Read)
+                .expect("opens");
             file.len().expect("a length")
         })
         .sum()

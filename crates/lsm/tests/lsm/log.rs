@@ -11,7 +11,7 @@ use std::{
 
 use isomer_lsm::{LsmEngine, LsmOptions, Retention};
 use isomer_storage::{Durability, Engine, StorageError, conformance::Random, conformance::put};
-use isomer_vfs::{Call, Disk, FaultyDisk, Open, SimDisk};
+use isomer_vfs::{Call, Disk, FaultyDisk, OpenMode, SimDisk};
 
 fn options(disk: Arc<dyn Disk>) -> LsmOptions {
     let (random, time) = (AtomicU64::new(1), AtomicU64::new(1_000));
@@ -190,7 +190,7 @@ fn damage_is_refused_and_a_torn_tail_dropped() {
     assert_eq!(sizes.len(), 12);
     let path = segments(&whole)[0].clone();
     // Records of these commits have the same size.
-    let file = whole.open(&path, Open::Read).expect("opens");
+    let file = whole.open(&path, OpenMode::Read).expect("opens");
     let mut bytes = vec![0; 16 << 10];
     file.read_exact_at(&mut bytes, 0).expect("reads");
     let used = bytes.iter().rposition(|byte| *byte != 0).expect("records") as u64 + 1;
@@ -199,7 +199,7 @@ fn damage_is_refused_and_a_torn_tail_dropped() {
         let disk = SimDisk::new();
         disk.make_folder(Path::new("/db/log")).expect("a folder");
         copy(&whole, &disk, Path::new("/db"));
-        let file = disk.open(&path, Open::Write).expect("opens");
+        let file = disk.open(&path, OpenMode::Write).expect("opens");
         file.write_all_at(&[0x55; 20], 1024 + broken * record + 30)
             .expect("writes");
         let opened = LsmEngine::open("/db", options(Arc::new(disk)));
@@ -270,7 +270,7 @@ fn no_flipped_bit_of_a_log_left_open_loses_what_was_synced() {
         let kept = u64::from(synced + if flushing { unsynced } else { 0 });
         let (mut refused, mut read) = (0, 0);
         for path in segments(&whole) {
-            let file = whole.open(&path, Open::Read).expect("opens");
+            let file = whole.open(&path, OpenMode::Read).expect("opens");
             let mut bytes = vec![0; file.len().expect("a length") as usize];
             file.read_exact_at(&mut bytes, 0).expect("reads");
             let used = bytes.iter().rposition(|byte| *byte != 0).expect("a head") as u64;
@@ -309,13 +309,13 @@ fn copy(from: &SimDisk, to: &SimDisk, folder: &Path) {
     to.make_folder(folder).expect("a folder");
     for name in from.list(folder).expect("a folder") {
         let path = folder.join(name);
-        let Ok(file) = from.open(&path, Open::Read) else {
+        let Ok(file) = from.open(&path, OpenMode::Read) else {
             copy(from, to, &path);
             continue;
         };
         let mut bytes = vec![0; file.len().expect("a length") as usize];
         file.read_exact_at(&mut bytes, 0).expect("reads");
-        let new = to.open(&path, Open::Create).expect("opens");
+        let new = to.open(&path, OpenMode::Create).expect("opens");
         new.write_all_at(&bytes, 0).expect("writes");
     }
 }

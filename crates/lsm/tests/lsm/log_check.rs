@@ -11,7 +11,7 @@ use std::{
 
 use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::{Durability, Engine, KeyRange, StorageError, conformance::Random};
-use isomer_vfs::{Disk, Kind, Open, SimDisk};
+use isomer_vfs::{Disk, Kind, OpenMode, SimDisk};
 
 fn open(disk: &SimDisk, folder: &str) -> LsmEngine {
     let (random, time) = (AtomicU64::new(1), AtomicU64::new(1_000));
@@ -100,10 +100,10 @@ fn copy(disk: &SimDisk, from: &Path, to: &Path) {
             copy(disk, &from, &to);
             continue;
         }
-        let file = disk.open(&from, Open::Read).expect("opens");
+        let file = disk.open(&from, OpenMode::Read).expect("opens");
         let mut bytes = vec![0; file.len().expect("a length") as usize];
         file.read_exact_at(&mut bytes, 0).expect("reads");
-        let file = disk.open(&to, Open::Create).expect("opens");
+        let file = disk.open(&to, OpenMode::Create).expect("opens");
         file.write_all_at(&bytes, 0).expect("writes");
     }
 }
@@ -133,10 +133,10 @@ fn differences(said: &[Step], done: &[Step]) -> Vec<String> {
         let (from, to) = (Path::new(from).join(part), Path::new("/both").join(part));
         if part == "STORE" {
             disk.make_folder(Path::new("/both")).expect("a folder");
-            let file = disk.open(&from, Open::Read).expect("opens");
+            let file = disk.open(&from, OpenMode::Read).expect("opens");
             let mut bytes = vec![0; file.len().expect("a length") as usize];
             file.read_exact_at(&mut bytes, 0).expect("reads");
-            let file = disk.open(&to, Open::Create).expect("opens");
+            let file = disk.open(&to, OpenMode::Create).expect("opens");
             file.write_all_at(&bytes, 0).expect("writes");
         } else {
             copy(&disk, &from, &to);

@@ -73,7 +73,7 @@ fn begin(engine: &LsmEngine, model: &Pairs, random: &mut Random) -> Scan {
 
 impl Scan {
     /// Reads a page; returns whether there is more.
-    fn go_on(&mut self, random: &mut Random, context: &str) -> bool {
+    fn read_next(&mut self, random: &mut Random, context: &str) -> bool {
         let Some((start, end)) = self.rest.take() else {
             return false;
         };
@@ -159,7 +159,7 @@ fn parked_cursors_do_not_change_results() {
                 }
                 _ if !scans.is_empty() => {
                     let at = random.below(scans.len() as u64) as usize;
-                    if !scans[at].go_on(random, &context) {
+                    if !scans[at].read_next(random, &context) {
                         scans.swap_remove(at);
                     }
                 }
@@ -167,7 +167,7 @@ fn parked_cursors_do_not_change_results() {
             }
         }
         for mut scan in scans {
-            while scan.go_on(random, "at the end") {}
+            while scan.read_next(random, "at the end") {}
         }
     }
 }

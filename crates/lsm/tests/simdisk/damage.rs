@@ -8,7 +8,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, conformance::Random};
-use isomer_vfs::{Disk, Kind, Loss, Open, SimDisk};
+use isomer_vfs::{Disk, Kind, Loss, OpenMode, SimDisk};
 
 use crate::{
     inspect::check_stream_of,
@@ -105,7 +105,7 @@ pub fn files(disk: &SimDisk, folder: &Path) -> Vec<(PathBuf, u64)> {
             continue;
         }
         let len = disk
-            .open(&path, Open::Read)
+            .open(&path, OpenMode::Read)
             .and_then(|file| file.len())
             .expect("read");
         if len > 0 && path.file_name().is_none_or(|name| name != "LOCK") {
@@ -123,12 +123,12 @@ fn damage(disk: &SimDisk, files: &[(PathBuf, u64)], random: &mut Random) -> Stri
     let name = path.display();
     if random.below(8) == 0 {
         let cut = random.below(*len);
-        let file = disk.open(path, Open::Write).expect("opens");
+        let file = disk.open(path, OpenMode::Write).expect("opens");
         file.set_len(cut).expect("cut");
         file.sync().expect("synced");
         return format!("{name} of {len} bytes cut at {cut}");
     }
-    let file = disk.open(path, Open::Read).expect("opens");
+    let file = disk.open(path, OpenMode::Read).expect("opens");
     let mut line = [0; 16];
     let mut at = random.below(*len);
     for _ in 0..50 {

@@ -1,6 +1,7 @@
 //! Aggregations of the rows of one group.
 
-use super::{Fault, Interpreter, Result, Row, raised};
+use super::{Interpreter, Row};
+use crate::fault::{Fault, Result, raised};
 use crate::logic::order;
 use crate::notation::literal;
 use crate::{Datum, temporal};

@@ -6,11 +6,11 @@ use isomer_cypher::ast::{
     CallSubquery, Clause, Expr, Match, PathPattern, Query, SubqueryImports, Unwind, With,
 };
 
-use super::expression::with;
-use super::pattern::variables_of;
+use super::pattern::{matches, variables_of};
 use super::projection::has_aggregate;
-use super::{Answer, Fault, Interpreter, Result, Row, asked, raised};
+use super::{Answer, Interpreter, MAX_ROWS, Row, with};
 use crate::Datum;
+use crate::fault::{Fault, Result, asked, raised};
 use crate::notation::literal;
 
 impl Interpreter<'_> {
@@ -112,7 +112,7 @@ impl Interpreter<'_> {
         let mut out = Vec::new();
         for row in rows {
             let mut found = Vec::new();
-            for candidate in asked(self.matches(&paths, &row))? {
+            for candidate in asked(matches(self, &paths, &row))? {
                 let holds = match &clause.predicate {
                     Some(predicate) => asked(self.holds(predicate, &candidate))?,
                     None => true,
@@ -129,7 +129,7 @@ impl Interpreter<'_> {
                 found.push(row);
             }
             out.append(&mut found);
-            if out.len() > super::MAX_ROWS {
+            if out.len() > MAX_ROWS {
                 return Err(Fault::TooLarge);
             }
         }

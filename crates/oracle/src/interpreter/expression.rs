@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    BinaryOp, CaseBranch, Expr, ExprKind, LabelExpr, LabelExprKind, Literal, MapProjectionItem,
-    PathPattern, QuantifierKind, SubqueryKind, UnaryOp, ValueType,
+    BinaryOp, CaseBranch, Expr, ExprKind, LabelExpr, Literal, MapProjectionItem, PathPattern,
+    QuantifierKind, SubqueryKind, UnaryOp, ValueType,
 };
 
-use super::{Fault, Interpreter, Result, Row, function, raised};
+use super::pattern::{fits, matches, shortest_path};
+use super::{Interpreter, Row, function, with};
+use crate::fault::{Fault, Result, raised};
 use crate::logic::{Comparison, compare, equal};
 use crate::notation::literal;
 use crate::{Datum, Map, temporal};
@@ -32,15 +34,7 @@ impl Interpreter<'_> {
 
     /// Whether a predicate is true; null is not.
     pub(super) fn holds(&self, expr: &Expr, row: &Row) -> Result<bool> {
-        Ok(self.truth(&self.eval(expr, row)?)? == Some(true))
-    }
-
-    pub(super) fn truth(&self, value: &Datum) -> Result<Option<bool>> {
-        match value {
-            Datum::Null => Ok(None),
-            Datum::Bool(truth) => Ok(Some(*truth)),
-            other => raised(format!("{} is not a boolean", literal(other))),
-        }
+        Ok(truth(&self.eval(expr, row)?)? == Some(true))
     }
 
     pub(super) fn eval_in(&self, expr: &Expr, scope: Scope<'_>) -> Result<Datum> {
@@ -72,10 +66,8 @@ impl Interpreter<'_> {
                 let bound = |bound: &Option<Box<Expr>>| bound.as_deref().map(eval).transpose();
                 slice(&eval(base)?, bound(from)?, bound(to)?)?
             }
-            ExprKind::Unary { op, operand } => unary(*op, &eval(operand)?, self)?,
-            ExprKind::Binary { op, left, right } => {
-                self.binary(*op, &eval(left)?, &eval(right)?)?
-            }
+            ExprKind::Unary { op, operand } => unary(*op, &eval(operand)?)?,
+            ExprKind::Binary { op, left, right } => binary(*op, &eval(left)?, &eval(right)?)?,
             ExprKind::ComparisonChain {
                 operands,
                 operators,
@@ -149,7 +141,7 @@ impl Interpreter<'_> {
                 self.map_projection(base, items, scope)?
             }
             ExprKind::PatternPredicate(path) => {
-                let found = self.matches(&[path.as_ref()], scope.row)?;
+                let found = matches(self, &[path.as_ref()], scope.row)?;
                 Datum::Bool(!found.is_empty())
             }
             ExprKind::PatternComprehension {
@@ -157,7 +149,7 @@ impl Interpreter<'_> {
                 predicate,
                 projection,
             } => self.pattern_comprehension(path, predicate.as_deref(), projection, scope.row)?,
-            ExprKind::ShortestPath(path) => self.shortest_path(path, scope.row)?,
+            ExprKind::ShortestPath(path) => shortest_path(self, path, scope.row)?,
             ExprKind::Subquery { kind, query } => self.subquery(*kind, query, scope.row)?,
         })
     }
@@ -198,7 +190,7 @@ impl Interpreter<'_> {
         let values = values.collect::<Result<Vec<_>>>()?;
         let pairs = values.windows(2).zip(operators);
         let terms = pairs
-            .map(|(pair, op)| self.truth(&self.binary(*op, &pair[0], &pair[1])?))
+            .map(|(pair, op)| truth(&binary(*op, &pair[0], &pair[1])?))
             .collect::<Result<Vec<_>>>()?;
         Ok(of_truth(crate::logic::every(terms.into_iter())))
     }
@@ -262,7 +254,7 @@ impl Interpreter<'_> {
                 group: scope.group,
             };
             let kept = match predicate {
-                Some(predicate) => self.truth(&self.eval_in(predicate, inner)?)? == Some(true),
+                Some(predicate) => truth(&self.eval_in(predicate, inner)?)? == Some(true),
                 None => true,
             };
             if kept {
@@ -294,8 +286,8 @@ impl Interpreter<'_> {
                 group: scope.group,
             };
             terms.push(match predicate {
-                Some(predicate) => self.truth(&self.eval_in(predicate, inner)?)?,
-                None => self.truth(&item)?,
+                Some(predicate) => truth(&self.eval_in(predicate, inner)?)?,
+                None => truth(&item)?,
             });
         }
         Ok(of_truth(quantified(kind, &terms)))
@@ -335,7 +327,7 @@ impl Interpreter<'_> {
         row: &Row,
     ) -> Result<Datum> {
         let mut out = Vec::new();
-        for row in self.in_any_order(self.matches(&[path], row)?)? {
+        for row in self.in_any_order(matches(self, &[path], row)?)? {
             let kept = match predicate {
                 Some(predicate) => self.holds(predicate, &row)?,
                 None => true,
@@ -350,7 +342,7 @@ impl Interpreter<'_> {
     fn exclusive_or(&self, terms: &[Expr], scope: Scope<'_>) -> Result<Datum> {
         let mut answer = Some(false);
         for term in terms {
-            let term = self.truth(&self.eval_in(term, scope)?)?;
+            let term = truth(&self.eval_in(term, scope)?)?;
             answer = answer.zip(term).map(|(a, b)| a != b);
         }
         Ok(of_truth(answer))
@@ -360,7 +352,7 @@ impl Interpreter<'_> {
     fn connect(&self, terms: &[Expr], deciding: bool, scope: Scope<'_>) -> Result<Datum> {
         let mut answer = Some(!deciding);
         for term in terms {
-            match self.truth(&self.eval_in(term, scope)?)? {
+            match truth(&self.eval_in(term, scope)?)? {
                 Some(truth) if truth == deciding => {
                     if !self.variation.eager {
                         return Ok(Datum::Bool(deciding));
@@ -404,7 +396,7 @@ impl Interpreter<'_> {
             let when = self.eval_in(&branch.when, scope)?;
             let fits = match &subject {
                 Some(subject) => equal(subject, &when) == Some(true),
-                None => self.truth(&when)? == Some(true),
+                None => truth(&when)? == Some(true),
             };
             if (fits && answer.is_none()) || self.variation.eager {
                 let value = self.eval_in(&branch.then, scope)?;
@@ -476,36 +468,6 @@ impl Interpreter<'_> {
                 self.property(base, name)
             }
             _ => raised(format!("{}[{}]", literal(base), literal(index))),
-        }
-    }
-
-    fn binary(&self, op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum> {
-        let asked = |asked| Ok(of_truth(compare(asked, left, right)));
-        match op {
-            BinaryOp::Equal => Ok(of_truth(equal(left, right))),
-            BinaryOp::NotEqual => Ok(of_truth(equal(left, right).map(|equal| !equal))),
-            BinaryOp::Less => asked(Comparison::Less),
-            BinaryOp::LessOrEqual => asked(Comparison::LessOrEqual),
-            BinaryOp::Greater => asked(Comparison::Greater),
-            BinaryOp::GreaterOrEqual => asked(Comparison::GreaterOrEqual),
-            BinaryOp::In => match list_of(right)? {
-                Some(items) => {
-                    let terms: Vec<Option<bool>> =
-                        items.iter().map(|item| equal(left, item)).collect();
-                    Ok(of_truth(quantified(QuantifierKind::Any, &terms)))
-                }
-                None => Ok(Datum::Null),
-            },
-            BinaryOp::StartsWith | BinaryOp::EndsWith | BinaryOp::Contains => match (left, right) {
-                (Datum::Text(text), Datum::Text(part)) => Ok(Datum::Bool(match op {
-                    BinaryOp::StartsWith => text.starts_with(&**part),
-                    BinaryOp::EndsWith => text.ends_with(&**part),
-                    _ => text.contains(&**part),
-                })),
-                _ => Ok(Datum::Null),
-            },
-            BinaryOp::RegexMatch => Err(Fault::Unknown("regular expressions".into())),
-            _ => arithmetic(op, left, right),
         }
     }
 
@@ -602,11 +564,41 @@ impl Interpreter<'_> {
     }
 }
 
-/// A row with one additional or replaced variable.
-pub(super) fn with(row: &Row, name: &Arc<str>, value: Datum) -> Row {
-    let mut row = row.clone();
-    row.insert(name.clone(), value);
-    row
+fn truth(value: &Datum) -> Result<Option<bool>> {
+    match value {
+        Datum::Null => Ok(None),
+        Datum::Bool(truth) => Ok(Some(*truth)),
+        other => raised(format!("{} is not a boolean", literal(other))),
+    }
+}
+
+fn binary(op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum> {
+    let asked = |asked| Ok(of_truth(compare(asked, left, right)));
+    match op {
+        BinaryOp::Equal => Ok(of_truth(equal(left, right))),
+        BinaryOp::NotEqual => Ok(of_truth(equal(left, right).map(|equal| !equal))),
+        BinaryOp::Less => asked(Comparison::Less),
+        BinaryOp::LessOrEqual => asked(Comparison::LessOrEqual),
+        BinaryOp::Greater => asked(Comparison::Greater),
+        BinaryOp::GreaterOrEqual => asked(Comparison::GreaterOrEqual),
+        BinaryOp::In => match list_of(right)? {
+            Some(items) => {
+                let terms: Vec<Option<bool>> = items.iter().map(|item| equal(left, item)).collect();
+                Ok(of_truth(quantified(QuantifierKind::Any, &terms)))
+            }
+            None => Ok(Datum::Null),
+        },
+        BinaryOp::StartsWith | BinaryOp::EndsWith | BinaryOp::Contains => match (left, right) {
+            (Datum::Text(text), Datum::Text(part)) => Ok(Datum::Bool(match op {
+                BinaryOp::StartsWith => text.starts_with(&**part),
+                BinaryOp::EndsWith => text.ends_with(&**part),
+                _ => text.contains(&**part),
+            })),
+            _ => Ok(Datum::Null),
+        },
+        BinaryOp::RegexMatch => Err(Fault::Unknown("regular expressions".into())),
+        _ => arithmetic(op, left, right),
+    }
 }
 
 fn constant(value: &Literal) -> Datum {
@@ -669,9 +661,9 @@ fn slice(base: &Datum, from: Option<Datum>, to: Option<Datum>) -> Result<Datum> 
     })
 }
 
-fn unary(op: UnaryOp, value: &Datum, interpreter: &Interpreter<'_>) -> Result<Datum> {
+fn unary(op: UnaryOp, value: &Datum) -> Result<Datum> {
     match (op, value) {
-        (UnaryOp::Not, value) => Ok(of_truth(interpreter.truth(value)?.map(|truth| !truth))),
+        (UnaryOp::Not, value) => Ok(of_truth(truth(value)?.map(|truth| !truth))),
         (_, Datum::Null) => Ok(Datum::Null),
         (UnaryOp::Plus, Datum::Int(_) | Datum::Float(_) | Datum::Duration(_)) => Ok(value.clone()),
         (UnaryOp::Minus, Datum::Int(value)) => match value.checked_neg() {
@@ -769,17 +761,6 @@ fn integers(op: BinaryOp, a: i64, b: i64) -> Result<Datum> {
     match i64::try_from(wide) {
         Ok(value) => Ok(Datum::Int(value)),
         Err(_) => raised("overflow"),
-    }
-}
-
-/// Whether a label expression matches.
-pub(super) fn fits(labels: &LabelExpr, has: &dyn Fn(&str) -> bool, any: bool) -> bool {
-    match &labels.kind {
-        LabelExprKind::Name(name) => has(name.as_str()),
-        LabelExprKind::Any => any,
-        LabelExprKind::Not(inner) => !fits(inner, has, any),
-        LabelExprKind::And(parts) => parts.iter().all(|part| fits(part, has, any)),
-        LabelExprKind::Or(parts) => parts.iter().any(|part| fits(part, has, any)),
     }
 }
 

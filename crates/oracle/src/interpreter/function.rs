@@ -1,6 +1,7 @@
 //! Functions, as openCypher defines them.
 
-use super::{Fault, Interpreter, Result, raised};
+use super::Interpreter;
+use crate::fault::{Fault, Result, raised};
 use crate::logic::equal;
 use crate::notation::literal;
 use crate::{Datum, temporal};

@@ -19,43 +19,12 @@ use std::sync::Arc;
 
 use isomer_cypher::ast::{Clause, Query, Statement, StatementBody, UnionKind};
 
+use crate::fault::{Fault, Result, raised};
 use crate::graph::Graph;
-use crate::{Datum, Map, logic};
+use crate::{Datum, Map, RelationshipValue, logic};
 
 /// Variables and their values.
 pub type Row = BTreeMap<Arc<str>, Datum>;
-
-/// Why there is no result.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
-    /// The query raises an error.
-    Raised(String),
-    /// It raises an error for a row on which a predicate was evaluated; another order of predicates may avoid
-    /// it.
-    Asked(String),
-    /// It exceeds the limit of operations or rows.
-    TooLarge,
-    /// The interpreter does not support it.
-    Unknown(String),
-    /// The language does not say what the result is.
-    LeftOpen(&'static str),
-}
-
-/// Result type of this module.
-pub type Result<T, E = Fault> = std::result::Result<T, E>;
-
-/// The result of a predicate.
-fn asked<T>(result: Result<T>) -> Result<T> {
-    result.map_err(|fault| match fault {
-        Fault::Raised(message) => Fault::Asked(message),
-        other => other,
-    })
-}
-
-/// An error of the query.
-fn raised<T>(message: impl Into<String>) -> Result<T> {
-    Err(Fault::Raised(message.into()))
-}
 
 /// The choices that the language leaves open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,6 +135,18 @@ impl Interpreter<'_> {
         Ok(rows)
     }
 
+    fn relationship(&self, id: u64) -> Result<RelationshipValue> {
+        match self.graph.borrow().relationships.get(&id) {
+            Some(one) => Ok(RelationshipValue {
+                id,
+                source: one.source,
+                target: one.target,
+                content: None,
+            }),
+            None => raised("the relationship was deleted"),
+        }
+    }
+
     /// A subquery that sees the variables of `outer`.
     fn query(&self, query: &Query, outer: &Row) -> Result<Answer> {
         let mut whole = Answer::default();
@@ -229,4 +210,11 @@ fn distinct(rows: Vec<Vec<Datum>>) -> Vec<Vec<Datum>> {
         }
     }
     kept
+}
+
+/// A row with one additional or replaced variable.
+fn with(row: &Row, name: &Arc<str>, value: Datum) -> Row {
+    let mut row = row.clone();
+    row.insert(name.clone(), value);
+    row
 }

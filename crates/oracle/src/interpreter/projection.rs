@@ -5,7 +5,8 @@ use std::sync::Arc;
 use isomer_cypher::ast::{Expr, ExprKind, Projection, ProjectionItem};
 
 use super::expression::Scope;
-use super::{Answer, Interpreter, Ordered, Result, Row, aggregate, raised};
+use super::{Answer, Interpreter, Ordered, Row, aggregate};
+use crate::fault::{Result, raised};
 use crate::{Datum, logic};
 
 /// A row in a projection: its source row, and its columns.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fault, Interpreter, Result, Row, raised};
+use super::pattern::matches;
+use super::{Interpreter, Row};
+use crate::fault::{Fault, Result, raised};
 use crate::notation::literal;
 use crate::{Datum, Map, NodeValue, PathValue, graph};
 use isomer_cypher::ast::{
@@ -157,7 +159,7 @@ impl Interpreter<'_> {
         let mut out = Vec::new();
         for row in rows {
             self.refuse_nulls(&clause.path, &row)?;
-            let mut found = self.matches(&[&clause.path], &row)?;
+            let mut found = matches(self, &[&clause.path], &row)?;
             let event = if found.is_empty() {
                 MergeEvent::Create
             } else {

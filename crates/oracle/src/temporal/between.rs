@@ -1,9 +1,9 @@
 //! The duration from one instant to another.
 
-use super::span::Span;
-use super::{Parts, unsupported};
+use super::parts::Parts;
 use crate::calendar::{Clock, DAY, Date, Offset, SECOND, since_1970};
-use crate::interpreter::{Fault, Result};
+use crate::fault::{Fault, Result, unsupported};
+use crate::span::Span;
 
 /// `between`, `inmonths`, `indays` or `inseconds`.
 ///

@@ -1,9 +1,9 @@
 //! Dates and times from maps of fields, and from other values.
 
+use super::parts::Parts;
 use super::text::zone_of;
-use super::{Moment, Parts, in_range, raised, unsupported};
-use crate::calendar::{Clock, DAY, Date, Offset, SECOND, of_1970};
-use crate::interpreter::Result;
+use crate::calendar::{Clock, DAY, Date, Moment, Offset, SECOND, of_1970};
+use crate::fault::{Result, in_range, raised, unsupported};
 use crate::notation::literal;
 use crate::{Datum, Map};
 
@@ -174,18 +174,18 @@ pub(super) fn of_fields(function: &str, fields: &Map) -> Result<Datum> {
 pub(super) fn date_of(fields: &Map, base: Option<Option<Date>>) -> Result<Date> {
     let base = match base {
         Some(Some(base)) => Some(base),
-        Some(None) => return raised("a base without a date".into()),
+        Some(None) => return raised("a base without a date"),
         None => None,
     };
     let named = |group: &&&[&str]| group.iter().any(|name| fields.contains_key(*name));
     let mut groups = DATE_GROUPS.iter().filter(named);
     let group = groups.next().copied();
     if groups.next().is_some() {
-        return raised("fields of two kinds of dates".into());
+        return raised("fields of two kinds of dates");
     }
     let year = number(fields, "year")?;
     if year.is_none() && base.is_none() {
-        return raised("a date needs a year".into());
+        return raised("a date needs a year");
     }
     let field = |name: &str, of_base: &dyn Fn(Date) -> i64| -> Result<i64> {
         Ok(number(fields, name)?.unwrap_or_else(|| base.map_or(1, of_base)))
@@ -234,7 +234,7 @@ pub(super) fn date_of(fields: &Map, base: Option<Option<Date>>) -> Result<Date> 
 /// The time of day of the fields; what they do not say is taken from `starts_at`.
 pub(super) fn clock_of(fields: &Map, starts_at: Option<Clock>, has_base: bool) -> Result<Clock> {
     if starts_at.is_none() && !fields.contains_key("hour") {
-        return raised("a time needs an hour".into());
+        return raised("a time needs an hour");
     }
     let skips = |larger: &str, smaller: &[&str]| {
         !has_base
@@ -245,7 +245,7 @@ pub(super) fn clock_of(fields: &Map, starts_at: Option<Clock>, has_base: bool) -
         || skips("minute", &CLOCK_FIELDS[2..])
         || skips("second", &CLOCK_FIELDS[3..])
     {
-        return raised("a smaller field of a time without the larger one".into());
+        return raised("a smaller field of a time without the larger one");
     }
     let (hour, minute, second, nanos) = starts_at.unwrap_or(Clock(0)).parts();
     let fraction = ["millisecond", "microsecond", "nanosecond"];
@@ -273,7 +273,7 @@ pub(super) fn clock_of(fields: &Map, starts_at: Option<Clock>, has_base: bool) -
                 value.is_none_or(|value| (0..limit).contains(&value))
             };
             if !digits.iter().zip(limits).all(fits) {
-                return raised("a fraction of a second is out of range".into());
+                return raised("a fraction of a second is out of range");
             }
             let part = |value: Option<i64>, unit: i64| value.unwrap_or(0) * unit;
             part(millis, 1_000_000) + part(micros, 1_000) + part(rest, 1)

@@ -1,9 +1,10 @@
 //! `value.component`.
 
+use super::parts::Parts;
 use super::text::{show_offset, zone_text};
-use super::{Parts, Span};
 use crate::Datum;
 use crate::calendar::{Clock, Date, SECOND, since_1970};
+use crate::span::Span;
 
 /// A component of a temporal value; `None` if there is no such component.
 pub(crate) fn component(value: &Datum, name: &str) -> Option<Datum> {

@@ -3,61 +3,28 @@
 //! Clocks have a fixed offset. A value with a named time zone can be compared and shown; whatever would need the rules
 //! of its zone is not supported.
 
+mod arithmetic;
 mod between;
 mod build;
 mod components;
-mod span;
+mod parts;
 mod text;
 mod truncate;
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-pub use span::Span;
-pub use text::show;
+use parts::Parts;
 
-use crate::calendar::{Clock, Date, Offset, SECOND, since_1970};
-use crate::interpreter::{Fault, Result};
+pub use crate::calendar::Moment;
+use crate::calendar::SECOND;
+use crate::fault::{Result, raised, unsupported};
 use crate::notation::literal;
+pub use crate::span::Span;
 use crate::{Datum, Map};
 
+pub(crate) use arithmetic::arithmetic;
 pub(crate) use components::component;
-
-/// A day and a time of day on a clock with an offset from UTC.
-#[derive(Clone, Debug)]
-pub struct Moment {
-    /// The day.
-    pub date: Date,
-    /// The time of day.
-    pub clock: Clock,
-    /// How far the clock is ahead of UTC.
-    pub offset: Offset,
-    /// The name of the time zone, unless it is the offset.
-    pub zone: Option<Arc<str>>,
-}
-
-impl Moment {
-    /// Nanoseconds since 1970 began in UTC.
-    pub fn instant(&self) -> i128 {
-        since_1970(self.date, self.clock) - i128::from(self.offset.0) * i128::from(SECOND)
-    }
-}
-
-fn raised<T>(message: String) -> Result<T> {
-    Err(Fault::Raised(message))
-}
-
-fn unsupported<T>(what: &str) -> Result<T> {
-    Err(Fault::Unknown(what.to_owned()))
-}
-
-/// A value that exists, or the error that there is none.
-fn in_range<T>(value: Option<T>, what: &str) -> Result<T> {
-    match value {
-        Some(value) => Ok(value),
-        None => raised(format!("there is no such {what}")),
-    }
-}
+pub use text::show;
 
 /// The order of two values of one temporal type. Values with an offset compare by their instant first; durations by
 /// their mean length first.
@@ -82,41 +49,6 @@ pub(crate) fn order(a: &Datum, b: &Datum) -> Option<Ordering> {
     })
 }
 
-/// The date, the time of day and the clock of a value, as far as it has them.
-#[derive(Clone, Debug, Default)]
-struct Parts {
-    date: Option<Date>,
-    clock: Option<Clock>,
-    offset: Option<Offset>,
-    zone: Option<Arc<str>>,
-}
-
-impl Parts {
-    fn of(value: &Datum) -> Option<Self> {
-        let (date, clock, offset) = match value {
-            Datum::Date(date) => (Some(*date), None, None),
-            Datum::LocalTime(clock) => (None, Some(*clock), None),
-            Datum::Time(clock, offset) => (None, Some(*clock), Some(*offset)),
-            Datum::LocalDateTime(date, clock) => (Some(*date), Some(*clock), None),
-            Datum::DateTime(moment) => {
-                return Some(Self {
-                    date: Some(moment.date),
-                    clock: Some(moment.clock),
-                    offset: Some(moment.offset),
-                    zone: moment.zone.clone(),
-                });
-            }
-            _ => return None,
-        };
-        Some(Self {
-            date,
-            clock,
-            offset,
-            zone: None,
-        })
-    }
-}
-
 /// A temporal function; `None` if there is none of that name. The arguments are not null.
 pub(crate) fn call(name: &str, arguments: &[Datum]) -> Option<Result<Datum>> {
     let wrong = || {
@@ -137,7 +69,7 @@ pub(crate) fn call(name: &str, arguments: &[Datum]) -> Option<Result<Datum>> {
             build::of_value(name, value)
         }
         ("duration", [Datum::Text(text)]) => text::parse_span(text).map(Datum::from),
-        ("duration", [Datum::Map(fields)]) => Span::of_fields(fields).map(Datum::from),
+        ("duration", [Datum::Map(fields)]) => arithmetic::span_of_fields(fields).map(Datum::from),
         ("duration", [Datum::Duration(span)]) => Ok(Datum::Duration(span.clone())),
         ("datetime.fromepoch", [Datum::Int(seconds), Datum::Int(nanos)]) => {
             build::of_epoch(*seconds, *nanos)
@@ -165,30 +97,6 @@ pub(crate) fn call(name: &str, arguments: &[Datum]) -> Option<Result<Datum>> {
                 _ => wrong(),
             }
         }
-    })
-}
-
-/// `+` and `-` of temporal values, and durations times and by numbers; `None` if the operands are others.
-pub(crate) fn arithmetic(op: char, left: &Datum, right: &Datum) -> Option<Result<Datum>> {
-    Some(match (op, left, right) {
-        ('+' | '-', Datum::Duration(a), Datum::Duration(b)) => {
-            a.plus(b, if op == '+' { 1 } else { -1 }).map(Datum::from)
-        }
-        ('+' | '-', instant, Datum::Duration(span)) if instant.is_instant() => {
-            span::shifted(instant, span, if op == '+' { 1 } else { -1 })
-        }
-        ('+', Datum::Duration(span), instant) if instant.is_instant() => {
-            span::shifted(instant, span, 1)
-        }
-        ('*', Datum::Duration(span), factor) | ('*', factor, Datum::Duration(span))
-            if factor.is_number() =>
-        {
-            span.times(factor).map(Datum::from)
-        }
-        ('/', Datum::Duration(span), divisor) if divisor.is_number() => {
-            span.divided(divisor).map(Datum::from)
-        }
-        _ => return None,
     })
 }
 

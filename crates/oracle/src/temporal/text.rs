@@ -1,10 +1,9 @@
 //! Temporal values from and to the text of ISO 8601.
 
-use super::span::{Span, Sum};
-use super::{Moment, in_range, raised, unsupported};
 use crate::Datum;
-use crate::calendar::{Clock, Date, Offset, SECOND};
-use crate::interpreter::Result;
+use crate::calendar::{Clock, Date, Moment, Offset, SECOND};
+use crate::fault::{Result, in_range, raised, unsupported};
+use crate::span::{Span, Sum};
 
 /// The text of a temporal value; `None` for other values.
 pub fn show(value: &Datum) -> Option<String> {
@@ -205,7 +204,7 @@ fn parse_clock(text: &str) -> Option<Clock> {
 }
 
 /// `Z`, nothing, or a sign with hours, minutes and seconds.
-pub(super) fn parse_offset(text: &str) -> Option<Offset> {
+fn parse_offset(text: &str) -> Option<Offset> {
     let sign = match text.chars().next() {
         None => return Some(Offset(0)),
         Some('Z') if text.len() == 1 => return Some(Offset(0)),
@@ -299,8 +298,8 @@ pub(super) fn zone_of(value: &Datum) -> Result<Offset> {
         Datum::Text(text) if text.contains(|one: char| one.is_ascii_lowercase()) => {
             unsupported("named time zones")
         }
-        Datum::Text(text) if text.is_empty() => raised("an empty time zone".into()),
+        Datum::Text(text) if text.is_empty() => raised("an empty time zone"),
         Datum::Text(text) => in_range(parse_offset(text), "offset"),
-        _ => raised("a time zone is text".into()),
+        _ => raised("a time zone is text"),
     }
 }

@@ -1,10 +1,10 @@
 //! `truncate`: a value cut off below a unit, then with some fields.
 
 use super::build::{assembled, clock_of, date_of};
+use super::parts::Parts;
 use super::text::zone_of;
-use super::{Parts, in_range, raised, unsupported};
 use crate::calendar::{Clock, Date, SECOND};
-use crate::interpreter::Result;
+use crate::fault::{Result, in_range, raised, unsupported};
 use crate::notation::literal;
 use crate::{Datum, Map};
 
@@ -42,7 +42,7 @@ pub(super) fn truncate(function: &str, unit: &str, value: &Datum, fields: &Map) 
             } else if unit != "day" {
                 return raised(format!("a time is not cut off at a {unit}"));
             } else if parts.clock.is_none() {
-                return raised("a value without a time".into());
+                return raised("a value without a time");
             }
             parts.clock = Some(Clock(0));
         }

@@ -20,7 +20,7 @@ impl<'a> Binder<'a> {
         call: &'a ast::ProcedureCall,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
-        let procedure = self.find_procedure(call)?;
+        let procedure = find_procedure(self, call)?;
         let Some(arguments) = &call.arguments else {
             return Err(PlanError::syntax(
                 "InvalidArgumentPassingMode",
@@ -32,7 +32,7 @@ impl<'a> Binder<'a> {
             )
             .with_hint("only a stand-alone call takes its arguments from the parameters"));
         };
-        let arguments = self.bind_arguments(&procedure, arguments, call.span)?;
+        let arguments = bind_arguments(self, &procedure, arguments, call.span)?;
         let mut yields = Vec::new();
         if let Some(given) = &call.yields {
             match &given.items {
@@ -77,9 +77,9 @@ impl<'a> Binder<'a> {
         call: &'a ast::ProcedureCall,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<Vec<Column>> {
-        let procedure = self.find_procedure(call)?;
+        let procedure = find_procedure(self, call)?;
         let arguments = match &call.arguments {
-            Some(arguments) => self.bind_arguments(&procedure, arguments, call.span)?,
+            Some(arguments) => bind_arguments(self, &procedure, arguments, call.span)?,
             None => procedure
                 .parameters
                 .iter()
@@ -129,60 +129,63 @@ impl<'a> Binder<'a> {
         }
         Ok(columns)
     }
+}
 
-    fn find_procedure(&self, call: &ast::ProcedureCall) -> Result<Arc<ProcedureSignature>> {
-        let name = call.name.dotted();
-        self.catalog.procedure(&name).ok_or_else(|| {
-            let known = self.catalog.procedure_names();
-            PlanError::new(
-                ErrorKind::ProcedureError,
-                "ProcedureNotFound",
-                format!("there is no procedure `{name}`"),
-                call.name.span,
-            )
-            .with_near(&name, known.iter().map(|known| &**known))
-        })
+fn find_procedure(
+    binder: &Binder<'_>,
+    call: &ast::ProcedureCall,
+) -> Result<Arc<ProcedureSignature>> {
+    let name = call.name.dotted();
+    binder.catalog.procedure(&name).ok_or_else(|| {
+        let known = binder.catalog.procedure_names();
+        PlanError::new(
+            ErrorKind::ProcedureError,
+            "ProcedureNotFound",
+            format!("there is no procedure `{name}`"),
+            call.name.span,
+        )
+        .with_near(&name, known.iter().map(|known| &**known))
+    })
+}
+
+fn bind_arguments<'a>(
+    binder: &mut Binder<'a>,
+    procedure: &ProcedureSignature,
+    arguments: &'a [ast::Expr],
+    span: Span,
+) -> Result<Vec<Expr>> {
+    let fewest = procedure
+        .parameters
+        .iter()
+        .filter(|one| one.default.is_none())
+        .count();
+    let most = procedure.parameters.len();
+    if arguments.len() < fewest || arguments.len() > most {
+        return Err(super::function::wrong_count(
+            &procedure.name,
+            fewest,
+            most,
+            arguments.len(),
+            span,
+        ));
     }
-
-    fn bind_arguments(
-        &mut self,
-        procedure: &ProcedureSignature,
-        arguments: &'a [ast::Expr],
-        span: Span,
-    ) -> Result<Vec<Expr>> {
-        let fewest = procedure
-            .parameters
-            .iter()
-            .filter(|one| one.default.is_none())
-            .count();
-        let most = procedure.parameters.len();
-        if arguments.len() < fewest || arguments.len() > most {
-            return Err(super::function::wrong_count(
-                &procedure.name,
-                fewest,
-                most,
-                arguments.len(),
-                span,
+    let mut bound = Vec::with_capacity(most);
+    for (argument, parameter) in arguments.iter().zip(&procedure.parameters) {
+        let typed = binder.bind_expr(argument)?;
+        if !accepts(parameter, &typed.kind) {
+            let what = format!("parameter `{}` of `{}`", parameter.name, procedure.name);
+            return Err(wrong_kind(
+                &what,
+                parameter.kind.describe(),
+                &typed.kind,
+                argument.span,
             ));
         }
-        let mut bound = Vec::with_capacity(most);
-        for (argument, parameter) in arguments.iter().zip(&procedure.parameters) {
-            let typed = self.bind_expr(argument)?;
-            if !accepts(parameter, &typed.kind) {
-                let what = format!("parameter `{}` of `{}`", parameter.name, procedure.name);
-                return Err(wrong_kind(
-                    &what,
-                    parameter.kind.describe(),
-                    &typed.kind,
-                    argument.span,
-                ));
-            }
-            bound.push(typed.expr);
-        }
-        let left_out = procedure.parameters.iter().skip(arguments.len());
-        bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
-        Ok(bound)
+        bound.push(typed.expr);
     }
+    let left_out = procedure.parameters.iter().skip(arguments.len());
+    bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
+    Ok(bound)
 }
 
 /// Whether a parameter may take a value of this kind.

@@ -21,16 +21,16 @@ impl<'a> Binder<'a> {
         steps: &mut Vec<LogicalStep>,
     ) -> Result<()> {
         match clause {
-            Clause::Match(clause) => self.bind_match(clause, steps),
-            Clause::Unwind(clause) => self.bind_unwind(clause, steps),
-            Clause::With(clause) => self.bind_with(clause, steps),
+            Clause::Match(clause) => bind_match(self, clause, steps),
+            Clause::Unwind(clause) => bind_unwind(self, clause, steps),
+            Clause::With(clause) => bind_with(self, clause, steps),
             Clause::Return(clause) => Err(PlanError::syntax(
                 "InvalidClauseComposition",
                 "RETURN is the last clause of a query",
                 clause.span,
             )),
-            Clause::Create(clause) => self.bind_create(clause, steps),
-            Clause::Merge(clause) => self.bind_merge(clause, steps),
+            Clause::Create(clause) => bind_create(self, clause, steps),
+            Clause::Merge(clause) => bind_merge(self, clause, steps),
             Clause::Set(clause) => {
                 steps.push(LogicalStep::Set(self.bind_set_items(&clause.items)?));
                 Ok(())
@@ -43,166 +43,186 @@ impl<'a> Binder<'a> {
                 steps.push(self.bind_delete(clause)?);
                 Ok(())
             }
-            Clause::Foreach(clause) => self.bind_foreach(clause, steps),
+            Clause::Foreach(clause) => bind_foreach(self, clause, steps),
             Clause::Call(clause) => self.bind_call(clause, steps),
             Clause::Subquery(clause) => self.bind_call_subquery(clause, steps),
-            Clause::LoadCsv(clause) => self.bind_load_csv(clause, steps),
+            Clause::LoadCsv(clause) => bind_load_csv(self, clause, steps),
         }
     }
+}
 
-    fn bind_match(&mut self, clause: &'a ast::Match, steps: &mut Vec<LogicalStep>) -> Result<()> {
-        let pattern = self.bind_pattern(
-            clause.pattern.paths.iter(),
-            clause.predicate.as_ref(),
-            NewNames::Allowed,
-        )?;
-        if !pattern.casts.is_empty() {
-            steps.push(LogicalStep::Project(pattern.casts));
-        }
-        steps.push(LogicalStep::Match {
-            graph: pattern.graph,
-            optional: clause.optional,
-        });
-        Ok(())
+fn bind_match<'a>(
+    binder: &mut Binder<'a>,
+    clause: &'a ast::Match,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let pattern = binder.bind_pattern(
+        clause.pattern.paths.iter(),
+        clause.predicate.as_ref(),
+        NewNames::Allowed,
+    )?;
+    if !pattern.casts.is_empty() {
+        steps.push(LogicalStep::Project(pattern.casts));
     }
+    steps.push(LogicalStep::Match {
+        graph: pattern.graph,
+        optional: clause.optional,
+    });
+    Ok(())
+}
 
-    fn bind_unwind(&mut self, clause: &'a ast::Unwind, steps: &mut Vec<LogicalStep>) -> Result<()> {
-        let list = self.bind_expr(&clause.list)?;
-        let element = match &list.kind {
-            Kind::List(element) => (**element).clone(),
-            Kind::Any => Kind::Any,
-            other => other.clone(),
-        };
-        let element = self.declare_new(&clause.variable, element)?;
-        steps.push(LogicalStep::Unwind {
-            list: list.expr,
-            element,
-        });
-        Ok(())
+fn bind_unwind<'a>(
+    binder: &mut Binder<'a>,
+    clause: &'a ast::Unwind,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let list = binder.bind_expr(&clause.list)?;
+    let element = match &list.kind {
+        Kind::List(element) => (**element).clone(),
+        Kind::Any => Kind::Any,
+        other => other.clone(),
+    };
+    let element = binder.declare_new(&clause.variable, element)?;
+    steps.push(LogicalStep::Unwind {
+        list: list.expr,
+        element,
+    });
+    Ok(())
+}
+
+fn bind_with<'a>(
+    binder: &mut Binder<'a>,
+    clause: &'a ast::With,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let columns = binder.bind_projection(
+        &clause.projection,
+        clause.predicate.as_ref(),
+        ProjectionClause::With,
+        steps,
+    )?;
+    binder.enter(columns);
+    Ok(())
+}
+
+fn bind_create<'a>(
+    binder: &mut Binder<'a>,
+    clause: &'a ast::Create,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let mut made = binder.bind_made_pattern(&clause.pattern.paths, PatternClause::Create)?;
+    if !made.casts.is_empty() {
+        steps.push(LogicalStep::Project(made.casts));
     }
-
-    fn bind_with(&mut self, clause: &'a ast::With, steps: &mut Vec<LogicalStep>) -> Result<()> {
-        let columns = self.bind_projection(
-            &clause.projection,
-            clause.predicate.as_ref(),
-            ProjectionClause::With,
-            steps,
-        )?;
-        self.enter(columns);
-        Ok(())
+    // Adjacent clauses are merged into one operator: a script of a thousand CREATEs must not be a deep plan. Not if
+    // the later clause can observe for how many rows the earlier one has run.
+    if let Some(LogicalStep::Create(before)) = steps.last_mut()
+        && !sees_creation(&made.create, before, &binder.arena)
+    {
+        before.items.append(&mut made.create.items);
+        before.paths.append(&mut made.create.paths);
+    } else {
+        steps.push(LogicalStep::Create(made.create));
     }
+    Ok(())
+}
 
-    fn bind_create(&mut self, clause: &'a ast::Create, steps: &mut Vec<LogicalStep>) -> Result<()> {
-        let mut made = self.bind_made_pattern(&clause.pattern.paths, PatternClause::Create)?;
-        if !made.casts.is_empty() {
-            steps.push(LogicalStep::Project(made.casts));
+fn bind_merge<'a>(
+    binder: &mut Binder<'a>,
+    clause: &'a ast::Merge,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let made =
+        binder.bind_made_pattern(std::slice::from_ref(&clause.path), PatternClause::Merge)?;
+    let graph = binder.graph_to_find(&made);
+    let (mut on_create, mut on_match) = (Vec::new(), Vec::new());
+    for action in &clause.actions {
+        let items = binder.bind_set_items(&action.items)?;
+        match action.event {
+            ast::MergeEvent::Create => on_create.extend(items),
+            ast::MergeEvent::Match => on_match.extend(items),
         }
-        // Adjacent clauses are merged into one operator: a script of a thousand CREATEs must not be a deep plan. Not if
-        // the later clause can observe for how many rows the earlier one has run.
-        if let Some(LogicalStep::Create(before)) = steps.last_mut()
-            && !sees_creation(&made.create, before, &self.arena)
-        {
-            before.items.append(&mut made.create.items);
-            before.paths.append(&mut made.create.paths);
-        } else {
-            steps.push(LogicalStep::Create(made.create));
-        }
-        Ok(())
     }
+    if made
+        .create
+        .items
+        .iter()
+        .all(|item| matches!(item, CreateItem::Node(_)))
+        && made.create.items.is_empty()
+    {
+        return Err(PlanError::syntax(
+            "VariableAlreadyBound",
+            "MERGE has no pattern",
+            clause.span,
+        ));
+    }
+    if !made.casts.is_empty() {
+        steps.push(LogicalStep::Project(made.casts));
+    }
+    steps.push(LogicalStep::Merge(Box::new(MergeStep {
+        graph,
+        create: made.create,
+        on_create,
+        on_match,
+    })));
+    Ok(())
+}
 
-    fn bind_merge(&mut self, clause: &'a ast::Merge, steps: &mut Vec<LogicalStep>) -> Result<()> {
-        let made =
-            self.bind_made_pattern(std::slice::from_ref(&clause.path), PatternClause::Merge)?;
-        let graph = self.graph_to_find(&made);
-        let (mut on_create, mut on_match) = (Vec::new(), Vec::new());
-        for action in &clause.actions {
-            let items = self.bind_set_items(&action.items)?;
-            match action.event {
-                ast::MergeEvent::Create => on_create.extend(items),
-                ast::MergeEvent::Match => on_match.extend(items),
-            }
-        }
-        if made
-            .create
-            .items
-            .iter()
-            .all(|item| matches!(item, CreateItem::Node(_)))
-            && made.create.items.is_empty()
-        {
+fn bind_foreach<'a>(
+    binder: &mut Binder<'a>,
+    clause: &'a ast::Foreach,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let list = binder.bind_expr(&clause.list)?;
+    let kind = match &list.kind {
+        Kind::List(element) => (**element).clone(),
+        Kind::Any => Kind::Any,
+        other => return Err(wrong_kind("FOREACH", "a list", other, clause.list.span)),
+    };
+    let outside = binder.frame().scope.clone();
+    let element = binder.declare(&clause.variable.name, kind);
+    let mut body = Vec::new();
+    for inner in &clause.clauses {
+        if !inner.is_update() {
             return Err(PlanError::syntax(
-                "VariableAlreadyBound",
-                "MERGE has no pattern",
-                clause.span,
-            ));
+                "InvalidClauseComposition",
+                "FOREACH holds only clauses that write",
+                inner.span(),
+            )
+            .with_hint("use UNWIND, or CALL { … }"));
         }
-        if !made.casts.is_empty() {
-            steps.push(LogicalStep::Project(made.casts));
-        }
-        steps.push(LogicalStep::Merge(Box::new(MergeStep {
-            graph,
-            create: made.create,
-            on_create,
-            on_match,
-        })));
-        Ok(())
+        binder.bind_clause(inner, &mut body)?;
     }
+    binder.frame().scope = outside;
+    steps.push(LogicalStep::ForEach {
+        list: list.expr,
+        element,
+        body,
+    });
+    Ok(())
+}
 
-    fn bind_foreach(
-        &mut self,
-        clause: &'a ast::Foreach,
-        steps: &mut Vec<LogicalStep>,
-    ) -> Result<()> {
-        let list = self.bind_expr(&clause.list)?;
-        let kind = match &list.kind {
-            Kind::List(element) => (**element).clone(),
-            Kind::Any => Kind::Any,
-            other => return Err(wrong_kind("FOREACH", "a list", other, clause.list.span)),
-        };
-        let outside = self.frame().scope.clone();
-        let element = self.declare(&clause.variable.name, kind);
-        let mut body = Vec::new();
-        for inner in &clause.clauses {
-            if !inner.is_update() {
-                return Err(PlanError::syntax(
-                    "InvalidClauseComposition",
-                    "FOREACH holds only clauses that write",
-                    inner.span(),
-                )
-                .with_hint("use UNWIND, or CALL { … }"));
-            }
-            self.bind_clause(inner, &mut body)?;
-        }
-        self.frame().scope = outside;
-        steps.push(LogicalStep::ForEach {
-            list: list.expr,
-            element,
-            body,
-        });
-        Ok(())
-    }
-
-    fn bind_load_csv(
-        &mut self,
-        clause: &'a ast::LoadCsv,
-        steps: &mut Vec<LogicalStep>,
-    ) -> Result<()> {
-        let url: Expr = self.bind_expr(&clause.source)?.expr;
-        let field_terminator = match &clause.field_terminator {
-            Some(terminator) => Some(self.bind_expr(terminator)?.expr),
-            None => None,
-        };
-        let kind = if clause.with_headers {
-            Kind::Map
-        } else {
-            Kind::List(Box::new(Kind::String))
-        };
-        let row = self.declare_new(&clause.variable, kind)?;
-        steps.push(LogicalStep::LoadCsv {
-            url,
-            headers: clause.with_headers,
-            field_terminator,
-            row,
-        });
-        Ok(())
-    }
+fn bind_load_csv<'a>(
+    binder: &mut Binder<'a>,
+    clause: &'a ast::LoadCsv,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let url: Expr = binder.bind_expr(&clause.source)?.expr;
+    let field_terminator = match &clause.field_terminator {
+        Some(terminator) => Some(binder.bind_expr(terminator)?.expr),
+        None => None,
+    };
+    let kind = if clause.with_headers {
+        Kind::Map
+    } else {
+        Kind::List(Box::new(Kind::String))
+    };
+    let row = binder.declare_new(&clause.variable, kind)?;
+    steps.push(LogicalStep::LoadCsv {
+        url,
+        headers: clause.with_headers,
+        field_terminator,
+        row,
+    });
+    Ok(())
 }

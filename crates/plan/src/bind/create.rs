@@ -49,224 +49,9 @@ impl<'a> Binder<'a> {
             casts: Vec::new(),
         };
         for path in paths {
-            self.bind_made_path(path, making, &mut made)?;
+            bind_made_path(self, path, making, &mut made)?;
         }
         Ok(made)
-    }
-
-    fn bind_made_path(
-        &mut self,
-        path: &'a ast::PathPattern,
-        making: PatternClause,
-        made: &mut MadePattern,
-    ) -> Result<()> {
-        if path.selector.is_some() || path.predicate.is_some() {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                format!(
-                    "{} makes plain paths: no selector, no condition",
-                    making.keyword()
-                ),
-                path.span,
-            ));
-        }
-        if let Some(variable) = &path.variable {
-            self.must_be_new(variable)?;
-        }
-        let start = self.bind_made_node(&path.start, path.steps.is_empty(), making, made)?;
-        let mut from = start;
-        let mut steps = Vec::with_capacity(path.steps.len());
-        for step in &path.steps {
-            let relationship = match &step.link {
-                Link::Relationship(relationship) if relationship.length.is_none() => relationship,
-                _ => {
-                    return Err(PlanError::syntax(
-                        "CreatingVarLength",
-                        format!(
-                            "{} makes single relationships, not paths of varying length",
-                            making.keyword()
-                        ),
-                        path.span,
-                    ));
-                }
-            };
-            let to = self.bind_made_node(&step.node, false, making, made)?;
-            let slot = self.bind_made_relationship(relationship, (from, to), making, made)?;
-            steps.push(PathStep {
-                relationship: slot,
-                node: to,
-            });
-            from = to;
-        }
-        if let Some(variable) = &path.variable {
-            let slot = self.declare_new(variable, Kind::Path)?;
-            made.create
-                .paths
-                .push((slot, Expr::BuildPath { start, steps }));
-        }
-        Ok(())
-    }
-
-    fn bind_made_node(
-        &mut self,
-        node: &'a ast::NodePattern,
-        alone: bool,
-        making: PatternClause,
-        made: &mut MadePattern,
-    ) -> Result<SlotId> {
-        if node.predicate.is_some() {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                format!("a node to {} has no condition", making.keyword()),
-                node.span,
-            ));
-        }
-        if let Some(variable) = &node.variable {
-            let mut casts = BoundPattern {
-                graph: QueryGraph::default(),
-                casts: Vec::new(),
-            };
-            let bound = self.bound_entity(variable, Kind::Node, &mut casts)?;
-            made.casts.append(&mut casts.casts);
-            if let Some(slot) = bound {
-                if alone || node.labels.is_some() || node.properties.is_some() {
-                    return Err(already_bound(&variable.name, variable.span)
-                        .with_hint("a bound node can only be the end of a relationship, without labels and properties"));
-                }
-                return Ok(slot);
-            }
-        }
-        let labels = match &node.labels {
-            Some(labels) => self.made_labels(labels, making)?,
-            None => Vec::new(),
-        };
-        let properties = self.bind_made_properties(node.properties.as_ref(), making)?;
-        let slot = match &node.variable {
-            Some(variable) => self.declare_new(variable, Kind::Node)?,
-            None => self.arena.slot("", Kind::Node),
-        };
-        made.create.items.push(CreateItem::Node(CreateNode {
-            node: slot,
-            labels,
-            properties,
-        }));
-        Ok(slot)
-    }
-
-    fn made_labels(
-        &mut self,
-        labels: &ast::LabelExpr,
-        making: PatternClause,
-    ) -> Result<Vec<LabelRef>> {
-        let Some(names) = labels.as_conjunction() else {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                format!(
-                    "a node to {} has plain labels: no `|`, `!` or `%`",
-                    making.keyword()
-                ),
-                labels.span,
-            ));
-        };
-        let mut found = Vec::with_capacity(names.len());
-        for name in names {
-            let label = self.label(name);
-            if !found.contains(&label) {
-                found.push(label);
-            }
-        }
-        Ok(found)
-    }
-
-    fn bind_made_properties(
-        &mut self,
-        properties: Option<&'a ast::Expr>,
-        making: PatternClause,
-    ) -> Result<Properties> {
-        let Some(properties) = properties else {
-            return Ok(Properties::Entries(Vec::new()));
-        };
-        match &properties.kind {
-            ExprKind::Map(entries) => {
-                let mut bound = Vec::with_capacity(entries.len());
-                for entry in entries {
-                    let value = self.bind_expr(&entry.value)?.expr;
-                    bound.push((self.arena.property(&entry.key.name), value));
-                }
-                Ok(Properties::Entries(bound))
-            }
-            _ if making == PatternClause::Merge => Err(parameter_map(properties.span)),
-            _ => Ok(Properties::Map(self.bind_expr(properties)?.expr)),
-        }
-    }
-
-    fn bind_made_relationship(
-        &mut self,
-        relationship: &'a ast::RelationshipPattern,
-        (from, to): (SlotId, SlotId),
-        making: PatternClause,
-        made: &mut MadePattern,
-    ) -> Result<SlotId> {
-        if relationship.predicate.is_some() {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                format!("a relationship to {} has no condition", making.keyword()),
-                relationship.span,
-            ));
-        }
-        if let Some(variable) = &relationship.variable {
-            self.must_be_new(variable)?;
-        }
-        let rel_type = match relationship
-            .types
-            .as_ref()
-            .and_then(|types| types.as_name())
-        {
-            Some(name) => self.rel_type(name),
-            None => {
-                return Err(PlanError::syntax(
-                    "NoSingleRelationshipType",
-                    format!(
-                        "a relationship to {} has exactly one type",
-                        making.keyword()
-                    ),
-                    relationship.span,
-                )
-                .with_hint("write -[:TYPE]->"));
-            }
-        };
-        let direction = relationship.direction;
-        if direction == Direction::Both && making == PatternClause::Create {
-            return Err(PlanError::syntax(
-                "RequiresDirectedRelationship",
-                "a relationship to CREATE has a direction",
-                relationship.span,
-            )
-            .with_hint("write --> or <--"));
-        }
-        let properties = self.bind_made_properties(relationship.properties.as_ref(), making)?;
-        let slot = match &relationship.variable {
-            Some(variable) => self.declare_new(variable, Kind::Relationship)?,
-            None => self.arena.slot("", Kind::Relationship),
-        };
-        let (source, target) = if direction == Direction::Incoming {
-            (to, from)
-        } else {
-            (from, to)
-        };
-        if direction == Direction::Both {
-            made.undirected.push(slot);
-        }
-        made.create
-            .items
-            .push(CreateItem::Relationship(CreateRelationship {
-                relationship: slot,
-                rel_type,
-                source,
-                target,
-                properties,
-            }));
-        Ok(slot)
     }
 
     /// The pattern that a `MERGE` matches before it creates.
@@ -311,6 +96,221 @@ impl<'a> Binder<'a> {
         graph.paths.clone_from(&made.create.paths);
         graph
     }
+}
+
+fn bind_made_path<'a>(
+    binder: &mut Binder<'a>,
+    path: &'a ast::PathPattern,
+    making: PatternClause,
+    made: &mut MadePattern,
+) -> Result<()> {
+    if path.selector.is_some() || path.predicate.is_some() {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            format!(
+                "{} makes plain paths: no selector, no condition",
+                making.keyword()
+            ),
+            path.span,
+        ));
+    }
+    if let Some(variable) = &path.variable {
+        binder.must_be_new(variable)?;
+    }
+    let start = bind_made_node(binder, &path.start, path.steps.is_empty(), making, made)?;
+    let mut from = start;
+    let mut steps = Vec::with_capacity(path.steps.len());
+    for step in &path.steps {
+        let relationship = match &step.link {
+            Link::Relationship(relationship) if relationship.length.is_none() => relationship,
+            _ => {
+                return Err(PlanError::syntax(
+                    "CreatingVarLength",
+                    format!(
+                        "{} makes single relationships, not paths of varying length",
+                        making.keyword()
+                    ),
+                    path.span,
+                ));
+            }
+        };
+        let to = bind_made_node(binder, &step.node, false, making, made)?;
+        let slot = bind_made_relationship(binder, relationship, (from, to), making, made)?;
+        steps.push(PathStep {
+            relationship: slot,
+            node: to,
+        });
+        from = to;
+    }
+    if let Some(variable) = &path.variable {
+        let slot = binder.declare_new(variable, Kind::Path)?;
+        made.create
+            .paths
+            .push((slot, Expr::BuildPath { start, steps }));
+    }
+    Ok(())
+}
+
+fn bind_made_node<'a>(
+    binder: &mut Binder<'a>,
+    node: &'a ast::NodePattern,
+    alone: bool,
+    making: PatternClause,
+    made: &mut MadePattern,
+) -> Result<SlotId> {
+    if node.predicate.is_some() {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            format!("a node to {} has no condition", making.keyword()),
+            node.span,
+        ));
+    }
+    if let Some(variable) = &node.variable {
+        let mut casts = BoundPattern {
+            graph: QueryGraph::default(),
+            casts: Vec::new(),
+        };
+        let bound = binder.bound_entity(variable, Kind::Node, &mut casts)?;
+        made.casts.append(&mut casts.casts);
+        if let Some(slot) = bound {
+            if alone || node.labels.is_some() || node.properties.is_some() {
+                return Err(already_bound(&variable.name, variable.span)
+                    .with_hint("a bound node can only be the end of a relationship, without labels and properties"));
+            }
+            return Ok(slot);
+        }
+    }
+    let labels = match &node.labels {
+        Some(labels) => made_labels(binder, labels, making)?,
+        None => Vec::new(),
+    };
+    let properties = bind_made_properties(binder, node.properties.as_ref(), making)?;
+    let slot = match &node.variable {
+        Some(variable) => binder.declare_new(variable, Kind::Node)?,
+        None => binder.arena.slot("", Kind::Node),
+    };
+    made.create.items.push(CreateItem::Node(CreateNode {
+        node: slot,
+        labels,
+        properties,
+    }));
+    Ok(slot)
+}
+
+fn made_labels(
+    binder: &mut Binder<'_>,
+    labels: &ast::LabelExpr,
+    making: PatternClause,
+) -> Result<Vec<LabelRef>> {
+    let Some(names) = labels.as_conjunction() else {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            format!(
+                "a node to {} has plain labels: no `|`, `!` or `%`",
+                making.keyword()
+            ),
+            labels.span,
+        ));
+    };
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let label = binder.label(name);
+        if !found.contains(&label) {
+            found.push(label);
+        }
+    }
+    Ok(found)
+}
+
+fn bind_made_properties<'a>(
+    binder: &mut Binder<'a>,
+    properties: Option<&'a ast::Expr>,
+    making: PatternClause,
+) -> Result<Properties> {
+    let Some(properties) = properties else {
+        return Ok(Properties::Entries(Vec::new()));
+    };
+    match &properties.kind {
+        ExprKind::Map(entries) => {
+            let mut bound = Vec::with_capacity(entries.len());
+            for entry in entries {
+                let value = binder.bind_expr(&entry.value)?.expr;
+                bound.push((binder.arena.property(&entry.key.name), value));
+            }
+            Ok(Properties::Entries(bound))
+        }
+        _ if making == PatternClause::Merge => Err(parameter_map(properties.span)),
+        _ => Ok(Properties::Map(binder.bind_expr(properties)?.expr)),
+    }
+}
+
+fn bind_made_relationship<'a>(
+    binder: &mut Binder<'a>,
+    relationship: &'a ast::RelationshipPattern,
+    (from, to): (SlotId, SlotId),
+    making: PatternClause,
+    made: &mut MadePattern,
+) -> Result<SlotId> {
+    if relationship.predicate.is_some() {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            format!("a relationship to {} has no condition", making.keyword()),
+            relationship.span,
+        ));
+    }
+    if let Some(variable) = &relationship.variable {
+        binder.must_be_new(variable)?;
+    }
+    let rel_type = match relationship
+        .types
+        .as_ref()
+        .and_then(|types| types.as_name())
+    {
+        Some(name) => binder.rel_type(name),
+        None => {
+            return Err(PlanError::syntax(
+                "NoSingleRelationshipType",
+                format!(
+                    "a relationship to {} has exactly one type",
+                    making.keyword()
+                ),
+                relationship.span,
+            )
+            .with_hint("write -[:TYPE]->"));
+        }
+    };
+    let direction = relationship.direction;
+    if direction == Direction::Both && making == PatternClause::Create {
+        return Err(PlanError::syntax(
+            "RequiresDirectedRelationship",
+            "a relationship to CREATE has a direction",
+            relationship.span,
+        )
+        .with_hint("write --> or <--"));
+    }
+    let properties = bind_made_properties(binder, relationship.properties.as_ref(), making)?;
+    let slot = match &relationship.variable {
+        Some(variable) => binder.declare_new(variable, Kind::Relationship)?,
+        None => binder.arena.slot("", Kind::Relationship),
+    };
+    let (source, target) = if direction == Direction::Incoming {
+        (to, from)
+    } else {
+        (from, to)
+    };
+    if direction == Direction::Both {
+        made.undirected.push(slot);
+    }
+    made.create
+        .items
+        .push(CreateItem::Relationship(CreateRelationship {
+            relationship: slot,
+            rel_type,
+            source,
+            target,
+            properties,
+        }));
+    Ok(slot)
 }
 
 fn require(graph: &mut QueryGraph, entity: Expr, properties: &Properties) {

@@ -6,9 +6,9 @@ use isomer_cypher::Span;
 use isomer_cypher::ast::{self, BinaryOp, ExprKind, LabelExprKind, Literal, UnaryOp};
 use isomer_value::Value;
 
-use super::aggregate::{Aggregating, is_aggregate};
 use super::element_id;
 use super::function::first_known;
+use super::grouping::{Aggregating, is_aggregate};
 use super::types::{expect_boolean, expect_container, join_all, wrong_kind};
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
@@ -23,156 +23,17 @@ impl<'a> Binder<'a> {
     pub(super) fn bind_expr(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
         match &expr.kind {
             ExprKind::Literal(_) | ExprKind::Parameter(_) | ExprKind::Variable(_) => {
-                self.bind_leaf(expr)
+                bind_leaf(self, expr)
             }
-            ExprKind::CountStar | ExprKind::Function { .. } => self.bind_any_call(expr),
-            ExprKind::Property { .. } => self.bind_any_property(expr),
-            ExprKind::List(items) => self.bind_list(items),
-            ExprKind::Map(entries) => self.bind_map(entries),
-            ExprKind::Unary { op, operand } => self.bind_unary(*op, operand),
-            ExprKind::Binary { op, left, right } => self.bind_binary(*op, left, right),
-            ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Xor(_) => self.bind_connective(expr),
-            _ => self.bind_rest(expr),
+            ExprKind::CountStar | ExprKind::Function { .. } => bind_any_call(self, expr),
+            ExprKind::Property { .. } => bind_any_property(self, expr),
+            ExprKind::List(items) => bind_list(self, items),
+            ExprKind::Map(entries) => bind_map(self, entries),
+            ExprKind::Unary { op, operand } => bind_unary(self, *op, operand),
+            ExprKind::Binary { op, left, right } => bind_binary(self, *op, left, right),
+            ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Xor(_) => bind_connective(self, expr),
+            _ => bind_rest(self, expr),
         }
-    }
-
-    /// Expressions that seldom nest deeply.
-    fn bind_rest(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        match &expr.kind {
-            ExprKind::Index { base, index } => self.bind_index(base, index),
-            ExprKind::Slice { base, from, to } => {
-                self.bind_slice(base, from.as_deref(), to.as_deref())
-            }
-            ExprKind::ComparisonChain {
-                operands,
-                operators,
-            } => self.bind_chain(operands, operators),
-            ExprKind::ArithmeticChain {
-                operands,
-                operators,
-            } => self.bind_arithmetic_chain(operands, operators),
-            ExprKind::IsNull { operand, negated } => self.bind_is_null(operand, *negated),
-            ExprKind::IsTyped { .. } => self.bind_is_typed(expr),
-            ExprKind::HasLabels { operand, labels } => self.bind_has_labels(operand, labels),
-            ExprKind::Case {
-                subject,
-                branches,
-                otherwise,
-            } => self.bind_case(subject.as_deref(), branches, otherwise.as_deref()),
-            ExprKind::ListComprehension { .. } => self.bind_list_comprehension(expr),
-            ExprKind::PatternComprehension {
-                path,
-                predicate,
-                projection,
-            } => self.bind_pattern_comprehension(path, predicate.as_deref(), projection, expr.span),
-            ExprKind::Quantifier {
-                kind,
-                variable,
-                list,
-                predicate,
-            } => self.bind_quantifier(*kind, variable, list, predicate.as_deref()),
-            ExprKind::Reduce {
-                accumulator,
-                initial,
-                variable,
-                list,
-                step,
-            } => self.bind_reduce(accumulator, initial, variable, list, step),
-            ExprKind::MapProjection { variable, items } => {
-                self.bind_map_projection(variable, items)
-            }
-            ExprKind::ShortestPath(path) => self.bind_shortest_path_value(path, expr.span),
-            ExprKind::Subquery { kind, query } => self.bind_subquery(*kind, query, expr.span),
-            _ => Err(pattern_as_value(expr.span)),
-        }
-    }
-
-    fn bind_leaf(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        match &expr.kind {
-            ExprKind::Literal(literal) => Ok(bind_literal(literal)),
-            ExprKind::Parameter(name) => Ok(Typed::new(
-                Expr::Param(self.arena.parameter(name)),
-                Kind::Any,
-            )),
-            ExprKind::Variable(name) => {
-                if let Some(grouped) = self.grouped(expr)? {
-                    return Ok(grouped);
-                }
-                self.lookup(name)
-                    .ok_or_else(|| self.undefined(name, expr.span))
-            }
-            _ => Err(pattern_as_value(expr.span)),
-        }
-    }
-
-    fn bind_any_call(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        match (is_aggregate(expr), &expr.kind) {
-            (Some(function), _) => self.bind_aggregate(expr, function),
-            (
-                None,
-                ExprKind::Function {
-                    name,
-                    distinct,
-                    arguments,
-                },
-            ) => self.bind_function(name, *distinct, arguments, expr.span),
-            _ => Err(pattern_as_value(expr.span)),
-        }
-    }
-
-    fn bind_any_property(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        if let Some(grouped) = self.grouped(expr)? {
-            return Ok(grouped);
-        }
-        match &expr.kind {
-            ExprKind::Property { base, key } => self.bind_property(base, key),
-            _ => Err(pattern_as_value(expr.span)),
-        }
-    }
-
-    fn bind_connective(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        type Connect = fn(Vec<Expr>) -> Expr;
-        let (name, terms, connect): (_, _, Connect) = match &expr.kind {
-            ExprKind::And(terms) => ("AND", terms, Expr::And),
-            ExprKind::Or(terms) => ("OR", terms, Expr::Or),
-            ExprKind::Xor(terms) => ("XOR", terms, Expr::Xor),
-            _ => return Err(pattern_as_value(expr.span)),
-        };
-        let mut bound = Vec::with_capacity(terms.len());
-        for term in terms {
-            bound.push(self.bind_operand(name, term)?);
-        }
-        Ok(boolean(connect(bound)))
-    }
-
-    fn bind_is_null(&mut self, operand: &'a ast::Expr, negated: bool) -> Result<Typed> {
-        let operand = Box::new(self.bind_expr(operand)?.expr);
-        Ok(boolean(if negated {
-            Expr::IsNotNull(operand)
-        } else {
-            Expr::IsNull(operand)
-        }))
-    }
-
-    fn bind_is_typed(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        let ExprKind::IsTyped {
-            operand,
-            value_type,
-            negated,
-        } = &expr.kind
-        else {
-            return Err(pattern_as_value(expr.span));
-        };
-        let operand = Box::new(self.bind_expr(operand)?.expr);
-        let test = Expr::IsTyped {
-            operand,
-            value_type: value_type.clone(),
-        };
-        Ok(boolean(if *negated {
-            Expr::Not(Box::new(test))
-        } else {
-            test
-        }))
     }
 
     /// Binds a condition: a bare pattern is allowed here, too; a value that cannot be a boolean is not.
@@ -183,226 +44,6 @@ impl<'a> Binder<'a> {
         let bound = self.bind_expr(expr)?;
         expect_boolean("a condition", &bound.kind, expr.span)?;
         Ok(bound.expr)
-    }
-
-    /// Binds an operand of a boolean operator.
-    fn bind_operand(&mut self, operator: &str, expr: &'a ast::Expr) -> Result<Expr> {
-        if let ExprKind::PatternPredicate(path) = &expr.kind {
-            return Ok(self.bind_pattern_predicate(path, expr.span)?.expr);
-        }
-        let bound = self.bind_expr(expr)?;
-        expect_boolean(operator, &bound.kind, expr.span)?;
-        Ok(bound.expr)
-    }
-
-    fn bind_list(&mut self, items: &'a [ast::Expr]) -> Result<Typed> {
-        let mut bound = Vec::with_capacity(items.len());
-        let mut kinds = Vec::with_capacity(items.len());
-        for item in items {
-            let item = self.bind_expr(item)?;
-            bound.push(item.expr);
-            kinds.push(item.kind);
-        }
-        let kind = Kind::List(Box::new(join_all(&kinds)));
-        Ok(Typed::new(fold_list(bound), kind))
-    }
-
-    pub(super) fn bind_map(&mut self, entries: &'a [ast::MapEntry]) -> Result<Typed> {
-        let mut bound = Vec::with_capacity(entries.len());
-        for entry in entries {
-            bound.push((entry.key.name.clone(), self.bind_expr(&entry.value)?.expr));
-        }
-        Ok(Typed::new(Expr::Map(bound), Kind::Map))
-    }
-
-    fn bind_property(&mut self, base: &'a ast::Expr, key: &ast::Ident) -> Result<Typed> {
-        let bound = self.bind_expr(base)?;
-        expect_container(&bound.kind, base.span)?;
-        let name = self.arena.property(&key.name);
-        let plain = Expr::Property {
-            base: Box::new(bound.expr),
-            name,
-            nested: is_path(base),
-        };
-        // Only the requested entry of a map in a record is read.
-        if !matches!(base.kind, ExprKind::Property { .. }) {
-            return Ok(Typed::new(plain, Kind::Any));
-        }
-        let look = self.bind_inner_look(base, &key.name)?;
-        Ok(Typed::new(first_known(look, plain), Kind::Any))
-    }
-
-    fn bind_index(&mut self, base: &'a ast::Expr, index: &'a ast::Expr) -> Result<Typed> {
-        let list = self.bind_expr(base)?;
-        if !matches!(list.kind, Kind::List(_)) {
-            expect_container(&list.kind, base.span)?;
-        }
-        let position = self.bind_expr(index)?;
-        let kind = list.kind.element();
-        let made = Expr::Index {
-            base: Box::new(list.expr),
-            index: Box::new(position.expr),
-            nested: is_path(base),
-        };
-        // An entity's property with a computed name cannot have a wrong static type.
-        let made = match list.kind {
-            Kind::Node | Kind::Relationship => made,
-            _ => made.at((base.span.start, index.span.end)),
-        };
-        Ok(Typed::new(made, kind))
-    }
-
-    fn bind_slice(
-        &mut self,
-        base: &'a ast::Expr,
-        from: Option<&'a ast::Expr>,
-        to: Option<&'a ast::Expr>,
-    ) -> Result<Typed> {
-        let list = self.bind_expr(base)?;
-        if !matches!(list.kind, Kind::List(_) | Kind::Any) {
-            return Err(wrong_kind("a slice", "a list", &list.kind, base.span));
-        }
-        let from = from
-            .map(|bound| self.bind_expr(bound))
-            .transpose()?
-            .map(|bound| Box::new(bound.expr));
-        let to = to
-            .map(|bound| self.bind_expr(bound))
-            .transpose()?
-            .map(|bound| Box::new(bound.expr));
-        let kind = list.kind;
-        Ok(Typed::new(
-            Expr::Slice {
-                base: Box::new(list.expr),
-                from,
-                to,
-            },
-            kind,
-        ))
-    }
-
-    fn bind_unary(&mut self, op: UnaryOp, operand: &'a ast::Expr) -> Result<Typed> {
-        if op == UnaryOp::Not {
-            let bound = self.bind_operand("NOT", operand)?;
-            return Ok(boolean(Expr::Not(Box::new(bound))));
-        }
-        let bound = self.bind_expr(operand)?;
-        if !bound.kind.maybe_number() && bound.kind != Kind::Temporal {
-            return Err(wrong_kind("a sign", "a number", &bound.kind, operand.span));
-        }
-        let inner = Box::new(bound.expr);
-        Ok(Typed::new(
-            if op == UnaryOp::Minus {
-                Expr::Negate(inner)
-            } else {
-                Expr::Plus(inner)
-            },
-            bound.kind,
-        ))
-    }
-
-    fn bind_binary(
-        &mut self,
-        op: BinaryOp,
-        left: &'a ast::Expr,
-        right: &'a ast::Expr,
-    ) -> Result<Typed> {
-        let (left_span, right_span) = (left.span, right.span);
-        let field = right;
-        let left = self.bind_expr(left)?;
-        let right = self.bind_expr(right)?;
-        if let Some(op) = arithmetic(op) {
-            return bind_arithmetic(op, left, right, left_span, right_span);
-        }
-        if let Some(op) = comparison(op) {
-            return Ok(boolean(element_id::compare(
-                op,
-                left.expr,
-                right.expr,
-                &self.arena,
-            )));
-        }
-        if let Some(op) = string_test(op) {
-            return Ok(boolean(Expr::StringTest {
-                op,
-                left: Box::new(left.expr),
-                right: Box::new(right.expr),
-            }));
-        }
-        if !matches!(right.kind, Kind::List(_) | Kind::Any) {
-            return Err(wrong_kind(
-                "IN",
-                "a list on its right",
-                &right.kind,
-                right_span,
-            ));
-        }
-        let look = Function::ConvergentContains;
-        let look = self.bind_field_query(look, field, Some(left.expr.clone()))?;
-        let plain = element_id::contains(left.expr, right.expr, &self.arena);
-        Ok(boolean(first_known(look, plain)))
-    }
-
-    fn bind_chain(&mut self, operands: &'a [ast::Expr], operators: &[BinaryOp]) -> Result<Typed> {
-        let mut bound = Vec::with_capacity(operands.len());
-        for operand in operands {
-            bound.push(self.bind_expr(operand)?.expr);
-        }
-        let pairs = bound.windows(2).zip(operators).map(|(pair, operator)| {
-            let op = comparison(*operator).expect("a chain holds comparisons");
-            element_id::compare(op, pair[0].clone(), pair[1].clone(), &self.arena)
-        });
-        Ok(boolean(Expr::all_of(pairs.collect())))
-    }
-
-    fn bind_arithmetic_chain(
-        &mut self,
-        operands: &'a [ast::Expr],
-        operators: &[BinaryOp],
-    ) -> Result<Typed> {
-        let mut bound: Vec<Expr> = Vec::with_capacity(operands.len());
-        let mut ops = Vec::with_capacity(operators.len());
-        let mut whole: Option<(Kind, Span)> = None;
-        for (at, operand) in operands.iter().enumerate() {
-            let right = self.bind_expr(operand)?;
-            whole = Some(match whole {
-                None => (right.kind, operand.span),
-                Some((kind, span)) => {
-                    let op = arithmetic(operators[at - 1]).expect("a chain holds arithmetic");
-                    ops.push(op);
-                    // Only the kinds are used here.
-                    let left = Typed::new(Expr::null(), kind);
-                    let pair = Typed::new(Expr::null(), right.kind);
-                    let kind = bind_arithmetic(op, left, pair, span, operand.span)?.kind;
-                    (kind, span.to(operand.span))
-                }
-            });
-            bound.push(right.expr);
-        }
-        let (kind, span) = whole.unwrap_or((Kind::Any, Span::default()));
-        let made = Expr::ArithChain {
-            operands: bound,
-            ops,
-        };
-        Ok(Typed::new(made.at((span.start, span.end)), kind))
-    }
-
-    fn bind_has_labels(
-        &mut self,
-        operand: &'a ast::Expr,
-        labels: &'a ast::LabelExpr,
-    ) -> Result<Typed> {
-        let bound = self.bind_expr(operand)?;
-        match bound.kind {
-            Kind::Node | Kind::Any => Ok(boolean(self.label_predicate(&bound.expr, labels))),
-            Kind::Relationship => Ok(boolean(self.type_predicate(&bound.expr, labels))),
-            other => Err(wrong_kind(
-                "a label test",
-                "a node or a relationship",
-                &other,
-                operand.span,
-            )),
-        }
     }
 
     /// `entity:labels` for a node.
@@ -467,47 +108,6 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn bind_case(
-        &mut self,
-        subject: Option<&'a ast::Expr>,
-        branches: &'a [ast::CaseBranch],
-        otherwise: Option<&'a ast::Expr>,
-    ) -> Result<Typed> {
-        let tested = subject.is_some();
-        let subject = subject
-            .map(|subject| self.bind_expr(subject))
-            .transpose()?
-            .map(|bound| Box::new(bound.expr));
-        let mut arms = Vec::with_capacity(branches.len());
-        let mut kinds = Vec::new();
-        for branch in branches {
-            let when = if tested {
-                self.bind_expr(&branch.when)?.expr
-            } else {
-                self.bind_condition(&branch.when)?
-            };
-            let then = self.bind_expr(&branch.then)?;
-            arms.push((when, then.expr));
-            kinds.push(then.kind);
-        }
-        let otherwise = match otherwise {
-            None => None,
-            Some(expr) => {
-                let bound = self.bind_expr(expr)?;
-                kinds.push(bound.kind);
-                Some(Box::new(bound.expr))
-            }
-        };
-        Ok(Typed::new(
-            Expr::Case {
-                subject,
-                arms,
-                otherwise,
-            },
-            join_all(&kinds),
-        ))
-    }
-
     /// Runs `body` in a context without aggregates.
     pub(super) fn without_aggregates<T>(
         &mut self,
@@ -523,163 +123,6 @@ impl<'a> Binder<'a> {
         result
     }
 
-    fn bind_source_list(&mut self, what: &str, list: &'a ast::Expr) -> Result<(Box<Expr>, Kind)> {
-        let bound = self.bind_expr(list)?;
-        if !matches!(bound.kind, Kind::List(_) | Kind::Any) {
-            return Err(wrong_kind(what, "a list", &bound.kind, list.span));
-        }
-        let element = bound.kind.element();
-        Ok((Box::new(bound.expr), element))
-    }
-
-    fn bind_list_comprehension(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        let ExprKind::ListComprehension {
-            variable,
-            list,
-            predicate,
-            projection,
-        } = &expr.kind
-        else {
-            return Err(pattern_as_value(expr.span));
-        };
-        let (list, element) = self.bind_source_list("a list comprehension", list)?;
-        let (local, (predicate, result)) =
-            self.with_local(&variable.name, element.clone(), |binder| {
-                binder.without_aggregates(|binder| {
-                    let predicate = predicate
-                        .as_deref()
-                        .map(|one| binder.bind_condition(one))
-                        .transpose()?;
-                    let result = projection
-                        .as_deref()
-                        .map(|one| binder.bind_expr(one))
-                        .transpose()?;
-                    Ok((predicate, result))
-                })
-            })?;
-        let kind = Kind::List(Box::new(
-            result
-                .as_ref()
-                .map_or(element, |result| result.kind.clone()),
-        ));
-        let (predicate, result) = (
-            predicate.map(Box::new),
-            result.map(|one| Box::new(one.expr)),
-        );
-        Ok(Typed::new(
-            Expr::ListComprehension {
-                list,
-                local,
-                predicate,
-                result,
-            },
-            kind,
-        ))
-    }
-
-    fn bind_quantifier(
-        &mut self,
-        kind: ast::QuantifierKind,
-        variable: &'a ast::Ident,
-        list: &'a ast::Expr,
-        predicate: Option<&'a ast::Expr>,
-    ) -> Result<Typed> {
-        let (list, element) = self.bind_source_list("a quantifier", list)?;
-        let (local, predicate) = self.with_local(&variable.name, element, |binder| {
-            binder.without_aggregates(|binder| {
-                predicate.map(|one| binder.bind_condition(one)).transpose()
-            })
-        })?;
-        let predicate = Box::new(predicate.unwrap_or(Expr::Local(local)));
-        let kind = match kind {
-            ast::QuantifierKind::All => QuantifierKind::All,
-            ast::QuantifierKind::Any => QuantifierKind::Any,
-            ast::QuantifierKind::None => QuantifierKind::None,
-            ast::QuantifierKind::Single => QuantifierKind::Single,
-        };
-        Ok(boolean(Expr::Quantifier {
-            kind,
-            list,
-            local,
-            predicate,
-        }))
-    }
-
-    fn bind_reduce(
-        &mut self,
-        accumulator: &'a ast::Ident,
-        initial: &'a ast::Expr,
-        variable: &'a ast::Ident,
-        list: &'a ast::Expr,
-        step: &'a ast::Expr,
-    ) -> Result<Typed> {
-        let init = Box::new(self.bind_expr(initial)?.expr);
-        let (list, element_kind) = self.bind_source_list("reduce()", list)?;
-        let (accumulator, (element, step)) =
-            self.with_local(&accumulator.name, Kind::Any, |binder| {
-                binder.with_local(&variable.name, element_kind, |binder| {
-                    binder.without_aggregates(|binder| Ok(binder.bind_expr(step)?.expr))
-                })
-            })?;
-        Ok(Typed::new(
-            Expr::Reduce {
-                accumulator,
-                init,
-                element,
-                list,
-                step: Box::new(step),
-            },
-            Kind::Any,
-        ))
-    }
-
-    fn bind_map_projection(
-        &mut self,
-        variable: &'a ast::Ident,
-        items: &'a [ast::MapProjectionItem],
-    ) -> Result<Typed> {
-        let base = self.bind_name(variable)?;
-        expect_container(&base.kind, variable.span)?;
-        let mut bound = Vec::with_capacity(items.len());
-        for item in items {
-            bound.push(match item {
-                ast::MapProjectionItem::AllProperties => MapItem::All,
-                ast::MapProjectionItem::Property(key) => {
-                    let name = self.arena.property(&key.name);
-                    MapItem::Entry(key.name.clone(), Expr::property(base.expr.clone(), name))
-                }
-                ast::MapProjectionItem::Entry(entry) => {
-                    MapItem::Entry(entry.key.name.clone(), self.bind_expr(&entry.value)?.expr)
-                }
-                ast::MapProjectionItem::Variable(name) => {
-                    MapItem::Entry(name.name.clone(), self.bind_name(name)?.expr)
-                }
-            });
-        }
-        Ok(Typed::new(
-            Expr::MapProjection {
-                base: Box::new(base.expr),
-                items: bound,
-            },
-            Kind::Map,
-        ))
-    }
-
-    /// Binds a variable that is used as a name, not as an expression.
-    fn bind_name(&mut self, name: &ast::Ident) -> Result<Typed> {
-        if let Aggregating::After(grouping) = &self.aggregating {
-            let key = grouping
-                .keys
-                .iter()
-                .find(|(key, ..)| key.as_variable() == Some(&name.name));
-            if let Some((_, slot, kind)) = key {
-                return Ok(Typed::new(Expr::Slot(*slot), kind.clone()));
-            }
-        }
-        self.lookup(&name.name)
-            .ok_or_else(|| self.undefined(&name.name, name.span))
-    }
-
     pub(super) fn label(&mut self, name: &ast::Ident) -> crate::expr::LabelRef {
         self.arena.label(&name.name)
     }
@@ -687,6 +130,583 @@ impl<'a> Binder<'a> {
     pub(super) fn rel_type(&mut self, name: &ast::Ident) -> crate::expr::TypeRef {
         self.arena.rel_type(&name.name)
     }
+}
+
+/// Expressions that seldom nest deeply.
+fn bind_rest<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
+    match &expr.kind {
+        ExprKind::Index { base, index } => bind_index(binder, base, index),
+        ExprKind::Slice { base, from, to } => {
+            bind_slice(binder, base, from.as_deref(), to.as_deref())
+        }
+        ExprKind::ComparisonChain {
+            operands,
+            operators,
+        } => bind_chain(binder, operands, operators),
+        ExprKind::ArithmeticChain {
+            operands,
+            operators,
+        } => bind_arithmetic_chain(binder, operands, operators),
+        ExprKind::IsNull { operand, negated } => bind_is_null(binder, operand, *negated),
+        ExprKind::IsTyped { .. } => bind_is_typed(binder, expr),
+        ExprKind::HasLabels { operand, labels } => bind_has_labels(binder, operand, labels),
+        ExprKind::Case {
+            subject,
+            branches,
+            otherwise,
+        } => bind_case(binder, subject.as_deref(), branches, otherwise.as_deref()),
+        ExprKind::ListComprehension { .. } => bind_list_comprehension(binder, expr),
+        ExprKind::PatternComprehension {
+            path,
+            predicate,
+            projection,
+        } => binder.bind_pattern_comprehension(path, predicate.as_deref(), projection, expr.span),
+        ExprKind::Quantifier {
+            kind,
+            variable,
+            list,
+            predicate,
+        } => bind_quantifier(binder, *kind, variable, list, predicate.as_deref()),
+        ExprKind::Reduce {
+            accumulator,
+            initial,
+            variable,
+            list,
+            step,
+        } => bind_reduce(binder, accumulator, initial, variable, list, step),
+        ExprKind::MapProjection { variable, items } => bind_map_projection(binder, variable, items),
+        ExprKind::ShortestPath(path) => binder.bind_shortest_path_value(path, expr.span),
+        ExprKind::Subquery { kind, query } => binder.bind_subquery(*kind, query, expr.span),
+        _ => Err(pattern_as_value(expr.span)),
+    }
+}
+
+fn bind_leaf<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
+    match &expr.kind {
+        ExprKind::Literal(literal) => Ok(bind_literal(literal)),
+        ExprKind::Parameter(name) => Ok(Typed::new(
+            Expr::Param(binder.arena.parameter(name)),
+            Kind::Any,
+        )),
+        ExprKind::Variable(name) => {
+            if let Some(grouped) = binder.grouped(expr)? {
+                return Ok(grouped);
+            }
+            binder
+                .lookup(name)
+                .ok_or_else(|| binder.undefined(name, expr.span))
+        }
+        _ => Err(pattern_as_value(expr.span)),
+    }
+}
+
+fn bind_any_call<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
+    match (is_aggregate(expr), &expr.kind) {
+        (Some(function), _) => binder.bind_aggregate(expr, function),
+        (
+            None,
+            ExprKind::Function {
+                name,
+                distinct,
+                arguments,
+            },
+        ) => binder.bind_function(name, *distinct, arguments, expr.span),
+        _ => Err(pattern_as_value(expr.span)),
+    }
+}
+
+fn bind_any_property<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
+    if let Some(grouped) = binder.grouped(expr)? {
+        return Ok(grouped);
+    }
+    match &expr.kind {
+        ExprKind::Property { base, key } => bind_property(binder, base, key),
+        _ => Err(pattern_as_value(expr.span)),
+    }
+}
+
+fn bind_connective<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
+    type Connect = fn(Vec<Expr>) -> Expr;
+    let (name, terms, connect): (_, _, Connect) = match &expr.kind {
+        ExprKind::And(terms) => ("AND", terms, Expr::And),
+        ExprKind::Or(terms) => ("OR", terms, Expr::Or),
+        ExprKind::Xor(terms) => ("XOR", terms, Expr::Xor),
+        _ => return Err(pattern_as_value(expr.span)),
+    };
+    let mut bound = Vec::with_capacity(terms.len());
+    for term in terms {
+        bound.push(bind_operand(binder, name, term)?);
+    }
+    Ok(boolean(connect(bound)))
+}
+
+fn bind_is_null<'a>(
+    binder: &mut Binder<'a>,
+    operand: &'a ast::Expr,
+    negated: bool,
+) -> Result<Typed> {
+    let operand = Box::new(binder.bind_expr(operand)?.expr);
+    Ok(boolean(if negated {
+        Expr::IsNotNull(operand)
+    } else {
+        Expr::IsNull(operand)
+    }))
+}
+
+fn bind_is_typed<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
+    let ExprKind::IsTyped {
+        operand,
+        value_type,
+        negated,
+    } = &expr.kind
+    else {
+        return Err(pattern_as_value(expr.span));
+    };
+    let operand = Box::new(binder.bind_expr(operand)?.expr);
+    let test = Expr::IsTyped {
+        operand,
+        value_type: value_type.clone(),
+    };
+    Ok(boolean(if *negated {
+        Expr::Not(Box::new(test))
+    } else {
+        test
+    }))
+}
+
+/// Binds an operand of a boolean operator.
+fn bind_operand<'a>(binder: &mut Binder<'a>, operator: &str, expr: &'a ast::Expr) -> Result<Expr> {
+    if let ExprKind::PatternPredicate(path) = &expr.kind {
+        return Ok(binder.bind_pattern_predicate(path, expr.span)?.expr);
+    }
+    let bound = binder.bind_expr(expr)?;
+    expect_boolean(operator, &bound.kind, expr.span)?;
+    Ok(bound.expr)
+}
+
+fn bind_list<'a>(binder: &mut Binder<'a>, items: &'a [ast::Expr]) -> Result<Typed> {
+    let mut bound = Vec::with_capacity(items.len());
+    let mut kinds = Vec::with_capacity(items.len());
+    for item in items {
+        let item = binder.bind_expr(item)?;
+        bound.push(item.expr);
+        kinds.push(item.kind);
+    }
+    let kind = Kind::List(Box::new(join_all(&kinds)));
+    Ok(Typed::new(fold_list(bound), kind))
+}
+
+fn bind_map<'a>(binder: &mut Binder<'a>, entries: &'a [ast::MapEntry]) -> Result<Typed> {
+    let mut bound = Vec::with_capacity(entries.len());
+    for entry in entries {
+        bound.push((entry.key.name.clone(), binder.bind_expr(&entry.value)?.expr));
+    }
+    Ok(Typed::new(Expr::Map(bound), Kind::Map))
+}
+
+fn bind_property<'a>(
+    binder: &mut Binder<'a>,
+    base: &'a ast::Expr,
+    key: &ast::Ident,
+) -> Result<Typed> {
+    let bound = binder.bind_expr(base)?;
+    expect_container(&bound.kind, base.span)?;
+    let name = binder.arena.property(&key.name);
+    let plain = Expr::Property {
+        base: Box::new(bound.expr),
+        name,
+        nested: is_path(base),
+    };
+    // Only the requested entry of a map in a record is read.
+    if !matches!(base.kind, ExprKind::Property { .. }) {
+        return Ok(Typed::new(plain, Kind::Any));
+    }
+    let look = binder.bind_inner_look(base, &key.name)?;
+    Ok(Typed::new(first_known(look, plain), Kind::Any))
+}
+
+fn bind_index<'a>(
+    binder: &mut Binder<'a>,
+    base: &'a ast::Expr,
+    index: &'a ast::Expr,
+) -> Result<Typed> {
+    let list = binder.bind_expr(base)?;
+    if !matches!(list.kind, Kind::List(_)) {
+        expect_container(&list.kind, base.span)?;
+    }
+    let position = binder.bind_expr(index)?;
+    let kind = list.kind.element();
+    let made = Expr::Index {
+        base: Box::new(list.expr),
+        index: Box::new(position.expr),
+        nested: is_path(base),
+    };
+    // An entity's property with a computed name cannot have a wrong static type.
+    let made = match list.kind {
+        Kind::Node | Kind::Relationship => made,
+        _ => made.at((base.span.start, index.span.end)),
+    };
+    Ok(Typed::new(made, kind))
+}
+
+fn bind_slice<'a>(
+    binder: &mut Binder<'a>,
+    base: &'a ast::Expr,
+    from: Option<&'a ast::Expr>,
+    to: Option<&'a ast::Expr>,
+) -> Result<Typed> {
+    let list = binder.bind_expr(base)?;
+    if !matches!(list.kind, Kind::List(_) | Kind::Any) {
+        return Err(wrong_kind("a slice", "a list", &list.kind, base.span));
+    }
+    let from = from
+        .map(|bound| binder.bind_expr(bound))
+        .transpose()?
+        .map(|bound| Box::new(bound.expr));
+    let to = to
+        .map(|bound| binder.bind_expr(bound))
+        .transpose()?
+        .map(|bound| Box::new(bound.expr));
+    let kind = list.kind;
+    Ok(Typed::new(
+        Expr::Slice {
+            base: Box::new(list.expr),
+            from,
+            to,
+        },
+        kind,
+    ))
+}
+
+fn bind_unary<'a>(binder: &mut Binder<'a>, op: UnaryOp, operand: &'a ast::Expr) -> Result<Typed> {
+    if op == UnaryOp::Not {
+        let bound = bind_operand(binder, "NOT", operand)?;
+        return Ok(boolean(Expr::Not(Box::new(bound))));
+    }
+    let bound = binder.bind_expr(operand)?;
+    if !bound.kind.maybe_number() && bound.kind != Kind::Temporal {
+        return Err(wrong_kind("a sign", "a number", &bound.kind, operand.span));
+    }
+    let inner = Box::new(bound.expr);
+    Ok(Typed::new(
+        if op == UnaryOp::Minus {
+            Expr::Negate(inner)
+        } else {
+            Expr::Plus(inner)
+        },
+        bound.kind,
+    ))
+}
+
+fn bind_binary<'a>(
+    binder: &mut Binder<'a>,
+    op: BinaryOp,
+    left: &'a ast::Expr,
+    right: &'a ast::Expr,
+) -> Result<Typed> {
+    let (left_span, right_span) = (left.span, right.span);
+    let field = right;
+    let left = binder.bind_expr(left)?;
+    let right = binder.bind_expr(right)?;
+    if let Some(op) = arithmetic(op) {
+        return bind_arithmetic(op, left, right, left_span, right_span);
+    }
+    if let Some(op) = comparison(op) {
+        return Ok(boolean(element_id::compare(
+            op,
+            left.expr,
+            right.expr,
+            &binder.arena,
+        )));
+    }
+    if let Some(op) = string_test(op) {
+        return Ok(boolean(Expr::StringTest {
+            op,
+            left: Box::new(left.expr),
+            right: Box::new(right.expr),
+        }));
+    }
+    if !matches!(right.kind, Kind::List(_) | Kind::Any) {
+        return Err(wrong_kind(
+            "IN",
+            "a list on its right",
+            &right.kind,
+            right_span,
+        ));
+    }
+    let look = Function::ConvergentContains;
+    let look = binder.bind_field_query(look, field, Some(left.expr.clone()))?;
+    let plain = element_id::contains(left.expr, right.expr, &binder.arena);
+    Ok(boolean(first_known(look, plain)))
+}
+
+fn bind_chain<'a>(
+    binder: &mut Binder<'a>,
+    operands: &'a [ast::Expr],
+    operators: &[BinaryOp],
+) -> Result<Typed> {
+    let mut bound = Vec::with_capacity(operands.len());
+    for operand in operands {
+        bound.push(binder.bind_expr(operand)?.expr);
+    }
+    let pairs = bound.windows(2).zip(operators).map(|(pair, operator)| {
+        let op = comparison(*operator).expect("a chain holds comparisons");
+        element_id::compare(op, pair[0].clone(), pair[1].clone(), &binder.arena)
+    });
+    Ok(boolean(Expr::all_of(pairs.collect())))
+}
+
+fn bind_arithmetic_chain<'a>(
+    binder: &mut Binder<'a>,
+    operands: &'a [ast::Expr],
+    operators: &[BinaryOp],
+) -> Result<Typed> {
+    let mut bound: Vec<Expr> = Vec::with_capacity(operands.len());
+    let mut ops = Vec::with_capacity(operators.len());
+    let mut whole: Option<(Kind, Span)> = None;
+    for (at, operand) in operands.iter().enumerate() {
+        let right = binder.bind_expr(operand)?;
+        whole = Some(match whole {
+            None => (right.kind, operand.span),
+            Some((kind, span)) => {
+                let op = arithmetic(operators[at - 1]).expect("a chain holds arithmetic");
+                ops.push(op);
+                // Only the kinds are used here.
+                let left = Typed::new(Expr::null(), kind);
+                let pair = Typed::new(Expr::null(), right.kind);
+                let kind = bind_arithmetic(op, left, pair, span, operand.span)?.kind;
+                (kind, span.to(operand.span))
+            }
+        });
+        bound.push(right.expr);
+    }
+    let (kind, span) = whole.unwrap_or((Kind::Any, Span::default()));
+    let made = Expr::ArithChain {
+        operands: bound,
+        ops,
+    };
+    Ok(Typed::new(made.at((span.start, span.end)), kind))
+}
+
+fn bind_has_labels<'a>(
+    binder: &mut Binder<'a>,
+    operand: &'a ast::Expr,
+    labels: &'a ast::LabelExpr,
+) -> Result<Typed> {
+    let bound = binder.bind_expr(operand)?;
+    match bound.kind {
+        Kind::Node | Kind::Any => Ok(boolean(binder.label_predicate(&bound.expr, labels))),
+        Kind::Relationship => Ok(boolean(binder.type_predicate(&bound.expr, labels))),
+        other => Err(wrong_kind(
+            "a label test",
+            "a node or a relationship",
+            &other,
+            operand.span,
+        )),
+    }
+}
+
+fn bind_case<'a>(
+    binder: &mut Binder<'a>,
+    subject: Option<&'a ast::Expr>,
+    branches: &'a [ast::CaseBranch],
+    otherwise: Option<&'a ast::Expr>,
+) -> Result<Typed> {
+    let tested = subject.is_some();
+    let subject = subject
+        .map(|subject| binder.bind_expr(subject))
+        .transpose()?
+        .map(|bound| Box::new(bound.expr));
+    let mut arms = Vec::with_capacity(branches.len());
+    let mut kinds = Vec::new();
+    for branch in branches {
+        let when = if tested {
+            binder.bind_expr(&branch.when)?.expr
+        } else {
+            binder.bind_condition(&branch.when)?
+        };
+        let then = binder.bind_expr(&branch.then)?;
+        arms.push((when, then.expr));
+        kinds.push(then.kind);
+    }
+    let otherwise = match otherwise {
+        None => None,
+        Some(expr) => {
+            let bound = binder.bind_expr(expr)?;
+            kinds.push(bound.kind);
+            Some(Box::new(bound.expr))
+        }
+    };
+    Ok(Typed::new(
+        Expr::Case {
+            subject,
+            arms,
+            otherwise,
+        },
+        join_all(&kinds),
+    ))
+}
+
+fn bind_source_list<'a>(
+    binder: &mut Binder<'a>,
+    what: &str,
+    list: &'a ast::Expr,
+) -> Result<(Box<Expr>, Kind)> {
+    let bound = binder.bind_expr(list)?;
+    if !matches!(bound.kind, Kind::List(_) | Kind::Any) {
+        return Err(wrong_kind(what, "a list", &bound.kind, list.span));
+    }
+    let element = bound.kind.element();
+    Ok((Box::new(bound.expr), element))
+}
+
+fn bind_list_comprehension<'a>(binder: &mut Binder<'a>, expr: &'a ast::Expr) -> Result<Typed> {
+    let ExprKind::ListComprehension {
+        variable,
+        list,
+        predicate,
+        projection,
+    } = &expr.kind
+    else {
+        return Err(pattern_as_value(expr.span));
+    };
+    let (list, element) = bind_source_list(binder, "a list comprehension", list)?;
+    let (local, (predicate, result)) =
+        binder.with_local(&variable.name, element.clone(), |binder| {
+            binder.without_aggregates(|binder| {
+                let predicate = predicate
+                    .as_deref()
+                    .map(|one| binder.bind_condition(one))
+                    .transpose()?;
+                let result = projection
+                    .as_deref()
+                    .map(|one| binder.bind_expr(one))
+                    .transpose()?;
+                Ok((predicate, result))
+            })
+        })?;
+    let kind = Kind::List(Box::new(
+        result
+            .as_ref()
+            .map_or(element, |result| result.kind.clone()),
+    ));
+    let (predicate, result) = (
+        predicate.map(Box::new),
+        result.map(|one| Box::new(one.expr)),
+    );
+    Ok(Typed::new(
+        Expr::ListComprehension {
+            list,
+            local,
+            predicate,
+            result,
+        },
+        kind,
+    ))
+}
+
+fn bind_quantifier<'a>(
+    binder: &mut Binder<'a>,
+    kind: ast::QuantifierKind,
+    variable: &'a ast::Ident,
+    list: &'a ast::Expr,
+    predicate: Option<&'a ast::Expr>,
+) -> Result<Typed> {
+    let (list, element) = bind_source_list(binder, "a quantifier", list)?;
+    let (local, predicate) = binder.with_local(&variable.name, element, |binder| {
+        binder.without_aggregates(|binder| {
+            predicate.map(|one| binder.bind_condition(one)).transpose()
+        })
+    })?;
+    let predicate = Box::new(predicate.unwrap_or(Expr::Local(local)));
+    let kind = match kind {
+        ast::QuantifierKind::All => QuantifierKind::All,
+        ast::QuantifierKind::Any => QuantifierKind::Any,
+        ast::QuantifierKind::None => QuantifierKind::None,
+        ast::QuantifierKind::Single => QuantifierKind::Single,
+    };
+    Ok(boolean(Expr::Quantifier {
+        kind,
+        list,
+        local,
+        predicate,
+    }))
+}
+
+fn bind_reduce<'a>(
+    binder: &mut Binder<'a>,
+    accumulator: &'a ast::Ident,
+    initial: &'a ast::Expr,
+    variable: &'a ast::Ident,
+    list: &'a ast::Expr,
+    step: &'a ast::Expr,
+) -> Result<Typed> {
+    let init = Box::new(binder.bind_expr(initial)?.expr);
+    let (list, element_kind) = bind_source_list(binder, "reduce()", list)?;
+    let (accumulator, (element, step)) =
+        binder.with_local(&accumulator.name, Kind::Any, |binder| {
+            binder.with_local(&variable.name, element_kind, |binder| {
+                binder.without_aggregates(|binder| Ok(binder.bind_expr(step)?.expr))
+            })
+        })?;
+    Ok(Typed::new(
+        Expr::Reduce {
+            accumulator,
+            init,
+            element,
+            list,
+            step: Box::new(step),
+        },
+        Kind::Any,
+    ))
+}
+
+fn bind_map_projection<'a>(
+    binder: &mut Binder<'a>,
+    variable: &'a ast::Ident,
+    items: &'a [ast::MapProjectionItem],
+) -> Result<Typed> {
+    let base = bind_name(binder, variable)?;
+    expect_container(&base.kind, variable.span)?;
+    let mut bound = Vec::with_capacity(items.len());
+    for item in items {
+        bound.push(match item {
+            ast::MapProjectionItem::AllProperties => MapItem::All,
+            ast::MapProjectionItem::Property(key) => {
+                let name = binder.arena.property(&key.name);
+                MapItem::Entry(key.name.clone(), Expr::property(base.expr.clone(), name))
+            }
+            ast::MapProjectionItem::Entry(entry) => {
+                MapItem::Entry(entry.key.name.clone(), binder.bind_expr(&entry.value)?.expr)
+            }
+            ast::MapProjectionItem::Variable(name) => {
+                MapItem::Entry(name.name.clone(), bind_name(binder, name)?.expr)
+            }
+        });
+    }
+    Ok(Typed::new(
+        Expr::MapProjection {
+            base: Box::new(base.expr),
+            items: bound,
+        },
+        Kind::Map,
+    ))
+}
+
+/// Binds a variable that is used as a name, not as an expression.
+fn bind_name(binder: &mut Binder<'_>, name: &ast::Ident) -> Result<Typed> {
+    if let Aggregating::After(grouping) = &binder.aggregating {
+        let key = grouping
+            .keys
+            .iter()
+            .find(|(key, ..)| key.as_variable() == Some(&name.name));
+        if let Some((_, slot, kind)) = key {
+            return Ok(Typed::new(Expr::Slot(*slot), kind.clone()));
+        }
+    }
+    binder
+        .lookup(&name.name)
+        .ok_or_else(|| binder.undefined(&name.name, name.span))
 }
 
 fn pattern_as_value(span: Span) -> PlanError {

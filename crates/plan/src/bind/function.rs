@@ -30,8 +30,8 @@ impl<'a> Binder<'a> {
             ));
         }
         match Function::by_name(&dotted) {
-            Some(Function::Exists) => self.bind_exists_function(arguments, span),
-            Some(function) => self.bind_builtin(function, arguments, span),
+            Some(Function::Exists) => bind_exists_function(self, arguments, span),
+            Some(function) => bind_builtin(self, function, arguments, span),
             None if Convergence::by_name(&dotted).is_some() => Err(PlanError::syntax(
                 "UnexpectedSyntax",
                 format!(
@@ -42,62 +42,8 @@ impl<'a> Binder<'a> {
             .with_hint(format!(
                 "SET n.field = {dotted}(n.field, …), once for each field"
             ))),
-            None => self.bind_registered(&dotted, arguments, name.span, span),
+            None => bind_registered(self, &dotted, arguments, name.span, span),
         }
-    }
-
-    fn bind_exists_function(&mut self, arguments: &'a [ast::Expr], span: Span) -> Result<Typed> {
-        let [argument] = arguments else {
-            return Err(wrong_count("exists", 1, 1, arguments.len(), span));
-        };
-        if let ExprKind::PatternPredicate(path) = &argument.kind {
-            return self.bind_pattern_predicate(path, argument.span);
-        }
-        Ok(boolean(Expr::IsNotNull(Box::new(
-            self.bind_expr(argument)?.expr,
-        ))))
-    }
-
-    fn bind_builtin(
-        &mut self,
-        function: Function,
-        arguments: &'a [ast::Expr],
-        span: Span,
-    ) -> Result<Typed> {
-        let (fewest, most) = function.arity();
-        if arguments.len() < fewest || arguments.len() > most {
-            return Err(wrong_count(
-                function.name(),
-                fewest,
-                most,
-                arguments.len(),
-                span,
-            ));
-        }
-        let mut bound = Vec::with_capacity(arguments.len());
-        let mut kinds = Vec::with_capacity(arguments.len());
-        for argument in arguments {
-            let typed = self.bind_expr(argument)?;
-            check_argument(function, kinds.len(), &typed.kind, argument.span)?;
-            bound.push(typed.expr);
-            kinds.push(typed.kind);
-        }
-        let kind = result_kind(function, &kinds);
-        let known = match (function, arguments) {
-            (Function::Size, [argument]) => {
-                self.bind_field_query(Function::ConvergentSize, argument, None)?
-            }
-            _ => None,
-        };
-        let made = Expr::Call {
-            function,
-            arguments: bound,
-        };
-        let made = match may_refuse(function) {
-            true => made.at((span.start, span.end)),
-            false => made,
-        };
-        Ok(Typed::new(first_known(known, made), kind))
     }
 
     /// A query on the convergent field that `field` may be, which does not load it: the call, if the property is
@@ -148,56 +94,114 @@ impl<'a> Binder<'a> {
         }
         Ok(look)
     }
+}
 
-    fn bind_registered(
-        &mut self,
-        name: &str,
-        arguments: &'a [ast::Expr],
-        name_span: Span,
-        span: Span,
-    ) -> Result<Typed> {
-        let Some(signature) = self.catalog.function(name) else {
-            let known = Function::ALL
-                .iter()
-                .map(|one| one.name())
-                .chain(Aggregation::ALL.iter().map(|one| one.name()));
-            return Err(PlanError::syntax(
-                "UnknownFunction",
-                format!("there is no function `{name}()`"),
-                name_span,
-            )
-            .with_near(name, known));
-        };
-        let fewest = signature
-            .parameters
-            .iter()
-            .filter(|one| one.default.is_none())
-            .count();
-        let most = signature.parameters.len();
-        if arguments.len() < fewest || arguments.len() > most {
-            return Err(wrong_count(
-                &signature.name,
-                fewest,
-                most,
-                arguments.len(),
-                span,
-            ));
-        }
-        let mut bound = Vec::with_capacity(most);
-        for argument in arguments {
-            bound.push(self.bind_expr(argument)?.expr);
-        }
-        let left_out = signature.parameters.iter().skip(arguments.len());
-        bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
-        let function = self.arena.registered(&signature.name);
-        Ok(Typed::new(
-            Expr::CallRegistered {
-                function,
-                arguments: bound,
-            },
-            signature.result.clone(),
-        ))
+fn bind_exists_function<'a>(
+    binder: &mut Binder<'a>,
+    arguments: &'a [ast::Expr],
+    span: Span,
+) -> Result<Typed> {
+    let [argument] = arguments else {
+        return Err(wrong_count("exists", 1, 1, arguments.len(), span));
+    };
+    if let ExprKind::PatternPredicate(path) = &argument.kind {
+        return binder.bind_pattern_predicate(path, argument.span);
     }
+    Ok(boolean(Expr::IsNotNull(Box::new(
+        binder.bind_expr(argument)?.expr,
+    ))))
+}
+
+fn bind_builtin<'a>(
+    binder: &mut Binder<'a>,
+    function: Function,
+    arguments: &'a [ast::Expr],
+    span: Span,
+) -> Result<Typed> {
+    let (fewest, most) = function.arity();
+    if arguments.len() < fewest || arguments.len() > most {
+        return Err(wrong_count(
+            function.name(),
+            fewest,
+            most,
+            arguments.len(),
+            span,
+        ));
+    }
+    let mut bound = Vec::with_capacity(arguments.len());
+    let mut kinds = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let typed = binder.bind_expr(argument)?;
+        check_argument(function, kinds.len(), &typed.kind, argument.span)?;
+        bound.push(typed.expr);
+        kinds.push(typed.kind);
+    }
+    let kind = result_kind(function, &kinds);
+    let known = match (function, arguments) {
+        (Function::Size, [argument]) => {
+            binder.bind_field_query(Function::ConvergentSize, argument, None)?
+        }
+        _ => None,
+    };
+    let made = Expr::Call {
+        function,
+        arguments: bound,
+    };
+    let made = match may_refuse(function) {
+        true => made.at((span.start, span.end)),
+        false => made,
+    };
+    Ok(Typed::new(first_known(known, made), kind))
+}
+
+fn bind_registered<'a>(
+    binder: &mut Binder<'a>,
+    name: &str,
+    arguments: &'a [ast::Expr],
+    name_span: Span,
+    span: Span,
+) -> Result<Typed> {
+    let Some(signature) = binder.catalog.function(name) else {
+        let known = Function::ALL
+            .iter()
+            .map(|one| one.name())
+            .chain(Aggregation::ALL.iter().map(|one| one.name()));
+        return Err(PlanError::syntax(
+            "UnknownFunction",
+            format!("there is no function `{name}()`"),
+            name_span,
+        )
+        .with_near(name, known));
+    };
+    let fewest = signature
+        .parameters
+        .iter()
+        .filter(|one| one.default.is_none())
+        .count();
+    let most = signature.parameters.len();
+    if arguments.len() < fewest || arguments.len() > most {
+        return Err(wrong_count(
+            &signature.name,
+            fewest,
+            most,
+            arguments.len(),
+            span,
+        ));
+    }
+    let mut bound = Vec::with_capacity(most);
+    for argument in arguments {
+        bound.push(binder.bind_expr(argument)?.expr);
+    }
+    let left_out = signature.parameters.iter().skip(arguments.len());
+    bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
+    let function = binder.arena.registered(&signature.name);
+    Ok(Typed::new(
+        Expr::CallRegistered {
+            function,
+            arguments: bound,
+        },
+        signature.result.clone(),
+    ))
 }
 
 /// The result of a convergent field query, with the plain expression as fallback.

@@ -1,4 +1,8 @@
 //! The binder: resolves names to slots and syntax to a logical plan; reports semantic errors.
+//!
+//! Syntax is recursive through all files of this module: an expression contains queries, whose clauses contain
+//! patterns, which contain expressions. What one file offers the others is a method of [`Binder`]; its own steps are
+//! functions.
 
 mod aggregate;
 mod call;
@@ -8,10 +12,11 @@ mod create;
 mod element_id;
 mod expression;
 mod function;
+mod grouping;
 mod pattern;
 mod projection;
-mod query;
-mod schema;
+pub(crate) mod query;
+pub(crate) mod schema;
 mod scope;
 mod subquery;
 mod types;
@@ -29,11 +34,8 @@ use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LocalId, SlotId};
 use crate::physical::Notice;
 
-use aggregate::Aggregating;
+use grouping::Aggregating;
 use scope::{Frame, Variable, Visibility};
-
-pub(crate) use query::QueryContext;
-pub(crate) use schema::{drop_constraint, drop_index};
 
 pub(crate) type Result<T> = std::result::Result<T, PlanError>;
 

@@ -64,13 +64,13 @@ impl<'a> Binder<'a> {
         };
         let mut unfinished = Unfinished::default();
         for path in paths.clone() {
-            self.declare_path(path, new_names, &mut pattern, &mut unfinished)?;
+            declare_path(self, path, new_names, &mut pattern, &mut unfinished)?;
         }
         for (node, slot) in unfinished.nodes {
             self.node_conditions(node, &Expr::Slot(slot), &mut pattern.graph.predicates)?;
         }
         for declared in &unfinished.relationships {
-            self.bind_relationship_conditions(declared, &mut pattern.graph)?;
+            bind_relationship_conditions(self, declared, &mut pattern.graph)?;
         }
         for (index, group) in unfinished.groups {
             let link = self.bind_group(group)?;
@@ -93,146 +93,8 @@ impl<'a> Binder<'a> {
             let bound = self.bind_condition(condition)?;
             conjuncts(bound, &mut pattern.graph.predicates);
         }
-        self.push_into_walks(&mut pattern.graph);
+        push_into_walks(&mut pattern.graph);
         Ok(pattern)
-    }
-
-    fn declare_path(
-        &mut self,
-        path: &'a ast::PathPattern,
-        new_names: NewNames,
-        pattern: &mut BoundPattern,
-        unfinished: &mut Unfinished<'a>,
-    ) -> Result<()> {
-        if let Some(selector) = path.selector.and_then(selector_of)
-            && is_selected(path)
-        {
-            let selected =
-                self.declare_selected(path, selector, new_names, pattern, &mut unfinished.nodes)?;
-            unfinished.selected.push(selected);
-            return Ok(());
-        }
-        let shortest = self.shortest_selector(path)?;
-        let takes_conditions = path
-            .selector
-            .is_some_and(|selector| selector_of(selector).is_none());
-        let Unfinished {
-            nodes,
-            relationships,
-            groups,
-            ..
-        } = unfinished;
-        let known_nodes = pattern.graph.nodes.len();
-        let start = self.declare_node(&path.start, new_names, pattern)?;
-        nodes.push((&path.start, start));
-        if path.steps.is_empty() && pattern.graph.nodes.len() == known_nodes {
-            // A bound node without relationships in the pattern must still be checked: it may be null.
-            let is_null = Expr::IsNull(Box::new(Expr::Slot(start)));
-            pattern.graph.predicates.push(Expr::Not(Box::new(is_null)));
-        }
-        let mut from = start;
-        let mut steps = Vec::with_capacity(path.steps.len());
-        for step in &path.steps {
-            let to = self.declare_node(&step.node, new_names, pattern)?;
-            nodes.push((&step.node, to));
-            let relationship = match &step.link {
-                Link::Relationship(relationship) => relationship,
-                Link::Quantified(quantified) => {
-                    let group = self.declare_group(quantified, new_names)?;
-                    let index = self.push_group(&group, (from, to), &mut pattern.graph);
-                    steps.push(PathStep {
-                        relationship: pattern.graph.relationships[index].slot,
-                        node: to,
-                    });
-                    groups.push((index, group));
-                    from = to;
-                    continue;
-                }
-            };
-            let index = self.declare_relationship(relationship, (from, to), new_names, pattern)?;
-            steps.push(PathStep {
-                relationship: pattern.graph.relationships[index].slot,
-                node: to,
-            });
-            relationships.push(Declared {
-                pattern: relationship,
-                index,
-            });
-            from = to;
-        }
-        if let Some(variable) = &path.variable {
-            self.must_be_new(variable)?;
-            let slot = self.declare(&variable.name, Kind::Path);
-            if shortest.is_none() {
-                pattern
-                    .graph
-                    .paths
-                    .push((slot, Expr::BuildPath { start, steps }));
-            } else if let Some(last) = relationships.last() {
-                let relationship = &mut pattern.graph.relationships[last.index];
-                let (min, max) = length_bounds(&relationship.length);
-                let all = shortest == Some(true);
-                relationship.length = Length::Shortest {
-                    min,
-                    max,
-                    all,
-                    path: Some(slot),
-                    predicate: None,
-                    takes_conditions,
-                };
-            }
-        } else if let (Some(all), Some(last)) = (shortest, relationships.last()) {
-            let relationship = &mut pattern.graph.relationships[last.index];
-            let (min, max) = length_bounds(&relationship.length);
-            relationship.length = Length::Shortest {
-                min,
-                max,
-                all,
-                path: None,
-                predicate: None,
-                takes_conditions,
-            };
-        }
-        Ok(())
-    }
-
-    /// Whether only shortest paths are wanted by a single relationship pattern: any one (false) or all (true).
-    fn shortest_selector(&self, path: &ast::PathPattern) -> Result<Option<bool>> {
-        let all = match path.selector {
-            None => return Ok(None),
-            Some(PathSelector::ShortestPathFunction | PathSelector::Shortest(1)) => false,
-            Some(
-                PathSelector::AllShortestPathsFunction
-                | PathSelector::AllShortest
-                | PathSelector::ShortestGroups(1),
-            ) => true,
-            Some(PathSelector::Any(1)) => false,
-            Some(_) => return Ok(None), // a single node has one path
-        };
-        if path.steps.is_empty() {
-            return Ok(None);
-        }
-        let [step] = path.steps.as_slice() else {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                "a shortest path has exactly one relationship pattern between two nodes",
-                path.span,
-            ));
-        };
-        if let Link::Relationship(relationship) = &step.link
-            && let Some(length) = relationship.length
-            && length.min > 1
-        {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                format!(
-                    "a shortest path starts at length 0 or 1, not {}",
-                    length.min
-                ),
-                length.span,
-            ));
-        }
-        Ok(Some(all))
     }
 
     pub(super) fn declare_node(
@@ -281,109 +143,10 @@ impl<'a> Binder<'a> {
                         kind: kind.clone(),
                     },
                 ));
-                self.rebind(&variable.name, Variable { slot, kind });
+                rebind(self, &variable.name, Variable { slot, kind });
                 Ok(Some(slot))
             }
         }
-    }
-
-    /// Maps a name to another slot, in all scopes of this query.
-    fn rebind(&mut self, name: &Arc<str>, variable: Variable) {
-        let frame = self.frame();
-        if frame.scope.get(name).is_some() {
-            frame.scope.set(name.clone(), variable);
-        } else {
-            frame.imports.set(name.clone(), variable);
-        }
-    }
-
-    fn declare_relationship(
-        &mut self,
-        relationship: &'a ast::RelationshipPattern,
-        (from, to): (SlotId, SlotId),
-        new_names: NewNames,
-        pattern: &mut BoundPattern,
-    ) -> Result<usize> {
-        let length = match relationship.length {
-            None => Length::One,
-            Some(length) => Length::Walk {
-                min: length.min,
-                max: length.max,
-            },
-        };
-        let (slot, bound) = self.relationship_slot(relationship, new_names, pattern)?;
-        let types = match &relationship.types {
-            Some(types) => self.plain_types(types),
-            None => Vec::new(),
-        };
-        pattern.graph.relationships.push(PatternRelationship {
-            slot,
-            bound,
-            from,
-            to,
-            direction: relationship.direction,
-            types,
-            length,
-            clause: self.clause_count,
-            step_predicate: None,
-        });
-        Ok(pattern.graph.relationships.len() - 1)
-    }
-
-    fn relationship_slot(
-        &mut self,
-        relationship: &'a ast::RelationshipPattern,
-        new_names: NewNames,
-        pattern: &mut BoundPattern,
-    ) -> Result<(SlotId, bool)> {
-        let walk = relationship.length.is_some();
-        let kind = if walk {
-            Kind::List(Box::new(Kind::Relationship))
-        } else {
-            Kind::Relationship
-        };
-        let Some(variable) = &relationship.variable else {
-            return Ok((self.arena.slot("", kind), false));
-        };
-        let Some(known) = self.lookup(&variable.name) else {
-            if new_names == NewNames::Refused {
-                return Err(self.undefined(&variable.name, variable.span));
-            }
-            return Ok((self.declare(&variable.name, kind), false));
-        };
-        let clause = self.clause_count;
-        let in_clause = |slot: SlotId| {
-            pattern
-                .graph
-                .relationships
-                .iter()
-                .any(|one| one.clause == clause && one.slot == slot)
-        };
-        if matches!(known.expr, Expr::Slot(slot) if in_clause(slot)) {
-            return Err(PlanError::syntax(
-                "RelationshipUniquenessViolation",
-                format!(
-                    "relationship `{}` occurs twice in one pattern",
-                    variable.name
-                ),
-                variable.span,
-            )
-            .with_hint("one MATCH uses no relationship twice: give the second one another name"));
-        }
-        if !walk {
-            let slot = self.bound_entity(variable, Kind::Relationship, pattern)?;
-            return Ok((slot.expect("the variable is known"), true));
-        }
-        if !matches!(known.kind, Kind::Any | Kind::List(_)) {
-            return Err(conflict(&variable.name, &kind, &known.kind, variable.span));
-        }
-        // A list that was bound before: the walk must equal it.
-        let slot = self.arena.slot("", kind);
-        pattern
-            .graph
-            .predicates
-            .push(Expr::equal(Expr::Slot(slot), known.expr));
-        Ok((slot, false))
     }
 
     /// The types, if they are a plain choice of names; otherwise none, and the condition is bound in the second pass.
@@ -402,7 +165,7 @@ impl<'a> Binder<'a> {
         predicates: &mut Vec<Expr>,
     ) -> Result<()> {
         if let Some(labels) = &node.labels {
-            self.notice_unknown_labels(labels);
+            notice_unknown_labels(self, labels);
             match labels.as_conjunction() {
                 Some(names) => {
                     for name in names {
@@ -419,7 +182,7 @@ impl<'a> Binder<'a> {
                 }
             }
         }
-        self.bind_property_map(node.properties.as_ref(), entity, predicates)?;
+        bind_property_map(self, node.properties.as_ref(), entity, predicates)?;
         if let Some(condition) = &node.predicate {
             let bound = self.bind_condition(condition)?;
             conjuncts(bound, predicates);
@@ -435,7 +198,7 @@ impl<'a> Binder<'a> {
         predicates: &mut Vec<Expr>,
     ) -> Result<()> {
         if let Some(types) = &pattern.types {
-            self.notice_unknown_types(types);
+            notice_unknown_types(self, types);
         }
         if let Some(types) = &pattern.types
             && types.as_disjunction().is_none()
@@ -444,131 +207,367 @@ impl<'a> Binder<'a> {
             let predicate = self.type_predicate(entity, types);
             predicates.push(predicate);
         }
-        self.bind_property_map(pattern.properties.as_ref(), entity, predicates)?;
+        bind_property_map(self, pattern.properties.as_ref(), entity, predicates)?;
         if let Some(condition) = &pattern.predicate {
             let bound = self.bind_condition(condition)?;
             conjuncts(bound, predicates);
         }
         Ok(())
     }
+}
 
-    fn notice_unknown_labels(&mut self, labels: &ast::LabelExpr) {
-        let Some(name) = labels.as_name() else { return };
-        if self.catalog.label(&name.name).is_none() {
-            let hint = hint(&name.name, &self.catalog.label_names());
-            self.notice(
-                "UnknownLabel",
-                format!("no node has the label `{}`{hint}", name.name),
+fn declare_path<'a>(
+    binder: &mut Binder<'a>,
+    path: &'a ast::PathPattern,
+    new_names: NewNames,
+    pattern: &mut BoundPattern,
+    unfinished: &mut Unfinished<'a>,
+) -> Result<()> {
+    if let Some(selector) = path.selector.and_then(selector_of)
+        && is_selected(path)
+    {
+        let selected =
+            binder.declare_selected(path, selector, new_names, pattern, &mut unfinished.nodes)?;
+        unfinished.selected.push(selected);
+        return Ok(());
+    }
+    let shortest = shortest_selector(path)?;
+    let takes_conditions = path
+        .selector
+        .is_some_and(|selector| selector_of(selector).is_none());
+    let Unfinished {
+        nodes,
+        relationships,
+        groups,
+        ..
+    } = unfinished;
+    let known_nodes = pattern.graph.nodes.len();
+    let start = binder.declare_node(&path.start, new_names, pattern)?;
+    nodes.push((&path.start, start));
+    if path.steps.is_empty() && pattern.graph.nodes.len() == known_nodes {
+        // A bound node without relationships in the pattern must still be checked: it may be null.
+        let is_null = Expr::IsNull(Box::new(Expr::Slot(start)));
+        pattern.graph.predicates.push(Expr::Not(Box::new(is_null)));
+    }
+    let mut from = start;
+    let mut steps = Vec::with_capacity(path.steps.len());
+    for step in &path.steps {
+        let to = binder.declare_node(&step.node, new_names, pattern)?;
+        nodes.push((&step.node, to));
+        let relationship = match &step.link {
+            Link::Relationship(relationship) => relationship,
+            Link::Quantified(quantified) => {
+                let group = binder.declare_group(quantified, new_names)?;
+                let index = binder.push_group(&group, (from, to), &mut pattern.graph);
+                steps.push(PathStep {
+                    relationship: pattern.graph.relationships[index].slot,
+                    node: to,
+                });
+                groups.push((index, group));
+                from = to;
+                continue;
+            }
+        };
+        let index = declare_relationship(binder, relationship, (from, to), new_names, pattern)?;
+        steps.push(PathStep {
+            relationship: pattern.graph.relationships[index].slot,
+            node: to,
+        });
+        relationships.push(Declared {
+            pattern: relationship,
+            index,
+        });
+        from = to;
+    }
+    if let Some(variable) = &path.variable {
+        binder.must_be_new(variable)?;
+        let slot = binder.declare(&variable.name, Kind::Path);
+        if shortest.is_none() {
+            pattern
+                .graph
+                .paths
+                .push((slot, Expr::BuildPath { start, steps }));
+        } else if let Some(last) = relationships.last() {
+            let relationship = &mut pattern.graph.relationships[last.index];
+            let (min, max) = length_bounds(&relationship.length);
+            let all = shortest == Some(true);
+            relationship.length = Length::Shortest {
+                min,
+                max,
+                all,
+                path: Some(slot),
+                predicate: None,
+                takes_conditions,
+            };
+        }
+    } else if let (Some(all), Some(last)) = (shortest, relationships.last()) {
+        let relationship = &mut pattern.graph.relationships[last.index];
+        let (min, max) = length_bounds(&relationship.length);
+        relationship.length = Length::Shortest {
+            min,
+            max,
+            all,
+            path: None,
+            predicate: None,
+            takes_conditions,
+        };
+    }
+    Ok(())
+}
+
+/// Whether only shortest paths are wanted by a single relationship pattern: any one (false) or all (true).
+fn shortest_selector(path: &ast::PathPattern) -> Result<Option<bool>> {
+    let all = match path.selector {
+        None => return Ok(None),
+        Some(PathSelector::ShortestPathFunction | PathSelector::Shortest(1)) => false,
+        Some(
+            PathSelector::AllShortestPathsFunction
+            | PathSelector::AllShortest
+            | PathSelector::ShortestGroups(1),
+        ) => true,
+        Some(PathSelector::Any(1)) => false,
+        Some(_) => return Ok(None), // a single node has one path
+    };
+    if path.steps.is_empty() {
+        return Ok(None);
+    }
+    let [step] = path.steps.as_slice() else {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            "a shortest path has exactly one relationship pattern between two nodes",
+            path.span,
+        ));
+    };
+    if let Link::Relationship(relationship) = &step.link
+        && let Some(length) = relationship.length
+        && length.min > 1
+    {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            format!(
+                "a shortest path starts at length 0 or 1, not {}",
+                length.min
+            ),
+            length.span,
+        ));
+    }
+    Ok(Some(all))
+}
+
+/// Maps a name to another slot, in all scopes of this query.
+fn rebind(binder: &mut Binder<'_>, name: &Arc<str>, variable: Variable) {
+    let frame = binder.frame();
+    if frame.scope.get(name).is_some() {
+        frame.scope.set(name.clone(), variable);
+    } else {
+        frame.imports.set(name.clone(), variable);
+    }
+}
+
+fn declare_relationship<'a>(
+    binder: &mut Binder<'a>,
+    relationship: &'a ast::RelationshipPattern,
+    (from, to): (SlotId, SlotId),
+    new_names: NewNames,
+    pattern: &mut BoundPattern,
+) -> Result<usize> {
+    let length = match relationship.length {
+        None => Length::One,
+        Some(length) => Length::Walk {
+            min: length.min,
+            max: length.max,
+        },
+    };
+    let (slot, bound) = relationship_slot(binder, relationship, new_names, pattern)?;
+    let types = match &relationship.types {
+        Some(types) => binder.plain_types(types),
+        None => Vec::new(),
+    };
+    pattern.graph.relationships.push(PatternRelationship {
+        slot,
+        bound,
+        from,
+        to,
+        direction: relationship.direction,
+        types,
+        length,
+        clause: binder.clause_count,
+        step_predicate: None,
+    });
+    Ok(pattern.graph.relationships.len() - 1)
+}
+
+fn relationship_slot<'a>(
+    binder: &mut Binder<'a>,
+    relationship: &'a ast::RelationshipPattern,
+    new_names: NewNames,
+    pattern: &mut BoundPattern,
+) -> Result<(SlotId, bool)> {
+    let walk = relationship.length.is_some();
+    let kind = if walk {
+        Kind::List(Box::new(Kind::Relationship))
+    } else {
+        Kind::Relationship
+    };
+    let Some(variable) = &relationship.variable else {
+        return Ok((binder.arena.slot("", kind), false));
+    };
+    let Some(known) = binder.lookup(&variable.name) else {
+        if new_names == NewNames::Refused {
+            return Err(binder.undefined(&variable.name, variable.span));
+        }
+        return Ok((binder.declare(&variable.name, kind), false));
+    };
+    let clause = binder.clause_count;
+    let in_clause = |slot: SlotId| {
+        pattern
+            .graph
+            .relationships
+            .iter()
+            .any(|one| one.clause == clause && one.slot == slot)
+    };
+    if matches!(known.expr, Expr::Slot(slot) if in_clause(slot)) {
+        return Err(PlanError::syntax(
+            "RelationshipUniquenessViolation",
+            format!(
+                "relationship `{}` occurs twice in one pattern",
+                variable.name
+            ),
+            variable.span,
+        )
+        .with_hint("one MATCH uses no relationship twice: give the second one another name"));
+    }
+    if !walk {
+        let slot = binder.bound_entity(variable, Kind::Relationship, pattern)?;
+        return Ok((slot.expect("the variable is known"), true));
+    }
+    if !matches!(known.kind, Kind::Any | Kind::List(_)) {
+        return Err(conflict(&variable.name, &kind, &known.kind, variable.span));
+    }
+    // A list that was bound before: the walk must equal it.
+    let slot = binder.arena.slot("", kind);
+    pattern
+        .graph
+        .predicates
+        .push(Expr::equal(Expr::Slot(slot), known.expr));
+    Ok((slot, false))
+}
+
+fn notice_unknown_labels(binder: &mut Binder<'_>, labels: &ast::LabelExpr) {
+    let Some(name) = labels.as_name() else { return };
+    if binder.catalog.label(&name.name).is_none() {
+        let hint = hint(&name.name, &binder.catalog.label_names());
+        binder.notice(
+            "UnknownLabel",
+            format!("no node has the label `{}`{hint}", name.name),
+            name.span,
+        );
+    }
+}
+
+fn notice_unknown_types(binder: &mut Binder<'_>, types: &ast::LabelExpr) {
+    for name in types.as_disjunction().unwrap_or_default() {
+        if binder.catalog.relationship_type(&name.name).is_none() {
+            let hint = hint(&name.name, &binder.catalog.type_names());
+            binder.notice(
+                "UnknownType",
+                format!("no relationship has the type `{}`{hint}", name.name),
                 name.span,
             );
         }
     }
+}
 
-    fn notice_unknown_types(&mut self, types: &ast::LabelExpr) {
-        for name in types.as_disjunction().unwrap_or_default() {
-            if self.catalog.relationship_type(&name.name).is_none() {
-                let hint = hint(&name.name, &self.catalog.type_names());
-                self.notice(
-                    "UnknownType",
-                    format!("no relationship has the type `{}`{hint}", name.name),
-                    name.span,
-                );
+/// `{a: 1}` after an entity: each property must equal its value.
+fn bind_property_map<'a>(
+    binder: &mut Binder<'a>,
+    properties: Option<&'a ast::Expr>,
+    entity: &Expr,
+    predicates: &mut Vec<Expr>,
+) -> Result<()> {
+    let Some(properties) = properties else {
+        return Ok(());
+    };
+    let ExprKind::Map(entries) = &properties.kind else {
+        return Err(parameter_map(properties.span));
+    };
+    for entry in entries {
+        let value = binder.bind_expr(&entry.value)?.expr;
+        let name = binder.arena.property(&entry.key.name);
+        predicates.push(Expr::equal(Expr::property(entity.clone(), name), value));
+    }
+    Ok(())
+}
+
+fn bind_relationship_conditions<'a>(
+    binder: &mut Binder<'a>,
+    declared: &Declared<'a>,
+    graph: &mut QueryGraph,
+) -> Result<()> {
+    let Declared { pattern, index } = declared;
+    let slot = graph.relationships[*index].slot;
+    if matches!(graph.relationships[*index].length, Length::One) {
+        return binder.relationship_conditions(pattern, &Expr::Slot(slot), &mut graph.predicates);
+    }
+    let name: Arc<str> = pattern
+        .variable
+        .as_ref()
+        .map_or_else(|| "".into(), |variable| variable.name.clone());
+    let mut terms = Vec::new();
+    let (local, ()) = binder.with_local(&name, Kind::Relationship, |binder| {
+        let local = LocalId(binder.arena.local_count - 1);
+        binder.relationship_conditions(pattern, &Expr::Local(local), &mut terms)
+    })?;
+    if !terms.is_empty() {
+        graph.relationships[*index].step_predicate = Some((local, Expr::all_of(terms)));
+    }
+    Ok(())
+}
+
+/// Moves conditions on the steps of a walk, or on a shortest path, into the search.
+fn push_into_walks(graph: &mut QueryGraph) {
+    for relationship in &mut graph.relationships {
+        let path = match (&relationship.length, graph.paths.as_slice()) {
+            (Length::One | Length::Repeat(_) | Length::Selected(_), _) => continue,
+            (
+                Length::Shortest {
+                    takes_conditions: false,
+                    ..
+                },
+                _,
+            ) => continue,
+            (Length::Shortest { path, .. }, _) => *path,
+            (Length::Walk { .. }, paths) => paths.iter().find_map(|(slot, built)| match built {
+                Expr::BuildPath { steps, .. }
+                    if steps.len() == 1 && steps[0].relationship == relationship.slot =>
+                {
+                    Some(*slot)
+                }
+                _ => None,
+            }),
+        };
+        let predicates = std::mem::take(&mut graph.predicates);
+        for predicate in predicates {
+            match step_condition(&predicate, relationship.slot, path) {
+                Some((local, condition)) => add_step_condition(relationship, local, condition),
+                None => graph.predicates.push(predicate),
             }
         }
-    }
-
-    /// `{a: 1}` after an entity: each property must equal its value.
-    fn bind_property_map(
-        &mut self,
-        properties: Option<&'a ast::Expr>,
-        entity: &Expr,
-        predicates: &mut Vec<Expr>,
-    ) -> Result<()> {
-        let Some(properties) = properties else {
-            return Ok(());
-        };
-        let ExprKind::Map(entries) = &properties.kind else {
-            return Err(parameter_map(properties.span));
-        };
-        for entry in entries {
-            let value = self.bind_expr(&entry.value)?.expr;
-            let name = self.arena.property(&entry.key.name);
-            predicates.push(Expr::equal(Expr::property(entity.clone(), name), value));
-        }
-        Ok(())
-    }
-
-    fn bind_relationship_conditions(
-        &mut self,
-        declared: &Declared<'a>,
-        graph: &mut QueryGraph,
-    ) -> Result<()> {
-        let Declared { pattern, index } = declared;
-        let slot = graph.relationships[*index].slot;
-        if matches!(graph.relationships[*index].length, Length::One) {
-            return self.relationship_conditions(pattern, &Expr::Slot(slot), &mut graph.predicates);
-        }
-        let name: Arc<str> = pattern
-            .variable
-            .as_ref()
-            .map_or_else(|| "".into(), |variable| variable.name.clone());
-        let mut terms = Vec::new();
-        let (local, ()) = self.with_local(&name, Kind::Relationship, |binder| {
-            let local = LocalId(binder.arena.local_count - 1);
-            binder.relationship_conditions(pattern, &Expr::Local(local), &mut terms)
-        })?;
-        if !terms.is_empty() {
-            graph.relationships[*index].step_predicate = Some((local, Expr::all_of(terms)));
-        }
-        Ok(())
-    }
-
-    /// Moves conditions on the steps of a walk, or on a shortest path, into the search.
-    fn push_into_walks(&mut self, graph: &mut QueryGraph) {
-        for relationship in &mut graph.relationships {
-            let path = match (&relationship.length, graph.paths.as_slice()) {
-                (Length::One | Length::Repeat(_) | Length::Selected(_), _) => continue,
-                (
-                    Length::Shortest {
-                        takes_conditions: false,
-                        ..
-                    },
-                    _,
-                ) => continue,
-                (Length::Shortest { path, .. }, _) => *path,
-                (Length::Walk { .. }, paths) => {
-                    paths.iter().find_map(|(slot, built)| match built {
-                        Expr::BuildPath { steps, .. }
-                            if steps.len() == 1 && steps[0].relationship == relationship.slot =>
-                        {
-                            Some(*slot)
-                        }
-                        _ => None,
-                    })
-                }
-            };
-            let predicates = std::mem::take(&mut graph.predicates);
-            for predicate in predicates {
-                match step_condition(&predicate, relationship.slot, path) {
-                    Some((local, condition)) => add_step_condition(relationship, local, condition),
-                    None => graph.predicates.push(predicate),
-                }
-            }
-            let slot = relationship.slot;
-            if let Length::Shortest { predicate, .. } = &mut relationship.length {
-                let (about, others) = std::mem::take(&mut graph.predicates).into_iter().partition(
-                    |predicate: &Expr| {
+        let slot = relationship.slot;
+        if let Length::Shortest { predicate, .. } = &mut relationship.length {
+            let (about, others) =
+                std::mem::take(&mut graph.predicates)
+                    .into_iter()
+                    .partition(|predicate: &Expr| {
                         let mut found = false;
                         predicate
                             .for_each_slot(&mut |read| found |= read == slot || Some(read) == path);
                         found
-                    },
-                );
-                graph.predicates = others;
-                let about: Vec<Expr> = about;
-                if !about.is_empty() {
-                    *predicate = Some(Expr::all_of(about));
-                }
+                    });
+            graph.predicates = others;
+            let about: Vec<Expr> = about;
+            if !about.is_empty() {
+                *predicate = Some(Expr::all_of(about));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_cypher::ast::{self, ExprKind, Literal};
 use rustc_hash::FxHashSet;
 
-use super::aggregate::{Aggregating, Grouping, has_aggregate, is_simple_key, walk};
+use super::grouping::{Aggregating, Grouping, has_aggregate, is_simple_key, walk};
 use super::query::Column;
 use super::scope::{Scope, Variable};
 use super::types::wrong_kind;
@@ -49,7 +49,7 @@ impl<'a> Binder<'a> {
         projecting: ProjectionClause,
         steps: &mut Vec<LogicalStep>,
     ) -> Result<Vec<Column>> {
-        let mut projected = self.star_columns(projection, projecting)?;
+        let mut projected = star_columns(self, projection, projecting)?;
         check_names(projection, projecting, &projected.columns)?;
         let tail = Tail {
             order_by: &projection.order_by,
@@ -60,10 +60,10 @@ impl<'a> Binder<'a> {
             .iter()
             .any(|item| has_aggregate(&item.expr))
         {
-            self.bind_grouped(projection, &mut projected, tail, steps)?
+            bind_grouped(self, projection, &mut projected, tail, steps)?
         } else {
-            self.bind_plain(projection, &mut projected, steps)?;
-            self.bind_tail(projection, &projected, tail)?
+            bind_plain(self, projection, &mut projected, steps)?;
+            bind_tail(self, projection, &projected, tail)?
         };
         self.aggregating = Aggregating::Forbidden("here");
         if projection.distinct {
@@ -85,7 +85,7 @@ impl<'a> Binder<'a> {
             ),
         ] {
             if let Some(count) = count {
-                let bound = self.bind_count(count)?;
+                let bound = bind_count(self, count)?;
                 steps.push(wrap(bound));
             }
         }
@@ -111,289 +111,297 @@ impl<'a> Binder<'a> {
         }
         self.frame().scope = scope;
     }
+}
 
-    fn star_columns(
-        &mut self,
-        projection: &ast::Projection,
-        projecting: ProjectionClause,
-    ) -> Result<Projected<'a>> {
-        let mut projected = Projected {
-            columns: Vec::new(),
-            written: Vec::new(),
-        };
-        if projection.star {
-            if projecting == ProjectionClause::Return && self.frame().scope.is_empty() {
-                return Err(PlanError::syntax(
-                    "NoVariablesInScope",
-                    "there are no variables for `*`",
-                    projection.span,
-                )
-                .with_hint("give the parts of the pattern names"));
-            }
-            for (name, Variable { slot, kind }) in self.frame().scope.sorted() {
-                projected.columns.push(Column { name, slot, kind });
-                projected.written.push(None);
-            }
+fn star_columns<'a>(
+    binder: &mut Binder<'a>,
+    projection: &ast::Projection,
+    projecting: ProjectionClause,
+) -> Result<Projected<'a>> {
+    let mut projected = Projected {
+        columns: Vec::new(),
+        written: Vec::new(),
+    };
+    if projection.star {
+        if projecting == ProjectionClause::Return && binder.frame().scope.is_empty() {
+            return Err(PlanError::syntax(
+                "NoVariablesInScope",
+                "there are no variables for `*`",
+                projection.span,
+            )
+            .with_hint("give the parts of the pattern names"));
         }
-        Ok(projected)
+        for (name, Variable { slot, kind }) in binder.frame().scope.sorted() {
+            projected.columns.push(Column { name, slot, kind });
+            projected.written.push(None);
+        }
     }
+    Ok(projected)
+}
 
-    fn bind_plain(
-        &mut self,
-        projection: &'a ast::Projection,
-        projected: &mut Projected<'a>,
-        steps: &mut Vec<LogicalStep>,
-    ) -> Result<()> {
-        let mut computed = Vec::new();
-        for item in &projection.items {
-            let bound = self.bind_expr(&item.expr)?;
-            let slot = self.column_slot(item, bound.expr, &bound.kind, &mut computed);
-            projected.columns.push(Column {
-                name: item.column().clone(),
-                slot,
-                kind: bound.kind,
-            });
-            projected.written.push(Some(&item.expr));
-        }
-        if !computed.is_empty() {
-            steps.push(LogicalStep::Project(computed));
-        }
-        Ok(())
+fn bind_plain<'a>(
+    binder: &mut Binder<'a>,
+    projection: &'a ast::Projection,
+    projected: &mut Projected<'a>,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<()> {
+    let mut computed = Vec::new();
+    for item in &projection.items {
+        let bound = binder.bind_expr(&item.expr)?;
+        let slot = column_slot(binder, item, bound.expr, &bound.kind, &mut computed);
+        projected.columns.push(Column {
+            name: item.column().clone(),
+            slot,
+            kind: bound.kind,
+        });
+        projected.written.push(Some(&item.expr));
     }
+    if !computed.is_empty() {
+        steps.push(LogicalStep::Project(computed));
+    }
+    Ok(())
+}
 
-    /// The slot that an expression already is, or a new one that is computed.
-    fn column_slot(
-        &mut self,
-        item: &ast::ProjectionItem,
-        expr: Expr,
-        kind: &Kind,
-        computed: &mut Vec<(SlotId, Expr)>,
-    ) -> SlotId {
-        match expr {
+/// The slot that an expression already is, or a new one that is computed.
+fn column_slot(
+    binder: &mut Binder<'_>,
+    item: &ast::ProjectionItem,
+    expr: Expr,
+    kind: &Kind,
+    computed: &mut Vec<(SlotId, Expr)>,
+) -> SlotId {
+    match expr {
+        Expr::Slot(slot) => slot,
+        expr => {
+            let slot = binder.arena.slot(item.column().clone(), kind.clone());
+            computed.push((slot, expr));
+            slot
+        }
+    }
+}
+
+fn bind_grouped<'a>(
+    binder: &mut Binder<'a>,
+    projection: &'a ast::Projection,
+    projected: &mut Projected<'a>,
+    tail: Tail<'a>,
+    steps: &mut Vec<LogicalStep>,
+) -> Result<Bound> {
+    let mut keys: Vec<(SlotId, Expr)> = Vec::new();
+    let mut grouping = Grouping::default();
+    for column in &projected.columns {
+        keys.push((column.slot, Expr::Slot(column.slot)));
+        grouping
+            .columns
+            .push((column.name.clone(), column.slot, column.kind.clone()));
+    }
+    // First the keys, in any position, then what is computed from them and from aggregates.
+    let mut key_columns: Vec<Option<Column>> = Vec::with_capacity(projection.items.len());
+    for item in &projection.items {
+        if has_aggregate(&item.expr) {
+            key_columns.push(None);
+            continue;
+        }
+        let bound = binder.bind_expr(&item.expr)?;
+        let slot = match bound.expr {
             Expr::Slot(slot) => slot,
-            expr => {
-                let slot = self.arena.slot(item.column().clone(), kind.clone());
-                computed.push((slot, expr));
-                slot
+            _ => binder.arena.slot(item.column().clone(), bound.kind.clone()),
+        };
+        if !keys.iter().any(|(known, _)| *known == slot) {
+            keys.push((slot, bound.expr));
+        }
+        if is_simple_key(&item.expr) {
+            grouping.keys.push((&item.expr, slot, bound.kind.clone()));
+        }
+        key_columns.push(Some(Column {
+            name: item.column().clone(),
+            slot,
+            kind: bound.kind,
+        }));
+    }
+    binder.aggregating = Aggregating::After(grouping);
+    let mut computed = Vec::new();
+    for (item, key) in projection.items.iter().zip(key_columns) {
+        let column = match key {
+            Some(column) => column,
+            None => {
+                let bound = binder.bind_expr(&item.expr)?;
+                let slot = column_slot(binder, item, bound.expr, &bound.kind, &mut computed);
+                Column {
+                    name: item.column().clone(),
+                    slot,
+                    kind: bound.kind,
+                }
+            }
+        };
+        projected.columns.push(column);
+        projected.written.push(Some(&item.expr));
+    }
+    let bound = bind_tail_after(binder, projected, tail)?;
+    let after = std::mem::replace(&mut binder.aggregating, Aggregating::Forbidden("here"));
+    let Aggregating::After(grouping) = after else {
+        unreachable!("set above")
+    };
+    let aggregates = grouping
+        .calls
+        .into_iter()
+        .map(|(_, slot, call)| (slot, call))
+        .collect();
+    steps.push(LogicalStep::Aggregate { keys, aggregates });
+    if !computed.is_empty() {
+        steps.push(LogicalStep::Project(computed));
+    }
+    Ok(bound)
+}
+
+/// Binds the rest of a projection without aggregation. After `DISTINCT` only its columns are in scope; otherwise
+/// columns and the variables before them.
+fn bind_tail<'a>(
+    binder: &mut Binder<'a>,
+    projection: &'a ast::Projection,
+    projected: &Projected<'a>,
+    tail: Tail<'a>,
+) -> Result<Bound> {
+    if projection.distinct {
+        let mut grouping = Grouping {
+            closed: 1,
+            ..Grouping::default()
+        };
+        for (column, written) in projected.columns.iter().zip(&projected.written) {
+            if let Some(written) = written.filter(|written| is_simple_key(written)) {
+                grouping
+                    .keys
+                    .push((written, column.slot, column.kind.clone()));
             }
         }
+        binder.aggregating = Aggregating::After(grouping);
+        return bind_tail_after(binder, projected, tail);
     }
+    let before = binder.frame().scope.clone();
+    for column in &projected.columns {
+        let variable = Variable {
+            slot: column.slot,
+            kind: column.kind.clone(),
+        };
+        binder.frame().scope.set(column.name.clone(), variable);
+    }
+    // Sorting by an aggregate that no column computes is ambiguous: there is no group.
+    binder.aggregating =
+        Aggregating::Forbidden("in ORDER BY or WHERE after columns without aggregates");
+    let bound = bind_tail_items(binder, projected, tail);
+    binder.frame().scope = before;
+    bound
+}
 
-    fn bind_grouped(
-        &mut self,
-        projection: &'a ast::Projection,
-        projected: &mut Projected<'a>,
-        tail: Tail<'a>,
-        steps: &mut Vec<LogicalStep>,
-    ) -> Result<Bound> {
-        let mut keys: Vec<(SlotId, Expr)> = Vec::new();
-        let mut grouping = Grouping::default();
+/// Binds the rest of a projection after which only columns, grouping keys and aggregates are in scope.
+fn bind_tail_after<'a>(
+    binder: &mut Binder<'a>,
+    projected: &Projected<'a>,
+    tail: Tail<'a>,
+) -> Result<Bound> {
+    if let Aggregating::After(grouping) = &mut binder.aggregating {
+        grouping.is_tail = true;
         for column in &projected.columns {
-            keys.push((column.slot, Expr::Slot(column.slot)));
             grouping
                 .columns
                 .push((column.name.clone(), column.slot, column.kind.clone()));
         }
-        // First the keys, in any position, then what is computed from them and from aggregates.
-        let mut key_columns: Vec<Option<Column>> = Vec::with_capacity(projection.items.len());
-        for item in &projection.items {
-            if has_aggregate(&item.expr) {
-                key_columns.push(None);
-                continue;
-            }
-            let bound = self.bind_expr(&item.expr)?;
-            let slot = match bound.expr {
-                Expr::Slot(slot) => slot,
-                _ => self.arena.slot(item.column().clone(), bound.kind.clone()),
-            };
-            if !keys.iter().any(|(known, _)| *known == slot) {
-                keys.push((slot, bound.expr));
-            }
-            if is_simple_key(&item.expr) {
-                grouping.keys.push((&item.expr, slot, bound.kind.clone()));
-            }
-            key_columns.push(Some(Column {
-                name: item.column().clone(),
-                slot,
-                kind: bound.kind,
-            }));
-        }
-        self.aggregating = Aggregating::After(grouping);
-        let mut computed = Vec::new();
-        for (item, key) in projection.items.iter().zip(key_columns) {
-            let column = match key {
-                Some(column) => column,
-                None => {
-                    let bound = self.bind_expr(&item.expr)?;
-                    let slot = self.column_slot(item, bound.expr, &bound.kind, &mut computed);
-                    Column {
-                        name: item.column().clone(),
-                        slot,
-                        kind: bound.kind,
-                    }
-                }
-            };
-            projected.columns.push(column);
-            projected.written.push(Some(&item.expr));
-        }
-        let bound = self.bind_tail_after(projected, tail)?;
-        let after = std::mem::replace(&mut self.aggregating, Aggregating::Forbidden("here"));
-        let Aggregating::After(grouping) = after else {
-            unreachable!("set above")
-        };
-        let aggregates = grouping
-            .calls
-            .into_iter()
-            .map(|(_, slot, call)| (slot, call))
-            .collect();
-        steps.push(LogicalStep::Aggregate { keys, aggregates });
-        if !computed.is_empty() {
-            steps.push(LogicalStep::Project(computed));
-        }
-        Ok(bound)
     }
-
-    /// Binds the rest of a projection without aggregation. After `DISTINCT` only its columns are in scope; otherwise
-    /// columns and the variables before them.
-    fn bind_tail(
-        &mut self,
-        projection: &'a ast::Projection,
-        projected: &Projected<'a>,
-        tail: Tail<'a>,
-    ) -> Result<Bound> {
-        if projection.distinct {
-            let mut grouping = Grouping {
-                closed: 1,
-                ..Grouping::default()
-            };
-            for (column, written) in projected.columns.iter().zip(&projected.written) {
-                if let Some(written) = written.filter(|written| is_simple_key(written)) {
-                    grouping
-                        .keys
-                        .push((written, column.slot, column.kind.clone()));
-                }
-            }
-            self.aggregating = Aggregating::After(grouping);
-            return self.bind_tail_after(projected, tail);
-        }
-        let before = self.frame().scope.clone();
-        for column in &projected.columns {
+    // Aliases are not in the scope before the projection: they are added, and `grouped` finds their slots.
+    let before = binder.frame().scope.clone();
+    for column in &projected.columns {
+        if before.get(&column.name).is_none() {
             let variable = Variable {
                 slot: column.slot,
                 kind: column.kind.clone(),
             };
-            self.frame().scope.set(column.name.clone(), variable);
+            binder.frame().scope.set(column.name.clone(), variable);
         }
-        // Sorting by an aggregate that no column computes is ambiguous: there is no group.
-        self.aggregating =
-            Aggregating::Forbidden("in ORDER BY or WHERE after columns without aggregates");
-        let bound = self.bind_tail_items(projected, tail);
-        self.frame().scope = before;
-        bound
     }
+    let bound = bind_tail_items(binder, projected, tail);
+    binder.frame().scope = before;
+    bound
+}
 
-    /// Binds the rest of a projection after which only columns, grouping keys and aggregates are in scope.
-    fn bind_tail_after(&mut self, projected: &Projected<'a>, tail: Tail<'a>) -> Result<Bound> {
-        if let Aggregating::After(grouping) = &mut self.aggregating {
-            grouping.is_tail = true;
-            for column in &projected.columns {
-                grouping
-                    .columns
-                    .push((column.name.clone(), column.slot, column.kind.clone()));
-            }
-        }
-        // Aliases are not in the scope before the projection: they are added, and `grouped` finds their slots.
-        let before = self.frame().scope.clone();
-        for column in &projected.columns {
-            if before.get(&column.name).is_none() {
-                let variable = Variable {
-                    slot: column.slot,
-                    kind: column.kind.clone(),
-                };
-                self.frame().scope.set(column.name.clone(), variable);
-            }
-        }
-        let bound = self.bind_tail_items(projected, tail);
-        self.frame().scope = before;
-        bound
+fn bind_tail_items<'a>(
+    binder: &mut Binder<'a>,
+    projected: &Projected<'a>,
+    tail: Tail<'a>,
+) -> Result<Bound> {
+    let mut keys = Vec::with_capacity(tail.order_by.len());
+    for item in tail.order_by {
+        let key = bind_sort_item(binder, item, projected);
+        keys.push(key.map_err(|error| gone(error, &item.expr))?);
     }
-
-    fn bind_tail_items(&mut self, projected: &Projected<'a>, tail: Tail<'a>) -> Result<Bound> {
-        let mut keys = Vec::with_capacity(tail.order_by.len());
-        for item in tail.order_by {
-            let key = self.bind_sort_item(item, projected);
-            keys.push(key.map_err(|error| gone(error, &item.expr))?);
+    let filter = match tail.predicate {
+        None => None,
+        Some(predicate) => {
+            let bound = binder.without_aggregates(|binder| binder.bind_condition(predicate));
+            Some(bound.map_err(|error| gone(error, predicate))?)
         }
-        let filter = match tail.predicate {
-            None => None,
-            Some(predicate) => {
-                let bound = self.without_aggregates(|binder| binder.bind_condition(predicate));
-                Some(bound.map_err(|error| gone(error, predicate))?)
-            }
-        };
-        Ok((keys, filter))
+    };
+    Ok((keys, filter))
+}
+
+fn bind_sort_item<'a>(
+    binder: &mut Binder<'a>,
+    item: &'a ast::SortItem,
+    projected: &Projected<'a>,
+) -> Result<SortKey> {
+    let same = projected
+        .written
+        .iter()
+        .position(|written| written.is_some_and(|written| *written == item.expr));
+    // A column of this name shadows the earlier variable.
+    let shadowed = item
+        .expr
+        .as_variable()
+        .is_some_and(|name| projected.columns.iter().any(|column| column.name == *name));
+    let expr = match same {
+        Some(position) if !shadowed => Expr::Slot(projected.columns[position].slot),
+        _ => binder.bind_expr(&item.expr)?.expr,
+    };
+    Ok(SortKey {
+        expr,
+        descending: item.descending,
+    })
+}
+
+/// The number of a `SKIP` or `LIMIT`.
+fn bind_count<'a>(binder: &mut Binder<'a>, count: &'a ast::Expr) -> Result<Expr> {
+    let mut variable = None;
+    walk(count, &mut |one| {
+        if matches!(one.kind, ExprKind::Variable(_)) {
+            variable.get_or_insert(one.span);
+        }
+        true
+    });
+    if let Some(span) = variable {
+        return Err(PlanError::syntax(
+            "NonConstantExpression",
+            "a number of rows cannot depend on a row",
+            span,
+        )
+        .with_hint("use a literal or a parameter"));
     }
-
-    fn bind_sort_item(
-        &mut self,
-        item: &'a ast::SortItem,
-        projected: &Projected<'a>,
-    ) -> Result<SortKey> {
-        let same = projected
-            .written
-            .iter()
-            .position(|written| written.is_some_and(|written| *written == item.expr));
-        // A column of this name shadows the earlier variable.
-        let shadowed = item
-            .expr
-            .as_variable()
-            .is_some_and(|name| projected.columns.iter().any(|column| column.name == *name));
-        let expr = match same {
-            Some(position) if !shadowed => Expr::Slot(projected.columns[position].slot),
-            _ => self.bind_expr(&item.expr)?.expr,
-        };
-        Ok(SortKey {
-            expr,
-            descending: item.descending,
-        })
+    if let ExprKind::Literal(Literal::Int(rows)) = count.kind
+        && rows < 0
+    {
+        return Err(PlanError::syntax(
+            "NegativeIntegerArgument",
+            format!("a number of rows is not negative, as {rows} is"),
+            count.span,
+        ));
     }
-
-    /// The number of a `SKIP` or `LIMIT`.
-    fn bind_count(&mut self, count: &'a ast::Expr) -> Result<Expr> {
-        let mut variable = None;
-        walk(count, &mut |one| {
-            if matches!(one.kind, ExprKind::Variable(_)) {
-                variable.get_or_insert(one.span);
-            }
-            true
-        });
-        if let Some(span) = variable {
-            return Err(PlanError::syntax(
-                "NonConstantExpression",
-                "a number of rows cannot depend on a row",
-                span,
-            )
-            .with_hint("use a literal or a parameter"));
-        }
-        if let ExprKind::Literal(Literal::Int(rows)) = count.kind
-            && rows < 0
-        {
-            return Err(PlanError::syntax(
-                "NegativeIntegerArgument",
-                format!("a number of rows is not negative, as {rows} is"),
-                count.span,
-            ));
-        }
-        let bound = self.bind_expr(count)?;
-        match bound.kind {
-            Kind::Integer | Kind::Number | Kind::Any => Ok(bound.expr),
-            other => Err(wrong_kind(
-                "a number of rows",
-                "an integer",
-                &other,
-                count.span,
-            )),
-        }
+    let bound = binder.bind_expr(count)?;
+    match bound.kind {
+        Kind::Integer | Kind::Number | Kind::Any => Ok(bound.expr),
+        other => Err(wrong_kind(
+            "a number of rows",
+            "an integer",
+            &other,
+            count.span,
+        )),
     }
 }
 

@@ -60,7 +60,7 @@ impl<'a> Binder<'a> {
         for branch in &query.branches {
             let (frame, skipped) = make_frame(self, branch)?;
             self.frames.push(frame);
-            let bound = self.bind_branch(branch, skipped, standing);
+            let bound = bind_branch(self, branch, skipped, standing);
             let frame = self.frames.pop().expect("pushed above");
             let (mut steps, found) = bound?;
             for (slot, outside) in frame.arguments {
@@ -69,9 +69,9 @@ impl<'a> Binder<'a> {
                 }
             }
             match &mut columns {
-                None if union => columns = Some(self.union_columns(found, &mut steps)),
+                None if union => columns = Some(union_columns(self, found, &mut steps)),
                 None => columns = Some(found),
-                Some(first) => self.join_columns(first, found, &mut steps, branch.span)?,
+                Some(first) => join_columns(first, found, &mut steps, branch.span)?,
             }
             branches.push(steps);
         }
@@ -90,89 +90,88 @@ impl<'a> Binder<'a> {
             arguments,
         ))
     }
+}
 
-    /// The columns of a union's first branch, in slots that all branches write.
-    fn union_columns(
-        &mut self,
-        found: Option<Vec<Column>>,
-        steps: &mut Vec<LogicalStep>,
-    ) -> Option<Vec<Column>> {
-        let found = found?;
-        let mut outputs = Vec::with_capacity(found.len());
-        let mut copies = Vec::with_capacity(found.len());
-        for column in found {
-            // Other branches may return any kind.
-            let slot = self.arena.slot(column.name.clone(), Kind::Any);
-            copies.push((slot, Expr::Slot(column.slot)));
-            outputs.push(Column {
-                name: column.name,
-                slot,
-                kind: Kind::Any,
-            });
-        }
-        steps.push(LogicalStep::Project(copies));
-        Some(outputs)
+/// The columns of a union's first branch, in slots that all branches write.
+fn union_columns(
+    binder: &mut Binder<'_>,
+    found: Option<Vec<Column>>,
+    steps: &mut Vec<LogicalStep>,
+) -> Option<Vec<Column>> {
+    let found = found?;
+    let mut outputs = Vec::with_capacity(found.len());
+    let mut copies = Vec::with_capacity(found.len());
+    for column in found {
+        // Other branches may return any kind.
+        let slot = binder.arena.slot(column.name.clone(), Kind::Any);
+        copies.push((slot, Expr::Slot(column.slot)));
+        outputs.push(Column {
+            name: column.name,
+            slot,
+            kind: Kind::Any,
+        });
     }
+    steps.push(LogicalStep::Project(copies));
+    Some(outputs)
+}
 
-    fn join_columns(
-        &mut self,
-        first: &Option<Vec<Column>>,
-        found: Option<Vec<Column>>,
-        steps: &mut Vec<LogicalStep>,
-        span: Span,
-    ) -> Result<()> {
-        let (Some(first), Some(found)) = (first, &found) else {
-            return match (first, found) {
-                (None, None) => Ok(()),
-                _ => Err(different_columns(span)),
-            };
+fn join_columns(
+    first: &Option<Vec<Column>>,
+    found: Option<Vec<Column>>,
+    steps: &mut Vec<LogicalStep>,
+    span: Span,
+) -> Result<()> {
+    let (Some(first), Some(found)) = (first, &found) else {
+        return match (first, found) {
+            (None, None) => Ok(()),
+            _ => Err(different_columns(span)),
         };
-        if first.len() != found.len() {
-            return Err(different_columns(span));
-        }
-        let mut copies = Vec::with_capacity(found.len());
-        for output in first {
-            let Some(column) = found.iter().find(|column| column.name == output.name) else {
-                return Err(different_columns(span));
-            };
-            copies.push((output.slot, Expr::Slot(column.slot)));
-        }
-        steps.push(LogicalStep::Project(copies));
-        Ok(())
+    };
+    if first.len() != found.len() {
+        return Err(different_columns(span));
     }
+    let mut copies = Vec::with_capacity(found.len());
+    for output in first {
+        let Some(column) = found.iter().find(|column| column.name == output.name) else {
+            return Err(different_columns(span));
+        };
+        copies.push((output.slot, Expr::Slot(column.slot)));
+    }
+    steps.push(LogicalStep::Project(copies));
+    Ok(())
+}
 
-    fn bind_branch(
-        &mut self,
-        branch: &'a ast::SingleQuery,
-        skipped: usize,
-        standing: QueryContext,
-    ) -> Result<(Vec<LogicalStep>, Option<Vec<Column>>)> {
-        check_composition(branch, standing)?;
-        let mut steps = Vec::new();
-        let (last, before) = branch.clauses.split_last().expect("a query has a clause");
-        for clause in before.iter().skip(skipped) {
-            self.bind_clause(clause, &mut steps)?;
+fn bind_branch<'a>(
+    binder: &mut Binder<'a>,
+    branch: &'a ast::SingleQuery,
+    skipped: usize,
+    standing: QueryContext,
+) -> Result<(Vec<LogicalStep>, Option<Vec<Column>>)> {
+    check_composition(branch, standing)?;
+    let mut steps = Vec::new();
+    let (last, before) = branch.clauses.split_last().expect("a query has a clause");
+    for clause in before.iter().skip(skipped) {
+        binder.bind_clause(clause, &mut steps)?;
+    }
+    match last {
+        Clause::Return(clause) => {
+            let columns = binder.bind_projection(
+                &clause.projection,
+                None,
+                ProjectionClause::Return,
+                &mut steps,
+            )?;
+            Ok((steps, Some(columns)))
         }
-        match last {
-            Clause::Return(clause) => {
-                let columns = self.bind_projection(
-                    &clause.projection,
-                    None,
-                    ProjectionClause::Return,
-                    &mut steps,
-                )?;
-                Ok((steps, Some(columns)))
+        Clause::Call(call) if before.is_empty() && standing == QueryContext::Statement => {
+            let columns = binder.bind_standalone_call(call, &mut steps)?;
+            Ok((steps, Some(columns).filter(|columns| !columns.is_empty())))
+        }
+        last => {
+            if skipped <= before.len() {
+                binder.bind_clause(last, &mut steps)?;
             }
-            Clause::Call(call) if before.is_empty() && standing == QueryContext::Statement => {
-                let columns = self.bind_standalone_call(call, &mut steps)?;
-                Ok((steps, Some(columns).filter(|columns| !columns.is_empty())))
-            }
-            last => {
-                if skipped <= before.len() {
-                    self.bind_clause(last, &mut steps)?;
-                }
-                Ok((steps, None))
-            }
+            Ok((steps, None))
         }
     }
 }

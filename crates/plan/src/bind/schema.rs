@@ -14,115 +14,110 @@ use crate::schema::{
     IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget, ShowKind,
 };
 
-impl Binder<'_> {
-    pub(crate) fn bind_create_index(
-        &mut self,
-        command: &ast::CreateIndex,
-    ) -> Result<SchemaCommand> {
-        Ok(SchemaCommand::CreateIndex {
-            name: command.name.as_ref().map(|name| name.name.clone()),
-            target: target(&command.target),
-            unique: command.unique,
-            paths: command
-                .fields
-                .iter()
-                .map(indexed_path)
-                .collect::<Result<_>>()?,
-            if_not_exists: command.if_not_exists,
-        })
-    }
-
-    pub(crate) fn bind_create_constraint(
-        &mut self,
-        command: &ast::CreateConstraint,
-    ) -> Result<SchemaCommand> {
-        let (requirement, fields) = match &command.kind {
-            ConstraintKind::Unique(fields) => (Requirement::Unique, fields.as_slice()),
-            ConstraintKind::Key(fields) => (Requirement::Key, fields.as_slice()),
-            ConstraintKind::NotNull(field) => (Requirement::NotNull, std::slice::from_ref(field)),
-            ConstraintKind::Typed(field, value_type) => (
-                Requirement::Type(value_type.clone()),
-                std::slice::from_ref(field),
-            ),
-            ConstraintKind::Convergent(field, kind) => (
-                Requirement::Convergent(kind.clone()),
-                std::slice::from_ref(field),
-            ),
-            ConstraintKind::KeepEndpoints => (Requirement::KeepEndpoints, &[][..]),
-            ConstraintKind::Check(condition) => {
-                let variable = match &command.target {
-                    ast::SchemaTarget::Node { variable, .. }
-                    | ast::SchemaTarget::Relationship { variable, .. } => variable.name.clone(),
-                };
-                let text = condition.span.slice(self.text).into();
-                let rules = field_rules(&variable, condition);
-                let requirement = Requirement::Check {
-                    variable,
-                    text,
-                    rules,
-                };
-                (requirement, &[][..])
-            }
-        };
-        Ok(SchemaCommand::CreateConstraint {
-            name: command.name.as_ref().map(|name| name.name.clone()),
-            target: target(&command.target),
-            requirement,
-            paths: fields.iter().map(plain_path).collect::<Result<_>>()?,
-            if_not_exists: command.if_not_exists,
-        })
-    }
+/// `CREATE INDEX`.
+pub(crate) fn create_index(command: &ast::CreateIndex) -> Result<SchemaCommand> {
+    Ok(SchemaCommand::CreateIndex {
+        name: command.name.as_ref().map(|name| name.name.clone()),
+        target: target(&command.target),
+        unique: command.unique,
+        paths: command
+            .fields
+            .iter()
+            .map(indexed_path)
+            .collect::<Result<_>>()?,
+        if_not_exists: command.if_not_exists,
+    })
 }
 
-impl<'a> Binder<'a> {
-    /// `SHOW … [YIELD …] [WHERE …]`: its steps and its columns.
-    pub(crate) fn bind_show(
-        &mut self,
-        show: &'a ast::Show,
-    ) -> Result<(Vec<LogicalStep>, Vec<Column>)> {
-        let kind = show_kind(show.kind);
-        let fields = kind.fields();
-        let mut slots = Vec::with_capacity(fields.len());
-        for field in fields {
-            slots.push(self.arena.slot(*field, Kind::Any));
+/// `CREATE CONSTRAINT`.
+pub(crate) fn create_constraint(
+    binder: &mut Binder<'_>,
+    command: &ast::CreateConstraint,
+) -> Result<SchemaCommand> {
+    let (requirement, fields) = match &command.kind {
+        ConstraintKind::Unique(fields) => (Requirement::Unique, fields.as_slice()),
+        ConstraintKind::Key(fields) => (Requirement::Key, fields.as_slice()),
+        ConstraintKind::NotNull(field) => (Requirement::NotNull, std::slice::from_ref(field)),
+        ConstraintKind::Typed(field, value_type) => (
+            Requirement::Type(value_type.clone()),
+            std::slice::from_ref(field),
+        ),
+        ConstraintKind::Convergent(field, kind) => (
+            Requirement::Convergent(kind.clone()),
+            std::slice::from_ref(field),
+        ),
+        ConstraintKind::KeepEndpoints => (Requirement::KeepEndpoints, &[][..]),
+        ConstraintKind::Check(condition) => {
+            let variable = match &command.target {
+                ast::SchemaTarget::Node { variable, .. }
+                | ast::SchemaTarget::Relationship { variable, .. } => variable.name.clone(),
+            };
+            let text = condition.span.slice(binder.text).into();
+            let rules = field_rules(&variable, condition);
+            let requirement = Requirement::Check {
+                variable,
+                text,
+                rules,
+            };
+            (requirement, &[][..])
         }
-        let column = |at: usize, name: Arc<str>| Column {
-            name,
-            slot: slots[at],
+    };
+    Ok(SchemaCommand::CreateConstraint {
+        name: command.name.as_ref().map(|name| name.name.clone()),
+        target: target(&command.target),
+        requirement,
+        paths: fields.iter().map(plain_path).collect::<Result<_>>()?,
+        if_not_exists: command.if_not_exists,
+    })
+}
+
+/// `SHOW … [YIELD …] [WHERE …]`: its steps and its columns.
+pub(crate) fn show_objects<'a>(
+    binder: &mut Binder<'a>,
+    show: &'a ast::Show,
+) -> Result<(Vec<LogicalStep>, Vec<Column>)> {
+    let kind = show_kind(show.kind);
+    let fields = kind.fields();
+    let mut slots = Vec::with_capacity(fields.len());
+    for field in fields {
+        slots.push(binder.arena.slot(*field, Kind::Any));
+    }
+    let column = |at: usize, name: Arc<str>| Column {
+        name,
+        slot: slots[at],
+        kind: Kind::Any,
+    };
+    let columns: Vec<Column> = match show.yields.as_ref().map(|given| &given.items) {
+        Some(YieldItems::Named(items)) => items
+            .iter()
+            .map(|item| {
+                let at = fields.iter().position(|field| *field == &*item.column.name);
+                at.map(|at| column(at, item.variable().name.clone()))
+                    .ok_or_else(|| no_column(item, fields))
+            })
+            .collect::<Result<_>>()?,
+        _ => (0..fields.len())
+            .map(|at| column(at, fields[at].into()))
+            .collect(),
+    };
+    for column in &columns {
+        let variable = Variable {
+            slot: column.slot,
             kind: Kind::Any,
         };
-        let columns: Vec<Column> = match show.yields.as_ref().map(|given| &given.items) {
-            Some(YieldItems::Named(items)) => items
-                .iter()
-                .map(|item| {
-                    let at = fields.iter().position(|field| *field == &*item.column.name);
-                    at.map(|at| column(at, item.variable().name.clone()))
-                        .ok_or_else(|| no_column(item, fields))
-                })
-                .collect::<Result<_>>()?,
-            _ => (0..fields.len())
-                .map(|at| column(at, fields[at].into()))
-                .collect(),
-        };
-        for column in &columns {
-            let variable = Variable {
-                slot: column.slot,
-                kind: Kind::Any,
-            };
-            self.frame().scope.set(column.name.clone(), variable);
-        }
-        let mut steps = vec![LogicalStep::Show { show: kind, slots }];
-        if let Some(condition) = show
-            .yields
-            .as_ref()
-            .and_then(|given| given.predicate.as_ref())
-        {
-            let mut terms = Vec::new();
-            conjuncts(self.bind_condition(condition)?, &mut terms);
-            steps.push(LogicalStep::Filter(terms));
-        }
-        Ok((steps, columns))
+        binder.frame().scope.set(column.name.clone(), variable);
     }
+    let mut steps = vec![LogicalStep::Show { show: kind, slots }];
+    if let Some(condition) = show
+        .yields
+        .as_ref()
+        .and_then(|given| given.predicate.as_ref())
+    {
+        let mut terms = Vec::new();
+        conjuncts(binder.bind_condition(condition)?, &mut terms);
+        steps.push(LogicalStep::Filter(terms));
+    }
+    Ok((steps, columns))
 }
 
 fn no_column(item: &ast::YieldItem, fields: &[&str]) -> PlanError {

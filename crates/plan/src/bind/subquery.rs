@@ -6,8 +6,8 @@
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, Clause, ProjectionItem, SubqueryImports};
 
-use super::aggregate::Aggregating;
 use super::expression::boolean;
+use super::grouping::Aggregating;
 use super::pattern::{BoundPattern, NewNames};
 use super::query::{BoundQuery, QueryContext};
 use super::scope::{Frame, Variable, Visibility};
@@ -18,59 +18,18 @@ use crate::logical::{LogicalQuery, LogicalStep};
 use crate::solve::plan_subquery;
 
 impl<'a> Binder<'a> {
-    /// Runs `body` in the frame of an expression's sub-plan.
-    fn in_open_frame<T>(
-        &mut self,
-        body: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<(T, Vec<(SlotId, Expr)>)> {
-        let aggregating = std::mem::replace(
-            &mut self.aggregating,
-            Aggregating::Forbidden("in a subquery"),
-        );
-        self.frames.push(Frame::new(Visibility::Open));
-        let result = body(self);
-        let frame = self.frames.pop().expect("pushed above");
-        self.aggregating = aggregating;
-        Ok((result?, frame.arguments))
-    }
-
-    fn subquery(
-        &mut self,
-        kind: SubqueryKind,
-        logical: LogicalQuery,
-        arguments: Vec<(SlotId, Expr)>,
-    ) -> Result<Expr> {
-        let wanted = match kind {
-            SubqueryKind::Collect(slot) => vec![slot],
-            _ => Vec::new(),
-        };
-        let bound: Vec<SlotId> = arguments.iter().map(|(slot, _)| *slot).collect();
-        let root = plan_subquery(
-            &mut self.arena,
-            self.catalog,
-            logical,
-            &bound,
-            kind == SubqueryKind::Exists,
-        )?;
-        self.arena.subplans.push((root, wanted));
-        Ok(Expr::Subquery(Box::new(Subquery {
-            kind,
-            root,
-            arguments,
-        })))
-    }
-
     /// `(a)-->(b)` as a condition.
     pub(super) fn bind_pattern_predicate(
         &mut self,
         path: &'a ast::PathPattern,
         _span: Span,
     ) -> Result<Typed> {
-        let (pattern, arguments) = self.in_open_frame(|binder| {
+        let (pattern, arguments) = in_open_frame(self, |binder| {
             binder.bind_pattern(std::iter::once(path), None, NewNames::Refused)
         })?;
         let logical = single(pattern_steps(pattern), Vec::new());
-        Ok(boolean(self.subquery(
+        Ok(boolean(subquery(
+            self,
             SubqueryKind::Exists,
             logical,
             arguments,
@@ -85,7 +44,7 @@ impl<'a> Binder<'a> {
         projection: &'a ast::Expr,
         _span: Span,
     ) -> Result<Typed> {
-        let ((mut steps, value), arguments) = self.in_open_frame(|binder| {
+        let ((mut steps, value), arguments) = in_open_frame(self, |binder| {
             let pattern =
                 binder.bind_pattern(std::iter::once(path), predicate, NewNames::Allowed)?;
             let value = binder.bind_expr(projection)?;
@@ -93,7 +52,8 @@ impl<'a> Binder<'a> {
         })?;
         let slot = self.arena.slot("", value.kind.clone());
         steps.push(LogicalStep::Project(vec![(slot, value.expr)]));
-        let expr = self.subquery(
+        let expr = subquery(
+            self,
             SubqueryKind::Collect(slot),
             single(steps, vec![slot]),
             arguments,
@@ -111,7 +71,7 @@ impl<'a> Binder<'a> {
             path.selector,
             Some(ast::PathSelector::AllShortestPathsFunction)
         );
-        let (mut pattern, arguments) = self.in_open_frame(|binder| {
+        let (mut pattern, arguments) = in_open_frame(self, |binder| {
             binder.bind_pattern(std::iter::once(path), None, NewNames::Refused)
         })?;
         let slot = self.arena.slot("", Kind::Path);
@@ -129,7 +89,7 @@ impl<'a> Binder<'a> {
         };
         *path = Some(slot);
         let logical = single(pattern_steps(pattern), vec![slot]);
-        let list = self.subquery(SubqueryKind::Collect(slot), logical, arguments)?;
+        let list = subquery(self, SubqueryKind::Collect(slot), logical, arguments)?;
         if all {
             return Ok(Typed::new(list, Kind::List(Box::new(Kind::Path))));
         }
@@ -162,13 +122,14 @@ impl<'a> Binder<'a> {
         let (bound, arguments) = bound?;
         let BoundQuery { logical, columns } = bound;
         match kind {
-            ast::SubqueryKind::Exists => Ok(boolean(self.subquery(
+            ast::SubqueryKind::Exists => Ok(boolean(subquery(
+                self,
                 SubqueryKind::Exists,
                 logical,
                 arguments,
             )?)),
             ast::SubqueryKind::Count => Ok(Typed::new(
-                self.subquery(SubqueryKind::Count, logical, arguments)?,
+                subquery(self, SubqueryKind::Count, logical, arguments)?,
                 Kind::Integer,
             )),
             ast::SubqueryKind::Collect => {
@@ -184,7 +145,7 @@ impl<'a> Binder<'a> {
                     ));
                 };
                 let element = column.kind.clone();
-                let expr = self.subquery(SubqueryKind::Collect(column.slot), logical, arguments)?;
+                let expr = subquery(self, SubqueryKind::Collect(column.slot), logical, arguments)?;
                 Ok(Typed::new(expr, Kind::List(Box::new(element))))
             }
         }
@@ -259,6 +220,48 @@ impl<'a> Binder<'a> {
         });
         Ok(())
     }
+}
+
+/// Runs `body` in the frame of an expression's sub-plan.
+fn in_open_frame<'a, T>(
+    binder: &mut Binder<'a>,
+    body: impl FnOnce(&mut Binder<'a>) -> Result<T>,
+) -> Result<(T, Vec<(SlotId, Expr)>)> {
+    let aggregating = std::mem::replace(
+        &mut binder.aggregating,
+        Aggregating::Forbidden("in a subquery"),
+    );
+    binder.frames.push(Frame::new(Visibility::Open));
+    let result = body(binder);
+    let frame = binder.frames.pop().expect("pushed above");
+    binder.aggregating = aggregating;
+    Ok((result?, frame.arguments))
+}
+
+fn subquery(
+    binder: &mut Binder<'_>,
+    kind: SubqueryKind,
+    logical: LogicalQuery,
+    arguments: Vec<(SlotId, Expr)>,
+) -> Result<Expr> {
+    let wanted = match kind {
+        SubqueryKind::Collect(slot) => vec![slot],
+        _ => Vec::new(),
+    };
+    let bound: Vec<SlotId> = arguments.iter().map(|(slot, _)| *slot).collect();
+    let root = plan_subquery(
+        &mut binder.arena,
+        binder.catalog,
+        logical,
+        &bound,
+        kind == SubqueryKind::Exists,
+    )?;
+    binder.arena.subplans.push((root, wanted));
+    Ok(Expr::Subquery(Box::new(Subquery {
+        kind,
+        root,
+        arguments,
+    })))
 }
 
 /// The names that a `WITH a, b` at the start of a `CALL { … }` imports, if it does only that.

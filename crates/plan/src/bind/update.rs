@@ -15,102 +15,7 @@ use crate::physical::SetItem;
 
 impl<'a> Binder<'a> {
     pub(super) fn bind_set_items(&mut self, items: &'a [ast::SetItem]) -> Result<Vec<SetItem>> {
-        items.iter().map(|item| self.bind_set_item(item)).collect()
-    }
-
-    fn bind_set_item(&mut self, item: &'a ast::SetItem) -> Result<SetItem> {
-        match item {
-            ast::SetItem::Property { target, value } => {
-                if let ExprKind::Function {
-                    name, arguments, ..
-                } = &value.kind
-                    && let Some(operation) = Convergence::by_name(&name.dotted())
-                {
-                    return self.bind_convergence(target, operation, arguments, value.span);
-                }
-                let target = self.bind_target(target)?;
-                let value = self.bind_expr(value)?.expr;
-                Ok(match target {
-                    Target::Path(entity, mut path) if path.len() == 1 => SetItem::Property {
-                        entity,
-                        name: path.remove(0),
-                        value,
-                    },
-                    Target::Path(entity, path) => SetItem::NestedProperty {
-                        entity,
-                        path,
-                        value,
-                    },
-                    Target::Dynamic(entity, name) => SetItem::DynamicProperty {
-                        entity,
-                        name,
-                        value,
-                    },
-                })
-            }
-            ast::SetItem::Replace { variable, value } => {
-                let entity = self.bind_entity(variable)?;
-                let value = self.bind_properties_value(value)?;
-                Ok(SetItem::Replace { entity, value })
-            }
-            ast::SetItem::Merge { variable, value } => {
-                let entity = self.bind_entity(variable)?;
-                let value = self.bind_properties_value(value)?;
-                Ok(SetItem::Merge { entity, value })
-            }
-            ast::SetItem::Labels { variable, labels } => {
-                let entity = self.bind_labelled(variable)?;
-                let labels = labels.iter().map(|label| self.label(label)).collect();
-                Ok(SetItem::AddLabels { entity, labels })
-            }
-        }
-    }
-
-    /// `SET n.x = counter.add(n.x, 1)`
-    fn bind_convergence(
-        &mut self,
-        target: &'a ast::Expr,
-        (operation, fewest, most): (Convergence, usize, usize),
-        arguments: &'a [ast::Expr],
-        span: Span,
-    ) -> Result<SetItem> {
-        let name = operation.name();
-        if arguments.len() < fewest + 1 || arguments.len() > most + 1 {
-            return Err(wrong_count(
-                name,
-                fewest + 1,
-                most + 1,
-                arguments.len(),
-                span,
-            ));
-        }
-        let Target::Path(entity, path) = self.bind_target(target)? else {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                "a convergent field is named by its path, not by an expression",
-                target.span,
-            ));
-        };
-        // The field that is set must be the one that is read: any other would have to be loaded, and would not
-        // converge.
-        if field(&arguments[0]).is_none() || field(&arguments[0]) != field(target) {
-            return Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                format!("the first argument of `{name}()` is the field that is set"),
-                arguments[0].span,
-            )
-            .with_hint(format!("SET n.field = {name}(n.field, …)")));
-        }
-        let mut bound = Vec::with_capacity(arguments.len() - 1);
-        for argument in &arguments[1..] {
-            bound.push(self.bind_expr(argument)?.expr);
-        }
-        Ok(SetItem::Converge {
-            entity,
-            path,
-            operation,
-            arguments: bound,
-        })
+        items.iter().map(|item| bind_set_item(self, item)).collect()
     }
 
     pub(super) fn bind_remove_items(
@@ -119,86 +24,8 @@ impl<'a> Binder<'a> {
     ) -> Result<Vec<SetItem>> {
         items
             .iter()
-            .map(|item| self.bind_remove_item(item))
+            .map(|item| bind_remove_item(self, item))
             .collect()
-    }
-
-    fn bind_remove_item(&mut self, item: &'a ast::RemoveItem) -> Result<SetItem> {
-        match item {
-            ast::RemoveItem::Property(target) => Ok(match self.bind_target(target)? {
-                Target::Path(entity, path) => SetItem::RemoveProperty { entity, path },
-                Target::Dynamic(entity, name) => SetItem::DynamicProperty {
-                    entity,
-                    name,
-                    value: Expr::null(),
-                },
-            }),
-            ast::RemoveItem::Labels { variable, labels } => {
-                let entity = self.bind_labelled(variable)?;
-                let labels = labels.iter().map(|label| self.label(label)).collect();
-                Ok(SetItem::RemoveLabels { entity, labels })
-            }
-        }
-    }
-
-    /// The target of a property change: `n.a`, `n.a.b`, `(expression).a`, `n[expression]`.
-    fn bind_target(&mut self, target: &'a ast::Expr) -> Result<Target> {
-        match &target.kind {
-            ExprKind::Index { base, index } => {
-                let entity = self.bind_expr(base)?;
-                expect_entity(&entity, base.span)?;
-                let name = self.bind_expr(index)?.expr;
-                Ok(Target::Dynamic(entity.expr, name))
-            }
-            ExprKind::Property { .. } => {
-                let mut path = Vec::new();
-                let mut at = target;
-                while let ExprKind::Property { base, key } = &at.kind {
-                    path.push(self.arena.property(&key.name));
-                    at = base;
-                }
-                path.reverse();
-                let entity = self.bind_expr(at)?;
-                expect_entity(&entity, at.span)?;
-                Ok(Target::Path(entity.expr, path))
-            }
-            _ => Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                "only properties and labels can be set",
-                target.span,
-            )),
-        }
-    }
-
-    fn bind_entity(&mut self, variable: &ast::Ident) -> Result<Expr> {
-        let known = self
-            .lookup(&variable.name)
-            .ok_or_else(|| self.undefined(&variable.name, variable.span))?;
-        expect_entity(&known, variable.span)?;
-        Ok(known.expr)
-    }
-
-    fn bind_labelled(&mut self, variable: &ast::Ident) -> Result<Expr> {
-        let known = self
-            .lookup(&variable.name)
-            .ok_or_else(|| self.undefined(&variable.name, variable.span))?;
-        match known.kind {
-            Kind::Node | Kind::Any => Ok(known.expr),
-            other => Err(conflict(&variable.name, &Kind::Node, &other, variable.span)),
-        }
-    }
-
-    fn bind_properties_value(&mut self, value: &'a ast::Expr) -> Result<Expr> {
-        let bound = self.bind_expr(value)?;
-        match bound.kind {
-            Kind::Map | Kind::Node | Kind::Relationship | Kind::Any => Ok(bound.expr),
-            other => Err(wrong_kind(
-                "setting all properties",
-                "a map, node or relationship",
-                &other,
-                value.span,
-            )),
-        }
     }
 
     pub(super) fn bind_delete(&mut self, delete: &'a ast::Delete) -> Result<LogicalStep> {
@@ -231,6 +58,179 @@ impl<'a> Binder<'a> {
             targets,
             detach: delete.detach,
         })
+    }
+}
+
+fn bind_set_item<'a>(binder: &mut Binder<'a>, item: &'a ast::SetItem) -> Result<SetItem> {
+    match item {
+        ast::SetItem::Property { target, value } => {
+            if let ExprKind::Function {
+                name, arguments, ..
+            } = &value.kind
+                && let Some(operation) = Convergence::by_name(&name.dotted())
+            {
+                return bind_convergence(binder, target, operation, arguments, value.span);
+            }
+            let target = bind_target(binder, target)?;
+            let value = binder.bind_expr(value)?.expr;
+            Ok(match target {
+                Target::Path(entity, mut path) if path.len() == 1 => SetItem::Property {
+                    entity,
+                    name: path.remove(0),
+                    value,
+                },
+                Target::Path(entity, path) => SetItem::NestedProperty {
+                    entity,
+                    path,
+                    value,
+                },
+                Target::Dynamic(entity, name) => SetItem::DynamicProperty {
+                    entity,
+                    name,
+                    value,
+                },
+            })
+        }
+        ast::SetItem::Replace { variable, value } => {
+            let entity = bind_entity(binder, variable)?;
+            let value = bind_properties_value(binder, value)?;
+            Ok(SetItem::Replace { entity, value })
+        }
+        ast::SetItem::Merge { variable, value } => {
+            let entity = bind_entity(binder, variable)?;
+            let value = bind_properties_value(binder, value)?;
+            Ok(SetItem::Merge { entity, value })
+        }
+        ast::SetItem::Labels { variable, labels } => {
+            let entity = bind_labelled(binder, variable)?;
+            let labels = labels.iter().map(|label| binder.label(label)).collect();
+            Ok(SetItem::AddLabels { entity, labels })
+        }
+    }
+}
+
+/// `SET n.x = counter.add(n.x, 1)`
+fn bind_convergence<'a>(
+    binder: &mut Binder<'a>,
+    target: &'a ast::Expr,
+    (operation, fewest, most): (Convergence, usize, usize),
+    arguments: &'a [ast::Expr],
+    span: Span,
+) -> Result<SetItem> {
+    let name = operation.name();
+    if arguments.len() < fewest + 1 || arguments.len() > most + 1 {
+        return Err(wrong_count(
+            name,
+            fewest + 1,
+            most + 1,
+            arguments.len(),
+            span,
+        ));
+    }
+    let Target::Path(entity, path) = bind_target(binder, target)? else {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            "a convergent field is named by its path, not by an expression",
+            target.span,
+        ));
+    };
+    // The field that is set must be the one that is read: any other would have to be loaded, and would not
+    // converge.
+    if field(&arguments[0]).is_none() || field(&arguments[0]) != field(target) {
+        return Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            format!("the first argument of `{name}()` is the field that is set"),
+            arguments[0].span,
+        )
+        .with_hint(format!("SET n.field = {name}(n.field, …)")));
+    }
+    let mut bound = Vec::with_capacity(arguments.len() - 1);
+    for argument in &arguments[1..] {
+        bound.push(binder.bind_expr(argument)?.expr);
+    }
+    Ok(SetItem::Converge {
+        entity,
+        path,
+        operation,
+        arguments: bound,
+    })
+}
+
+fn bind_remove_item<'a>(binder: &mut Binder<'a>, item: &'a ast::RemoveItem) -> Result<SetItem> {
+    match item {
+        ast::RemoveItem::Property(target) => Ok(match bind_target(binder, target)? {
+            Target::Path(entity, path) => SetItem::RemoveProperty { entity, path },
+            Target::Dynamic(entity, name) => SetItem::DynamicProperty {
+                entity,
+                name,
+                value: Expr::null(),
+            },
+        }),
+        ast::RemoveItem::Labels { variable, labels } => {
+            let entity = bind_labelled(binder, variable)?;
+            let labels = labels.iter().map(|label| binder.label(label)).collect();
+            Ok(SetItem::RemoveLabels { entity, labels })
+        }
+    }
+}
+
+/// The target of a property change: `n.a`, `n.a.b`, `(expression).a`, `n[expression]`.
+fn bind_target<'a>(binder: &mut Binder<'a>, target: &'a ast::Expr) -> Result<Target> {
+    match &target.kind {
+        ExprKind::Index { base, index } => {
+            let entity = binder.bind_expr(base)?;
+            expect_entity(&entity, base.span)?;
+            let name = binder.bind_expr(index)?.expr;
+            Ok(Target::Dynamic(entity.expr, name))
+        }
+        ExprKind::Property { .. } => {
+            let mut path = Vec::new();
+            let mut at = target;
+            while let ExprKind::Property { base, key } = &at.kind {
+                path.push(binder.arena.property(&key.name));
+                at = base;
+            }
+            path.reverse();
+            let entity = binder.bind_expr(at)?;
+            expect_entity(&entity, at.span)?;
+            Ok(Target::Path(entity.expr, path))
+        }
+        _ => Err(PlanError::syntax(
+            "UnexpectedSyntax",
+            "only properties and labels can be set",
+            target.span,
+        )),
+    }
+}
+
+fn bind_entity(binder: &mut Binder<'_>, variable: &ast::Ident) -> Result<Expr> {
+    let known = binder
+        .lookup(&variable.name)
+        .ok_or_else(|| binder.undefined(&variable.name, variable.span))?;
+    expect_entity(&known, variable.span)?;
+    Ok(known.expr)
+}
+
+fn bind_labelled(binder: &mut Binder<'_>, variable: &ast::Ident) -> Result<Expr> {
+    let known = binder
+        .lookup(&variable.name)
+        .ok_or_else(|| binder.undefined(&variable.name, variable.span))?;
+    match known.kind {
+        Kind::Node | Kind::Any => Ok(known.expr),
+        other => Err(conflict(&variable.name, &Kind::Node, &other, variable.span)),
+    }
+}
+
+fn bind_properties_value<'a>(binder: &mut Binder<'a>, value: &'a ast::Expr) -> Result<Expr> {
+    let bound = binder.bind_expr(value)?;
+    match bound.kind {
+        Kind::Map | Kind::Node | Kind::Relationship | Kind::Any => Ok(bound.expr),
+        other => Err(wrong_kind(
+            "setting all properties",
+            "a map, node or relationship",
+            &other,
+            value.span,
+        )),
     }
 }
 

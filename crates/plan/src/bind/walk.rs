@@ -93,7 +93,7 @@ impl<'a> Binder<'a> {
             )
             .with_hint("put the selector in front of the whole path"));
         }
-        group.link.start = self.group_node(&mut group, 0, &path.start, new_names)?;
+        group.link.start = group_node(self, &mut group, 0, &path.start, new_names)?;
         for (at, step) in path.steps.iter().enumerate() {
             let Link::Relationship(relationship) = &step.link else {
                 return Err(nested_quantifier(path));
@@ -102,11 +102,11 @@ impl<'a> Binder<'a> {
                 return Err(nested_quantifier(path));
             }
             let element =
-                self.group_relationship(&mut group, 2 * at + 1, relationship, new_names)?;
-            let node = self.group_node(&mut group, 2 * at + 2, &step.node, new_names)?;
+                group_relationship(self, &mut group, 2 * at + 1, relationship, new_names)?;
+            let node = group_node(self, &mut group, 2 * at + 2, &step.node, new_names)?;
             group.link.steps.push(WalkStep {
                 direction: relationship.direction,
-                types: self.step_types(relationship),
+                types: step_types(self, relationship),
                 relationship: element,
                 node,
             });
@@ -114,95 +114,12 @@ impl<'a> Binder<'a> {
         Ok(group)
     }
 
-    fn group_node(
-        &mut self,
-        group: &mut Group<'a>,
-        at: usize,
-        node: &'a ast::NodePattern,
-        new_names: NewNames,
-    ) -> Result<Element> {
-        group.nodes.push((at, node));
-        self.group_element(group, at, node.variable.as_ref(), Kind::Node, new_names)
-    }
-
-    fn group_relationship(
-        &mut self,
-        group: &mut Group<'a>,
-        at: usize,
-        relationship: &'a ast::RelationshipPattern,
-        new_names: NewNames,
-    ) -> Result<Element> {
-        group.relationships.push((at, relationship));
-        let variable = relationship.variable.as_ref();
-        self.group_element(group, at, variable, Kind::Relationship, new_names)
-    }
-
-    fn group_element(
-        &mut self,
-        group: &mut Group<'a>,
-        at: usize,
-        variable: Option<&ast::Ident>,
-        kind: Kind,
-        new_names: NewNames,
-    ) -> Result<Element> {
-        let local = self.arena.local();
-        let Some(variable) = variable else {
-            return Ok(Element { local, slot: None });
-        };
-        let known = group.names.iter().find(|(name, ..)| *name == variable.name);
-        if let Some((_, other, known_kind)) = known {
-            if *known_kind != kind {
-                return Err(conflict(&variable.name, &kind, known_kind, variable.span));
-            }
-            if kind == Kind::Relationship {
-                return Err(PlanError::syntax(
-                    "RelationshipUniquenessViolation",
-                    format!(
-                        "relationship `{}` occurs twice in one pattern",
-                        variable.name
-                    ),
-                    variable.span,
-                ));
-            }
-            // The same node at two positions of the group.
-            group.link.checks.push(Check {
-                first: 0,
-                last: at,
-                condition: Expr::equal(Expr::Local(*other), Expr::Local(local)),
-            });
-            return Ok(Element { local, slot: None });
-        }
-        if self.lookup(&variable.name).is_some() {
-            return Err(already_bound(&variable.name, variable.span)
-                .with_hint("inside a quantified path names are new, and lists outside it"));
-        }
-        if new_names == NewNames::Refused {
-            return Err(self.undefined(&variable.name, variable.span));
-        }
-        group
-            .names
-            .push((variable.name.clone(), local, kind.clone()));
-        let slot = self.declare(&variable.name, Kind::List(Box::new(kind)));
-        Ok(Element {
-            local,
-            slot: Some(slot),
-        })
-    }
-
-    /// The types of a step, if they are a plain choice.
-    fn step_types(&mut self, relationship: &'a ast::RelationshipPattern) -> Vec<TypeRef> {
-        relationship
-            .types
-            .as_ref()
-            .map_or(Vec::new(), |types| self.plain_types(types))
-    }
-
     /// Binds the conditions of a group, checked in each repetition.
     pub(super) fn bind_group(&mut self, mut group: Group<'a>) -> Result<WalkLink> {
         let names = std::mem::take(&mut group.names);
         let hidden = self.frame().locals.len();
         self.frame().locals.extend(names);
-        let bound = self.group_terms(&group);
+        let bound = group_terms(self, &group);
         self.frame().locals.truncate(hidden);
         for (known, term) in bound? {
             let mut terms = Vec::new();
@@ -225,28 +142,6 @@ impl<'a> Binder<'a> {
         Ok(group.link)
     }
 
-    /// The conditions of a group; those on one element with its number.
-    fn group_terms(&mut self, group: &Group<'a>) -> Result<Vec<(Option<usize>, Expr)>> {
-        let locals: Vec<LocalId> = group.link.elements().map(|element| element.local).collect();
-        let mut terms = Vec::new();
-        for (at, node) in &group.nodes {
-            let entity = Expr::Local(locals[*at]);
-            let mut found = Vec::new();
-            self.node_conditions(node, &entity, &mut found)?;
-            terms.extend(found.into_iter().map(|term| (Some(*at), term)));
-        }
-        for (at, relationship) in &group.relationships {
-            let entity = Expr::Local(locals[*at]);
-            let mut found = Vec::new();
-            self.relationship_conditions(relationship, &entity, &mut found)?;
-            terms.extend(found.into_iter().map(|term| (Some(*at), term)));
-        }
-        if let Some(predicate) = group.predicate {
-            terms.push((None, self.bind_condition(predicate)?));
-        }
-        Ok(terms)
-    }
-
     /// A quantified path between two nodes, as a relationship of the graph.
     pub(super) fn push_group(
         &mut self,
@@ -259,31 +154,13 @@ impl<'a> Binder<'a> {
             junctions: Vec::new(),
         };
         let types = walk.types();
-        self.push_walk((from, to), types, Length::Repeat(Box::new(walk)), graph)
-    }
-
-    fn push_walk(
-        &mut self,
-        (from, to): (SlotId, SlotId),
-        types: Vec<TypeRef>,
-        length: Length,
-        graph: &mut QueryGraph,
-    ) -> usize {
-        let slot = self
-            .arena
-            .slot("", Kind::List(Box::new(Kind::Relationship)));
-        graph.relationships.push(PatternRelationship {
-            slot,
-            bound: false,
-            from,
-            to,
-            direction: Direction::Outgoing,
+        push_walk(
+            self,
+            (from, to),
             types,
-            length,
-            clause: self.clause_count,
-            step_predicate: None,
-        });
-        graph.relationships.len() - 1
+            Length::Repeat(Box::new(walk)),
+            graph,
+        )
     }
 
     /// Declares a path with a selector: its ends as nodes of the graph, everything between them as bindings of its
@@ -308,7 +185,7 @@ impl<'a> Binder<'a> {
                     SelectedLink::Group(Box::new(self.declare_group(quantified, new_names)?))
                 }
                 Link::Relationship(relationship) => {
-                    let link = self.selected_step(relationship, new_names)?;
+                    let link = selected_step(self, relationship, new_names)?;
                     SelectedLink::Step(relationship, Box::new(link))
                 }
             });
@@ -316,7 +193,7 @@ impl<'a> Binder<'a> {
                 to = self.declare_node(&step.node, new_names, pattern)?;
                 nodes.push((&step.node, to));
             } else {
-                let element = self.junction(&step.node, new_names, &mut predicates)?;
+                let element = junction(self, &step.node, new_names, &mut predicates)?;
                 junctions.push((&step.node, element));
             }
         }
@@ -334,87 +211,13 @@ impl<'a> Binder<'a> {
             predicate: None,
         };
         let length = Length::Selected(Box::new(selected));
-        let index = self.push_walk((from, to), Vec::new(), length, &mut pattern.graph);
+        let index = push_walk(self, (from, to), Vec::new(), length, &mut pattern.graph);
         Ok(SelectedPath {
             path,
             index,
             links,
             junctions,
             predicates,
-        })
-    }
-
-    /// A node between two links. If it is already bound, it must be that node.
-    fn junction(
-        &mut self,
-        node: &'a ast::NodePattern,
-        new_names: NewNames,
-        predicates: &mut Vec<Expr>,
-    ) -> Result<Element> {
-        let local = self.arena.local();
-        let Some(variable) = &node.variable else {
-            let slot = Some(self.arena.slot("", Kind::Node));
-            return Ok(Element { local, slot });
-        };
-        let slot = match self.lookup(&variable.name) {
-            Some(known) if matches!(known.kind, Kind::Node | Kind::Any) => {
-                let slot = self.arena.slot("", Kind::Node);
-                predicates.push(Expr::equal(Expr::Slot(slot), known.expr));
-                slot
-            }
-            Some(known) => {
-                return Err(conflict(
-                    &variable.name,
-                    &Kind::Node,
-                    &known.kind,
-                    variable.span,
-                ));
-            }
-            None if new_names == NewNames::Refused => {
-                return Err(self.undefined(&variable.name, variable.span));
-            }
-            None => self.declare(&variable.name, Kind::Node),
-        };
-        Ok(Element {
-            local,
-            slot: Some(slot),
-        })
-    }
-
-    /// A relationship pattern, of one relationship or of several.
-    fn selected_step(
-        &mut self,
-        relationship: &'a ast::RelationshipPattern,
-        new_names: NewNames,
-    ) -> Result<WalkLink> {
-        let kind = match relationship.length {
-            None => Kind::Relationship,
-            Some(_) => Kind::List(Box::new(Kind::Relationship)),
-        };
-        let slot = match &relationship.variable {
-            None => self.arena.slot("", kind),
-            Some(variable) if new_names == NewNames::Refused => {
-                return Err(self.undefined(&variable.name, variable.span));
-            }
-            Some(variable) => self.declare_new(variable, kind)?,
-        };
-        let unbound = |local| Element { local, slot: None };
-        let start = unbound(self.arena.local());
-        let element = Element {
-            local: self.arena.local(),
-            slot: Some(slot),
-        };
-        let node = unbound(self.arena.local());
-        Ok(WalkLink {
-            repeat: relationship.length.map(|length| (length.min, length.max)),
-            start,
-            steps: vec![WalkStep {
-                direction: relationship.direction,
-                types: self.step_types(relationship),
-                relationship: element,
-                node,
-            }],
-            checks: Vec::new(),
         })
     }
 
@@ -434,7 +237,7 @@ impl<'a> Binder<'a> {
                 SelectedLink::Step(pattern, mut link) => {
                     let element = link.steps[0].relationship;
                     if pattern.length.is_some() {
-                        self.bind_walk_step(pattern, element.local, &mut link)?;
+                        bind_walk_step(self, pattern, element.local, &mut link)?;
                     } else if let Some(slot) = element.slot {
                         places.insert(slot, (element.local, Some(at), 1));
                         self.relationship_conditions(pattern, &Expr::Slot(slot), &mut terms)?;
@@ -496,30 +299,249 @@ impl<'a> Binder<'a> {
         }
         Ok(())
     }
+}
 
-    /// Binds the conditions of `-[r:T* {…} WHERE …]->`, which hold for each relationship.
-    fn bind_walk_step(
-        &mut self,
-        pattern: &'a ast::RelationshipPattern,
-        local: LocalId,
-        link: &mut WalkLink,
-    ) -> Result<()> {
-        let name: Arc<str> = pattern
-            .variable
-            .as_ref()
-            .map_or_else(|| "".into(), |variable| variable.name.clone());
-        self.frame().locals.push((name, local, Kind::Relationship));
-        let mut terms = Vec::new();
-        let bound = self.relationship_conditions(pattern, &Expr::Local(local), &mut terms);
-        self.frame().locals.pop();
-        bound?;
-        link.checks.extend(terms.into_iter().map(|condition| Check {
-            first: 1,
-            last: 1,
-            condition,
-        }));
-        Ok(())
+fn group_node<'a>(
+    binder: &mut Binder<'a>,
+    group: &mut Group<'a>,
+    at: usize,
+    node: &'a ast::NodePattern,
+    new_names: NewNames,
+) -> Result<Element> {
+    group.nodes.push((at, node));
+    group_element(
+        binder,
+        group,
+        at,
+        node.variable.as_ref(),
+        Kind::Node,
+        new_names,
+    )
+}
+
+fn group_relationship<'a>(
+    binder: &mut Binder<'a>,
+    group: &mut Group<'a>,
+    at: usize,
+    relationship: &'a ast::RelationshipPattern,
+    new_names: NewNames,
+) -> Result<Element> {
+    group.relationships.push((at, relationship));
+    let variable = relationship.variable.as_ref();
+    group_element(binder, group, at, variable, Kind::Relationship, new_names)
+}
+
+fn group_element<'a>(
+    binder: &mut Binder<'a>,
+    group: &mut Group<'a>,
+    at: usize,
+    variable: Option<&ast::Ident>,
+    kind: Kind,
+    new_names: NewNames,
+) -> Result<Element> {
+    let local = binder.arena.local();
+    let Some(variable) = variable else {
+        return Ok(Element { local, slot: None });
+    };
+    let known = group.names.iter().find(|(name, ..)| *name == variable.name);
+    if let Some((_, other, known_kind)) = known {
+        if *known_kind != kind {
+            return Err(conflict(&variable.name, &kind, known_kind, variable.span));
+        }
+        if kind == Kind::Relationship {
+            return Err(PlanError::syntax(
+                "RelationshipUniquenessViolation",
+                format!(
+                    "relationship `{}` occurs twice in one pattern",
+                    variable.name
+                ),
+                variable.span,
+            ));
+        }
+        // The same node at two positions of the group.
+        group.link.checks.push(Check {
+            first: 0,
+            last: at,
+            condition: Expr::equal(Expr::Local(*other), Expr::Local(local)),
+        });
+        return Ok(Element { local, slot: None });
     }
+    if binder.lookup(&variable.name).is_some() {
+        return Err(already_bound(&variable.name, variable.span)
+            .with_hint("inside a quantified path names are new, and lists outside it"));
+    }
+    if new_names == NewNames::Refused {
+        return Err(binder.undefined(&variable.name, variable.span));
+    }
+    group
+        .names
+        .push((variable.name.clone(), local, kind.clone()));
+    let slot = binder.declare(&variable.name, Kind::List(Box::new(kind)));
+    Ok(Element {
+        local,
+        slot: Some(slot),
+    })
+}
+
+/// The types of a step, if they are a plain choice.
+fn step_types<'a>(
+    binder: &mut Binder<'a>,
+    relationship: &'a ast::RelationshipPattern,
+) -> Vec<TypeRef> {
+    relationship
+        .types
+        .as_ref()
+        .map_or(Vec::new(), |types| binder.plain_types(types))
+}
+
+/// The conditions of a group; those on one element with its number.
+fn group_terms<'a>(
+    binder: &mut Binder<'a>,
+    group: &Group<'a>,
+) -> Result<Vec<(Option<usize>, Expr)>> {
+    let locals: Vec<LocalId> = group.link.elements().map(|element| element.local).collect();
+    let mut terms = Vec::new();
+    for (at, node) in &group.nodes {
+        let entity = Expr::Local(locals[*at]);
+        let mut found = Vec::new();
+        binder.node_conditions(node, &entity, &mut found)?;
+        terms.extend(found.into_iter().map(|term| (Some(*at), term)));
+    }
+    for (at, relationship) in &group.relationships {
+        let entity = Expr::Local(locals[*at]);
+        let mut found = Vec::new();
+        binder.relationship_conditions(relationship, &entity, &mut found)?;
+        terms.extend(found.into_iter().map(|term| (Some(*at), term)));
+    }
+    if let Some(predicate) = group.predicate {
+        terms.push((None, binder.bind_condition(predicate)?));
+    }
+    Ok(terms)
+}
+
+fn push_walk(
+    binder: &mut Binder<'_>,
+    (from, to): (SlotId, SlotId),
+    types: Vec<TypeRef>,
+    length: Length,
+    graph: &mut QueryGraph,
+) -> usize {
+    let slot = binder
+        .arena
+        .slot("", Kind::List(Box::new(Kind::Relationship)));
+    graph.relationships.push(PatternRelationship {
+        slot,
+        bound: false,
+        from,
+        to,
+        direction: Direction::Outgoing,
+        types,
+        length,
+        clause: binder.clause_count,
+        step_predicate: None,
+    });
+    graph.relationships.len() - 1
+}
+
+/// A node between two links. If it is already bound, it must be that node.
+fn junction<'a>(
+    binder: &mut Binder<'a>,
+    node: &'a ast::NodePattern,
+    new_names: NewNames,
+    predicates: &mut Vec<Expr>,
+) -> Result<Element> {
+    let local = binder.arena.local();
+    let Some(variable) = &node.variable else {
+        let slot = Some(binder.arena.slot("", Kind::Node));
+        return Ok(Element { local, slot });
+    };
+    let slot = match binder.lookup(&variable.name) {
+        Some(known) if matches!(known.kind, Kind::Node | Kind::Any) => {
+            let slot = binder.arena.slot("", Kind::Node);
+            predicates.push(Expr::equal(Expr::Slot(slot), known.expr));
+            slot
+        }
+        Some(known) => {
+            return Err(conflict(
+                &variable.name,
+                &Kind::Node,
+                &known.kind,
+                variable.span,
+            ));
+        }
+        None if new_names == NewNames::Refused => {
+            return Err(binder.undefined(&variable.name, variable.span));
+        }
+        None => binder.declare(&variable.name, Kind::Node),
+    };
+    Ok(Element {
+        local,
+        slot: Some(slot),
+    })
+}
+
+/// A relationship pattern, of one relationship or of several.
+fn selected_step<'a>(
+    binder: &mut Binder<'a>,
+    relationship: &'a ast::RelationshipPattern,
+    new_names: NewNames,
+) -> Result<WalkLink> {
+    let kind = match relationship.length {
+        None => Kind::Relationship,
+        Some(_) => Kind::List(Box::new(Kind::Relationship)),
+    };
+    let slot = match &relationship.variable {
+        None => binder.arena.slot("", kind),
+        Some(variable) if new_names == NewNames::Refused => {
+            return Err(binder.undefined(&variable.name, variable.span));
+        }
+        Some(variable) => binder.declare_new(variable, kind)?,
+    };
+    let unbound = |local| Element { local, slot: None };
+    let start = unbound(binder.arena.local());
+    let element = Element {
+        local: binder.arena.local(),
+        slot: Some(slot),
+    };
+    let node = unbound(binder.arena.local());
+    Ok(WalkLink {
+        repeat: relationship.length.map(|length| (length.min, length.max)),
+        start,
+        steps: vec![WalkStep {
+            direction: relationship.direction,
+            types: step_types(binder, relationship),
+            relationship: element,
+            node,
+        }],
+        checks: Vec::new(),
+    })
+}
+
+/// Binds the conditions of `-[r:T* {…} WHERE …]->`, which hold for each relationship.
+fn bind_walk_step<'a>(
+    binder: &mut Binder<'a>,
+    pattern: &'a ast::RelationshipPattern,
+    local: LocalId,
+    link: &mut WalkLink,
+) -> Result<()> {
+    let name: Arc<str> = pattern
+        .variable
+        .as_ref()
+        .map_or_else(|| "".into(), |variable| variable.name.clone());
+    binder
+        .frame()
+        .locals
+        .push((name, local, Kind::Relationship));
+    let mut terms = Vec::new();
+    let bound = binder.relationship_conditions(pattern, &Expr::Local(local), &mut terms);
+    binder.frame().locals.pop();
+    bound?;
+    link.checks.extend(terms.into_iter().map(|condition| Check {
+        first: 1,
+        last: 1,
+        condition,
+    }));
+    Ok(())
 }
 
 fn nested_quantifier(path: &ast::PathPattern) -> PlanError {

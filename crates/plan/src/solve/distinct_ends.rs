@@ -229,33 +229,57 @@ fn ignores_doubles(aggregate: &Aggregate) -> bool {
 
 /// Whether the operator's set of distinct output rows depends only on the set of distinct input rows.
 fn keeps_sets(op: &Op) -> bool {
-    let flows = matches!(
-        op,
+    let flows = match op {
         Op::AllNodesScan { .. }
-            | Op::LabelScan { .. }
-            | Op::NodeByKey { .. }
-            | Op::NodeById { .. }
-            | Op::IndexSeek(_)
-            | Op::RelationshipScan(_)
-            | Op::RelationshipById { .. }
-            | Op::Expand(_)
-            | Op::ExpandInto(_)
-            | Op::VarExpand(_)
-            | Op::ShortestPath(_)
-            | Op::PathSearch(_)
-            | Op::RelationshipEnds(_)
-            | Op::Apply { .. }
-            | Op::OptionalApply { .. }
-            | Op::SemiApply { .. }
-            | Op::CartesianProduct { .. }
-            | Op::HashJoin { .. }
-            | Op::Union { .. }
-            | Op::Filter { .. }
-            | Op::Project { .. }
-            | Op::Unwind { .. }
-            | Op::Sort { .. }
-            | Op::Eager { .. }
-    );
+        | Op::LabelScan { .. }
+        | Op::NodeByKey { .. }
+        | Op::NodeById { .. }
+        | Op::IndexSeek(_)
+        | Op::RelationshipScan(_)
+        | Op::RelationshipById { .. }
+        | Op::Expand(_)
+        | Op::ExpandInto(_)
+        | Op::VarExpand(_)
+        | Op::ShortestPath(_)
+        | Op::PathSearch(_)
+        | Op::RelationshipEnds(_)
+        | Op::Apply { .. }
+        | Op::OptionalApply { .. }
+        | Op::SemiApply { .. }
+        | Op::CartesianProduct { .. }
+        | Op::HashJoin { .. }
+        | Op::Union { .. }
+        | Op::Filter { .. }
+        | Op::Project { .. }
+        | Op::Unwind { .. }
+        | Op::Sort { .. }
+        | Op::Eager { .. } => true,
+        Op::Argument
+        | Op::DistinctEnds(_)
+        | Op::Degree(_)
+        | Op::CountApply { .. }
+        | Op::Count(_)
+        | Op::Aggregate(_)
+        | Op::CountByNode(_)
+        | Op::CountByNeighbour(_)
+        | Op::GroupByKey(_)
+        | Op::CountByColumn(_)
+        | Op::CountPaths(_)
+        | Op::Exchange(_)
+        | Op::Distinct { .. }
+        | Op::Top { .. }
+        | Op::Skip { .. }
+        | Op::Limit { .. }
+        | Op::ProcedureCall(_)
+        | Op::LoadCsv { .. }
+        | Op::Create { .. }
+        | Op::Merge(_)
+        | Op::Set { .. }
+        | Op::Delete { .. }
+        | Op::ForEach { .. }
+        | Op::ProduceResult { .. }
+        | Op::Show { .. } => false,
+    };
     let mut volatile = false;
     for_each_expr(op, &mut |expr| volatile |= is_volatile(expr));
     flows && !volatile

@@ -50,7 +50,7 @@ impl Planner<'_> {
         let Some(chain) = chain(self.arena, flow.op, &exprs) else {
             return false;
         };
-        if self.seek_in_order(&chain, descending) {
+        if seek_in_order(self, &chain, descending) {
             return true;
         }
         let Some(limit) = limit else { return false };
@@ -59,151 +59,19 @@ impl Planner<'_> {
         if wanted > SHARE_WANTED * self.arena.rows(flow.op) {
             return false;
         }
-        let Some((label, index, whole)) = self.index_of(&chain) else {
+        let Some((label, index, whole)) = index_of(self, &chain) else {
             return false;
         };
         if whole {
-            self.read_index(&chain, label, index, descending);
+            read_index(self, &chain, label, index, descending);
             return true;
         }
         // Nodes without a value can be appended only where they sort last, and the union contains the chain twice.
-        if descending || chain.path.len() > 1 || !self.can_repeat(&chain) {
+        if descending || chain.path.len() > 1 || !can_repeat(self, &chain) {
             return false;
         }
-        self.nulls_after_index(flow, &chain, label, index, wanted);
+        nulls_after_index(self, flow, &chain, label, index, wanted);
         true
-    }
-
-    /// Makes an existing seek run in the order of the keys, if its index has that order.
-    fn seek_in_order(&mut self, chain: &Chain, descending: bool) -> bool {
-        let Op::IndexSeek(seek) = &self.arena.operators[chain.scan.index()].op else {
-            return false;
-        };
-        let Some(id) = self.costs.catalog.label(self.arena.label_name(seek.label)) else {
-            return false;
-        };
-        let indexes = self.costs.catalog.indexes(id);
-        let Some(index) = indexes.iter().find(|one| one.id == seek.index) else {
-            return false;
-        };
-        if index.each_element {
-            return false;
-        }
-        // Fields that are fixed by an equality do not affect the order.
-        let equal = seek.prefix.len();
-        let mut fields = index.paths[equal..].iter();
-        let same = |path: &[PropRef], field: &[std::sync::Arc<str>]| same(self.arena, path, field);
-        let ordered = chain.path.iter().all(|path| {
-            index.paths[..equal].iter().any(|field| same(path, field))
-                || fields.next().is_some_and(|field| same(path, field))
-        });
-        if !ordered {
-            return false;
-        }
-        if let Op::IndexSeek(seek) = &mut self.arena.operators[chain.scan.index()].op {
-            seek.descending = descending;
-        }
-        true
-    }
-
-    /// An index that orders the nodes of a label scan, and whether it contains all nodes of the chain's rows.
-    fn index_of(&self, chain: &Chain) -> Option<(LabelRef, IndexId, bool)> {
-        let Op::LabelScan { label, .. } = self.arena.operators[chain.scan.index()].op else {
-            return None;
-        };
-        let id = self.costs.catalog.label(self.arena.label_name(label))?;
-        let indexes = self.costs.catalog.indexes(id);
-        let mut found = None;
-        for index in indexes.iter().filter(|index| !index.each_element) {
-            let orders = chain.path.len() <= index.paths.len()
-                && chain
-                    .path
-                    .iter()
-                    .zip(&index.paths)
-                    .all(|(path, field)| same(self.arena, path, field));
-            if !orders {
-                continue;
-            }
-            // Constraints hold between statements, not within a statement that writes.
-            let required = |field: &[std::sync::Arc<str>]| {
-                !self.arena.updates && self.costs.catalog.is_required(id, field)
-            };
-            let mut fields = index.paths.iter();
-            let whole = fields.all(|field| required(field) || has_value(self.arena, chain, field));
-            if whole {
-                return Some((label, index.id, true));
-            }
-            if index.paths.len() == 1 {
-                found = Some((label, index.id, false));
-            }
-        }
-        found
-    }
-
-    fn read_index(&mut self, chain: &Chain, label: LabelRef, index: IndexId, descending: bool) {
-        let operator = &mut self.arena.operators[chain.scan.index()];
-        let [input] = operator.op.children()[..] else {
-            return;
-        };
-        operator.op = Op::IndexSeek(IndexSeek {
-            input,
-            node: chain.node,
-            label,
-            index,
-            prefix: Vec::new(),
-            range: IndexRange::All,
-            descending,
-        });
-    }
-
-    /// Whether the chain may be duplicated in a plan.
-    fn can_repeat(&self, chain: &Chain) -> bool {
-        let plain = |id: &OpId| match &self.arena.operators[id.index()].op {
-            Op::Filter { predicates, .. } => predicates.iter().all(has_no_plan),
-            Op::Project { columns, .. } => columns.iter().all(|(_, column)| has_no_plan(column)),
-            _ => false,
-        };
-        chain.above.iter().all(plain)
-    }
-
-    /// The rows of the index in its order, then those of the nodes without a value.
-    fn nulls_after_index(
-        &mut self,
-        flow: &mut Flow,
-        chain: &Chain,
-        label: LabelRef,
-        index: IndexId,
-        wanted: f64,
-    ) {
-        let rows = self.arena.rows(flow.op);
-        self.read_index(chain, label, index, false);
-        let leaf = self.argument();
-        let count = self.costs.nodes(Some(label), self.arena);
-        let node = chain.node;
-        let scan = self.arena.push(
-            Op::LabelScan {
-                input: leaf,
-                node,
-                label,
-            },
-            count,
-        );
-        let value = Expr::path(Expr::Slot(node), &chain.path[0]);
-        let mut top = self.arena.push(
-            Op::Filter {
-                input: scan,
-                predicates: vec![Expr::IsNull(Box::new(value))],
-            },
-            (rows - wanted).clamp(0.0, count * 0.1),
-        );
-        for id in chain.above.iter().rev() {
-            let operator = self.arena.operators[id.index()].clone();
-            let mut op = operator.op;
-            op.map_children(&mut |_| top);
-            top = self.arena.push(op, operator.rows * 0.1);
-        }
-        let inputs = vec![flow.op, top];
-        flow.op = self.arena.push(Op::Union { inputs }, rows);
     }
 
     /// `min` or `max` of what an index orders: read from its first entry. The flow then ends with that row.
@@ -231,10 +99,10 @@ impl Planner<'_> {
         if !chain.above.iter().all(thins) {
             return;
         }
-        if !self.seek_in_order(&chain, descending) {
+        if !seek_in_order(self, &chain, descending) {
             // A node without a value does not affect the smallest and greatest one; but an index with other fields may
             // lack nodes that have one.
-            let Some((label, index, whole)) = self.index_of(&chain) else {
+            let Some((label, index, whole)) = index_of(self, &chain) else {
                 return;
             };
             let alone = self
@@ -250,7 +118,7 @@ impl Planner<'_> {
             if !whole && !alone {
                 return;
             }
-            self.read_index(&chain, label, index, descending);
+            read_index(self, &chain, label, index, descending);
         }
         self.push(
             flow,
@@ -261,6 +129,151 @@ impl Planner<'_> {
             1.0,
         );
     }
+}
+
+/// Makes an existing seek run in the order of the keys, if its index has that order.
+fn seek_in_order(planner: &mut Planner<'_>, chain: &Chain, descending: bool) -> bool {
+    let Op::IndexSeek(seek) = &planner.arena.operators[chain.scan.index()].op else {
+        return false;
+    };
+    let Some(id) = planner
+        .costs
+        .catalog
+        .label(planner.arena.label_name(seek.label))
+    else {
+        return false;
+    };
+    let indexes = planner.costs.catalog.indexes(id);
+    let Some(index) = indexes.iter().find(|one| one.id == seek.index) else {
+        return false;
+    };
+    if index.each_element {
+        return false;
+    }
+    // Fields that are fixed by an equality do not affect the order.
+    let equal = seek.prefix.len();
+    let mut fields = index.paths[equal..].iter();
+    let same = |path: &[PropRef], field: &[std::sync::Arc<str>]| same(planner.arena, path, field);
+    let ordered = chain.path.iter().all(|path| {
+        index.paths[..equal].iter().any(|field| same(path, field))
+            || fields.next().is_some_and(|field| same(path, field))
+    });
+    if !ordered {
+        return false;
+    }
+    if let Op::IndexSeek(seek) = &mut planner.arena.operators[chain.scan.index()].op {
+        seek.descending = descending;
+    }
+    true
+}
+
+/// An index that orders the nodes of a label scan, and whether it contains all nodes of the chain's rows.
+fn index_of(planner: &Planner<'_>, chain: &Chain) -> Option<(LabelRef, IndexId, bool)> {
+    let Op::LabelScan { label, .. } = planner.arena.operators[chain.scan.index()].op else {
+        return None;
+    };
+    let id = planner
+        .costs
+        .catalog
+        .label(planner.arena.label_name(label))?;
+    let indexes = planner.costs.catalog.indexes(id);
+    let mut found = None;
+    for index in indexes.iter().filter(|index| !index.each_element) {
+        let orders = chain.path.len() <= index.paths.len()
+            && chain
+                .path
+                .iter()
+                .zip(&index.paths)
+                .all(|(path, field)| same(planner.arena, path, field));
+        if !orders {
+            continue;
+        }
+        // Constraints hold between statements, not within a statement that writes.
+        let required = |field: &[std::sync::Arc<str>]| {
+            !planner.arena.updates && planner.costs.catalog.is_required(id, field)
+        };
+        let mut fields = index.paths.iter();
+        let whole = fields.all(|field| required(field) || has_value(planner.arena, chain, field));
+        if whole {
+            return Some((label, index.id, true));
+        }
+        if index.paths.len() == 1 {
+            found = Some((label, index.id, false));
+        }
+    }
+    found
+}
+
+fn read_index(
+    planner: &mut Planner<'_>,
+    chain: &Chain,
+    label: LabelRef,
+    index: IndexId,
+    descending: bool,
+) {
+    let operator = &mut planner.arena.operators[chain.scan.index()];
+    let [input] = operator.op.children()[..] else {
+        return;
+    };
+    operator.op = Op::IndexSeek(IndexSeek {
+        input,
+        node: chain.node,
+        label,
+        index,
+        prefix: Vec::new(),
+        range: IndexRange::All,
+        descending,
+    });
+}
+
+/// Whether the chain may be duplicated in a plan.
+fn can_repeat(planner: &Planner<'_>, chain: &Chain) -> bool {
+    let plain = |id: &OpId| match &planner.arena.operators[id.index()].op {
+        Op::Filter { predicates, .. } => predicates.iter().all(has_no_plan),
+        Op::Project { columns, .. } => columns.iter().all(|(_, column)| has_no_plan(column)),
+        _ => false,
+    };
+    chain.above.iter().all(plain)
+}
+
+/// The rows of the index in its order, then those of the nodes without a value.
+fn nulls_after_index(
+    planner: &mut Planner<'_>,
+    flow: &mut Flow,
+    chain: &Chain,
+    label: LabelRef,
+    index: IndexId,
+    wanted: f64,
+) {
+    let rows = planner.arena.rows(flow.op);
+    read_index(planner, chain, label, index, false);
+    let leaf = planner.argument();
+    let count = planner.costs.nodes(Some(label), planner.arena);
+    let node = chain.node;
+    let scan = planner.arena.push(
+        Op::LabelScan {
+            input: leaf,
+            node,
+            label,
+        },
+        count,
+    );
+    let value = Expr::path(Expr::Slot(node), &chain.path[0]);
+    let mut top = planner.arena.push(
+        Op::Filter {
+            input: scan,
+            predicates: vec![Expr::IsNull(Box::new(value))],
+        },
+        (rows - wanted).clamp(0.0, count * 0.1),
+    );
+    for id in chain.above.iter().rev() {
+        let operator = planner.arena.operators[id.index()].clone();
+        let mut op = operator.op;
+        op.map_children(&mut |_| top);
+        top = planner.arena.push(op, operator.rows * 0.1);
+    }
+    let inputs = vec![flow.op, top];
+    flow.op = planner.arena.push(Op::Union { inputs }, rows);
 }
 
 /// The chain below `top`, if its rows come from one scan of a node whose properties are the keys.

@@ -202,7 +202,9 @@ fn cannot_fail(expr: &Expr) -> bool {
     )
 }
 
-/// The slots that an operator itself binds.
+/// The slots that an operator itself binds. Operators chosen after this pass bind what their fallbacks bind.
+///
+/// This and the functions below have no default arm: an operator that is missing here would lose columns silently.
 pub(super) fn writes(op: &Op) -> Vec<SlotId> {
     match op {
         Op::AllNodesScan { node, .. }
@@ -256,7 +258,30 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         Op::Merge(merge) => super::created_slots(&merge.create).collect(),
         Op::Show { slots, .. } => slots.clone(),
         Op::OptionalApply { nulls, .. } => nulls.clone(),
-        _ => Vec::new(),
+        Op::Argument
+        | Op::DistinctEnds(_)
+        | Op::Apply { .. }
+        | Op::SemiApply { .. }
+        | Op::CartesianProduct { .. }
+        | Op::HashJoin { .. }
+        | Op::Union { .. }
+        | Op::Filter { .. }
+        | Op::CountByNode(_)
+        | Op::CountByNeighbour(_)
+        | Op::GroupByKey(_)
+        | Op::CountByColumn(_)
+        | Op::CountPaths(_)
+        | Op::Exchange(_)
+        | Op::Distinct { .. }
+        | Op::Sort { .. }
+        | Op::Top { .. }
+        | Op::Skip { .. }
+        | Op::Limit { .. }
+        | Op::Eager { .. }
+        | Op::Set { .. }
+        | Op::Delete { .. }
+        | Op::ForEach { .. }
+        | Op::ProduceResult { .. } => Vec::new(),
     }
 }
 
@@ -311,7 +336,42 @@ pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
         Op::ProduceResult { columns, .. } => columns.iter().for_each(|slot| visit(*slot)),
         Op::Create { pattern, .. } => for_each_bound_end(pattern, visit),
         Op::Merge(merge) => for_each_bound_end(&merge.create, visit),
-        _ => {}
+        Op::Argument
+        | Op::AllNodesScan { .. }
+        | Op::LabelScan { .. }
+        | Op::NodeByKey { .. }
+        | Op::NodeById { .. }
+        | Op::IndexSeek(_)
+        | Op::RelationshipScan(_)
+        | Op::RelationshipById { .. }
+        | Op::DistinctEnds(_)
+        | Op::Apply { .. }
+        | Op::OptionalApply { .. }
+        | Op::SemiApply { .. }
+        | Op::CartesianProduct { .. }
+        | Op::HashJoin { .. }
+        | Op::Union { .. }
+        | Op::Count(_)
+        | Op::Filter { .. }
+        | Op::Project { .. }
+        | Op::CountByNode(_)
+        | Op::CountByNeighbour(_)
+        | Op::GroupByKey(_)
+        | Op::CountByColumn(_)
+        | Op::CountPaths(_)
+        | Op::Exchange(_)
+        | Op::Sort { .. }
+        | Op::Top { .. }
+        | Op::Skip { .. }
+        | Op::Limit { .. }
+        | Op::Unwind { .. }
+        | Op::ProcedureCall(_)
+        | Op::LoadCsv { .. }
+        | Op::Eager { .. }
+        | Op::Set { .. }
+        | Op::Delete { .. }
+        | Op::ForEach { .. }
+        | Op::Show { .. } => {}
     }
 }
 
@@ -410,7 +470,31 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
         }
         Op::Set { items, .. } => items.iter().for_each(|item| visit_item(item, visit)),
         Op::Delete { targets, .. } => targets.iter().for_each(visit),
-        _ => {}
+        Op::Argument
+        | Op::AllNodesScan { .. }
+        | Op::LabelScan { .. }
+        | Op::RelationshipScan(_)
+        | Op::Expand(_)
+        | Op::DistinctEnds(_)
+        | Op::ExpandInto(_)
+        | Op::Degree(_)
+        | Op::RelationshipEnds(_)
+        | Op::Apply { .. }
+        | Op::OptionalApply { .. }
+        | Op::SemiApply { .. }
+        | Op::CountApply { .. }
+        | Op::CartesianProduct { .. }
+        | Op::Union { .. }
+        | Op::Count(_)
+        | Op::CountByNeighbour(_)
+        | Op::GroupByKey(_)
+        | Op::CountByColumn(_)
+        | Op::CountPaths(_)
+        | Op::Exchange(_)
+        | Op::Distinct { .. }
+        | Op::Eager { .. }
+        | Op::ProduceResult { .. }
+        | Op::Show { .. } => {}
     }
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn plan_statement(
     }
     // All writes happen before the first row is returned: a client that stops reading early changes nothing.
     if !flow.writes.is_empty() {
-        planner.eager(&mut flow);
+        eager(&mut planner, &mut flow);
     }
     let rows = planner.rows(&flow);
     Ok(planner.arena.push(
@@ -224,225 +224,9 @@ impl<'p> Planner<'p> {
         } else {
             rules::rewrite(steps)
         };
-        let flow = self.chain_in_context(steps);
+        let flow = chain_in_context(self, steps);
         (self.outer, self.context) = before;
         flow
-    }
-
-    fn chain_in_context(&mut self, steps: Vec<LogicalStep>) -> Result<Flow> {
-        // An aggregation drops the slots of the outer row; if one follows, the chain up to it becomes the right side of
-        // an apply whose left side is that row again.
-        let mut kept = Vec::new();
-        let outside = self.outer;
-        if !self.context.is_empty() {
-            for _ in steps
-                .iter()
-                .filter(|step| matches!(step, LogicalStep::Aggregate { .. }))
-            {
-                let leaf = self.argument();
-                kept.push(leaf);
-                self.outer = Some(leaf);
-            }
-        }
-        let leaf = self.argument();
-        let mut flow = Flow {
-            op: leaf,
-            bound: self.context.clone(),
-            reads: Footprint::default(),
-            writes: Footprint::default(),
-        };
-        let mut steps = steps.into_iter().peekable();
-        while let Some(step) = steps.next() {
-            let step = match step {
-                LogicalStep::Sort(keys) => {
-                    if !matches!(steps.peek(), Some(LogicalStep::Skip(_))) {
-                        self.sort(&mut flow, keys, steps.peek(), None);
-                        continue;
-                    }
-                    let Some(LogicalStep::Skip(skip)) = steps.next() else {
-                        unreachable!("looked at above")
-                    };
-                    // The sort may stop at skip + limit rows.
-                    let both = match steps.peek() {
-                        Some(LogicalStep::Limit(limit)) if !self.arena.plain => {
-                            Some(sum(&skip, limit))
-                        }
-                        _ => None,
-                    };
-                    self.sort(&mut flow, keys, None, both);
-                    LogicalStep::Skip(skip)
-                }
-                step => step,
-            };
-            let aggregates = matches!(step, LogicalStep::Aggregate { .. });
-            self.plan_step(&mut flow, step)?;
-            if aggregates && let Some(left) = kept.pop() {
-                let rows = self.rows(&flow);
-                flow.op = self.arena.push(
-                    Op::Apply {
-                        input: left,
-                        right: flow.op,
-                    },
-                    rows,
-                );
-                flow.bound.extend(self.context.iter().copied());
-                self.outer = match kept.last() {
-                    Some(leaf) => Some(*leaf),
-                    None => outside,
-                };
-            }
-            if self.barriers_everywhere {
-                self.eager(&mut flow);
-            }
-            if self.arena.operators.len() > MAX_OPERATORS {
-                return Err(too_large(format!(
-                    "the statement needs more than {MAX_OPERATORS} operators"
-                )));
-            }
-        }
-        Ok(flow)
-    }
-
-    fn plan_step(&mut self, flow: &mut Flow, step: LogicalStep) -> Result<()> {
-        self.add_barriers(flow, &step);
-        let rows = self.rows(flow);
-        match step {
-            LogicalStep::Match { graph, optional } => match optional {
-                true => self.optional(flow, graph)?,
-                false => self.required(flow, graph)?,
-            },
-            LogicalStep::Filter(predicates) => self.filter(flow, predicates),
-            LogicalStep::Project(columns) => self.project(flow, columns),
-            LogicalStep::Aggregate { keys, aggregates } => self.aggregate(flow, keys, aggregates),
-            LogicalStep::Distinct(slots) => {
-                let rows = (rows * 0.9).max(rows.min(1.0));
-                self.push(flow, |input| Op::Distinct { input, slots }, rows);
-            }
-            LogicalStep::Sort(keys) => self.sort(flow, keys, None, None),
-            LogicalStep::Skip(count) => {
-                let rows = (rows - constant_count(&count).unwrap_or(0.0)).max(0.0);
-                self.push(flow, |input| Op::Skip { input, count }, rows);
-            }
-            LogicalStep::Limit(count) => {
-                let rows = rows.min(constant_count(&count).unwrap_or(100.0));
-                self.push(flow, |input| Op::Limit { input, count }, rows);
-            }
-            LogicalStep::Unwind { list, element } => {
-                let rows = rows * cost::list_length(&list);
-                flow.bound.insert(element);
-                let unwind = |input| Op::Unwind {
-                    input,
-                    list,
-                    element,
-                };
-                self.push(flow, unwind, rows);
-            }
-            LogicalStep::LoadCsv {
-                url,
-                headers,
-                field_terminator,
-                row,
-            } => {
-                flow.bound.insert(row);
-                let load = |input| Op::LoadCsv {
-                    input,
-                    url,
-                    headers,
-                    field_terminator,
-                    row,
-                };
-                self.push(flow, load, rows * 1_000.0);
-            }
-            LogicalStep::Call {
-                procedure,
-                arguments,
-                yields,
-            } => {
-                let void = procedure.results.is_empty();
-                flow.bound.extend(yields.iter().map(|(_, slot)| *slot));
-                let call = |input| ProcedureCall {
-                    input,
-                    procedure,
-                    arguments,
-                    yields,
-                    void,
-                };
-                let rows = rows * if void { 1.0 } else { 10.0 };
-                self.push(flow, |input| Op::ProcedureCall(call(input)), rows);
-            }
-            LogicalStep::Apply { query } => self.apply(flow, query)?,
-            LogicalStep::Create(pattern) => {
-                flow.bound.extend(created_slots(&pattern));
-                self.push(flow, |input| Op::Create { input, pattern }, rows);
-            }
-            LogicalStep::Merge(merge) => self.merge(flow, *merge)?,
-            LogicalStep::Set(items) => {
-                self.push(flow, |input| Op::Set { input, items }, rows);
-            }
-            LogicalStep::Delete { targets, detach } => {
-                let delete = |input| Op::Delete {
-                    input,
-                    targets,
-                    detach,
-                };
-                self.push(flow, delete, rows);
-            }
-            LogicalStep::ForEach {
-                list,
-                element,
-                body,
-            } => self.for_each(flow, list, element, body)?,
-            LogicalStep::Show { show, slots } => {
-                flow.bound.extend(&slots);
-                self.push(flow, |input| Op::Show { input, show, slots }, 10.0);
-            }
-        }
-        Ok(())
-    }
-
-    /// A `MATCH` that is not optional.
-    fn required(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
-        if graph.relationships.len() + graph.nodes.len() > MAX_PATTERN {
-            return Err(too_large(format!(
-                "a pattern has more than {MAX_PATTERN} nodes and relationships"
-            )));
-        }
-        self.pattern(flow, graph);
-        Ok(())
-    }
-
-    fn project(&mut self, flow: &mut Flow, mut columns: Vec<(SlotId, Expr)>) {
-        for (_, column) in &mut columns {
-            self.decorrelate_counts(flow, column);
-        }
-        let rows = self.rows(flow);
-        flow.bound.extend(columns.iter().map(|(slot, _)| *slot));
-        self.push(flow, |input| Op::Project { input, columns }, rows);
-    }
-
-    /// Adds a barrier if this step, or the ones before it, could otherwise observe writes that they must not see.
-    fn add_barriers(&mut self, flow: &mut Flow, step: &LogicalStep) {
-        let (reads, writes) = footprint::of_step(step, self.arena);
-        // A limit pulls no more rows than it passes: writes below it would not run for the others.
-        let stops_early = matches!(step, LogicalStep::Limit(_)) && !flow.writes.is_empty();
-        if stops_early || flow.reads.disturbed_by(&writes) || reads.disturbed_by(&flow.writes) {
-            self.eager(flow);
-        }
-        // Both read all their input before they return a row, which is a barrier by itself.
-        if matches!(step, LogicalStep::Aggregate { .. } | LogicalStep::Sort(_)) {
-            flow.reads = Footprint::default();
-            flow.writes = Footprint::default();
-        } else {
-            flow.reads.absorb(&reads);
-            flow.writes.absorb(&writes);
-        }
-    }
-
-    fn eager(&mut self, flow: &mut Flow) {
-        let rows = self.rows(flow);
-        self.push(flow, |input| Op::Eager { input }, rows);
-        flow.reads = Footprint::default();
-        flow.writes = Footprint::default();
     }
 
     fn filter(&mut self, flow: &mut Flow, predicates: Vec<Expr>) {
@@ -485,138 +269,6 @@ impl<'p> Planner<'p> {
             let rows = self.rows(flow) * 0.5;
             self.push(flow, |input| Op::SemiApply { input, right, anti }, rows);
         }
-    }
-
-    fn aggregate(
-        &mut self,
-        flow: &mut Flow,
-        keys: Vec<(SlotId, Expr)>,
-        aggregates: Vec<(SlotId, AggregateCall)>,
-    ) {
-        let rows = self.rows(flow);
-        let groups = index_order::groups(&self.costs, self.arena, &keys, rows);
-        if !self.arena.plain && keys.is_empty() {
-            self.end_of_index(flow, &aggregates);
-        }
-        flow.bound = keys
-            .iter()
-            .map(|(slot, _)| *slot)
-            .chain(aggregates.iter().map(|(slot, _)| *slot))
-            .collect();
-        let mut aggregate = physical::Aggregate {
-            input: flow.op,
-            keys,
-            aggregates,
-            factors: Vec::new(),
-        };
-        if !self.arena.plain {
-            // From the cheapest replacement to the most general: a stored count needs no rows at all, a degree replaces
-            // the last expand, and eager aggregation merges rows below the expands that remain.
-            if let Some(count) = count::kept_count(self.arena, &aggregate) {
-                flow.op = self.arena.push(count, 1.0);
-                return;
-            }
-            factor::count_instead_of_expanding(self.arena, &mut aggregate);
-            eager_aggregation::group_early(self.arena, &self.costs, &mut aggregate);
-            eager_aggregation::keep_grouped(self.arena, aggregate.input);
-        }
-        flow.op = self.arena.push(Op::Aggregate(aggregate), groups);
-    }
-
-    /// A sort, or a top if a limit follows directly.
-    fn sort(
-        &mut self,
-        flow: &mut Flow,
-        keys: Vec<SortKey>,
-        next: Option<&LogicalStep>,
-        limit: Option<Expr>,
-    ) {
-        let limit = limit.or_else(|| match next {
-            Some(LogicalStep::Limit(limit)) if !self.arena.plain => Some(limit.clone()),
-            _ => None,
-        });
-        if !self.arena.plain
-            && !self.barriers_everywhere
-            && self.in_order(flow, &keys, limit.as_ref())
-        {
-            // No operator here reads all its input first: reads below continue while rows are returned.
-            let (reads, _) = footprint::of_step(&LogicalStep::Sort(keys), self.arena);
-            flow.reads.absorb(&reads);
-            return;
-        }
-        let rows = self.rows(flow);
-        let step = LogicalStep::Sort(keys);
-        self.add_barriers(flow, &step);
-        let LogicalStep::Sort(keys) = step else {
-            unreachable!("made above")
-        };
-        match limit {
-            None => self.push(flow, |input| Op::Sort { input, keys }, rows),
-            Some(limit) => {
-                let rows = rows.min(constant_count(&limit).unwrap_or(100.0));
-                self.push(flow, |input| Op::Top { input, keys, limit }, rows);
-            }
-        }
-    }
-
-    fn optional(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
-        let nulls: Vec<SlotId> = graph.bound_slots().collect();
-        let right = self.chain(
-            vec![LogicalStep::Match {
-                graph,
-                optional: false,
-            }],
-            Start::Outer(flow.op, &flow.bound),
-        )?;
-        let row_wise = !self.arena.plain && exists_subqueries::is_row_wise(self.arena, right.op);
-        let rows = self.rows(flow) * self.rows(&right).max(1.0);
-        flow.bound.extend(&nulls);
-        self.push(
-            flow,
-            |input| Op::OptionalApply {
-                input,
-                right: right.op,
-                nulls,
-                row_wise,
-            },
-            rows,
-        );
-        Ok(())
-    }
-
-    fn apply(&mut self, flow: &mut Flow, query: LogicalQuery) -> Result<()> {
-        let outputs = query.outputs.clone();
-        let right = self.query(query, Start::Outer(flow.op, &flow.bound))?;
-        if outputs.is_empty() {
-            // A subquery without a result runs for its side effects: the row passes once.
-            let element = self.arena.slot("", crate::expr::Kind::Any);
-            let list = Expr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![
-                isomer_value::Value::Null,
-            ])));
-            let rows = self.rows(flow);
-            self.push(
-                flow,
-                |input| Op::ForEach {
-                    input,
-                    list,
-                    element,
-                    body: right.op,
-                },
-                rows,
-            );
-            return Ok(());
-        }
-        let rows = self.rows(flow) * self.rows(&right);
-        flow.bound.extend(outputs);
-        self.push(
-            flow,
-            |input| Op::Apply {
-                input,
-                right: right.op,
-            },
-            rows,
-        );
-        Ok(())
     }
 
     fn merge(&mut self, flow: &mut Flow, merge: MergeStep) -> Result<()> {
@@ -671,6 +323,354 @@ impl<'p> Planner<'p> {
         );
         Ok(())
     }
+}
+
+fn chain_in_context(planner: &mut Planner<'_>, steps: Vec<LogicalStep>) -> Result<Flow> {
+    // An aggregation drops the slots of the outer row; if one follows, the chain up to it becomes the right side of
+    // an apply whose left side is that row again.
+    let mut kept = Vec::new();
+    let outside = planner.outer;
+    if !planner.context.is_empty() {
+        for _ in steps
+            .iter()
+            .filter(|step| matches!(step, LogicalStep::Aggregate { .. }))
+        {
+            let leaf = planner.argument();
+            kept.push(leaf);
+            planner.outer = Some(leaf);
+        }
+    }
+    let leaf = planner.argument();
+    let mut flow = Flow {
+        op: leaf,
+        bound: planner.context.clone(),
+        reads: Footprint::default(),
+        writes: Footprint::default(),
+    };
+    let mut steps = steps.into_iter().peekable();
+    while let Some(step) = steps.next() {
+        let step = match step {
+            LogicalStep::Sort(keys) => {
+                if !matches!(steps.peek(), Some(LogicalStep::Skip(_))) {
+                    sort(planner, &mut flow, keys, steps.peek(), None);
+                    continue;
+                }
+                let Some(LogicalStep::Skip(skip)) = steps.next() else {
+                    unreachable!("looked at above")
+                };
+                // The sort may stop at skip + limit rows.
+                let both = match steps.peek() {
+                    Some(LogicalStep::Limit(limit)) if !planner.arena.plain => {
+                        Some(sum(&skip, limit))
+                    }
+                    _ => None,
+                };
+                sort(planner, &mut flow, keys, None, both);
+                LogicalStep::Skip(skip)
+            }
+            step => step,
+        };
+        let aggregates = matches!(step, LogicalStep::Aggregate { .. });
+        plan_step(planner, &mut flow, step)?;
+        if aggregates && let Some(left) = kept.pop() {
+            let rows = planner.rows(&flow);
+            flow.op = planner.arena.push(
+                Op::Apply {
+                    input: left,
+                    right: flow.op,
+                },
+                rows,
+            );
+            flow.bound.extend(planner.context.iter().copied());
+            planner.outer = match kept.last() {
+                Some(leaf) => Some(*leaf),
+                None => outside,
+            };
+        }
+        if planner.barriers_everywhere {
+            eager(planner, &mut flow);
+        }
+        if planner.arena.operators.len() > MAX_OPERATORS {
+            return Err(too_large(format!(
+                "the statement needs more than {MAX_OPERATORS} operators"
+            )));
+        }
+    }
+    Ok(flow)
+}
+
+fn plan_step(planner: &mut Planner<'_>, flow: &mut Flow, step: LogicalStep) -> Result<()> {
+    add_barriers(planner, flow, &step);
+    let rows = planner.rows(flow);
+    match step {
+        LogicalStep::Match { graph, optional } => match optional {
+            true => optional_match(planner, flow, graph)?,
+            false => required_match(planner, flow, graph)?,
+        },
+        LogicalStep::Filter(predicates) => planner.filter(flow, predicates),
+        LogicalStep::Project(columns) => project(planner, flow, columns),
+        LogicalStep::Aggregate { keys, aggregates } => aggregate(planner, flow, keys, aggregates),
+        LogicalStep::Distinct(slots) => {
+            let rows = (rows * 0.9).max(rows.min(1.0));
+            planner.push(flow, |input| Op::Distinct { input, slots }, rows);
+        }
+        LogicalStep::Sort(keys) => sort(planner, flow, keys, None, None),
+        LogicalStep::Skip(count) => {
+            let rows = (rows - constant_count(&count).unwrap_or(0.0)).max(0.0);
+            planner.push(flow, |input| Op::Skip { input, count }, rows);
+        }
+        LogicalStep::Limit(count) => {
+            let rows = rows.min(constant_count(&count).unwrap_or(100.0));
+            planner.push(flow, |input| Op::Limit { input, count }, rows);
+        }
+        LogicalStep::Unwind { list, element } => {
+            let rows = rows * cost::list_length(&list);
+            flow.bound.insert(element);
+            let unwind = |input| Op::Unwind {
+                input,
+                list,
+                element,
+            };
+            planner.push(flow, unwind, rows);
+        }
+        LogicalStep::LoadCsv {
+            url,
+            headers,
+            field_terminator,
+            row,
+        } => {
+            flow.bound.insert(row);
+            let load = |input| Op::LoadCsv {
+                input,
+                url,
+                headers,
+                field_terminator,
+                row,
+            };
+            planner.push(flow, load, rows * 1_000.0);
+        }
+        LogicalStep::Call {
+            procedure,
+            arguments,
+            yields,
+        } => {
+            let void = procedure.results.is_empty();
+            flow.bound.extend(yields.iter().map(|(_, slot)| *slot));
+            let call = |input| ProcedureCall {
+                input,
+                procedure,
+                arguments,
+                yields,
+                void,
+            };
+            let rows = rows * if void { 1.0 } else { 10.0 };
+            planner.push(flow, |input| Op::ProcedureCall(call(input)), rows);
+        }
+        LogicalStep::Apply { query } => apply(planner, flow, query)?,
+        LogicalStep::Create(pattern) => {
+            flow.bound.extend(created_slots(&pattern));
+            planner.push(flow, |input| Op::Create { input, pattern }, rows);
+        }
+        LogicalStep::Merge(merge) => planner.merge(flow, *merge)?,
+        LogicalStep::Set(items) => {
+            planner.push(flow, |input| Op::Set { input, items }, rows);
+        }
+        LogicalStep::Delete { targets, detach } => {
+            let delete = |input| Op::Delete {
+                input,
+                targets,
+                detach,
+            };
+            planner.push(flow, delete, rows);
+        }
+        LogicalStep::ForEach {
+            list,
+            element,
+            body,
+        } => planner.for_each(flow, list, element, body)?,
+        LogicalStep::Show { show, slots } => {
+            flow.bound.extend(&slots);
+            planner.push(flow, |input| Op::Show { input, show, slots }, 10.0);
+        }
+    }
+    Ok(())
+}
+
+/// A `MATCH` that is not optional.
+fn required_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
+    if graph.relationships.len() + graph.nodes.len() > MAX_PATTERN {
+        return Err(too_large(format!(
+            "a pattern has more than {MAX_PATTERN} nodes and relationships"
+        )));
+    }
+    planner.pattern(flow, graph);
+    Ok(())
+}
+
+fn project(planner: &mut Planner<'_>, flow: &mut Flow, mut columns: Vec<(SlotId, Expr)>) {
+    for (_, column) in &mut columns {
+        planner.decorrelate_counts(flow, column);
+    }
+    let rows = planner.rows(flow);
+    flow.bound.extend(columns.iter().map(|(slot, _)| *slot));
+    planner.push(flow, |input| Op::Project { input, columns }, rows);
+}
+
+/// Adds a barrier if this step, or the ones before it, could otherwise observe writes that they must not see.
+fn add_barriers(planner: &mut Planner<'_>, flow: &mut Flow, step: &LogicalStep) {
+    let (reads, writes) = footprint::of_step(step, planner.arena);
+    // A limit pulls no more rows than it passes: writes below it would not run for the others.
+    let stops_early = matches!(step, LogicalStep::Limit(_)) && !flow.writes.is_empty();
+    if stops_early || flow.reads.disturbed_by(&writes) || reads.disturbed_by(&flow.writes) {
+        eager(planner, flow);
+    }
+    // Both read all their input before they return a row, which is a barrier by itself.
+    if matches!(step, LogicalStep::Aggregate { .. } | LogicalStep::Sort(_)) {
+        flow.reads = Footprint::default();
+        flow.writes = Footprint::default();
+    } else {
+        flow.reads.absorb(&reads);
+        flow.writes.absorb(&writes);
+    }
+}
+
+fn eager(planner: &mut Planner<'_>, flow: &mut Flow) {
+    let rows = planner.rows(flow);
+    planner.push(flow, |input| Op::Eager { input }, rows);
+    flow.reads = Footprint::default();
+    flow.writes = Footprint::default();
+}
+
+fn aggregate(
+    planner: &mut Planner<'_>,
+    flow: &mut Flow,
+    keys: Vec<(SlotId, Expr)>,
+    aggregates: Vec<(SlotId, AggregateCall)>,
+) {
+    let rows = planner.rows(flow);
+    let groups = index_order::groups(&planner.costs, planner.arena, &keys, rows);
+    if !planner.arena.plain && keys.is_empty() {
+        planner.end_of_index(flow, &aggregates);
+    }
+    flow.bound = keys
+        .iter()
+        .map(|(slot, _)| *slot)
+        .chain(aggregates.iter().map(|(slot, _)| *slot))
+        .collect();
+    let mut aggregate = physical::Aggregate {
+        input: flow.op,
+        keys,
+        aggregates,
+        factors: Vec::new(),
+    };
+    if !planner.arena.plain {
+        // From the cheapest replacement to the most general: a stored count needs no rows at all, a degree replaces
+        // the last expand, and eager aggregation merges rows below the expands that remain.
+        if let Some(count) = count::kept_count(planner.arena, &aggregate) {
+            flow.op = planner.arena.push(count, 1.0);
+            return;
+        }
+        factor::count_instead_of_expanding(planner.arena, &mut aggregate);
+        eager_aggregation::group_early(planner.arena, &planner.costs, &mut aggregate);
+        eager_aggregation::keep_grouped(planner.arena, aggregate.input);
+    }
+    flow.op = planner.arena.push(Op::Aggregate(aggregate), groups);
+}
+
+/// A sort, or a top if a limit follows directly.
+fn sort(
+    planner: &mut Planner<'_>,
+    flow: &mut Flow,
+    keys: Vec<SortKey>,
+    next: Option<&LogicalStep>,
+    limit: Option<Expr>,
+) {
+    let limit = limit.or_else(|| match next {
+        Some(LogicalStep::Limit(limit)) if !planner.arena.plain => Some(limit.clone()),
+        _ => None,
+    });
+    if !planner.arena.plain
+        && !planner.barriers_everywhere
+        && planner.in_order(flow, &keys, limit.as_ref())
+    {
+        // No operator here reads all its input first: reads below continue while rows are returned.
+        let (reads, _) = footprint::of_step(&LogicalStep::Sort(keys), planner.arena);
+        flow.reads.absorb(&reads);
+        return;
+    }
+    let rows = planner.rows(flow);
+    let step = LogicalStep::Sort(keys);
+    add_barriers(planner, flow, &step);
+    let LogicalStep::Sort(keys) = step else {
+        unreachable!("made above")
+    };
+    match limit {
+        None => planner.push(flow, |input| Op::Sort { input, keys }, rows),
+        Some(limit) => {
+            let rows = rows.min(constant_count(&limit).unwrap_or(100.0));
+            planner.push(flow, |input| Op::Top { input, keys, limit }, rows);
+        }
+    }
+}
+
+fn optional_match(planner: &mut Planner<'_>, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
+    let nulls: Vec<SlotId> = graph.bound_slots().collect();
+    let right = planner.chain(
+        vec![LogicalStep::Match {
+            graph,
+            optional: false,
+        }],
+        Start::Outer(flow.op, &flow.bound),
+    )?;
+    let row_wise = !planner.arena.plain && exists_subqueries::is_row_wise(planner.arena, right.op);
+    let rows = planner.rows(flow) * planner.rows(&right).max(1.0);
+    flow.bound.extend(&nulls);
+    planner.push(
+        flow,
+        |input| Op::OptionalApply {
+            input,
+            right: right.op,
+            nulls,
+            row_wise,
+        },
+        rows,
+    );
+    Ok(())
+}
+
+fn apply(planner: &mut Planner<'_>, flow: &mut Flow, query: LogicalQuery) -> Result<()> {
+    let outputs = query.outputs.clone();
+    let right = planner.query(query, Start::Outer(flow.op, &flow.bound))?;
+    if outputs.is_empty() {
+        // A subquery without a result runs for its side effects: the row passes once.
+        let element = planner.arena.slot("", crate::expr::Kind::Any);
+        let list = Expr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![
+            isomer_value::Value::Null,
+        ])));
+        let rows = planner.rows(flow);
+        planner.push(
+            flow,
+            |input| Op::ForEach {
+                input,
+                list,
+                element,
+                body: right.op,
+            },
+            rows,
+        );
+        return Ok(());
+    }
+    let rows = planner.rows(flow) * planner.rows(&right);
+    flow.bound.extend(outputs);
+    planner.push(
+        flow,
+        |input| Op::Apply {
+            input,
+            right: right.op,
+        },
+        rows,
+    );
+    Ok(())
 }
 
 /// The number of rows up to the end of `skip` and `limit` together.

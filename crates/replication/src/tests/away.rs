@@ -14,7 +14,11 @@ use super::{
     small::{both, find, person, send, write},
 };
 use crate::{
-    MemberInfo, begin, conflicts, join, member::KEPT_MS, members, scrub, snapshot, status,
+    MemberInfo, begin, conflicts,
+    member::LOG_RETENTION_MS,
+    members, scrub,
+    state_transfer::{receive, send},
+    status,
 };
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -69,8 +73,8 @@ impl World {
     }
 
     fn rest(&self) {
-        members::cut_log(&self.a).unwrap();
-        members::cut_log(&self.b).unwrap();
+        members::trim_log(&self.a).unwrap();
+        members::trim_log(&self.b).unwrap();
     }
 
     fn log(&self) -> u64 {
@@ -113,35 +117,35 @@ fn set(store: &DataStore, value: i64) {
     });
 }
 
-/// Exchanges in both directions, by snapshots where the logs do not reach back.
+/// Exchanges in both directions, by state transfer where the logs do not reach back.
 fn exchange_both(one: &DataStore, other: &DataStore) -> bool {
-    let mut joined = false;
+    let mut merged = false;
     for (from, to) in [(one, other), (other, one)] {
         if send(from, to).behind {
-            joined = true;
-            let mut joining = join::begin_join(to).unwrap();
+            merged = true;
+            let mut transfer = receive::begin_state_transfer(to).unwrap();
             loop {
-                let page = snapshot::snapshot_page(from, joining.place(), 200).unwrap();
-                if joining.join_page(to, &page).unwrap() {
+                let page = send::state_page(from, transfer.cursor(), 200).unwrap();
+                if transfer.merge_page(to, &page).unwrap() {
                     break;
                 }
             }
-            drop(joining);
+            drop(transfer);
             send(from, to);
         }
     }
     send(one, other);
-    joined
+    merged
 }
 
 /// The log is kept for a member that does not connect until its retention is over, also over restarts; then it is
-/// trimmed, and the member comes back by a snapshot. What it wrote in between is kept, and what it removed of a counter
-/// is exactly what it had seen.
+/// trimmed, and the member returns by state transfer. What it wrote in between is kept, and what it removed of a
+/// counter is exactly what it had seen.
 #[test]
 fn a_member_that_was_away_comes_back_by_a_snapshot() {
     let mut world = World::new();
-    assert_eq!(members::log_kept_ms(&world.a), KEPT_MS);
-    members::keep_log(&world.a, 30 * DAY_MS).unwrap();
+    assert_eq!(members::log_retention_ms(&world.a), LOG_RETENTION_MS);
+    members::set_log_retention(&world.a, 30 * DAY_MS).unwrap();
     // C has not seen: increments of A and B, one a transaction; and C writes.
     change(&world.c, &ConvergentOp::Clear);
     count(&world.c, 1000);
@@ -218,13 +222,13 @@ fn a_member_that_was_away_comes_back_by_a_snapshot() {
     assert_eq!(world.log(), 1);
 }
 
-/// Two halves of which each has given up on the other one converge by one another's snapshots.
+/// Two halves of which each has given up on the other one converge by state transfer from one another.
 #[test]
 fn separated_halves_converge_again() {
     let world = World::new();
     both(&world.b, &world.c);
-    members::keep_log(&world.c, DAY_MS).unwrap();
-    members::keep_log(&world.a, DAY_MS).unwrap();
+    members::set_log_retention(&world.c, DAY_MS).unwrap();
+    members::set_log_retention(&world.a, DAY_MS).unwrap();
     let d = replica(&world.clock, Arc::new(MemoryEngine::new()));
     exchange_both(&world.c, &d);
     for day in 0..4 {
@@ -235,7 +239,7 @@ fn separated_halves_converge_again() {
         both(&world.c, &d);
         for _ in 0..18 {
             for store in [&world.a, &world.b, &world.c, &d] {
-                members::cut_log(store).unwrap();
+                members::trim_log(store).unwrap();
             }
             world.pass(DAY_MS / 16);
         }
@@ -260,7 +264,7 @@ fn separated_halves_converge_again() {
 #[test]
 fn a_log_may_be_kept_for_ever() {
     let world = World::new();
-    members::keep_log(&world.a, 0).unwrap();
+    members::set_log_retention(&world.a, 0).unwrap();
     count(&world.a, 1);
     both(&world.a, &world.b);
     for _ in 0..10 {
@@ -291,7 +295,7 @@ fn clocks_that_jump_make_no_member_away() {
     assert_eq!(world.log(), 1, "the log is there for C");
     // It has been waited for, for almost as long as the log is kept, when a backup is made.
     for _ in 0..11 {
-        world.pass(KEPT_MS / 16);
+        world.pass(LOG_RETENTION_MS / 16);
         both(&world.a, &world.b);
         world.rest();
     }
@@ -299,10 +303,10 @@ fn clocks_that_jump_make_no_member_away() {
     let backup = super::small::copy(&world.a);
     world.pass(100 * DAY_MS);
     let a = replica(&world.clock, backup);
-    a.begin_epoch().unwrap();
+    a.numbering().begin_epoch().unwrap();
     count(&a, 1);
     both(&a, &world.b);
-    members::cut_log(&a).unwrap();
+    members::trim_log(&a).unwrap();
     let away = |store: &DataStore| {
         members::replica_members(store)
             .unwrap()

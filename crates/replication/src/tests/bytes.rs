@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use isomer_data::{BucketKind, Dot, ReplicaNo, internals::Identity};
+use isomer_data::{BucketKind, Dot, ReplicaNo};
+use isomer_layout::replicated::identity::Identity;
 use isomer_value::{LabelId, PropId, TypeId};
 
 use crate::entry::{LogEntry, Op, Owner, Reserved};
@@ -44,8 +45,8 @@ fn operations() -> Vec<Op> {
             type_id: TypeId(9),
             source: made(2),
             target: keyed.clone(),
-            source_lives: vec![dot(0), dot(1)],
-            target_lives: vec![],
+            source_creations: vec![dot(0), dot(1)],
+            target_creations: vec![],
             keeps_ends: true,
             set: set.clone(),
         },

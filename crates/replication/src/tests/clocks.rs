@@ -17,7 +17,10 @@ use super::{
     small::{both, person, write},
     world::Numbers,
 };
-use crate::{Applied, ahead, begin, exchange, join, scrub, snapshot};
+use crate::{
+    Applied, ahead, begin, exchange, scrub,
+    state_transfer::{receive, send},
+};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const HOUR_MS: u64 = 60 * 60 * 1000;
@@ -233,7 +236,7 @@ fn a_long_log_that_is_held_back_does_not_stop_others() {
     assert_eq!(dump(&to.store), dump(&hub.store));
 }
 
-/// A state with stamps ahead of the clock does not make the database unavailable; when they were accepted it is joined.
+/// A state with stamps ahead of the clock does not make the database unavailable; when they were accepted it is merged.
 #[test]
 fn a_state_that_is_stamped_ahead_is_refused_before_it_is_joined() {
     let (a, b) = (Replica::new(), Replica::new());
@@ -241,18 +244,18 @@ fn a_state_that_is_stamped_ahead_is_refused_before_it_is_joined() {
     (0..20).for_each(|key| b.person(&format!("b{key}")));
     b.is_at(NOW_MS);
     a.person("here");
-    let mut joining = join::begin_join(&a.store).unwrap();
-    let page = snapshot::snapshot_page(&b.store, &[], 100).unwrap();
-    let refused = joining.join_page(&a.store, &page).unwrap_err();
+    let mut transfer = receive::begin_state_transfer(&a.store).unwrap();
+    let page = send::state_page(&b.store, &[], 100).unwrap();
+    let refused = transfer.merge_page(&a.store, &page).unwrap_err();
     assert!(
         matches!(refused, isomer_data::DataError::ClockAhead { .. }),
         "{refused}"
     );
-    drop(joining);
+    drop(transfer);
     assert!(!a.store.is_joining());
     assert!(has(&a.store, "here"));
     ahead::accept_clock(&a.store, NOW_MS + HOUR_MS).unwrap();
-    super::small::join(&b.store, &a.store, 100);
+    super::small::transfer_state(&b.store, &a.store, 100);
     take(&a.store, &b.store, 1 << 20);
     both(&a.store, &b.store);
     a.person("later");

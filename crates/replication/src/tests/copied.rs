@@ -2,7 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use isomer_data::{DataError, DataStore, DataStoreOptions, internals::keyspace::COPY};
+use isomer_data::{DataError, DataStore, DataStoreOptions};
+use isomer_layout::keyspace::COPY;
 use isomer_lsm::LsmEngine;
 use isomer_storage::{Durability, Engine};
 

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use isomer_data::{
     Access, DataStore, Direction, GraphRead, KeyRange, Neighbours, Order, PageLimit, Transaction,
-    internals::{
-        graph::row_of,
-        keyspace::{self, TAG_NODE, TAG_REL, sole_id},
-        read::each_pair,
-    },
+};
+use isomer_layout::{
+    graph::rows::row_of,
+    keyspace::{self, TAG_NODE, TAG_REL, sole_id},
+    pairs::each_pair,
 };
 use isomer_value::{NodeId, RelId, record::RecordRef};
 
@@ -56,7 +56,7 @@ impl OutsideContent {
 }
 
 pub(super) fn outside(store: &DataStore) -> OutsideContent {
-    // Also while a state is being joined.
+    // Also while a state is being merged.
     let tx = Transaction::begin(store.clone(), Access::Read).unwrap();
     let catalog = tx.names().clone();
     let mut ids = Vec::new();
@@ -316,7 +316,7 @@ fn entry_lines(tx: &Transaction) -> Vec<String> {
     each_pair(tx.read(), &[keyspace::TAG_BUCKET_ENTRY], |key, stored| {
         let mut rest = &key[1..];
         let name = name(&mut rest);
-        let (.., value) = isomer_data::internals::kv::entry_parts(stored)?;
+        let (.., value) = isomer_layout::kv::content::entry_parts(stored)?;
         if is_outside_bucket(&name) {
             return Ok(());
         }

@@ -7,19 +7,18 @@ use std::{
 
 use isomer_data::{
     Access, CHUNK_BYTES, ConflictKind, DataError, DataStore, DataStoreOptions, Dot, PathKind,
-    Transaction,
-    internals::{
-        Identity,
-        files::Stored,
-        keyspace::{self, IdSpace},
-        own_replica,
-        read::each_pair,
-    },
+    Transaction, internals::own_replica,
+};
+use isomer_layout::{
+    files::Stored,
+    keyspace::{self, IdSpace},
+    pairs::each_pair,
+    replicated::identity::Identity,
 };
 use isomer_storage::MemoryEngine;
 
 use super::{
-    small::{both, copy, join, map, open, send, write},
+    small::{both, copy, map, open, send, transfer_state, write},
     world::Numbers,
 };
 use crate::{
@@ -28,9 +27,9 @@ use crate::{
     exchange,
     files::{self, folder_of, substitute_base},
     hooks::Hooks,
-    join_files::file_of,
     scope, scrub, spelling,
     state::NameHash,
+    state_transfer::merge_files::file_of,
     versions::ReplicaNames,
 };
 
@@ -143,24 +142,28 @@ pub(super) fn lines(store: &DataStore) -> Vec<String> {
 /// The metadata of files, as text that is the same in every replica.
 pub(super) fn known(tx: &Transaction) -> Vec<String> {
     let mut lines = Vec::new();
-    each_pair(tx.read(), &keyspace::shadows(IdSpace::Files), |key, _| {
-        let number = file_of(key)?;
-        let shadow = files::file_shadow(tx, number)?.unwrap();
-        let mut called: Vec<String> = shadow
-            .called
-            .iter()
-            .map(|own| String::from_utf8_lossy(&own.value).into_owned())
-            .collect();
-        called.sort();
-        let record = tx.files().file_record(isomer_data::FileId(number))?;
-        let name = spelling::spell_identity(tx, &shadow.identity);
-        let (name, shown) = (name.escape_ascii(), &shadow.shown);
-        let sizes = buckets::lives(tx, &keyspace::file(number))?.len();
-        lines.push(format!(
-            "file {name} called {called:?} at {shown} {record:?} by {sizes}"
-        ));
-        Ok(())
-    })
+    each_pair(
+        tx.read(),
+        &keyspace::metadata_rows(IdSpace::Files),
+        |key, _| {
+            let number = file_of(key)?;
+            let metadata = files::file_metadata(tx, number)?.unwrap();
+            let mut called: Vec<String> = metadata
+                .called
+                .iter()
+                .map(|own| String::from_utf8_lossy(&own.value).into_owned())
+                .collect();
+            called.sort();
+            let record = tx.files().file_record(isomer_data::FileId(number))?;
+            let name = spelling::spell_identity(tx, &metadata.identity);
+            let (name, shown) = (name.escape_ascii(), &metadata.shown);
+            let sizes = buckets::creations(tx, &keyspace::file(number))?.len();
+            lines.push(format!(
+                "file {name} called {called:?} at {shown} {record:?} by {sizes}"
+            ));
+            Ok(())
+        },
+    )
     .unwrap();
     let mut all = Vec::new();
     walk(tx, "", &mut all).unwrap();
@@ -634,7 +637,7 @@ fn files_older_than_replication_travel_by_snapshot() {
     });
     begin::begin_replication(&a).unwrap();
     let b = open();
-    join(&a, &b, 1000);
+    transfer_state(&a, &b, 1000);
     both(&a, &b);
     assert_eq!(read(&b, "/old/deep/x"), [7; 100_000]);
     write(&b, |tx| {
@@ -716,7 +719,7 @@ fn substitute_paths_do_not_run_out() {
     });
     let base = {
         let tx = a.begin(Access::Read).unwrap();
-        let identity = files::file_shadow(&tx, number).unwrap().unwrap().identity;
+        let identity = files::file_metadata(&tx, number).unwrap().unwrap().identity;
         substitute_base(&tx, &path, &identity)
     };
     let taken = |count| match count {
@@ -750,7 +753,7 @@ fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
         file
     });
     let copied = crate::open(copy(&a), isomer_data::DataStoreOptions::default()).unwrap();
-    copied.begin_epoch().unwrap();
+    copied.numbering().begin_epoch().unwrap();
     assert_eq!(copied.remove_unnamed_files().unwrap(), 1);
     assert_eq!(copied.remove_unnamed_files().unwrap(), 0);
     write(&copied, |tx| save(tx, "/other", b"other"));
@@ -806,7 +809,7 @@ fn sizes_and_times_of_peers_are_what_those_of_a_file_can_be() {
         modified_ms: u64::MAX,
     };
     apply::merging(&a, |tx| {
-        let mut sizes = buckets::lives(tx, &keyspace::file(number))?;
+        let mut sizes = buckets::creations(tx, &keyspace::file(number))?;
         sizes[0].value = said.encode();
         files::materialize_size(tx, number, sizes)
     })

@@ -10,9 +10,10 @@ use super::{
     small::{both, copy, map, open, send, write},
 };
 use crate::{
-    PushedPage, begin, conflicts, exchange, join,
+    PushedPage, begin, conflicts, exchange,
     mapping::Mapper,
-    next_place, pushed, scrub, snapshot,
+    next_cursor, scrub,
+    state_transfer::{push, receive, send},
     wire::{self, Outgoing},
 };
 
@@ -28,11 +29,11 @@ fn remove(tx: &mut Transaction, key: i64) {
     tx.graph_mut().delete_node(node, true).unwrap();
 }
 
-/// A snapshot that is being pushed.
+/// A state that is being pushed.
 struct Push<'s> {
     from: &'s DataStore,
     session: u128,
-    place: Vec<u8>,
+    cursor: Vec<u8>,
 }
 
 impl<'s> Push<'s> {
@@ -40,24 +41,24 @@ impl<'s> Push<'s> {
         Self {
             from,
             session: 0,
-            place: Vec::new(),
+            cursor: Vec::new(),
         }
     }
 
     /// Pushes the next page; returns whether it was the last.
     fn page(&mut self, to: &DataStore) -> Result<bool, DataError> {
-        let page = snapshot::snapshot_page(self.from, &self.place, 100).unwrap();
-        let (session, is_last) = pushed::join_pushed(
+        let page = send::state_page(self.from, &self.cursor, 100).unwrap();
+        let (session, is_last) = push::merge_pushed(
             to,
             &PushedPage {
                 session: self.session,
                 from: self.from.replica().unwrap().id,
-                place: &self.place,
+                cursor: &self.cursor,
                 page: &page,
             },
         )?;
         self.session = session;
-        self.place = next_place(&page).unwrap().unwrap_or_default();
+        self.cursor = next_cursor(&page).unwrap().unwrap_or_default();
         Ok(is_last)
     }
 
@@ -90,13 +91,13 @@ fn snapshots_of_two_peers_are_not_mixed() {
     let refused = two.page(&s).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     // A page of another session, and one that does not follow.
-    let stranger = pushed::join_pushed(
+    let stranger = push::merge_pushed(
         &s,
         &PushedPage {
             session: one.session,
             from: p2.replica().unwrap().id,
-            place: &one.place,
-            page: &snapshot::snapshot_page(&p2, &[], 100).unwrap(),
+            cursor: &one.cursor,
+            page: &send::state_page(&p2, &[], 100).unwrap(),
         },
     );
     assert_eq!(stranger.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -112,9 +113,9 @@ fn snapshots_of_two_peers_are_not_mixed() {
     let t = open();
     let mut push = Push::new(&p1);
     push.page(&t).unwrap();
-    let again = push.place.clone();
+    let again = push.cursor.clone();
     push.page(&t).unwrap();
-    push.place = again;
+    push.cursor = again;
     push.rest(&t);
     assert_eq!(dump(&t), dump(&p1));
     // Its first page never arrived.
@@ -162,14 +163,14 @@ fn nothing_is_applied_while_a_state_is_joined() {
     });
     both(&a, &c);
     write(&c, |tx| remove(tx, 1));
-    let mut joining = join::begin_join(&b).unwrap();
-    let page = snapshot::snapshot_page(&a, &[], 1 << 20).unwrap();
+    let mut transfer = receive::begin_state_transfer(&b).unwrap();
+    let page = send::state_page(&a, &[], 1 << 20).unwrap();
     let news = exchange::entries_for(&c, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
     let refused = exchange::apply_entries(&b, &news).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    assert!(join::begin_join(&b).is_err());
-    assert!(joining.join_page(&b, &page).unwrap());
-    drop(joining);
+    assert!(receive::begin_state_transfer(&b).is_err());
+    assert!(transfer.merge_page(&b, &page).unwrap());
+    drop(transfer);
     assert_eq!(dump(&b).len(), 2);
     both(&c, &b);
     assert_eq!(dump(&b).len(), 1);
@@ -180,13 +181,13 @@ fn nothing_is_applied_while_a_state_is_joined() {
 fn records_removed_during_a_state_transfer_stay_removed() {
     let (a, b) = (open(), open());
     both(&a, &b);
-    let mut joining = join::begin_join(&b).unwrap();
+    let mut transfer = receive::begin_state_transfer(&b).unwrap();
     write(&b, |tx| add(tx, 1));
     send(&b, &a);
-    let page = snapshot::snapshot_page(&a, &[], 1 << 20).unwrap();
+    let page = send::state_page(&a, &[], 1 << 20).unwrap();
     write(&b, |tx| remove(tx, 1));
-    joining.join_page(&b, &page).unwrap();
-    drop(joining);
+    transfer.merge_page(&b, &page).unwrap();
+    drop(transfer);
     assert_eq!(dump(&b), Vec::<String>::new());
     both(&a, &b);
     assert_eq!(dump(&a), Vec::<String>::new());
@@ -203,28 +204,25 @@ fn impossible_numbers_are_refused() {
         let spelled = page.replica(name).unwrap();
         let mut content = vec![];
         for number in [1, u64::from(spelled.0), upto, except.len() as u64] {
-            isomer_data::internals::keyspace::push_id(&mut content, number);
+            isomer_layout::keyspace::push_id(&mut content, number);
         }
         for number in except.iter().chain(&[u64::from(spelled.0)]) {
-            isomer_data::internals::keyspace::push_id(&mut content, *number);
+            isomer_layout::keyspace::push_id(&mut content, *number);
         }
         page.push(1, &content);
         page.finish()
     };
-    assert!(exchange::greeted(&b, &forged(5, &[3])).is_ok());
+    assert!(exchange::read_greeting(&b, &forged(5, &[3])).is_ok());
     for (upto, except) in [(5, &[0][..]), (u64::MAX, &[]), (1 << 60, &[7])] {
-        let refused = exchange::greeted(&b, &forged(upto, except)).unwrap_err();
+        let refused = exchange::read_greeting(&b, &forged(upto, except)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     }
     for upto in [u64::MAX, 1 << 60] {
         let mut page = Outgoing::new(&a);
         let mut content = Vec::new();
-        isomer_data::internals::keyspace::push_id(
-            &mut content,
-            page.replica(name).unwrap().0.into(),
-        );
-        isomer_data::internals::keyspace::push_id(&mut content, 0);
-        isomer_data::internals::keyspace::push_id(&mut content, upto);
+        isomer_layout::keyspace::push_id(&mut content, page.replica(name).unwrap().0.into());
+        isomer_layout::keyspace::push_id(&mut content, 0);
+        isomer_layout::keyspace::push_id(&mut content, upto);
         page.push(3, &content);
         let refused = exchange::apply_entries(&b, &page.finish()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
@@ -236,7 +234,7 @@ fn impossible_numbers_are_refused() {
     both(&a, &b);
 }
 
-/// A state with stamps from the future is refused; writes after a join are later than everything in it.
+/// A state with stamps from the future is refused; writes after a state transfer are later than everything in it.
 #[test]
 fn times_in_snapshots_are_checked() {
     let minutes = |ahead: u64| {
@@ -248,15 +246,18 @@ fn times_in_snapshots_are_checked() {
     };
     let (ahead, far) = (minutes(4), minutes(60));
     let b = open();
-    let page = snapshot::snapshot_page(&far, &[], 1 << 20).unwrap();
-    let refused = join::begin_join(&b)
+    let page = send::state_page(&far, &[], 1 << 20).unwrap();
+    let refused = receive::begin_state_transfer(&b)
         .unwrap()
-        .join_page(&b, &page)
+        .merge_page(&b, &page)
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     assert_eq!(dump(&b), Vec::<String>::new());
-    let page = snapshot::snapshot_page(&ahead, &[], 1 << 20).unwrap();
-    join::begin_join(&b).unwrap().join_page(&b, &page).unwrap();
+    let page = send::state_page(&ahead, &[], 1 << 20).unwrap();
+    receive::begin_state_transfer(&b)
+        .unwrap()
+        .merge_page(&b, &page)
+        .unwrap();
     let now = b.options().clock.now_ms();
     assert!(own_replica(&b).tick(now) >> 16 > now + 3 * 60_000);
 }
@@ -267,7 +268,7 @@ fn ten_thousand_origins_are_refused() {
     let (a, b) = (open(), open());
     both(&a, &b);
     let mut page = vec![wire::FORMAT, 0, 0, 0, 0];
-    isomer_data::internals::keyspace::push_id(&mut page, 10_000);
+    isomer_layout::keyspace::push_id(&mut page, 10_000);
     let mut vector = Vector::new();
     for number in 0..10_000_u32 {
         page.extend_from_slice(&[8; 12]);
@@ -277,11 +278,11 @@ fn ten_thousand_origins_are_refused() {
     }
     let mut content = Vec::new();
     vector.push_local(&mut content);
-    isomer_data::internals::keyspace::push_id(&mut content, 0);
+    isomer_layout::keyspace::push_id(&mut content, 0);
     page.push(1);
-    isomer_data::internals::codec::push_bytes(&mut page, &content);
+    isomer_layout::replicated::codec::push_bytes(&mut page, &content);
     for refused in [
-        exchange::greeted(&b, &page).unwrap_err(),
+        exchange::read_greeting(&b, &page).unwrap_err(),
         exchange::entries_for(&b, &page, 1 << 20).unwrap_err(),
     ] {
         assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
@@ -334,7 +335,7 @@ fn a_transaction_that_is_missing_was_not_given_up() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, 1));
     // A number that is given up.
-    drop(a.take_number().unwrap());
+    drop(a.numbering().take().unwrap());
     let page = exchange::entries_for(&a, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
     let items = wire::items(&page).unwrap();
     let mut without = page[..page.len() - items.len()].to_vec();
@@ -424,7 +425,7 @@ fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
     both(&a, &b);
     let page_with = |count: u32| {
         let mut page = vec![wire::FORMAT, 0, 0, 0, 0];
-        isomer_data::internals::keyspace::push_id(&mut page, count.into());
+        isomer_layout::keyspace::push_id(&mut page, count.into());
         for number in 0..count {
             page.extend_from_slice(&[9; 12]);
             page.extend_from_slice(&number.to_be_bytes());
@@ -494,8 +495,11 @@ fn keys_that_change_owner_within_a_transaction() {
         set_key(tx, second, 3);
     });
     let c = open();
-    let page = snapshot::snapshot_page(&old, &[], 1 << 20).unwrap();
-    join::begin_join(&c).unwrap().join_page(&c, &page).unwrap();
+    let page = send::state_page(&old, &[], 1 << 20).unwrap();
+    receive::begin_state_transfer(&c)
+        .unwrap()
+        .merge_page(&c, &page)
+        .unwrap();
     both(&old, &c);
     assert_eq!(dump(&c).len(), 2, "{:?}", dump(&c));
     // Created, deleted and created again in one transaction, it is the node of that key.
@@ -538,7 +542,7 @@ fn numbers_lost_in_a_restore_are_requested_from_all_members() {
         }
         drop(a);
         let a = crate::open(backup, isomer_data::DataStoreOptions::default()).unwrap();
-        a.begin_epoch().unwrap();
+        a.numbering().begin_epoch().unwrap();
         write(&a, |tx| add(tx, 3));
         // A replica that lacks it, too, comes first.
         let exchange = |other: &DataStore| {
@@ -568,7 +572,7 @@ fn a_repair_of_what_was_written_since_is_refused() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, 1));
     both(&a, &b);
-    let all: Vec<u16> = (0..crate::RANGES as u16).collect();
+    let all: Vec<u16> = (0..crate::RANGE_COUNT as u16).collect();
     let page = scrub::ranges_page(&a, &all).unwrap();
     scrub::repair(&b, &page).unwrap();
     write(&b, |tx| remove(tx, 1));

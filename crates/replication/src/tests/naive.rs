@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isomer_data::{
-    BucketKind, DataStore, Dot,
-    internals::{Identity, own_replica},
-};
+use isomer_data::{BucketKind, DataStore, Dot, internals::own_replica};
+use isomer_layout::replicated::identity::Identity;
 use isomer_value::{PropId, record::decode_value};
 
 use crate::{
@@ -225,11 +223,11 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
         let name = own_replica(store).replica_name(thing.dot.replica);
         (thing.time, name, thing.dot.number)
     };
-    let mut lives: BTreeMap<&Identity, Vec<Dot>> = BTreeMap::new();
+    let mut creations: BTreeMap<&Identity, Vec<Dot>> = BTreeMap::new();
     let mut sequences: BTreeMap<(u32, &[u8]), &[u8]> = BTreeMap::new();
     for thing in things.iter().filter(stands) {
         if let ItemKey::Life(node) = &thing.place {
-            lives.entry(node).or_default().push(thing.dot);
+            creations.entry(node).or_default().push(thing.dot);
         }
         if let ItemKey::Sequence(bucket, name) = &thing.place {
             let last = sequences.entry((*bucket, name)).or_default();
@@ -245,7 +243,7 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
         format!("{}: {value:?}", names.prop_name(*prop).unwrap())
     };
     let mut lines = Vec::new();
-    for node in lives.keys() {
+    for node in creations.keys() {
         let (mut labels, mut properties) = (Vec::new(), Vec::new());
         for (place, thing) in &read {
             match place {
@@ -266,8 +264,8 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
             rel,
             source,
             target,
-            source_lives,
-            target_lives,
+            source_creations,
+            target_creations,
             ..
         } = done
         else {
@@ -275,13 +273,13 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
         };
         let _ = entry;
         let meets = |node: &Identity, seen: &[Dot]| {
-            lives
+            creations
                 .get(node)
                 .is_some_and(|now| now.iter().any(|dot| seen.contains(dot)))
         };
         if !read.contains_key(&ItemKey::Link(rel.clone()))
-            || !meets(source, source_lives)
-            || !meets(target, target_lives)
+            || !meets(source, source_creations)
+            || !meets(target, target_creations)
         {
             continue;
         }
@@ -298,7 +296,7 @@ pub(super) fn lines(store: &DataStore, entries: &[LogEntry]) -> Vec<String> {
     for (place, thing) in &read {
         match place {
             ItemKey::Entry(bucket, key) => {
-                let (.., value) = isomer_data::internals::kv::entry_parts(&thing.value).unwrap();
+                let (.., value) = isomer_layout::kv::content::entry_parts(&thing.value).unwrap();
                 lines.push(format!(
                     "bucket {} {} = {}",
                     names.bucket_name(*bucket).unwrap(),

@@ -64,6 +64,6 @@ fn a_database_opened_for_it_becomes_a_replica_later() {
         "what is older travels by snapshot"
     );
     write(&store, |tx| person(tx, "bob", &[("p", Value::Int(2))]));
-    small::join(&store, &other, 1000);
+    small::transfer_state(&store, &other, 1000);
     small::both(&store, &other);
 }

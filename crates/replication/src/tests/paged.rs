@@ -1,4 +1,4 @@
-//! States that are joined in pages while they change, and the result of joining two states.
+//! States that are merged in pages while they change, and the result of merging two states.
 
 use std::sync::{
     Arc,
@@ -17,10 +17,12 @@ use super::{
     small::{both, find, map, open, person, send, write},
 };
 use crate::{
-    begin, conflicts, join, members, records, scrub,
-    served::{self, MOST},
-    snapshot,
-    state::{ALL_MS, IDLE_MS, PATIENCE_MS, replication_of},
+    begin, conflicts, members, records, scrub,
+    state::{IDLE_TIMEOUT_MS, PAGE_TIMEOUT_MS, TRANSFER_TIMEOUT_MS, replication_of},
+    state_transfer::{
+        outgoing::{self, MAX_TRANSFERS},
+        receive, send,
+    },
 };
 
 /// A deleted record is created again while the pages of its state are requested.
@@ -44,30 +46,30 @@ fn pages_of_one_join_are_of_one_version() {
         tx.graph_mut().delete_node(d, false).unwrap();
     });
     both(&p, &f);
-    let mut joining = join::begin_join(&j).unwrap();
-    let page = snapshot::snapshot_page(&p, joining.place(), 100).unwrap();
-    assert!(!joining.join_page(&j, &page).unwrap());
+    let mut transfer = receive::begin_state_transfer(&j).unwrap();
+    let page = send::state_page(&p, transfer.cursor(), 100).unwrap();
+    assert!(!transfer.merge_page(&j, &page).unwrap());
     assert_eq!(
-        joining.place()[16],
+        transfer.cursor()[16],
         1,
         "all records were sent, but not the leftovers"
     );
     write(&e, |tx| person(tx, "d", &[("q", Value::Int(8))]));
     send(&e, &p);
     loop {
-        let page = snapshot::snapshot_page(&p, joining.place(), 100).unwrap();
-        if joining.join_page(&j, &page).unwrap() {
+        let page = send::state_page(&p, transfer.cursor(), 100).unwrap();
+        if transfer.merge_page(&j, &page).unwrap() {
             break;
         }
     }
-    drop(joining);
+    drop(transfer);
     send(&p, &j);
     let whole = dump(&p).iter().any(|line| line.contains("p: Int(7)"));
     assert!(whole, "{:?}", dump(&p));
     assert_eq!(dump(&p), dump(&j));
     assert!(
         replication_of(&p)
-            .served
+            .outgoing
             .lock()
             .iter()
             .all(|one| one.is_done)
@@ -88,7 +90,7 @@ impl Clock for Set {
     }
 }
 
-/// Reads that are held for joins are released when no page is requested, and their number is bounded.
+/// Reads that are held for state transfers are released when no page is requested, and their number is bounded.
 #[test]
 fn a_held_version_is_released() {
     let clock = Arc::new(Set(AtomicU64::new(1_700_000_000_000)));
@@ -99,26 +101,28 @@ fn a_held_version_is_released() {
     for key in ["a", "b", "c", "d"] {
         write(&a, |tx| person(tx, key, &[]));
     }
-    let next = |place: &[u8]| {
-        let page = snapshot::snapshot_page(&a, place, 50)?;
-        super::super::next_place(&page)
+    let next = |cursor: &[u8]| {
+        let page = send::state_page(&a, cursor, 50)?;
+        super::super::next_cursor(&page)
     };
-    let held = || replication_of(&a).served.lock().len();
-    let places: Vec<_> = (0..MOST).map(|_| next(&[]).unwrap().unwrap()).collect();
+    let held = || replication_of(&a).outgoing.lock().len();
+    let cursors: Vec<_> = (0..MAX_TRANSFERS)
+        .map(|_| next(&[]).unwrap().unwrap())
+        .collect();
     let full = next(&[]).unwrap_err();
     assert_eq!(full.kind(), ErrorKind::Unavailable);
     assert!(
         full.to_string().contains("8 replicas are joining"),
         "{full}"
     );
-    // A join in progress continues; an idle one is replaced.
-    clock.0.fetch_add(IDLE_MS, Ordering::Relaxed);
-    for place in &places[1..] {
-        next(place).unwrap();
+    // A state transfer in progress continues; an idle one is replaced.
+    clock.0.fetch_add(IDLE_TIMEOUT_MS, Ordering::Relaxed);
+    for cursor in &cursors[1..] {
+        next(cursor).unwrap();
     }
     let last = &next(&[]).unwrap().unwrap();
-    assert_eq!(held(), MOST);
-    let gone = next(&places[0]).unwrap_err();
+    assert_eq!(held(), MAX_TRANSFERS);
+    let gone = next(&cursors[0]).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::Unavailable);
     assert!(
         gone.to_string().contains("from its first page on"),
@@ -127,54 +131,51 @@ fn a_held_version_is_released() {
     assert_eq!(next(&[]).unwrap_err().kind(), ErrorKind::Unavailable);
     // The same page may be requested twice.
     assert_eq!(next(last).unwrap(), next(last).unwrap());
-    clock.0.fetch_add(PATIENCE_MS - 1, Ordering::Relaxed);
+    clock.0.fetch_add(PAGE_TIMEOUT_MS - 1, Ordering::Relaxed);
     next(last).unwrap();
-    clock.0.fetch_add(PATIENCE_MS - 1, Ordering::Relaxed);
+    clock.0.fetch_add(PAGE_TIMEOUT_MS - 1, Ordering::Relaxed);
     next(last).unwrap();
-    assert_eq!((held(), served::joins_served(&a).0), (1, 1));
-    clock.0.fetch_add(PATIENCE_MS, Ordering::Relaxed);
-    served::release_idle_reads(&a);
+    assert_eq!((held(), outgoing::outgoing_transfers(&a).0), (1, 1));
+    clock.0.fetch_add(PAGE_TIMEOUT_MS, Ordering::Relaxed);
+    outgoing::release_idle_reads(&a);
     assert_eq!(held(), 0);
     assert_eq!(next(last).unwrap_err().kind(), ErrorKind::Unavailable);
-    // Nor does a join that continues to ask keep a version for ever.
-    let place = next(&[]).unwrap().unwrap();
-    for _ in 0..ALL_MS / (PATIENCE_MS / 2) - 1 {
-        clock.0.fetch_add(PATIENCE_MS / 2, Ordering::Relaxed);
-        next(&place).unwrap();
+    // Nor does a state transfer that continues to ask keep a version for ever.
+    let cursor = next(&[]).unwrap().unwrap();
+    for _ in 0..TRANSFER_TIMEOUT_MS / (PAGE_TIMEOUT_MS / 2) - 1 {
+        clock.0.fetch_add(PAGE_TIMEOUT_MS / 2, Ordering::Relaxed);
+        next(&cursor).unwrap();
     }
-    clock.0.fetch_add(PATIENCE_MS / 2, Ordering::Relaxed);
-    assert_eq!(next(&place).unwrap_err().kind(), ErrorKind::Unavailable);
-    for place in [&[1_u8][..], &[0; 16], &[9; 17]] {
-        assert!(next(place).is_err());
+    clock.0.fetch_add(PAGE_TIMEOUT_MS / 2, Ordering::Relaxed);
+    assert_eq!(next(&cursor).unwrap_err().kind(), ErrorKind::Unavailable);
+    for cursor in [&[1_u8][..], &[0; 16], &[9; 17]] {
+        assert!(next(cursor).is_err());
     }
     // The last page may be lost on its way.
-    let mut place = next(&[]).unwrap();
+    let mut cursor = next(&[]).unwrap();
     let mut before = None;
-    while let Some(from) = place {
-        place = next(&from).unwrap();
+    while let Some(from) = cursor {
+        cursor = next(&from).unwrap();
         before = Some(from);
     }
     assert_eq!((next(&before.unwrap()).unwrap(), held()), (None, 1));
-    clock.0.fetch_add(IDLE_MS, Ordering::Relaxed);
-    assert_eq!(served::joins_served(&a), (0, 0));
+    clock.0.fetch_add(IDLE_TIMEOUT_MS, Ordering::Relaxed);
+    assert_eq!(outgoing::outgoing_transfers(&a), (0, 0));
     // The receiver starts again, and gets everything.
     let b = open();
-    let mut joining = join::begin_join(&b).unwrap();
-    let page = snapshot::snapshot_page(&a, &[], 50).unwrap();
-    joining.join_page(&b, &page).unwrap();
-    clock.0.fetch_add(PATIENCE_MS, Ordering::Relaxed);
-    assert!(snapshot::snapshot_page(&a, joining.place(), 50).is_err());
-    drop(joining);
+    let mut transfer = receive::begin_state_transfer(&b).unwrap();
+    let page = send::state_page(&a, &[], 50).unwrap();
+    transfer.merge_page(&b, &page).unwrap();
+    clock.0.fetch_add(PAGE_TIMEOUT_MS, Ordering::Relaxed);
+    assert!(send::state_page(&a, transfer.cursor(), 50).is_err());
+    drop(transfer);
     assert!(b.is_joining());
-    let mut joining = join::begin_join(&b).unwrap();
-    while !joining
-        .join_page(
-            &b,
-            &snapshot::snapshot_page(&a, joining.place(), 50).unwrap(),
-        )
+    let mut transfer = receive::begin_state_transfer(&b).unwrap();
+    while !transfer
+        .merge_page(&b, &send::state_page(&a, transfer.cursor(), 50).unwrap())
         .unwrap()
     {}
-    drop(joining);
+    drop(transfer);
     assert_eq!(dump(&a), dump(&b));
 }
 
@@ -200,7 +201,7 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
             both(&a, &e);
         }
         for store in [&a, &b, &e] {
-            members::cut_log(store).unwrap();
+            members::trim_log(store).unwrap();
         }
     };
     write(&e, |tx| person(tx, "d", &[]));
@@ -228,7 +229,7 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
             assert_eq!(count(store), made);
         }
     }
-    // Where no relationship depends on them alone, lives do not accumulate.
+    // Where no relationship depends on them alone, creations do not accumulate.
     write(&a, |tx| {
         let (d, m) = (find(tx, "d"), find(tx, "m"));
         tx.graph_mut().delete_node(d, true).unwrap();
@@ -245,8 +246,10 @@ fn a_life_that_a_relationship_rests_on_is_not_replaced() {
         all();
     }
     let tx = a.begin(Access::Read).unwrap();
-    let shadow = records::node_shadow(&tx, find(&tx, "d")).unwrap().unwrap();
-    assert!(shadow.lives.len() <= 2, "{:?}", shadow.lives);
+    let metadata = records::node_metadata(&tx, find(&tx, "d"))
+        .unwrap()
+        .unwrap();
+    assert!(metadata.creations.len() <= 2, "{:?}", metadata.creations);
     assert_eq!(count(&e), 10);
 }
 
@@ -266,14 +269,24 @@ fn a_bucket_of_before_keeps_what_it_was_made_as() {
             .unwrap();
     });
     both(&b, &c);
-    // Dropped during a put: a map without a life, because it is not empty.
+    // Dropped during a put: a map without a creation, because it is not empty.
     write(&b, |tx| assert!(tx.kv_mut().drop_bucket("k").unwrap()));
     write(&c, |tx| tx.kv_mut().put("k", b"x", b"1").unwrap());
     both(&b, &c);
-    let page = snapshot::snapshot_page(&b, &[], 1 << 20).unwrap();
-    assert!(join::begin_join(&a).unwrap().join_page(&a, &page).unwrap());
-    let page = snapshot::snapshot_page(&a, &[], 1 << 20).unwrap();
-    assert!(join::begin_join(&b).unwrap().join_page(&b, &page).unwrap());
+    let page = send::state_page(&b, &[], 1 << 20).unwrap();
+    assert!(
+        receive::begin_state_transfer(&a)
+            .unwrap()
+            .merge_page(&a, &page)
+            .unwrap()
+    );
+    let page = send::state_page(&a, &[], 1 << 20).unwrap();
+    assert!(
+        receive::begin_state_transfer(&b)
+            .unwrap()
+            .merge_page(&b, &page)
+            .unwrap()
+    );
     both(&a, &b);
     write(&b, |tx| tx.kv_mut().delete("k", b"x").unwrap());
     both(&a, &b);
@@ -333,15 +346,15 @@ fn equal_values_of_other_bytes_are_merged_too() {
     }
 }
 
-/// Nine concurrent joins, a page each in turn, all complete.
+/// Nine concurrent state transfers, a page each in turn, all complete.
 #[test]
 fn more_joins_than_can_be_served_all_complete() {
     let a = open();
     for key in ["a", "b", "c", "d", "e", "f"] {
         write(&a, |tx| person(tx, key, &[]));
     }
-    let others: Vec<_> = (0..MOST + 3).map(|_| open()).collect();
-    let mut joining: Vec<_> = others.iter().map(|_| None).collect();
+    let others: Vec<_> = (0..MAX_TRANSFERS + 3).map(|_| open()).collect();
+    let mut transfer: Vec<_> = others.iter().map(|_| None).collect();
     let mut done = vec![false; others.len()];
     for round in 0.. {
         assert!(round < 100, "{done:?}");
@@ -351,10 +364,10 @@ fn more_joins_than_can_be_served_all_complete() {
             .filter(|(at, _)| !done[*at])
             .collect::<Vec<_>>()
         {
-            let own: &mut crate::Joining =
-                joining[at].get_or_insert_with(|| join::begin_join(other).unwrap());
-            match snapshot::snapshot_page(&a, own.place(), 50) {
-                Ok(page) => done[at] = own.join_page(other, &page).unwrap(),
+            let own: &mut crate::StateTransfer =
+                transfer[at].get_or_insert_with(|| receive::begin_state_transfer(other).unwrap());
+            match send::state_page(&a, own.cursor(), 50) {
+                Ok(page) => done[at] = own.merge_page(other, &page).unwrap(),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Unavailable);
                     assert_eq!(own.pages(), 0, "a join in progress is not replaced");
@@ -365,13 +378,13 @@ fn more_joins_than_can_be_served_all_complete() {
             break;
         }
     }
-    drop(joining);
+    drop(transfer);
     for other in &others {
         assert_eq!(dump(&a), dump(other));
     }
 }
 
-/// No reader sees a partly joined state: neither one that checked a moment before, nor a reader of an earlier version,
+/// No reader sees a partly merged state: neither one that checked a moment before, nor a reader of an earlier version,
 /// nor a watch of a bucket.
 #[test]
 fn a_partly_joined_state_is_not_visible() {
@@ -384,11 +397,11 @@ fn a_partly_joined_state_is_not_visible() {
     }
     write(&b, |tx| person(tx, "own", &[]));
     let mut watch = b.watch("left", isomer_data::Watched::All, None).unwrap();
-    let mut joining = join::begin_join(&b).unwrap();
+    let mut transfer = receive::begin_state_transfer(&b).unwrap();
     let wait = std::time::Duration::ZERO;
     for _ in 0..200 {
-        let page = snapshot::snapshot_page(&a, joining.place(), 50).unwrap();
-        if joining.join_page(&b, &page).unwrap() {
+        let page = send::state_page(&a, transfer.cursor(), 50).unwrap();
+        if transfer.merge_page(&b, &page).unwrap() {
             break;
         }
         assert!(
@@ -407,12 +420,12 @@ fn a_partly_joined_state_is_not_visible() {
         // As if they had checked before it began.
         replica_state(&b).forget_joining(true);
         assert_eq!(
-            snapshot::snapshot_page(&b, &[], 50).unwrap_err().kind(),
+            send::state_page(&b, &[], 50).unwrap_err().kind(),
             ErrorKind::Unavailable
         );
         replica_state(&b).forget_joining(false);
     }
-    drop(joining);
+    drop(transfer);
     assert!(!b.is_joining());
     let mut count = 0;
     while watch.next_within(wait).unwrap().is_some() {
@@ -424,7 +437,7 @@ fn a_partly_joined_state_is_not_visible() {
     assert!(held.iter().any(|line| line.contains("own")));
 }
 
-/// The lives on which relationships depend are read once, however many relationships are created at a node.
+/// The creations on which relationships depend are read once, however many relationships are created at a node.
 #[test]
 fn relationships_that_keep_a_hub_cost_the_same() {
     let (a, b) = (open(), open());
@@ -434,7 +447,7 @@ fn relationships_that_keep_a_hub_cost_the_same() {
         person(tx, "x", &[]);
     });
     both(&a, &b);
-    let looked = || replication_of(&a).rested.lock().looked_at;
+    let looked = || replication_of(&a).creation_cache.lock().relationships_read;
     let relate = || {
         write(&a, |tx| {
             let (hub, x) = (find(tx, "hub"), find(tx, "x"));
@@ -446,15 +459,18 @@ fn relationships_that_keep_a_hub_cost_the_same() {
     };
     for _ in 0..300 {
         relate();
-        members::cut_log(&a).unwrap();
+        members::trim_log(&a).unwrap();
         // All members have seen it, as far as A knows.
-        let seen = a.seen_in(&*a.engine().snapshot().unwrap(), None).unwrap();
+        let seen = a
+            .numbering()
+            .seen_in(&*a.engine().snapshot().unwrap(), None)
+            .unwrap();
         replica_state(&a).set_stable(seen);
     }
     assert!(looked() <= 10, "{} relationships were looked at", looked());
     send(&a, &b);
     assert_eq!(dump(&a), dump(&b));
-    // Merged relationships may depend on other lives.
+    // Merged relationships may depend on other creations.
     write(&b, |tx| {
         let (hub, x) = (find(tx, "hub"), find(tx, "x"));
         let knows = tx.name_ids().intern_type("KNOWS").unwrap();

@@ -6,15 +6,16 @@ use isomer_check::check;
 use isomer_data::{
     Access, BucketOptions, ConflictKind, ConvergentOp, ConvergentOwner, DataStore,
     DataStoreOptions, Direction, Expiry, GraphRead, KvChangeKind, Neighbours, Transaction, Verdict,
-    Watched,
-    internals::{keyspace, own_replica},
+    Watched, internals::own_replica,
 };
+use isomer_layout::keyspace;
 use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
 
 use super::dump::dump;
 use crate::{
-    Applied, apply, begin, cells, conflicts, exchange, join, members, records, scrub, snapshot,
+    Applied, apply, begin, cells, conflicts, exchange, members, records, scrub,
+    state_transfer::{receive, send},
     status,
 };
 
@@ -356,7 +357,7 @@ fn relationships_that_keep_their_ends() {
         assert_eq!(found.rows().len(), 1);
         assert_eq!(conflicts::conflicts(&tx).unwrap(), []);
     }
-    // A value written later than one that was carried along is read, without a conflict.
+    // A value written later than one that was copied is read, without a conflict.
     relate(&b, "NEEDS", "eve");
     write(&a, |tx| {
         let ada = find(tx, "ada");
@@ -465,7 +466,7 @@ fn buckets_and_sequences_that_are_dropped_and_created_again() {
         assert_eq!(tx.kv().sequences("x").unwrap(), [("n".to_owned(), 4)]);
         assert_eq!(tx.kv().get("x", b"k").unwrap(), None);
     }
-    // What was put concurrently is deleted, and the bucket, which has no life any more, with it.
+    // What was put concurrently is deleted, and the bucket, which has no creation any more, with it.
     write(&b, |tx| {
         tx.kv_mut().put("y", b"k", b"1").unwrap();
     });
@@ -544,7 +545,7 @@ fn dropping_a_map_reports_the_values_it_shadowed() {
         .into();
     write(&b, |tx| {
         tx.kv_mut().drop_bucket("x").unwrap();
-        // A map that is created again shadows them as before.
+        // A map that is created again metadata rows them as before.
         tx.kv_mut().drop_bucket("y").unwrap();
         tx.kv_mut().put("y", b"l", b"again").unwrap();
     });
@@ -605,7 +606,7 @@ fn a_map_that_is_reversible_for_one_maker_only() {
         );
         assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
     }
-    // Removing only A's life leaves B's: long values stay, without reverse entries.
+    // Removing only A's creation leaves B's: long values stay, without reverse entries.
     let c = open();
     send(&b, &c);
     write(&a, |tx| {
@@ -625,7 +626,7 @@ fn a_map_that_is_reversible_for_one_maker_only() {
     assert_eq!(a.check_buckets().unwrap(), Vec::<String>::new());
 }
 
-/// Lives and sequences are in snapshots and fingerprints.
+/// Creations and sequences are in state transfers and fingerprints.
 #[test]
 fn buckets_in_snapshots_and_scrubs() {
     let (a, b) = (open(), open());
@@ -640,8 +641,8 @@ fn buckets_in_snapshots_and_scrubs() {
     });
     both(&a, &b);
     write(&a, |tx| assert!(tx.kv_mut().drop_bucket("gone").unwrap()));
-    members::cut_log(&a).unwrap();
-    join(&a, &b, 150);
+    members::trim_log(&a).unwrap();
+    transfer_state(&a, &b, 150);
     assert_eq!(dump(&a), dump(&b));
     assert_eq!(
         scrub::differing(&b, &scrub::fingerprints(&a).unwrap()).unwrap(),
@@ -661,18 +662,18 @@ fn buckets_in_snapshots_and_scrubs() {
     assert_eq!(dump(&a), dump(&b));
 }
 
-/// `to` joins the whole state of `from`.
-pub(super) fn join(from: &DataStore, to: &DataStore, bytes: usize) {
-    let mut joining = join::begin_join(to).unwrap();
+/// `to` merges the whole state of `from`.
+pub(super) fn transfer_state(from: &DataStore, to: &DataStore, bytes: usize) {
+    let mut transfer = receive::begin_state_transfer(to).unwrap();
     loop {
-        let page = snapshot::snapshot_page(from, joining.place(), bytes).unwrap();
-        if joining.join_page(to, &page).unwrap() {
+        let page = send::state_page(from, transfer.cursor(), bytes).unwrap();
+        if transfer.merge_page(to, &page).unwrap() {
             break;
         }
     }
 }
 
-/// Watches get a joined state when it is complete, and nothing that was read while only a part of it had arrived.
+/// Watches get a merged state when it is complete, and nothing that was read while only a part of it had arrived.
 #[test]
 fn nothing_is_read_as_whole_while_a_state_is_joined() {
     let (a, b) = (open(), open());
@@ -688,29 +689,29 @@ fn nothing_is_read_as_whole_while_a_state_is_joined() {
     let read = |store: &DataStore| store.while_whole(|| Ok(people(store))).unwrap();
     assert_eq!(read(&b), Some(0));
     let mut pages = 0;
-    let mut joining = join::begin_join(&b).unwrap();
+    let mut transfer = receive::begin_state_transfer(&b).unwrap();
     loop {
-        let page = snapshot::snapshot_page(&a, joining.place(), 100).unwrap();
+        let page = send::state_page(&a, transfer.cursor(), 100).unwrap();
         pages += 1;
-        if joining.join_page(&b, &page).unwrap() {
+        if transfer.merge_page(&b, &page).unwrap() {
             break;
         }
         assert_eq!(read(&b), None);
     }
-    drop(joining);
+    drop(transfer);
     assert!(pages > 3, "{pages}");
     assert_eq!(read(&b), Some(20));
     // It begins and ends during a read.
     write(&a, |tx| person(tx, "late", &[]));
     let torn = b.while_whole(|| {
-        join(&a, &b, 100);
+        transfer_state(&a, &b, 100);
         Ok(people(&b))
     });
     assert_eq!(torn.unwrap(), None);
     assert_eq!(read(&b), Some(20));
 }
 
-/// Fields are sent in runs of a few entries here: removals between two runs are joined as well, and an item with
+/// Fields are sent in runs of a few entries here: removals between two runs are merged as well, and an item with
 /// several dots, or a folded one, is in one run.
 #[test]
 fn no_entry_is_between_two_runs_of_a_field() {
@@ -743,7 +744,7 @@ fn no_entry_is_between_two_runs_of_a_field() {
         }
         for bytes in [100, 1 << 20] {
             let late = crate::open(copy(&b), DataStoreOptions::default()).unwrap();
-            join(&a, &late, bytes);
+            transfer_state(&a, &late, bytes);
             assert_eq!(dump(&a), dump(&late), "{gone}, pages of {bytes} bytes");
             assert_eq!(late.check_convergent().unwrap(), Vec::<String>::new());
         }
@@ -767,7 +768,7 @@ fn fields_outlive_their_record_where_it_still_lived() {
         count(&b, 6);
         send(&a, &state);
         send(&b, &state);
-        join(&state, &late, bytes);
+        transfer_state(&state, &late, bytes);
         assert_eq!(dump(&state), dump(&late));
         // A replica that has seen neither creates it as well.
         write(&maker, |tx| person(tx, "ada", &[("p", Value::Int(1))]));
@@ -788,9 +789,9 @@ fn a_replica_is_not_a_member_of_itself() {
     let (a, b) = (open(), open());
     let ada = write(&a, |tx| person(tx, "ada", &[]));
     both(&a, &b);
-    exchange::greeted(&b, &exchange::greeting(&a).unwrap()).unwrap();
+    exchange::read_greeting(&b, &exchange::greeting(&a).unwrap()).unwrap();
     let a = killed(a, ada);
-    exchange::greeted(&a, &exchange::greeting(&b).unwrap()).unwrap();
+    exchange::read_greeting(&a, &exchange::greeting(&b).unwrap()).unwrap();
     assert_eq!(members::replica_members(&a).unwrap().len(), 1);
 }
 
@@ -804,21 +805,21 @@ fn what_was_never_committed_is_given_up_beyond_the_backup() {
         both(&a, other);
     }
     let backup = copy(&a);
-    // Its process is killed, and b joins what is left.
+    // Its process is killed, and b merges what is left.
     let a = killed(a, ada);
-    join(&a, &b, 1 << 20);
+    transfer_state(&a, &b, 1 << 20);
     find(&b.begin(Access::Read).unwrap(), "bea");
     drop(a);
     let a = crate::open(backup, DataStoreOptions::default()).unwrap();
-    a.begin_epoch().unwrap();
+    a.numbering().begin_epoch().unwrap();
     // Heard one after the other: nothing is given up before all were.
     for other in [&b, &c] {
-        exchange::greeted(&a, &exchange::greeting(other).unwrap()).unwrap();
+        exchange::read_greeting(&a, &exchange::greeting(other).unwrap()).unwrap();
         exchange::give_up_unknown(&a).unwrap();
     }
     for (from, to) in [(&a, &b), (&b, &a), (&a, &c)] {
         if send(from, to).behind {
-            join(from, to, 1 << 20);
+            transfer_state(from, to, 1 << 20);
         }
     }
     for store in [&a, &b, &c] {
@@ -877,12 +878,8 @@ pub(super) fn copy_of(state: &dyn isomer_storage::Snapshot) -> Arc<MemoryEngine>
     let copied = Arc::new(MemoryEngine::new());
     let mut tx = isomer_storage::Engine::begin(&*copied).unwrap();
     for tag in 0..=255_u8 {
-        isomer_data::internals::read::each_pair(
-            state,
-            &[tag],
-            |key, value| Ok(tx.put(key, value)?),
-        )
-        .unwrap();
+        isomer_layout::pairs::each_pair(state, &[tag], |key, value| Ok(tx.put(key, value)?))
+            .unwrap();
     }
     tx.commit(isomer_data::Durability::Synced).unwrap();
     copied
@@ -916,7 +913,7 @@ fn a_restored_backup_continues_under_another_name() {
     both(&a, &b);
     drop(a);
     let a = crate::open(backup, DataStoreOptions::default()).unwrap();
-    a.begin_epoch().unwrap();
+    a.numbering().begin_epoch().unwrap();
     count(&a, 100);
     write(&a, |tx| person(tx, "new", &[]));
     let page = exchange::entries_for(&a, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
@@ -963,7 +960,7 @@ fn an_epoch_is_not_begun_twice() {
     count(&after, 1);
     both(&after, &b);
     let restored = crate::open(backup, DataStoreOptions::default()).unwrap();
-    restored.begin_epoch().unwrap();
+    restored.numbering().begin_epoch().unwrap();
     assert_ne!(restored.replica(), after.replica());
     write(&restored, |tx| person(tx, "cyd", &[]));
     count(&restored, 10);
@@ -991,8 +988,10 @@ fn impossible_pages_are_refused() {
         damaged[at] ^= 0x55;
         let c = open();
         let _ = exchange::apply_entries(&c, &damaged);
-        let _ = exchange::greeted(&c, &damaged);
-        let _ = join::begin_join(&c).unwrap().join_page(&c, &damaged);
+        let _ = exchange::read_greeting(&c, &damaged);
+        let _ = receive::begin_state_transfer(&c)
+            .unwrap()
+            .merge_page(&c, &damaged);
     }
     let other_format = [&[9], &page[1..]].concat();
     let refused = exchange::apply_entries(&b, &other_format).unwrap_err();
@@ -1007,7 +1006,7 @@ fn impossible_pages_are_refused() {
     assert_eq!((again.transactions, again.known), (0, 1));
     // One with this database's own name.
     let c = crate::open(copy(&b), DataStoreOptions::default()).unwrap();
-    let name = c.enter_replica(b.replica().unwrap()).unwrap();
+    let name = c.numbering().enter(b.replica().unwrap()).unwrap();
     forge(&c, name, 0);
     let page = exchange::entries_for(&c, &exchange::greeting(&b).unwrap(), 1 << 20).unwrap();
     let refused = exchange::apply_entries(&b, &page).unwrap_err();
@@ -1028,6 +1027,7 @@ fn impossible_pages_are_refused() {
 /// Writes a forged entry.
 fn forge(store: &DataStore, origin: isomer_data::ReplicaNo, ahead_ms: u64) {
     let number = 1 + store
+        .numbering()
         .seen_in(&*store.engine().snapshot().unwrap(), None)
         .unwrap()
         .upto(origin)
@@ -1041,10 +1041,10 @@ fn forge(store: &DataStore, origin: isomer_data::ReplicaNo, ahead_ms: u64) {
     };
     apply::apply_entry(store, &entry).unwrap();
     let mut tx = store.engine().begin().unwrap();
-    tx.put(&isomer_data::internals::keyspace::own_number(number), &[])
+    tx.put(&isomer_layout::keyspace::own_number(number), &[])
         .unwrap();
     tx.commit(isomer_data::Durability::Synced).unwrap();
-    let ticket = store.take_number().unwrap();
+    let ticket = store.numbering().take().unwrap();
     ticket.committed(store.engine().version());
 }
 
@@ -1062,7 +1062,7 @@ fn too_many_replicas_are_refused() {
         own_replica(&a)
             .number(*name)
             .is_none()
-            .then(|| a.enter_replica(*name))
+            .then(|| a.numbering().enter(*name))
             .and_then(Result::err)
     });
     let refused = refused.unwrap();
@@ -1212,19 +1212,19 @@ fn a_scrub_finds_and_repairs_damage() {
         for row in found.rows() {
             apply::purge_relationship(tx, row.id).unwrap();
         }
-        let shadow = records::node_shadow(tx, ada).unwrap().unwrap();
+        let metadata = records::node_metadata(tx, ada).unwrap().unwrap();
         tx.graph_mut().delete_node(ada, true).unwrap();
-        records::drop_shadow(
+        records::delete_metadata(
             tx,
-            isomer_data::internals::keyspace::IdSpace::Nodes,
+            isomer_layout::keyspace::IdSpace::Nodes,
             ada.0,
-            &shadow.identity,
+            &metadata.identity,
         )
         .unwrap();
         let bucket = tx.names().bucket_id("b").unwrap();
         cells::put_cell(
             tx,
-            &isomer_data::internals::keyspace::bucket_entry(bucket, b"k"),
+            &isomer_layout::keyspace::bucket_entry(bucket, b"k"),
             &[],
         )
         .unwrap();

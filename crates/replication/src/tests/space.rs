@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use isomer_data::{
     Access, ConvergentOp, ConvergentOwner, DataStore, DataStoreOptions, ErrorKind, ReplicaNo,
-    Transaction, internals::Identity,
+    Transaction,
 };
+use isomer_layout::replicated::identity::Identity;
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{LabelId, Map, Value};
 
@@ -13,7 +14,13 @@ use super::{
     dump::{dump, outside},
     small::{map, send},
 };
-use crate::{ReplicatedSpace, begin, entry::Op, exchange, join, scope, scrub, snapshot, status};
+use crate::{
+    ReplicatedSpace, begin,
+    entry::Op,
+    exchange, scope, scrub,
+    state_transfer::{receive, send},
+    status,
+};
 
 fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -163,8 +170,8 @@ fn a_local_relationship_is_deleted_with_its_ends() {
     assert!(find(&a.begin(Access::Read).unwrap(), "Outside", "n").is_some());
 }
 
-/// Records that are older than replication are in the space by their labels, and travel by snapshot, in pages too; what
-/// the other one has seen removed is removed, and nothing outside the space.
+/// Records that are older than replication are in the space by their labels, and are sent by state transfer, in pages
+/// too; what the other one has seen removed is removed, and nothing outside the space.
 #[test]
 fn states_are_joined_within_the_space() {
     for bytes in [100, 1 << 20] {
@@ -178,22 +185,22 @@ fn states_are_joined_within_the_space() {
         fill(&a, "after");
         let b = spaced();
         fill(&b, "there");
-        let join = |from: &DataStore, to: &DataStore| {
+        let transfer_state = |from: &DataStore, to: &DataStore| {
             let before = outside(to);
-            let mut joining = join::begin_join(to).unwrap();
+            let mut transfer = receive::begin_state_transfer(to).unwrap();
             loop {
-                let page = snapshot::snapshot_page(from, joining.place(), bytes).unwrap();
-                if joining.join_page(to, &page).unwrap() {
+                let page = send::state_page(from, transfer.cursor(), bytes).unwrap();
+                if transfer.merge_page(to, &page).unwrap() {
                     break;
                 }
             }
-            drop(joining);
+            drop(transfer);
             before.is_left_alone(&outside(to));
             send(from, to);
         };
-        join(&a, &b);
+        transfer_state(&a, &b);
         assert!(!b.is_joining());
-        join(&b, &a);
+        transfer_state(&b, &a);
         both(&a, &b);
         assert_eq!(dump(&a).len(), 3 * 3 + 1);
         // Each has seen all of the other: what one deletes the other one deletes by a state, too.
@@ -202,7 +209,7 @@ fn states_are_joined_within_the_space() {
             tx.graph_mut().delete_node(id, true).unwrap();
             tx.kv_mut().delete("b", b"after").unwrap();
         });
-        join(&b, &a);
+        transfer_state(&b, &a);
         both(&a, &b);
         assert_eq!(dump(&a).len(), 3 * 3 - 1);
     }
@@ -310,7 +317,7 @@ fn peers_replicate_the_same() {
     let open = bare();
     begin::begin_replication(&open).unwrap();
     // As an exchange does: each reads the other's greeting.
-    exchange::greeted(&a, &exchange::greeting(&open).unwrap()).unwrap();
+    exchange::read_greeting(&a, &exchange::greeting(&open).unwrap()).unwrap();
     send(&a, &open);
     assert_eq!(scope::replicated_space(&open), Some(space()));
     both(&a, &open);
@@ -319,7 +326,7 @@ fn peers_replicate_the_same() {
     begin::begin_replication(&whole).unwrap();
     fill(&whole, "m");
     for (one, other) in [(&a, &whole), (&whole, &a)] {
-        let error = exchange::greeted(one, &exchange::greeting(other).unwrap()).unwrap_err();
+        let error = exchange::read_greeting(one, &exchange::greeting(other).unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(
             error.to_string().contains("do not replicate the same"),
@@ -327,10 +334,10 @@ fn peers_replicate_the_same() {
         );
     }
     // And one that sends no greeting: its pages name the space, too.
-    let page = snapshot::snapshot_page(&whole, &[], 1 << 20).unwrap();
-    let error = join::begin_join(&a)
+    let page = send::state_page(&whole, &[], 1 << 20).unwrap();
+    let error = receive::begin_state_transfer(&a)
         .unwrap()
-        .join_page(&a, &page)
+        .merge_page(&a, &page)
         .unwrap_err();
     assert!(
         error.to_string().contains("do not replicate the same"),
@@ -397,10 +404,10 @@ fn forged_pages_do_not_change_records_outside_the_space() {
         let before = outside(&a);
         let error = exchange::apply_entries(&a, &page).unwrap_err();
         assert!(error.to_string().contains("not in the space"), "{error}");
-        let page = forge(snapshot::snapshot_page(&forger, &[], 1 << 20).unwrap());
-        let error = join::begin_join(&a)
+        let page = forge(send::state_page(&forger, &[], 1 << 20).unwrap());
+        let error = receive::begin_state_transfer(&a)
             .unwrap()
-            .join_page(&a, &page)
+            .merge_page(&a, &page)
             .unwrap_err();
         assert!(error.to_string().contains("not in the space"), "{error}");
         before.is_left_alone(&outside(&a));
@@ -478,7 +485,7 @@ fn a_replica_that_was_not_empty_adopts_no_space() {
     begin::begin_replication(&b).unwrap();
     let id = write(&b, |tx| make(tx, &["Outside"], "x"));
     write(&b, |tx| tx.graph_mut().delete_node(id, true).unwrap());
-    let error = exchange::greeted(&b, &exchange::greeting(&a).unwrap()).unwrap_err();
+    let error = exchange::read_greeting(&b, &exchange::greeting(&a).unwrap()).unwrap_err();
     assert!(
         error.to_string().contains("do not replicate the same"),
         "{error}"
@@ -486,7 +493,7 @@ fn a_replica_that_was_not_empty_adopts_no_space() {
     assert_eq!(scope::replicated_space(&b), None);
     let fresh = bare();
     begin::begin_replication(&fresh).unwrap();
-    exchange::greeted(&fresh, &exchange::greeting(&a).unwrap()).unwrap();
+    exchange::read_greeting(&fresh, &exchange::greeting(&a).unwrap()).unwrap();
     assert_eq!(scope::replicated_space(&fresh), Some(space()));
 }
 
@@ -522,12 +529,10 @@ fn scrubbing_stays_within_the_space() {
     both(&a, &b);
     let mut tx = b.engine().begin().unwrap();
     let bucket = b.catalog().bucket_id("b").unwrap();
-    tx.delete(&isomer_data::internals::keyspace::bucket_entry(
-        bucket, b"n",
-    ))
-    .unwrap();
-    tx.delete(&isomer_data::internals::keyspace::cell(
-        &isomer_data::internals::keyspace::bucket_entry(bucket, b"n"),
+    tx.delete(&isomer_layout::keyspace::bucket_entry(bucket, b"n"))
+        .unwrap();
+    tx.delete(&isomer_layout::keyspace::cell(
+        &isomer_layout::keyspace::bucket_entry(bucket, b"n"),
     ))
     .unwrap();
     tx.commit(isomer_data::Durability::Synced).unwrap();

@@ -24,7 +24,8 @@ use super::{
 use crate::{
     ReplicatedSpace, begin,
     entry::LogEntry,
-    exchange, join, members, scope, snapshot,
+    exchange, members, scope,
+    state_transfer::{receive, send},
     wire::{self, Incoming},
 };
 
@@ -151,7 +152,7 @@ impl World {
             }
             13..=16 => [self.deliver(), None],
             17 if at != other => {
-                self.join(at, other);
+                self.transfer_state(at, other);
                 [Some(at), Some(other)]
             }
             18 => {
@@ -159,7 +160,7 @@ impl World {
                 [Some(at), None]
             }
             19 if !self.store(at).is_joining() => {
-                members::cut_log(self.store(at)).unwrap();
+                members::trim_log(self.store(at)).unwrap();
                 [Some(at), None]
             }
             21 | 22 => {
@@ -538,17 +539,17 @@ impl World {
         }
     }
 
-    /// `to` joins the state of `from`, perhaps without the end.
-    fn join(&mut self, from: usize, to: usize) {
+    /// `to` merges the state of `from`, perhaps without the end.
+    fn transfer_state(&mut self, from: usize, to: usize) {
         if self.store(from).is_joining() {
             return;
         }
         let bytes = [100, 1000, 1 << 20][self.numbers.below(3) as usize];
-        let mut joining = join::begin_join(self.store(to)).unwrap();
+        let mut transfer = receive::begin_state_transfer(self.store(to)).unwrap();
         for _ in 0..1 + self.numbers.below(40) {
-            let page = snapshot::snapshot_page(self.store(from), joining.place(), bytes).unwrap();
+            let page = send::state_page(self.store(from), transfer.cursor(), bytes).unwrap();
             if self
-                .merge(to, |store| joining.join_page(store, &page))
+                .merge(to, |store| transfer.merge_page(store, &page))
                 .unwrap()
             {
                 break;
@@ -565,7 +566,7 @@ impl World {
     }
 
     /// The process ends while a transaction is under way whose number others will miss. Commits that were not synced
-    /// are lost: also some pages of a state that is being joined.
+    /// are lost: also some pages of a state that is being merged.
     fn kill(&mut self, at: usize) {
         if self.store(at).is_joining() {
             self.engines[at] = self.engines[at].after_crash();
@@ -594,7 +595,7 @@ impl World {
 
     /// A backup replaces a replica, under a new epoch. What only the replica knew is lost.
     fn restore(&mut self, at: usize) {
-        // A replica that has joined a part of a state waits for all that it had seen, also for what would be lost.
+        // A replica that has merged a part of a state waits for all that it had seen, also for what would be lost.
         if self.stores.iter().flatten().any(DataStore::is_joining) {
             return;
         }
@@ -613,7 +614,7 @@ impl World {
             let mut all = stores.iter().flatten();
             all.any(|store| has(store, name, entry.number))
         });
-        self.store(at).begin_epoch().unwrap();
+        self.store(at).numbering().begin_epoch().unwrap();
     }
 
     /// All replicas receive everything.
@@ -647,7 +648,7 @@ impl World {
         // them.
         let before = exchange::greeting(self.store(to)).unwrap();
         let theirs = exchange::greeting(self.store(from)).unwrap();
-        exchange::greeted(self.store(to), &theirs).unwrap();
+        exchange::read_greeting(self.store(to), &theirs).unwrap();
         exchange::give_up_unknown(self.store(to)).unwrap();
         news |= exchange::greeting(self.store(to)).unwrap() != before;
         for _ in 0..50 {
@@ -669,12 +670,12 @@ impl World {
             }
             if applied.behind || self.store(to).is_joining() && !applied.more {
                 news = true;
-                let mut joining = join::begin_join(self.store(to)).unwrap();
+                let mut transfer = receive::begin_state_transfer(self.store(to)).unwrap();
                 loop {
-                    let page = snapshot::snapshot_page(self.store(from), joining.place(), 1 << 20)
-                        .unwrap();
+                    let page =
+                        send::state_page(self.store(from), transfer.cursor(), 1 << 20).unwrap();
                     if self
-                        .merge(to, |store| joining.join_page(store, &page))
+                        .merge(to, |store| transfer.merge_page(store, &page))
                         .unwrap()
                     {
                         break;
@@ -779,6 +780,7 @@ fn has(store: &DataStore, origin: ReplicaId, number: u64) -> bool {
     };
     let snapshot = store.engine().snapshot().unwrap();
     store
+        .numbering()
         .seen_in(&*snapshot, None)
         .unwrap()
         .saw(replica, number)

@@ -460,7 +460,7 @@ impl Databases {
     }
 
     /// The error of a database that cannot be opened or has failed.
-    pub(super) fn trouble(&self, name: &str) -> Option<String> {
+    pub(super) fn open_error(&self, name: &str) -> Option<String> {
         let served = {
             let table = self.table.read();
             if let Some(failed) = table.failed.get(name) {
@@ -804,11 +804,9 @@ fn trouble_of(db: &Database) -> Option<ServerError> {
     db.begin_read().err().map(ServerError::from)
 }
 
-/// Whether a database could not be opened because another process has it open.
+/// Whether a database could not be opened because it is open elsewhere.
 fn is_in_use(error: &ServerError) -> bool {
-    let text = error.to_string();
-    error.kind() == "Unavailable"
-        && (text.contains("is in use by") || text.contains("is already open in this process"))
+    matches!(error, ServerError::Database(error) if isomer_db::internals::is_in_use(error))
 }
 
 /// Default name of the database in a folder: `people` for `/data/people.isomer`.
@@ -872,6 +870,31 @@ mod tests {
         second.open_folder().unwrap();
         assert_eq!(second.names(), ["people".into()]);
         assert!(!restored.exists());
+    }
+
+    /// The error of a lock that cannot be taken contains the path; its words do not make the database one in use.
+    #[test]
+    fn a_folder_named_like_the_message_of_a_database_in_use_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["is in use by", "is already open in this process"] {
+            let home = folder.path().join(name);
+            let databases = || Databases::new(Database::builder(), Some(home.clone()));
+            let first = databases();
+            first.open_folder().unwrap();
+            first.create("people").unwrap();
+            first.close().unwrap();
+            let lock = home.join("people").join("LOCK");
+            std::fs::remove_file(&lock).unwrap();
+            std::fs::create_dir(&lock).unwrap();
+            let error = Database::open(home.join("people")).unwrap_err();
+            assert_eq!(error.kind(), isomer_db::ErrorKind::Unavailable, "{error}");
+            assert!(error.to_string().contains(name), "{error}");
+            let second = databases();
+            second.open_folder().unwrap();
+            assert_eq!(second.counts(), (0, 1));
+            second.remove("people").unwrap();
+            assert!(!home.join("people").exists());
+        }
     }
 
     #[test]
@@ -1000,7 +1023,7 @@ mod tests {
         assert_eq!(error.kind(), "Exists", "its name is taken: {error}");
         assert_eq!(second.get("broken").err().unwrap().kind(), "Unavailable");
         assert_eq!(second.get("people").unwrap().name, "people".into());
-        assert!(second.trouble("broken").is_some() && second.trouble("people").is_none());
+        assert!(second.open_error("broken").is_some() && second.open_error("people").is_none());
         // After the repair it is reopened, once.
         let error = second.open_again("broken").unwrap_err();
         assert_eq!(error.kind(), "Unavailable", "{error}");
@@ -1011,7 +1034,7 @@ mod tests {
         assert!(!second.open_again("broken").unwrap());
         assert_eq!(second.open_again("none").unwrap_err().kind(), "NotFound");
         assert_eq!((second.counts(), second.check()), ((2, 0), (0, 2)));
-        assert!(second.get("broken").is_ok() && second.trouble("broken").is_none());
+        assert!(second.get("broken").is_ok() && second.open_error("broken").is_none());
         let left: Vec<_> = std::fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())

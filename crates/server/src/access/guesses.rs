@@ -18,7 +18,7 @@ use crate::{Result, ServerError};
 /// The window in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Most sources that are tracked; expired ones are removed first, then all.
-const MOST_SOURCES: usize = 10_000;
+const MAX_SOURCES: usize = 10_000;
 /// Longest wait of a login for others from its address.
 const TURN_TIME: Duration = Duration::from_secs(5);
 
@@ -34,7 +34,7 @@ fn net_of(address: IpAddr) -> IpAddr {
 }
 
 /// Counts failures by source. Memory: bounded; about a hundred bytes, and 8 for each counted token (at most the
-/// limit), for each of [`MOST_SOURCES`], and as much for each address with a login in progress.
+/// limit), for each of [`MAX_SOURCES`], and as much for each address with a login in progress.
 #[derive(Debug)]
 pub struct Guesses {
     limit: u32,
@@ -69,13 +69,13 @@ impl Guesses {
 
     /// Waits until no other login of the source is in progress, and refuses it if too many have failed. Concurrent
     /// checks would let as many attempts fail as fit between the check of the limit and the outcome.
-    pub async fn turn(&self, source: IpAddr) -> Result<Turn<'_>> {
+    pub async fn turn(&self, source: IpAddr) -> Result<LoginTurn<'_>> {
         let net = net_of(source);
         let lock = {
             let mut turns = self.turns.lock();
             turns.entry(net).or_default().clone()
         };
-        let mut turn = Turn {
+        let mut turn = LoginTurn {
             guesses: self,
             source: net,
             lock: lock.clone(),
@@ -135,9 +135,9 @@ impl Guesses {
     fn with<T>(&self, source: IpAddr, work: impl FnOnce(&mut Source) -> T) -> T {
         let source = net_of(source);
         let mut sources = self.sources.lock();
-        if sources.len() >= MOST_SOURCES && !sources.contains_key(&source) {
+        if sources.len() >= MAX_SOURCES && !sources.contains_key(&source) {
             sources.retain(|_, known| known.since.elapsed() < WINDOW);
-            if sources.len() >= MOST_SOURCES {
+            if sources.len() >= MAX_SOURCES {
                 sources.clear();
             }
         }
@@ -156,21 +156,21 @@ impl Guesses {
 
 /// The exclusive turn of a source's login; others from there wait until it is dropped.
 #[derive(Debug)]
-pub struct Turn<'g> {
+pub struct LoginTurn<'g> {
     guesses: &'g Guesses,
     source: IpAddr,
     lock: Lock,
     held: Option<OwnedMutexGuard<()>>,
 }
 
-impl Turn<'_> {
+impl LoginTurn<'_> {
     /// Counts a failure.
     pub fn failed(&self) {
         self.guesses.failed(self.source);
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LoginTurn<'_> {
     fn drop(&mut self) {
         self.held = None;
         let mut turns = self.guesses.turns.lock();
@@ -284,9 +284,9 @@ mod tests {
     #[test]
     fn many_addresses_take_bounded_memory() {
         let guesses = Guesses::new(1);
-        for number in 0..3 * MOST_SOURCES {
+        for number in 0..3 * MAX_SOURCES {
             guesses.failed(std::net::Ipv4Addr::from(number as u32).into());
         }
-        assert!(guesses.sources.lock().len() <= MOST_SOURCES);
+        assert!(guesses.sources.lock().len() <= MAX_SOURCES);
     }
 }

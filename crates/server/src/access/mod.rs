@@ -5,18 +5,18 @@
 //! so that a command without a principal cannot be written. What is not allowed explicitly is denied; there is no
 //! ambient identity: a session is a value that is passed on.
 
+mod admission;
 mod databases;
-mod gate;
 mod guesses;
 pub(crate) mod password;
 mod role;
 mod session;
 mod system;
 
+pub use admission::{Admission, AdmissionControl, Body, Written};
 pub(crate) use databases::check_name;
 pub use databases::{Databases, Metric, name_of};
-pub use gate::{Admission, Body, Gates, Written};
-pub use guesses::{Guesses, Turn};
+pub use guesses::{Guesses, LoginTurn};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub(crate) use session::Outlines;
 pub use session::{Access, Principal, ServerAccess, Session};

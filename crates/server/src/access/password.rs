@@ -15,16 +15,16 @@ fn argon2() -> Argon2<'static> {
 }
 
 /// Shortest password.
-const LEAST_CHARACTERS: usize = 8;
+const MIN_PASSWORD_CHARS: usize = 8;
 /// Longest password in bytes: a longer one is no safer, and hashing it costs time before the client has
 /// authenticated.
-const MOST_BYTES: usize = 1024;
+const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Hashes a password with a new salt; the result holds its parameters. Takes tens of milliseconds and 19 MiB.
 pub(super) fn hash(password: &str) -> Result<String> {
-    if password.chars().count() < LEAST_CHARACTERS || password.len() > MOST_BYTES {
+    if password.chars().count() < MIN_PASSWORD_CHARS || password.len() > MAX_PASSWORD_BYTES {
         return Err(ServerError::Invalid(format!(
-            "a password must have at least {LEAST_CHARACTERS} characters and at most {MOST_BYTES} bytes"
+            "a password must have at least {MIN_PASSWORD_CHARS} characters and at most {MAX_PASSWORD_BYTES} bytes"
         )));
     }
     let hashed = argon2().hash_password_with_salt(password.as_bytes(), &random::<16>()?);
@@ -38,7 +38,8 @@ pub(super) fn hash(password: &str) -> Result<String> {
 
 /// Whether `password` matches `hash`. Any error counts as a mismatch.
 pub(super) fn verify(password: &str, hash: &str) -> bool {
-    password.len() <= MOST_BYTES && argon2().verify_password(password.as_bytes(), hash).is_ok()
+    password.len() <= MAX_PASSWORD_BYTES
+        && argon2().verify_password(password.as_bytes(), hash).is_ok()
 }
 
 /// Random bytes from the system.

@@ -17,7 +17,7 @@ use isomer_db::{
 };
 use isomer_value::DatabaseId;
 
-use super::{Body, Gates, Rights, Role, databases::Databases, gate::Admission};
+use super::{AdmissionControl, Body, Rights, Role, admission::Admission, databases::Databases};
 use crate::{
     Result, ServerError,
     feed::Feed,
@@ -130,10 +130,10 @@ impl Session {
         principal: Arc<Principal>,
         from: IpAddr,
         databases: Arc<Databases>,
-        gates: &Arc<Gates>,
+        admission_control: &Arc<AdmissionControl>,
         limits: Limits,
     ) -> Result<Self> {
-        let entry = gates.admit(&principal.name)?;
+        let entry = admission_control.admit(&principal.name)?;
         Ok(Self {
             principal,
             from,
@@ -241,8 +241,8 @@ impl ServerAccess {
     }
 
     /// The error of a database that cannot be opened or has failed; only for its administrators.
-    pub(crate) fn trouble(&self, name: &str) -> Option<String> {
-        self.session.databases.trouble(name)
+    pub(crate) fn open_error(&self, name: &str) -> Option<String> {
+        self.session.databases.open_error(name)
     }
 
     /// Reopens a database that could not be opened or has failed; returns false if it is healthy.
@@ -368,8 +368,8 @@ impl Access {
     }
 
     /// Bytes of kept rows.
-    pub(crate) fn kept(&self) -> usize {
-        self.session.admission.kept()
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.session.admission.kept_bytes()
     }
 
     /// Runs `work` on a snapshot of the database, or in the open transaction.

@@ -25,14 +25,14 @@ use crate::{Result, ServerError};
 /// Prefix of tokens, by which secret scanners recognise leaked ones.
 const TOKEN_START: &str = "isomer";
 /// Most users, and most tokens of one user: all of them are cached in memory.
-const MOST_USERS: usize = 100_000;
-const MOST_TOKENS: usize = 1_000;
+const MAX_USERS: usize = 100_000;
+const MAX_TOKENS: usize = 1_000;
 /// Most logins kept per user; those that expire first are removed first.
-const MOST_LOGINS: usize = 100;
+const MAX_LOGINS: usize = 100;
 /// How long a correct password is accepted without hashing it again.
 const RECENT_TIME: Duration = Duration::from_secs(300);
 /// Longest name, in characters.
-const MOST_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Public data of a user.
 #[derive(Clone, Debug)]
@@ -393,9 +393,9 @@ impl System {
                 "the user `{name}` already exists"
             )));
         }
-        if self.cache.read().users.len() >= MOST_USERS {
+        if self.cache.read().users.len() >= MAX_USERS {
             return Err(ServerError::TooLarge(format!(
-                "the limit of {MOST_USERS} users is reached"
+                "the limit of {MAX_USERS} users is reached"
             )));
         }
         let user = User {
@@ -536,17 +536,17 @@ impl System {
                 .into_iter()
                 .filter(|info| info.login)
                 .collect();
-            let surplus = (logins.len() + 1).saturating_sub(MOST_LOGINS);
+            let surplus = (logins.len() + 1).saturating_sub(MAX_LOGINS);
             gone.extend(logins.drain(..surplus).map(|info| info.id));
         } else if self
             .tokens(Some(&user))
             .iter()
             .filter(|info| !info.login)
             .count()
-            >= MOST_TOKENS
+            >= MAX_TOKENS
         {
             return Err(ServerError::TooLarge(format!(
-                "`{user}` has {MOST_TOKENS} tokens, which is the limit: revoke some"
+                "`{user}` has {MAX_TOKENS} tokens, which is the limit: revoke some"
             )));
         }
         self.db.transact(|tx| {
@@ -628,13 +628,15 @@ impl System {
 /// Whether `name` is a valid user name: it can be written to a log and a path without quotes.
 pub(crate) fn is_user_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
-    (1..=MOST_NAME).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.')
+    (1..=MAX_NAME_CHARS).contains(&name.len())
+        && name.chars().all(allowed)
+        && !name.starts_with('.')
 }
 
 fn check_name(name: &str) -> Result<()> {
     if !is_user_name(name) {
         return Err(ServerError::Invalid(format!(
-            "the name of a user must be 1 to {MOST_NAME} letters, digits, `_`, `-`, `.` or `@`, and must not begin with a dot"
+            "the name of a user must be 1 to {MAX_NAME_CHARS} letters, digits, `_`, `-`, `.` or `@`, and must not begin with a dot"
         )));
     }
     Ok(())

@@ -7,7 +7,7 @@ use isomer_db::{Value, jiff};
 /// Integers up to here are exact as doubles.
 const EXACT: u64 = 1 << 53;
 /// Lists nested deeper than this are sent as JSON.
-const MOST_LEVELS: usize = 8;
+const MAX_LEVELS: usize = 8;
 /// Range of 64-bit microseconds and nanoseconds since 1970, in seconds.
 const MICROS_REACH: i64 = i64::MAX / 1_000_000;
 const NANOS_REACH: i64 = i64::MAX / 1_000_000_000;
@@ -57,7 +57,7 @@ pub enum Kind {
 impl Kind {
     /// The kind of a value.
     pub fn of(value: &Value) -> Self {
-        Self::within(value, MOST_LEVELS)
+        Self::within(value, MAX_LEVELS)
     }
 
     fn within(value: &Value, levels: usize) -> Self {
@@ -163,7 +163,7 @@ impl Kind {
             .and_then(|name| name.strip_suffix(']'));
         if let Some(inner) = inner {
             let levels = name.bytes().take_while(|byte| *byte == b'[').count();
-            return (levels <= MOST_LEVELS)
+            return (levels <= MAX_LEVELS)
                 .then(|| Self::of_name(inner).map(|kind| Self::List(Box::new(kind))))
                 .flatten();
         }
@@ -290,7 +290,7 @@ mod tests {
         for _ in 0..100 {
             deep = list(vec![deep]);
         }
-        assert_eq!(kind(&[deep]).name().matches('[').count(), MOST_LEVELS);
+        assert_eq!(kind(&[deep]).name().matches('[').count(), MAX_LEVELS);
         for name in [
             "int",
             "[[string]]",

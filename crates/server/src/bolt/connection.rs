@@ -198,7 +198,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             .ok_or_else(|| io::Error::other("the connection hit a bug in the server"))
     }
 
-    // ---- work ---------------------------------------------------------------------------------------------------------------
+    // ---- work
+    // ---------------------------------------------------------------------------------------------------------------
 
     /// Answers the queued messages on a blocking thread, and keeps reading in the meantime.
     async fn work(&mut self, tag: u8) -> io::Result<Step> {
@@ -265,7 +266,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(step)
     }
 
-    // ---- logins -------------------------------------------------------------------------------------------------------------
+    // ---- logins
+    // -------------------------------------------------------------------------------------------------------------
 
     async fn hello(&mut self) -> Step {
         let began = Instant::now();
@@ -358,7 +360,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    // ---- bytes --------------------------------------------------------------------------------------------------------------
+    // ---- bytes
+    // --------------------------------------------------------------------------------------------------------------
 
     fn may_read(&self) -> bool {
         !self.has_ended && self.too_long.is_none() && self.inbox.has_room()

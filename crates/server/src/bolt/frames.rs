@@ -8,9 +8,9 @@ use isomer_db::internals::data::Reservation;
 use crate::{ServerError, sending::Reserved};
 
 /// Maximum size of a chunk.
-const MOST_CHUNK: usize = 0xffff;
+const MAX_CHUNK_BYTES: usize = 0xffff;
 /// Messages that may be queued before reading pauses.
-const MOST_WAITING: usize = 1_000;
+const MAX_QUEUED_MESSAGES: usize = 1_000;
 /// The tag of `RESET`, which takes effect out of order.
 const RESET: u8 = 0x0f;
 
@@ -100,7 +100,7 @@ impl Inbox {
 
     /// Whether more may be read.
     pub fn has_room(&self) -> bool {
-        self.waiting.len() + self.lent < MOST_WAITING
+        self.waiting.len() + self.lent < MAX_QUEUED_MESSAGES
             && self.waiting_bytes + self.lent_bytes <= self.most
     }
 
@@ -174,7 +174,7 @@ impl Outbox {
     /// # Errors
     /// `Limit` where the memory budget has no room for it.
     pub(crate) fn make_room(&mut self, more: usize) -> Result<(), ServerError> {
-        let heads = 2 * (more / MOST_CHUNK + 3);
+        let heads = 2 * (more / MAX_CHUNK_BYTES + 3);
         self.reserved.make_room_in(&mut self.bytes, more + heads)
     }
 
@@ -188,11 +188,11 @@ impl Outbox {
             self.bytes[start..start + 2].copy_from_slice(&size.to_be_bytes());
         } else {
             // From the last chunk on, each is moved to behind the sizes of those before it and its own.
-            let chunks = size.div_ceil(MOST_CHUNK);
+            let chunks = size.div_ceil(MAX_CHUNK_BYTES);
             self.bytes.resize(start + size + 2 * chunks, 0);
             for chunk in (0..chunks).rev() {
-                let from = start + 2 + chunk * MOST_CHUNK;
-                let len = (size - chunk * MOST_CHUNK).min(MOST_CHUNK);
+                let from = start + 2 + chunk * MAX_CHUNK_BYTES;
+                let len = (size - chunk * MAX_CHUNK_BYTES).min(MAX_CHUNK_BYTES);
                 let to = from + 2 * chunk;
                 self.bytes.copy_within(from..from + len, to);
                 self.bytes[to - 2..to].copy_from_slice(&(len as u16).to_be_bytes());
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn messages_round_trip_however_they_are_chunked() {
         let long = vec![7; 200_000];
-        let messages: [&[u8]; 4] = [&[1], &long, &[0xb0, RESET], &vec![9; MOST_CHUNK]];
+        let messages: [&[u8]; 4] = [&[1], &long, &[0xb0, RESET], &vec![9; MAX_CHUNK_BYTES]];
         let mut bytes = vec![0, 0, 0, 0];
         bytes.extend(sent(&messages));
         for step in [1, 2, 3, 1_000, bytes.len()] {
@@ -316,7 +316,7 @@ mod tests {
         assert!(inbox.has_room());
         assert_eq!(inbox.next_tag(), Some(2));
         let mut inbox = Inbox::new(1 << 20);
-        for _ in 0..MOST_WAITING {
+        for _ in 0..MAX_QUEUED_MESSAGES {
             assert!(inbox.has_room());
             inbox.take(&sent(&[&[1]])).unwrap();
         }

@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// Most open results of a transaction.
-const MOST_RESULTS: usize = 100;
+const MAX_RESULTS: usize = 100;
 /// The code for rights that were revoked.
 const EXPIRED: &str = "Neo.ClientError.Security.AuthorizationExpired";
 /// Time to live of a routing table.

@@ -23,7 +23,7 @@ use isomer_value::{DatabaseId, limits::MAX_NESTING};
 use super::structure;
 
 /// Elements for which memory is reserved before they were read: the announced count may be wrong.
-const MOST_AHEAD: usize = 1_024;
+const MAX_RESERVED_ELEMENTS: usize = 1_024;
 
 /// Why bytes could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl<'m> Reader<'m> {
 
     fn list(&mut self, count: usize, depth: usize) -> Read<Value> {
         self.deeper(count, depth)?;
-        let mut items = Vec::with_capacity(count.min(MOST_AHEAD));
+        let mut items = Vec::with_capacity(count.min(MAX_RESERVED_ELEMENTS));
         for _ in 0..count {
             items.push(self.value_at(depth + 1)?);
         }
@@ -157,7 +157,8 @@ impl<'m> Reader<'m> {
 
     fn map(&mut self, count: usize, depth: usize) -> Read<Value> {
         self.deeper(count.saturating_mul(2), depth)?;
-        let mut entries: Vec<(Arc<str>, Value)> = Vec::with_capacity(count.min(MOST_AHEAD));
+        let mut entries: Vec<(Arc<str>, Value)> =
+            Vec::with_capacity(count.min(MAX_RESERVED_ELEMENTS));
         for _ in 0..count {
             self.charge(2 * size_of::<usize>())?;
             let marker = self.byte()?;

@@ -36,7 +36,7 @@ const BUFFERED_ROWS: usize = 1_000;
 /// Approximate bytes of them.
 const BUFFERED_BYTES: usize = 8 << 20;
 /// Bytes of rows that are produced between two reservations of memory.
-const KEPT_AT_ONCE: usize = 256 << 10;
+const BYTES_PER_RESERVATION: usize = 256 << 10;
 /// Approximate size of the output after which the connection sends it.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// Time after which the output is sent, however small it is.
@@ -297,7 +297,7 @@ impl Statement {
                 let mut bytes = 0;
                 let mut found = VecDeque::new();
                 statement.ended = statement.with_rows(|next| {
-                    while bytes < KEPT_AT_ONCE {
+                    while bytes < BYTES_PER_RESERVATION {
                         let Some(row) = next()? else {
                             return Ok(true);
                         };
@@ -314,7 +314,7 @@ impl Statement {
                     )
                 })?;
                 statement.access.keep(bytes)?;
-                let kept = statement.access.kept();
+                let kept = statement.access.kept_bytes();
                 statement.reserved.resize(kept)?;
                 statement.ahead.append(&mut found);
             }
@@ -325,8 +325,8 @@ impl Statement {
     }
 
     /// Bytes of kept rows.
-    pub(super) fn kept(&self) -> usize {
-        self.access.kept()
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.access.kept_bytes()
     }
 
     /// Counts it as a request again, unless its user has too many.

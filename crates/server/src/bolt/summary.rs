@@ -57,7 +57,7 @@ const ARGUMENTS: [(&str, &str); 11] = [
 ];
 
 /// Nesting limit of plans.
-const MOST_PLAN_DEPTH: usize = 60;
+const MAX_PLAN_DEPTH: usize = 60;
 
 /// The plan of `EXPLAIN` or `PROFILE` as drivers expect it: `{operatorType, identifiers, args, children}`, with
 /// `rows`, `time` (in nanoseconds) and `dbHits` (not counted, 0) after `PROFILE`. All else that the JSON form of a plan
@@ -70,9 +70,9 @@ pub fn plan(value: &Value, profiled: bool) -> Option<Value> {
     Some(plan.into())
 }
 
-/// Recursion is bounded by [`MOST_PLAN_DEPTH`].
+/// Recursion is bounded by [`MAX_PLAN_DEPTH`].
 fn operator(value: &Value, profiled: bool, depth: usize) -> Option<Map> {
-    if depth > MOST_PLAN_DEPTH {
+    if depth > MAX_PLAN_DEPTH {
         return None;
     }
     let entries = value.as_map()?;

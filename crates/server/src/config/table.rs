@@ -304,13 +304,13 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
 }
 
 /// More threads for connections than any machine has processors.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
 /// Checks settings that depend on each other.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    if config.threads > MOST_THREADS {
+    if config.threads > MAX_THREADS {
         return Err(ConfigError(format!(
-            "invalid `threads` {}: at most {MOST_THREADS}; use about the number of processors",
+            "invalid `threads` {}: at most {MAX_THREADS}; use about the number of processors",
             config.threads
         )));
     }

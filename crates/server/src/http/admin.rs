@@ -167,7 +167,7 @@ pub async fn databases(_call: Call, access: ServerAccess) -> Result<Reply> {
 /// The databases that the principal has a right on. Administrators also get the reason of those that do not respond.
 fn database_values(access: &ServerAccess) -> Vec<Value> {
     let one = |(name, role): (Arc<str>, Role)| {
-        let trouble = access.trouble(&name);
+        let trouble = access.open_error(&name);
         let mut body = params! {
             "database" => Value::String(name), "role" => role.name(), "open" => trouble.is_none()
         };

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Minimum interval between two keep-alive comments.
-const LEAST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A feed of these events. A comment is sent at fixed intervals, so that proxies keep the connection open and a
 /// disconnected client is noticed; at the same intervals its right is checked. It ends with the server, with that
@@ -26,7 +26,7 @@ pub(super) fn feed<S>(core: Arc<Core>, credentials: RequestCredentials, events: 
 where
     S: Stream<Item = Result<Bytes>> + Send + 'static,
 {
-    let every = core.config.limits.heartbeat.max(LEAST);
+    let every = core.config.limits.heartbeat.max(MIN_INTERVAL);
     let mut beat = interval_at(Instant::now() + every, every);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let outcome = Outcome::default();

@@ -402,7 +402,7 @@ pub(super) fn wrong(name: &str, expected: &str, value: &Value) -> ServerError {
 }
 
 /// Bytes that are decompressed between two reservations of memory.
-const UNPACKED_AT_ONCE: u64 = 256 << 10;
+const DECOMPRESSED_PER_RESERVATION_BYTES: u64 = 256 << 10;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -460,7 +460,9 @@ impl Coding {
         let mut bytes = Vec::new();
         let mut reader = self.reader(Box::new(packed))?.take(most as u64 + 1);
         loop {
-            let piece = (&mut reader).take(UNPACKED_AT_ONCE).read_to_end(&mut bytes);
+            let piece = (&mut reader)
+                .take(DECOMPRESSED_PER_RESERVATION_BYTES)
+                .read_to_end(&mut bytes);
             let piece = piece.map_err(|error| {
                 ServerError::Invalid(format!("the body cannot be decompressed: {error}"))
             })?;

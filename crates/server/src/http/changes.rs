@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Longest pause between checks whether an announced commit has become durable.
-const MOST_WAIT: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Entries read at once.
 pub(super) const ENTRIES: usize = 64;
 /// Bytes of entries read at once.
@@ -71,8 +71,8 @@ pub async fn changes(call: Call, mut access: Access) -> Result<Reply> {
                 return Err(ServerError::Invalid(format!("version {from} does not exist yet: the newest is {now}")));
             }
             // Retains the stream from here, so that a reader that is not too slow misses nothing.
-            let hold = store.hold_stream(from);
-            if from < now && store.check_changes_since(from).is_err() {
+            let hold = store.change_stream().hold(from);
+            if from < now && store.change_stream().check_changes_since(from).is_err() {
                 return Err(ServerError::Gone(format!(
                     "the changes since version {from} are no longer kept: read the data again, then follow from version {now}"
                 )));
@@ -161,7 +161,9 @@ impl Following {
         self.credentials.check(&self.core)?;
         let store = self.access.store()?;
         let mut at = self.at;
-        let entries = match store.while_whole(|| store.durable_after(&mut at, ENTRIES, BYTES)) {
+        let entries = match store
+            .while_whole(|| store.change_stream().durable_after(&mut at, ENTRIES, BYTES))
+        {
             Ok(Some(entries)) => entries,
             Ok(None) => return Ok(()),
             Err(error @ DataError::Forgotten { .. }) => return self.send_gone(&error),
@@ -197,7 +199,7 @@ impl Following {
             }
         }
         // What was sent need not be retained.
-        self.hold = store.hold_stream(self.at);
+        self.hold = store.change_stream().hold(self.at);
         Ok(())
     }
 
@@ -226,6 +228,6 @@ impl Wait {
     pub(super) async fn more(&mut self, newest: &mut watch::Receiver<Newest>) {
         // The caller checks again in any case; an error means that the database is closed, which it sees then.
         let _ = tokio::time::timeout(self.0, newest.changed()).await;
-        self.0 = (self.0 * 2).min(MOST_WAIT);
+        self.0 = (self.0 * 2).min(MAX_PAUSE);
     }
 }

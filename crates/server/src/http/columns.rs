@@ -114,6 +114,11 @@ impl Batches {
                 more = false;
                 break;
             };
+            assert_eq!(
+                row.values().len(),
+                columns.len(),
+                "a row has one value per column"
+            );
             for (at, (column, value)) in columns.iter_mut().zip(row.values()).enumerate() {
                 column.push(value).map_err(|wrong| self.misfit(at, wrong))?;
             }
@@ -159,8 +164,8 @@ impl Source for Batches {
         self.source.limit()
     }
 
-    fn worked(&mut self, time: std::time::Duration) {
-        self.source.worked(time);
+    fn record_time(&mut self, time: std::time::Duration) {
+        self.source.record_time(time);
     }
 
     fn end(&self) -> Option<std::time::Instant> {

@@ -105,7 +105,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                     });
                 }
                 if replicas {
-                    let found = field.origins(MOST_ENTRIES)?.ok_or_else(missing)?;
+                    let found = field.origins(MAX_ENTRIES)?.ok_or_else(missing)?;
                     return Reply::object(origins(&found));
                 }
                 let fetched = field.fetch()?;
@@ -115,7 +115,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                     Some(Value::Int(end @ (i64::MIN | i64::MAX)))
                         if kind == ConvergentKind::Counter =>
                     {
-                        let found = field.origins(MOST_ENTRIES)?.ok_or_else(missing)?;
+                        let found = field.origins(MAX_ENTRIES)?.ok_or_else(missing)?;
                         let sum = found
                             .replicas
                             .iter()
@@ -140,7 +140,7 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// Most entries read for finding out which replicas contributed to a value.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 /// A number as an integer, or as text if it exceeds 64 bits.
 fn whole(number: i128) -> Value {
@@ -208,7 +208,7 @@ pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// Nesting limit of maps of changes; the layer below has its own limit.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 fn wrong(what: &str) -> ServerError {
     ServerError::Invalid(format!("unknown change `{what}`: see /v1/docs"))
@@ -222,7 +222,7 @@ fn values(value: Option<Value>, what: &str) -> Result<Vec<Value>> {
     }
 }
 
-/// Parses a change. Recursion is bounded by [`MOST_DEPTH`].
+/// Parses a change. Recursion is bounded by [`MAX_DEPTH`].
 fn update_of(change: Map, depth: usize) -> Result<Update> {
     let mut entries = change.into_iter();
     let (Some((kind, value)), None) = (entries.next(), entries.next()) else {
@@ -259,9 +259,9 @@ fn update_of(change: Map, depth: usize) -> Result<Update> {
         }
         ("map", Value::Map(map)) => {
             known(&map, &["update", "remove"])?;
-            if depth >= MOST_DEPTH {
+            if depth >= MAX_DEPTH {
                 return Err(ServerError::Invalid(format!(
-                    "maps of changes are nested more than {MOST_DEPTH} levels"
+                    "maps of changes are nested more than {MAX_DEPTH} levels"
                 )));
             }
             let mut update = Vec::new();

@@ -43,7 +43,7 @@ pub trait Source: Send + 'static {
     }
 
     /// Called with the time that a piece took.
-    fn worked(&mut self, _time: Duration) {}
+    fn record_time(&mut self, _time: Duration) {}
 
     /// Deadline by the clock, which includes the time in which the client reads.
     fn end(&self) -> Option<Instant> {
@@ -248,7 +248,7 @@ impl<S: Source> Pieces<S> {
         let began = Instant::now();
         let mut reserved = Reserved::new(&self.core.databases);
         let (piece, more) = self.source.piece(&mut reserved)?;
-        self.source.worked(began.elapsed());
+        self.source.record_time(began.elapsed());
         reserved.resize(piece.capacity())?;
         let Some(mut packer) = self.packer.take() else {
             let bytes = bytes_with(piece, reserved.into_reservation());

@@ -19,9 +19,9 @@ pub(super) const KEY: &str = "idempotency-key";
 /// The bucket.
 pub(super) const ANSWERS: &str = "isomer.answers";
 /// How long an answer is kept.
-const KEPT_MS: u64 = 24 * 3_600_000;
+const ANSWER_RETENTION_MS: u64 = 24 * 3_600_000;
 /// Largest answer that is kept.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// The answer to a write, in a form that can be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,13 +163,13 @@ pub fn write(
             return Ok((answer, true));
         }
         let answer = work(tx)?;
-        if answer.json.as_ref().is_some_and(|json| json.len() > MOST_BYTES) {
+        if answer.json.as_ref().is_some_and(|json| json.len() > MAX_ANSWER_BYTES) {
             return Err(ServerError::TooLarge(format!(
-                "the answer to a request with an Idempotency-Key exceeds {MOST_BYTES} bytes: return less"
+                "the answer to a request with an Idempotency-Key exceeds {MAX_ANSWER_BYTES} bytes: return less"
             )));
         }
         reserved_bucket(tx, ANSWERS)
-            .put_until(&once.key, answer.to_value(&once.request), Expiry::After(KEPT_MS))?;
+            .put_until(&once.key, answer.to_value(&once.request), Expiry::After(ANSWER_RETENTION_MS))?;
         Ok((answer, false))
     })?;
     Ok(answer.into_reply(again))

@@ -46,14 +46,14 @@ pub(super) struct QueryRequest {
 const FIELDS: &[&str] = &["query", "parameters", "limits", "types"];
 
 /// Longest text of a query.
-const MOST_TEXT: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 
-pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<QueryRequest> {
+pub(super) async fn read_request(call: &mut Call, known: &[&str]) -> Result<QueryRequest> {
     let mut fields = call.fields(known).await?;
     let text = fields.needed_text("query")?;
-    if text.len() > MOST_TEXT {
+    if text.len() > MAX_TEXT_BYTES {
         return Err(ServerError::TooLarge(format!(
-            "the text of a query exceeds {MOST_TEXT} bytes"
+            "the text of a query exceeds {MAX_TEXT_BYTES} bytes"
         )));
     }
     let mut limits = fields.map("limits")?.unwrap_or_default();
@@ -142,7 +142,7 @@ const LINES: &[&str] = &[
 /// `POST …/query`
 pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     let key = call.header(once::KEY)?.map(str::to_owned);
-    let asked = asked(&mut call, FIELDS).await?;
+    let asked = read_request(&mut call, FIELDS).await?;
     let cancel = CancelHandle::new();
     let options = options(&mut access, &asked, &cancel)?;
     // The client has disconnected if this is dropped before the end.
@@ -387,7 +387,7 @@ pub(super) fn write_rows(
         if !is_small {
             make_room_for(row.values(), text, reserved)?;
         }
-        write_row(row.values(), text)?;
+        write_row(row.values(), result.columns().len(), text)?;
         if text.len() > most {
             return Err(ServerError::TooLarge(format!(
                 "the result exceeds {most} bytes: add LIMIT, or stream it with `Accept: application/jsonl` (limits.result)"
@@ -412,7 +412,9 @@ fn make_room_for(values: &[Value], text: &mut String, reserved: &mut Reserved) -
     reserved.make_room(text, 8 + bytes.sum::<usize>())
 }
 
-fn write_row(values: &[Value], text: &mut String) -> Result<()> {
+/// Writes a row of a result with `column_count` columns.
+fn write_row(values: &[Value], column_count: usize, text: &mut String) -> Result<()> {
+    assert_eq!(values.len(), column_count, "a row has one value per column");
     text.push('[');
     for (at, value) in values.iter().enumerate() {
         if at > 0 {
@@ -474,7 +476,7 @@ impl Rows {
         }
         let written = match self.source.next() {
             Ok(Some(row)) => make_room_for(row.values(), out, reserved)
-                .and_then(|()| write_row(row.values(), out))
+                .and_then(|()| write_row(row.values(), self.source.columns().len(), out))
                 .map(|()| true),
             Ok(None) => {
                 let rows = &self.source.rows;
@@ -508,8 +510,8 @@ impl Source for Rows {
         self.source.limit()
     }
 
-    fn worked(&mut self, time: Duration) {
-        self.source.worked(time);
+    fn record_time(&mut self, time: Duration) {
+        self.source.record_time(time);
     }
 
     fn end(&self) -> Option<Instant> {

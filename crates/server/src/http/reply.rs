@@ -190,7 +190,7 @@ impl Reply {
             Content::Whole(content_type, bytes) => {
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
                 headers.append(header::VARY, HeaderValue::from_static(VARY));
-                let packed = (WORTH_PACKING..=PACKED_AT_ONCE)
+                let packed = (MIN_COMPRESSED_BYTES..=MAX_COMPRESSED_BYTES)
                     .contains(&bytes.len())
                     .then(|| takes_gzip(asked).then(|| pack(&bytes)))
                     .flatten();
@@ -218,10 +218,10 @@ const FIELDS: usize = 12;
 /// Request header fields that the content depends on.
 const VARY: &str = "accept, accept-encoding";
 /// Minimum size for compression.
-const WORTH_PACKING: usize = 1024;
+const MIN_COMPRESSED_BYTES: usize = 1024;
 /// Maximum size for compression of complete content: compressing more would block the thread that serves other
 /// connections.
-const PACKED_AT_ONCE: usize = 1 << 20;
+const MAX_COMPRESSED_BYTES: usize = 1 << 20;
 
 fn pack(bytes: &[u8]) -> Vec<u8> {
     pack_at(bytes, flate2::Compression::fast())

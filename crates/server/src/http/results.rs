@@ -42,11 +42,11 @@ use crate::{
 };
 
 /// Default minimum time between two results.
-const PAUSE_MS: u64 = 100;
+const DEFAULT_PAUSE_MS: u64 = 100;
 /// Largest configurable pause.
-const MOST_PAUSE_MS: u64 = 60_000;
+const MAX_PAUSE_MS: u64 = 60_000;
 /// Limit on text and parameters, which are kept while the client is connected.
-const MOST_KEPT: usize = 256 << 10;
+const MAX_QUERY_BYTES: usize = 256 << 10;
 
 /// `POST …/changes`
 pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
@@ -55,11 +55,11 @@ pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
             "an open transaction sees one version: omit `Isomer-Transaction`".into(),
         ));
     }
-    let pause = match call.number_param("pause_ms")?.unwrap_or(PAUSE_MS) {
-        ms if ms <= MOST_PAUSE_MS => Duration::from_millis(ms),
+    let pause = match call.number_param("pause_ms")?.unwrap_or(DEFAULT_PAUSE_MS) {
+        ms if ms <= MAX_PAUSE_MS => Duration::from_millis(ms),
         ms => {
             return Err(ServerError::Invalid(format!(
-                "invalid `pause_ms` {ms}: expected at most {MOST_PAUSE_MS}"
+                "invalid `pause_ms` {ms}: expected at most {MAX_PAUSE_MS}"
             )));
         }
     };
@@ -68,11 +68,11 @@ pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
         .map(Id::parse)
         .transpose()?
         .map(|id| id.tag);
-    let asked = query::asked(&mut call, &["query", "parameters", "limits"]).await?;
+    let asked = query::read_request(&mut call, &["query", "parameters", "limits"]).await?;
     let parameters = json::to_string(&asked.parameters.clone().into())?;
-    if asked.text.len() + parameters.len() > MOST_KEPT {
+    if asked.text.len() + parameters.len() > MAX_QUERY_BYTES {
         return Err(ServerError::TooLarge(format!(
-            "the text and the parameters of a followed query exceed {MOST_KEPT} bytes"
+            "the text and the parameters of a followed query exceed {MAX_QUERY_BYTES} bytes"
         )));
     }
     access.open_result()?;
@@ -278,7 +278,10 @@ impl Following {
     fn find_relevant_commit(mut self) -> Result<(Self, bool)> {
         self.credentials.check(&self.core)?;
         let store = self.access.store()?;
-        let entries = match store.durable_after(&mut self.at, ENTRIES, BYTES) {
+        let entries = match store
+            .change_stream()
+            .durable_after(&mut self.at, ENTRIES, BYTES)
+        {
             Ok(entries) => entries,
             // The changes are no longer kept, so run the query.
             Err(DataError::Forgotten { .. }) => return Ok((self, true)),
@@ -440,8 +443,8 @@ mod tests {
     #[test]
     fn every_commit_that_changes_a_result_is_detected() -> Result<()> {
         let db = Database::open_in_memory()?;
-        db.store()?.begin_era()?;
-        let _held = db.store()?.hold_stream(0);
+        db.store()?.eras().begin()?;
+        let _held = db.store()?.change_stream().hold(0);
         let (mut seed, mut left_alone, mut changed) = (20_261_122, 0, 0);
         for _ in 0..120 {
             let before: Vec<_> = FOLLOWED
@@ -453,7 +456,7 @@ mod tests {
             // Some are refused (a duplicate key): then nothing has changed.
             let _ = db.query(&done);
             let store = db.store()?;
-            let entries = store.stream_after(version, 64, 1 << 20, true)?;
+            let entries = store.change_stream().after(version, 64, 1 << 20, true)?;
             let tx = store.begin(Mode::Read)?;
             for (text, (was, reads)) in FOLLOWED.iter().zip(before) {
                 let mut is_touched = false;

@@ -24,7 +24,7 @@ use crate::{
 /// The field of a value.
 const FIELD: [&str; 1] = ["value"];
 /// Nesting limit of maps of changes.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// A data type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +196,7 @@ fn wrong(kind: Type) -> ServerError {
     ServerError::Invalid(format!("a change of a {} must be {expected}", kind.name()))
 }
 
-/// Parses a change. Recursion is bounded by [`MOST_DEPTH`].
+/// Parses a change. Recursion is bounded by [`MAX_DEPTH`].
 fn change(kind: Type, body: &Value, depth: usize) -> Result<Update> {
     let entry = |name: &str| body.as_map().and_then(|map| map.get(name)).cloned();
     let known = |names: &[&str]| match body.as_map() {
@@ -257,9 +257,9 @@ fn change(kind: Type, body: &Value, depth: usize) -> Result<Update> {
         },
         Type::Map => {
             known(&["update", "remove", "context"])?;
-            if depth >= MOST_DEPTH {
+            if depth >= MAX_DEPTH {
                 return Err(ServerError::Invalid(format!(
-                    "maps are nested more than {MOST_DEPTH} levels"
+                    "maps are nested more than {MAX_DEPTH} levels"
                 )));
             }
             let mut update = Vec::new();

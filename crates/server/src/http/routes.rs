@@ -26,7 +26,8 @@ impl Route {
 }
 
 macro_rules! route {
-    ($method:literal $path:literal, Public, $handler:path, $tag:literal, $summary:literal, $params:literal, $body:expr, $answers:expr) => {
+    ($method:literal $path:literal, Public, $handler:path, $tag:literal, $summary:literal, $params:literal,
+     $body:expr, $answers:expr) => {
         Route {
             method: $method,
             path: $path,
@@ -39,7 +40,8 @@ macro_rules! route {
             handler: Handler::Public(|call| Box::pin($handler(call))),
         }
     };
-    ($method:literal $path:literal, $kind:ident($needs:expr), $handler:path, $tag:literal, $summary:literal, $params:literal, $body:expr, $answers:expr) => {
+    ($method:literal $path:literal, $kind:ident($needs:expr), $handler:path, $tag:literal, $summary:literal,
+     $params:literal, $body:expr, $answers:expr) => {
         Route {
             method: $method,
             path: $path,

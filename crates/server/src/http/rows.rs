@@ -93,7 +93,7 @@ impl RowSource {
         Some((left, self.cancel.clone()))
     }
 
-    pub(super) fn worked(&mut self, time: Duration) {
+    pub(super) fn record_time(&mut self, time: Duration) {
         self.left = self.left.map(|left| left.saturating_sub(time));
         self.took += time;
         self.is_working = false;

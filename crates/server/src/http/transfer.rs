@@ -36,9 +36,9 @@ use crate::{Result, ServerError, access::Access, sending::Reserved};
 const BATCH: usize = 500;
 const BATCH_BYTES: usize = 1 << 20;
 /// Minimum rate of a body in bytes per second, beyond the longest pause: slower clients would occupy a slot.
-const LEAST_RATE: u64 = 64 << 10;
+const MIN_BYTES_PER_SECOND: u64 = 64 << 10;
 /// Longest line of an import.
-const MOST_LINE: usize = 16 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// `GET …/export/nodes`
 pub async fn export_nodes(call: Call, access: Access) -> Result<Reply> {
@@ -416,16 +416,16 @@ async fn import(
 pub(super) type Piece = Result<Option<Bytes>>;
 
 /// Passes a body on piece by piece, with back-pressure. Fails after a pause that is too long, and if the body arrives
-/// more slowly than [`LEAST_RATE`] on average; the time in which the receiver is busy does not count.
+/// more slowly than [`MIN_BYTES_PER_SECOND`] on average; the time in which the receiver is busy does not count.
 pub(super) async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Duration) {
     let (mut waited, mut bytes) = (Duration::ZERO, 0);
     loop {
-        let earned = pause + Duration::from_millis(bytes * 1000 / LEAST_RATE);
+        let earned = pause + Duration::from_millis(bytes * 1000 / MIN_BYTES_PER_SECOND);
         let began = Instant::now();
         let frame = tokio::time::timeout(pause.min(earned.saturating_sub(waited)), body.frame());
         let piece = match frame.await {
             Err(_) => Err(ServerError::TooSlow(format!(
-                "the body arrives too slowly: a pause of at most {pause:?} is allowed (limits.body_time), and {LEAST_RATE} bytes a second"
+                "the body arrives too slowly: a pause of at most {pause:?} is allowed (limits.body_time), and {MIN_BYTES_PER_SECOND} bytes a second"
             ))),
             Ok(None) => Ok(None),
             Ok(Some(Err(error))) => Err(ServerError::Invalid(format!(
@@ -560,13 +560,13 @@ impl<R: Read> Iterator for Lines<R> {
             let wrong = |line: u64, what: String| {
                 Some(Err(DataError::Invalid(format!("line {line}: {what}"))))
             };
-            let mut limited = (&mut self.text).take(MOST_LINE as u64 + 1);
+            let mut limited = (&mut self.text).take(MAX_LINE_BYTES as u64 + 1);
             match limited.read_until(b'\n', &mut self.bytes) {
                 Ok(0) => return None,
-                Ok(_) if self.bytes.len() > MOST_LINE => {
+                Ok(_) if self.bytes.len() > MAX_LINE_BYTES => {
                     let line = self.line;
                     return self.fail(ServerError::TooLarge(format!(
-                        "line {line} is longer than {MOST_LINE} bytes"
+                        "line {line} is longer than {MAX_LINE_BYTES} bytes"
                     )));
                 }
                 Ok(_) if self.bytes.trim_ascii().is_empty() => {}

@@ -27,7 +27,7 @@ use crate::{Result, ServerError};
 /// The default path of traces at a collector.
 const PATH: &str = "/v1/traces";
 /// Longest recorded text of a query: many spans may be queued.
-const MOST_TEXT: usize = 4 << 10;
+const MAX_TEXT_BYTES: usize = 4 << 10;
 /// Time limit for sending a batch, and for the last batch at shutdown.
 const TIME: Duration = Duration::from_secs(2);
 
@@ -229,7 +229,7 @@ impl Span {
         if let Some(context) = &self.0
             && context.span().is_recording()
         {
-            let begin = &text[..text.floor_char_boundary(MOST_TEXT)];
+            let begin = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
             self.set("db.query.text", isomer_db::internals::redact(begin));
         }
     }

@@ -8,22 +8,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_vfs::{Disk, LockFile, LockMode, Open, SharedPage, process::ProcessId, sync_above};
+use isomer_vfs::{Disk, LockFile, LockMode, OpenMode, SharedPage, process::ProcessId, sync_above};
 
 use super::{
-    DirectoryOptions,
-    frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, frame_bytes, record_check},
-    io_error, lost,
+    append_lock::{AppendGuard, AppendLock},
+    file_system::io_error,
+    frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, MAX_RECORD_BYTES, frame_bytes, record_check},
     manifest::Manifest,
-    page::{Owner, PAGE_BYTES, Page, State},
-    process_lock::{Locked, ProcessLock},
-    random, recovery,
-    segments::{Cursor, Segment, Segments},
+    options::DirectoryOptions,
+    page::{LastSync, Owner, PAGE_BYTES, Page, State},
+    process_lock::ProcessLock,
+    random::random,
+    recovery,
+    segment::{Cursor, Segment, lost},
+    segments::{self, Segments},
 };
 use crate::{Append, LogError, LogId, Position};
 
 /// More patience is none: it can be added to any moment.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// A thread that is about to sync gathers others if the last sync took at least, and at most, that long.
+const MIN_GATHERING: Duration = Duration::from_micros(100);
+const MAX_GATHERING: Duration = Duration::from_millis(20);
 /// A segment grows by that many bytes.
 const STEP_BYTES: u64 = 256 << 10;
 
@@ -34,7 +40,7 @@ pub(super) struct Appending {
     disk: Arc<dyn Disk>,
     segments: Segments,
     page: Page,
-    append_lock: ProcessLock,
+    append_lock: AppendLock,
     sync_lock: ProcessLock,
     /// Has a shared lock while the log is open.
     _presence: LockFile,
@@ -50,7 +56,7 @@ impl Appending {
     ) -> Result<(Manifest, Self), LogError> {
         let failed = |error: io::Error| io_error(folder, &error);
         let presence = LockFile::open_folder(folder).map_err(failed)?;
-        let patience = options.patience.min(LONGEST_PATIENCE);
+        let patience = options.patience.min(MAX_TIMEOUT);
         let is_alone = enter(&presence, folder, patience)?;
         let disk = &options.disk;
         let manifest = match Manifest::read(&**disk, folder)? {
@@ -67,11 +73,11 @@ impl Appending {
             LockFile::open(&path).map_err(|error| io_error(&path, &error))
         };
         let mut appending = Self {
-            segments: Segments::new(disk.clone(), folder, manifest.id, Open::Write),
+            segments: Segments::new(disk.clone(), folder, manifest.id, OpenMode::Write),
             folder: folder.to_owned(),
             disk: disk.clone(),
             page: Page::new(page, manifest.id),
-            append_lock: ProcessLock::new(lock_file(PAGE)?),
+            append_lock: AppendLock::new(lock_file(PAGE)?, lock_file(FAVOURED)?),
             sync_lock: ProcessLock::new(lock_file(SYNC)?),
             slot: None,
             segment_bytes: options.segment_bytes,
@@ -99,10 +105,8 @@ impl Appending {
     }
 
     /// Takes the append lock.
-    fn lock(&self) -> Result<Locked<'_>, LogError> {
-        let locked = self
-            .append_lock
-            .lock(Some(self.page.released()), self.patience);
+    fn lock(&self) -> Result<AppendGuard<'_>, LogError> {
+        let locked = self.append_lock.lock(&self.page, self.patience);
         let locked = locked.map_err(|error| io_error(&self.folder, &error))?;
         locked.ok_or_else(|| {
             let holder = match self.page.appender() {
@@ -117,7 +121,7 @@ impl Appending {
     }
 
     /// The state of the log; made from the files if the page does not have it.
-    fn state(&self, _: &Locked<'_>) -> Result<State, LogError> {
+    fn state(&self, _: &AppendGuard<'_>) -> Result<State, LogError> {
         match self.page.state() {
             Some(state) => Ok(state),
             None => self.recover(false),
@@ -152,14 +156,14 @@ impl Appending {
     pub(super) fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
         let length = u32::try_from(record.len()).map_err(|_| LogError::TooLarge {
             bytes: record.len(),
-            max: super::MAX_RECORD_BYTES,
+            max: MAX_RECORD_BYTES,
         })?;
         let seen = self.glance()?;
         if (seen.first..seen.tail.position).contains(&at) {
             return Ok(Append::Taken);
         }
         let check = record_check(record, at);
-        let lock = self.lock()?;
+        let mut lock = self.lock()?;
         self.check_usable()?;
         let State { mut tail, first } = self.state(&lock)?;
         if at < first {
@@ -205,6 +209,7 @@ impl Appending {
             ..tail
         };
         self.page.publish(&State { tail, first });
+        lock.note_appended(at, tail.position);
         drop(lock);
         self.page.appended().ring();
         self.segments.remember(tail);
@@ -248,6 +253,11 @@ impl Appending {
     pub(super) fn sync(&self, upto: Position) -> Result<(), LogError> {
         let ended = self.page.sync_ended();
         let is_synced = || self.page.synced().is_some_and(|synced| synced >= upto);
+        self.check_usable()?;
+        if is_synced() {
+            return Ok(());
+        }
+        self.page.ask_for_sync();
         loop {
             self.check_usable()?;
             if is_synced() {
@@ -257,24 +267,49 @@ impl Appending {
             let leads = self.sync_lock.try_lock(ended);
             match leads.map_err(|error| io_error(&self.folder, &error))? {
                 None if is_synced() => return Ok(()),
-                None => ended.wait(heard, ProcessLock::look()),
+                None => ended.wait(heard, ProcessLock::check_interval()),
                 Some(_lead) => {
                     if is_synced() {
                         return Ok(());
                     }
                     self.check_usable()?;
-                    let tail = self.glance()?.tail;
-                    if tail.position < upto {
-                        let (at, end) = (upto, tail.position);
-                        return Err(LogError::Gap { at, end });
-                    }
-                    // The segments before this one are durable.
-                    self.sync_segment(&*self.segments.existing(tail.segment)?)?;
-                    self.page.set_synced(tail.position);
-                    return Ok(());
+                    return self.lead(upto);
                 }
             }
         }
+    }
+
+    /// Syncs for all that wait; the caller has the sync lock.
+    fn lead(&self, upto: Position) -> Result<(), LogError> {
+        self.gather();
+        let last = self.page.last_sync();
+        let asked = self.page.asked();
+        let tail = self.glance()?.tail;
+        if tail.position < upto {
+            let (at, end) = (upto, tail.position);
+            return Err(LogError::Gap { at, end });
+        }
+        let began = Instant::now();
+        // The segments before this one are durable.
+        self.sync_segment(&*self.segments.existing(tail.segment)?)?;
+        self.page.set_synced(tail.position);
+        self.page.set_last_sync(&LastSync {
+            began: asked,
+            askers: self.page.asked().wrapping_sub(last.began),
+            took: began.elapsed(),
+        });
+        Ok(())
+    }
+
+    /// Waits until as many threads have asked for a sync as for the last one and while it ran, for as long as it took:
+    /// those that it has just served would need a separate sync otherwise.
+    fn gather(&self) {
+        let last = self.page.last_sync();
+        if !(MIN_GATHERING..=MAX_GATHERING).contains(&last.took) {
+            return;
+        }
+        let is_complete = || self.page.asked().wrapping_sub(last.began) >= last.askers;
+        self.page.sync_asked().wait_until(last.took, is_complete);
     }
 
     pub(super) fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
@@ -290,7 +325,7 @@ impl Appending {
         if matches!(&outcome, Ok(found) if !found.ended) {
             return Ok(outcome?.records);
         }
-        // The records were trimmed meanwhile, or the page says more than there is, or they are damaged.
+        // The records were trimmed during this call, or the page says more than there is, or they are damaged.
         let lock = self.lock()?;
         let State { tail, first } = self.state(&lock)?;
         if from < first {
@@ -347,11 +382,13 @@ impl Drop for Appending {
 
 /// The file of the shared page, whose lock is the append lock.
 const PAGE: &str = "page";
+/// The file whose lock the favoured process has.
+const FAVOURED: &str = "favoured";
 /// The file whose lock is the sync lock.
 const SYNC: &str = "sync";
 
-/// Takes a lock on the folder: an exclusive one if no other process has the log open, and a shared one otherwise. Returns
-/// whether it is the former.
+/// Takes a lock on the folder: an exclusive one if no other process has the log open, and a shared one otherwise.
+/// Returns whether it is the former.
 fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool, LogError> {
     let until = Instant::now() + patience;
     loop {
@@ -369,7 +406,8 @@ fn enter(presence: &LockFile, folder: &Path, patience: Duration) -> Result<bool,
     }
 }
 
-/// Changes the exclusive lock into a shared one. In between, another process may enter alone, and do the same as this one.
+/// Changes the exclusive lock into a shared one. In between, another process may enter alone, and do the same as this
+/// one.
 fn stay(presence: &LockFile, folder: &Path, patience: Duration) -> Result<(), LogError> {
     let until = Instant::now() + patience;
     loop {
@@ -394,8 +432,8 @@ fn create(
     let id = LogId(u128::from(random()) << 64 | u128::from(random()));
     for first in Segments::list(disk, folder)? {
         // A process may have ended before it wrote the manifest; then there is one segment without records.
-        let path = super::segments::path(folder, first);
-        let len = disk.open(&path, Open::Read).and_then(|file| file.len());
+        let path = segments::path(folder, first);
+        let len = disk.open(&path, OpenMode::Read).and_then(|file| file.len());
         if first != 1 || !len.is_ok_and(|len| len <= STEP_BYTES) {
             let what = format!("`{}` has segments and no manifest", folder.display());
             return Err(LogError::Damaged(what));
@@ -444,8 +482,8 @@ fn open_page(folder: &Path, is_alone: bool) -> Result<SharedPage, LogError> {
     }
 }
 
-/// Writes a frame, and zeros up to the next step before it if it reaches beyond the last one: the disk may become full there,
-/// and then nothing of the frame was written.
+/// Writes a frame, and zeros up to the next step before it if it reaches beyond the last one: the disk may become full
+/// there, and then nothing of the frame was written.
 fn write(segment: &Segment, offset: u64, frame: &[u8]) -> io::Result<()> {
     let end = offset + frame.len() as u64;
     let step = end.next_multiple_of(STEP_BYTES);

@@ -7,10 +7,10 @@
 //! u64 check of the bytes before: XXH3, content
 //! ```
 //!
-//! A file is written under a name that begins with `#`, with the process that writes it, and synced. It gets its name by a
-//! link if the object must not exist, and by a rename if it replaces another one. Both, and [`Blobs::get`], take the lock of
-//! the file `lock`: what a caller reads is durable, unless the process that wrote it was killed before it had synced the
-//! folder.
+//! A file is written under a name that begins with `#`, with the process that writes it, and synced. It gets its name
+//! by a link if the object must not exist, and by a rename if it replaces another one. Both, and [`Blobs::get`], take
+//! the lock of the file `lock`: what a caller reads is durable, unless the process that wrote it was killed before it
+//! had synced the folder.
 
 use std::{
     io,
@@ -23,14 +23,14 @@ use std::{
     time::Duration,
 };
 
-use isomer_vfs::{Disk, DiskFile, LockFile, Open, RealDisk, process::ProcessId, sync_above};
+use isomer_vfs::{Disk, DiskFile, LockFile, OpenMode, RealDisk, process::ProcessId, sync_above};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{
-    check_file_system,
+    file_system::check_file_system,
     frame::take,
     process_lock::{Locked, ProcessLock},
-    random,
+    random::random,
 };
 use crate::{BlobError, Blobs, Created, Replaced, Tag, check_name};
 
@@ -38,10 +38,10 @@ const MAGIC: [u8; 8] = *b"isomerSB";
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 56;
 /// How long a call waits for one of another process, which may be stopped.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Shared objects in a directory, for any number of processes of one machine. [`Blobs::get_range`] checks no content, and may
-/// return that of an object that is not durable yet: read ranges of objects that a durable one names.
+/// Shared objects in a directory, for any number of processes of one machine. [`Blobs::get_range`] checks no content,
+/// and may return that of an object that is not durable yet: read ranges of objects that a durable one names.
 #[derive(Debug)]
 pub struct DirectoryBlobs {
     folder: PathBuf,
@@ -118,7 +118,7 @@ impl DirectoryBlobs {
     }
 
     fn locked(&self) -> Result<Locked<'_>, BlobError> {
-        let locked = self.lock.lock(None, PATIENCE);
+        let locked = self.lock.lock(None, LOCK_TIMEOUT);
         let locked = locked.map_err(|error| blob_error(&self.folder, &error))?;
         locked.ok_or_else(|| {
             let what = "another process has been writing for long, and may be stopped";
@@ -126,7 +126,7 @@ impl DirectoryBlobs {
         })
     }
 
-    /// Writes a file with `content` under a name of its own, durably. Returns its path and the tag.
+    /// Writes a file with `content` under a temporary name, durably. Returns its path and the tag.
     fn write(&self, content: &[u8]) -> Result<(PathBuf, Tag), BlobError> {
         let tag = u128::from(random()) << 64 | u128::from(random());
         let number = self.written.fetch_add(1, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl DirectoryBlobs {
         } = self.own;
         let name = format!("#{pid}.{started}.{namespace}.{number}.{:x}", random());
         let path = self.folder.join(name);
-        let written = self.disk.open(&path, Open::Create).and_then(|file| {
+        let written = self.disk.open(&path, OpenMode::Create).and_then(|file| {
             file.write_all_at(&encode_head(tag, content), 0)?;
             file.write_all_at(content, HEAD_BYTES as u64)?;
             file.sync()
@@ -158,7 +158,7 @@ impl DirectoryBlobs {
     fn object(&self, name: &str) -> Result<Option<Object>, BlobError> {
         let path = self.path(name);
         let mut head = [0; HEAD_BYTES];
-        let opened = self.disk.open(&path, Open::Read).and_then(|file| {
+        let opened = self.disk.open(&path, OpenMode::Read).and_then(|file| {
             file.read_exact_at(&mut head, 0)?;
             let len = file.len()?;
             Ok((file, len))
@@ -237,7 +237,7 @@ impl Blobs for DirectoryBlobs {
         let path = self.path(name);
         let exists = self.disk.exists(&path);
         if exists.map_err(|error| blob_error(&path, &error))? {
-            // What the caller is told is durable.
+            // The object that the caller learns of is durable then.
             drop(self.locked()?);
             return Ok(Created::Exists);
         }

@@ -1,6 +1,7 @@
 //! Segments and frames: how the log is stored.
 //!
-//! A segment is the file `NNNNNNNNNNNNNNNNNNNN.log`, named by the position of its first record. Numbers are little-endian.
+//! A segment is the file `NNNNNNNNNNNNNNNNNNNN.log`, named by the position of its first record. Numbers are
+//! little-endian.
 //!
 //! ```text
 //! header, 64 bytes:
@@ -17,8 +18,8 @@
 //! zeros
 //! ```
 //!
-//! The file grows in steps, with zeros ahead of the frames, so that a sync seldom has to write its length. A frame is valid
-//! only at its position and in its segment, so that bytes of a record are never mistaken for one.
+//! The file grows in steps, with zeros ahead of the frames, so that a sync seldom has to write its length. A frame is
+//! valid only at its position and in its segment, so that bytes of a record are never mistaken for one.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -26,6 +27,8 @@ use crate::{LogId, Position};
 
 /// Version of the format of segments and manifest.
 pub(super) const FORMAT: u32 = 1;
+/// Largest record.
+pub(super) const MAX_RECORD_BYTES: usize = 64 << 20;
 /// Bytes of a segment's header: the offset of its first frame.
 pub(super) const HEADER_BYTES: usize = 64;
 /// Bytes of a frame before its record.

@@ -5,16 +5,19 @@
 //! u64 first position of the newest segment, u64 check: XXH3 of the bytes before
 //! ```
 //!
-//! It is replaced whole, durably, under the append lock. The newest segment is durable before the manifest names it, and the
-//! manifest names it before a record is written to it: a file that is named and missing was removed by another program, and
-//! one that is newer has no records.
+//! It is replaced whole, durably, under the append lock. The newest segment is durable before the manifest names it,
+//! and the manifest names it before a record is written to it: a file that is named and missing was removed by another
+//! program, and one that is newer has no records.
 
 use std::{io, path::Path, time::Duration};
 
-use isomer_vfs::{Disk, Open};
+use isomer_vfs::{Disk, OpenMode};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::frame::{FORMAT, take};
+use super::{
+    file_system::io_error,
+    frame::{FORMAT, take},
+};
 use crate::{LogError, LogId, Position};
 
 const MAGIC: [u8; 8] = *b"isomerSM";
@@ -38,7 +41,7 @@ impl Manifest {
     pub(super) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, LogError> {
         let path = folder.join(NAME);
         let mut bytes = [0; BYTES];
-        let read = disk.open(&path, Open::Read).and_then(|file| {
+        let read = disk.open(&path, OpenMode::Read).and_then(|file| {
             file.read_exact_at(&mut bytes, 0)?;
             file.len()
         });
@@ -46,7 +49,7 @@ impl Manifest {
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
-            Err(error) => return Err(super::io_error(&path, &error)),
+            Err(error) => return Err(io_error(&path, &error)),
         };
         let damaged = || LogError::Damaged(format!("`{}` is not a manifest", path.display()));
         if len < 16 || bytes[..8] != MAGIC {
@@ -70,13 +73,13 @@ impl Manifest {
     /// Replaces the manifest in `folder`, durably. After an error it may be the old one or the new one.
     pub(super) fn write(&self, disk: &dyn Disk, folder: &Path) -> Result<(), LogError> {
         let (new, path) = (folder.join(NEW_NAME), folder.join(NAME));
-        let written = disk.open(&new, Open::Create).and_then(|file| {
+        let written = disk.open(&new, OpenMode::Create).and_then(|file| {
             file.write_all_at(&self.encode(), 0)?;
             file.sync()?;
             disk.rename(&new, &path)?;
             disk.sync_folder(folder)
         });
-        written.map_err(|error| super::io_error(&path, &error))
+        written.map_err(|error| io_error(&path, &error))
     }
 
     fn encode(&self) -> [u8; BYTES] {

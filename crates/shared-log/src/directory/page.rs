@@ -6,20 +6,26 @@
 //!      2  log, low half         6  hash of the frame before the tail       11  the records below are durable
 //!      3  log, high half        7  first position that is not trimmed      12  check of the words 2, 3 and 11
 //!                               8  the position after the last record      13  not 0: a sync has failed
+//!     14  syncs that were asked for
+//!     15  their number when the last one began      16  threads that asked for it        17  how long it took, in ns
+//!     18  the favoured process; 0: none             19  not 0: it is within an append
 //! from 64 on, three words for each process: its number (0: free), when it started, the numbering of processes
 //! at the end: the bells
 //! ```
 //!
-//! The page only says what the files have: with a wrong check it is made from them again, under the append lock. The words
-//! 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were stored, and
-//! the records below were durable before that: a log that ends earlier has lost records.
+//! The page only says what the files have: with a wrong check it is made from them again, under the append lock. The
+//! words 11 and 12 are a *receipt* in addition. The system writes the page to the disk at some time after they were
+//! stored, and the records below were durable before that: a log that ends earlier has lost records.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    time::Duration,
+};
 
 use isomer_vfs::{Bell, SharedPage, process::ProcessId};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::segments::Cursor;
+use super::segment::Cursor;
 use crate::{LogId, Position};
 
 /// Size of the file.
@@ -47,6 +53,12 @@ enum Word {
     Synced = 11,
     SyncedCheck = 12,
     Failed = 13,
+    Asked = 14,
+    Began = 15,
+    Expected = 16,
+    Took = 17,
+    Favoured = 18,
+    Busy = 19,
 }
 
 /// What the page says of the log.
@@ -55,6 +67,17 @@ pub(super) struct State {
     pub(super) tail: Cursor,
     /// The first position that is not trimmed.
     pub(super) first: Position,
+}
+
+/// How the last sync went, for the next one: a group of that size is worth waiting for, for that long. Any value is
+/// possible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LastSync {
+    /// The number of syncs that were asked for when it began.
+    pub(super) began: u64,
+    /// The number of threads that asked for it, or for the next one while it ran.
+    pub(super) askers: u64,
+    pub(super) took: Duration,
 }
 
 /// Whose page it is.
@@ -73,11 +96,17 @@ pub(super) enum Owner {
 pub(super) struct Page {
     shared: SharedPage,
     id: LogId,
+    /// This process.
+    pid: u64,
 }
 
 impl Page {
     pub(super) fn new(shared: SharedPage, id: LogId) -> Self {
-        Self { shared, id }
+        Self {
+            shared,
+            id,
+            pid: std::process::id().into(),
+        }
     }
 
     fn word(&self, word: Word) -> &AtomicU64 {
@@ -112,8 +141,8 @@ impl Page {
         is_valid.then_some(state)
     }
 
-    /// The state while other processes may change it: it is at least that of every append and trim that has returned. `None`
-    /// if the page is damaged.
+    /// The state while other processes may change it: it is at least that of every append and trim that has returned.
+    /// `None` if the page is damaged.
     pub(super) fn glance(&self) -> Option<State> {
         let before = self.load(Word::Check);
         let state = self.loaded();
@@ -158,7 +187,7 @@ impl Page {
 
     /// Marks the state as changing: if this process ends now, it is made from the files again.
     pub(super) fn begin(&self) {
-        self.store(Word::Appender, std::process::id().into());
+        self.store(Word::Appender, self.pid);
         self.store(Word::Check, 0);
     }
 
@@ -199,11 +228,54 @@ impl Page {
         (self.load(Word::SyncedCheck) == self.synced_check(synced)).then_some(synced)
     }
 
-    /// Says that the records below `synced` are durable. If two processes say so at once, the check may not match then, and
-    /// the next sync says it again.
+    /// Says that the records below `synced` are durable. If two processes say so at once, the check may not match then,
+    /// and the next sync says it again.
     pub(super) fn set_synced(&self, synced: Position) {
         self.store(Word::Synced, synced);
         self.store(Word::SyncedCheck, self.synced_check(synced));
+    }
+
+    /// The favoured process, see [`super::append_lock`].
+    pub(super) fn favoured(&self) -> u64 {
+        self.load(Word::Favoured)
+    }
+
+    pub(super) fn set_favoured(&self, process: u64) {
+        self.store(Word::Favoured, process);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.load(Word::Busy) != 0
+    }
+
+    pub(super) fn set_busy(&self, is_busy: bool) {
+        self.store(Word::Busy, is_busy.into());
+    }
+
+    /// Counts a sync that is asked for, and wakes the thread that gathers them.
+    pub(super) fn ask_for_sync(&self) {
+        self.word(Word::Asked).fetch_add(1, SeqCst);
+        self.sync_asked().ring();
+    }
+
+    /// The number of syncs that were asked for; wraps around.
+    pub(super) fn asked(&self) -> u64 {
+        self.load(Word::Asked)
+    }
+
+    pub(super) fn last_sync(&self) -> LastSync {
+        LastSync {
+            began: self.load(Word::Began),
+            askers: self.load(Word::Expected),
+            took: Duration::from_nanos(self.load(Word::Took)),
+        }
+    }
+
+    pub(super) fn set_last_sync(&self, last: &LastSync) {
+        self.store(Word::Began, last.began);
+        self.store(Word::Expected, last.askers);
+        let took = u64::try_from(last.took.as_nanos()).unwrap_or(u64::MAX);
+        self.store(Word::Took, took);
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -229,6 +301,11 @@ impl Page {
         self.shared.bell(2)
     }
 
+    /// Rung when a sync is asked for.
+    pub(super) fn sync_asked(&self) -> Bell<'_> {
+        self.shared.bell(3)
+    }
+
     fn slots(&self) -> impl Iterator<Item = &[AtomicU64]> {
         self.shared.words()[FIRST_SLOT..].chunks_exact(SLOT_WORDS)
     }
@@ -243,8 +320,8 @@ impl Page {
         (pid != 0).then_some(process)
     }
 
-    /// Enters this process among those that have the log open, which is for people only. Returns its slot; `None` if there
-    /// are too many. The slots of processes that have ended are taken.
+    /// Enters this process among those that have the log open, which is for people only. Returns its slot; `None` if
+    /// there are too many. The slots of processes that have ended are taken.
     pub(super) fn register(&self) -> Option<usize> {
         let own = ProcessId::current();
         self.slots().position(|slot| {

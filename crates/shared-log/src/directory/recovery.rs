@@ -1,7 +1,8 @@
 //! Making the shared page from the files, which a process that ended within an append, or a loss of power, left behind.
 
 use super::{
-    io_error,
+    file_system::io_error,
+    frame::Head,
     manifest::Manifest,
     page::{Owner, Page, State},
     segments::{Segments, path},
@@ -9,7 +10,8 @@ use super::{
 use crate::LogError;
 
 /// Finds the tail of the log, clears what is after it and publishes it. The caller has the append lock, or is the only
-/// process that has the log open (`is_alone`): then there may have been a loss of power, and everything becomes durable.
+/// process that has the log open (`is_alone`): then there may have been a loss of power, and everything becomes
+/// durable.
 ///
 /// # Errors
 /// `Damaged` if records are missing that were durable, or, unless this process is alone, that any process has seen.
@@ -36,7 +38,7 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         return Err(newest.damaged(&tail, &what));
     }
     // While processes live no record is lost, and after a loss of power none that was durable.
-    let is_loss = |later: &super::frame::Head| !is_alone || later.durable > tail.position;
+    let is_loss = |later: &Head| !is_alone || later.durable > tail.position;
     page.begin();
     if let Some(end) = newest.remains(&tail, is_loss)? {
         newest.clear(&tail, end)?;
@@ -47,6 +49,8 @@ pub(super) fn recover(segments: &Segments, page: &Page, is_alone: bool) -> Resul
         synced.map_err(|error| io_error(&newest.path, &error))?;
         page.set_synced(tail.position);
         page.set_failed(false);
+        page.set_favoured(0);
+        page.set_busy(false);
     } else if receipt.is_none() {
         page.set_synced(manifest.newest);
     }
@@ -77,7 +81,8 @@ pub(super) fn remove_trimmed(segments: &Segments, manifest: &Manifest) -> Result
     Ok(())
 }
 
-/// Removes segments that the manifest does not name yet: a process ended while it made the next one, which has no records.
+/// Removes segments that the manifest does not name yet: a process ended while it made the next one, which has no
+/// records.
 fn remove_unnamed(segments: &Segments, manifest: &Manifest) -> Result<(), LogError> {
     let all = Segments::list(&*segments.disk, &segments.folder)?;
     for first in all.into_iter().filter(|first| *first > manifest.newest) {

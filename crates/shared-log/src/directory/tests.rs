@@ -1,22 +1,27 @@
 //! Tests of the log in a directory that need its files or faults of the disk.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread,
+    time::Duration,
 };
 
-use isomer_vfs::{Call, FaultyDisk, Loss, SharedPage, SimDisk};
+use isomer_vfs::{Call, FaultyDisk, Loss, RealDisk, SharedPage, SimDisk};
 use tempfile::TempDir;
 
 use super::{
-    frame::{HEAD_BYTES, frame_bytes},
+    DirectoryLog, DirectoryOptions, Mode,
+    frame::{self, HEAD_BYTES, frame_bytes},
     page::PAGE_BYTES,
-    *,
+    segments::{self, Segments},
 };
+use crate::{Append, LogError, Position, SharedLog as _};
 
 const CHECK_WORD: usize = 9;
 const SYNCED_WORD: usize = 11;
@@ -209,7 +214,7 @@ fn a_damaged_page_is_made_again() {
     let log = open(&folder);
     let reader = opened(folder.path(), &read_only());
     let mut end = 1;
-    for word in 0..14 {
+    for word in 0..18 {
         for value in [0, 1, 77, u64::MAX, 1 << 40] {
             if matches!(word, 1 | 13) {
                 // Another format, and a failed sync, are refused: see below.
@@ -564,6 +569,51 @@ fn waiting_for_an_append_ends() {
     drop(stopped);
     append(&log, 1);
     check(&log, 1, 3);
+}
+
+/// A process that appends alone takes the lock without a system call. Others take that back without waiting for it,
+/// unless it is within an append.
+#[test]
+fn others_take_the_favour_of_a_process_back() {
+    let folder = folder();
+    let options = DirectoryOptions {
+        patience: Duration::from_millis(50),
+        ..DirectoryOptions::default()
+    };
+    let (one, other) = (
+        opened(folder.path(), &options),
+        opened(folder.path(), &options),
+    );
+    let favoured = || shared_page(&folder).words()[18].load(Ordering::SeqCst);
+    append(&one, 60);
+    assert_eq!(favoured(), 0);
+    append(&one, 40);
+    let first = favoured();
+    assert_ne!(first, 0);
+    append(&other, 1);
+    assert_eq!(favoured(), 0);
+    append(&one, 1);
+    append(&other, 100);
+    assert!(![0, first].contains(&favoured()));
+    append(&one, 1);
+    append(&other, 1);
+    append(&one, 100);
+    assert_eq!(favoured(), first);
+    check(&other, 1, 305);
+    // The favoured process is stopped within an append.
+    let busy = &shared_page(&folder);
+    busy.words()[19].store(1, Ordering::SeqCst);
+    let why = other.append(305, b"x").expect_err("it waits");
+    assert!(matches!(why, LogError::Unavailable(_)), "{why}");
+    // It continues, and others go on.
+    append(&one, 1);
+    append(&other, 1);
+    // It has ended within an append.
+    drop(one);
+    busy.words()[19].store(1, Ordering::SeqCst);
+    busy.words()[CHECK_WORD].store(0, Ordering::SeqCst);
+    append(&other, 1);
+    check(&other, 1, 308);
 }
 
 /// Power is lost at every change of the disk, with the page as it was then, or as it was earlier, or without it.

@@ -10,8 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Faults of one node's connection, each as a number of calls in a thousand. Those of writes are about appends, and about
-/// objects that are created or replaced.
+/// Faults of one node's connection, each as a number of calls in a thousand. Those of writes are about appends, and
+/// about objects that are created or replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A write does nothing, and the node gets no answer.
@@ -37,18 +37,18 @@ pub enum Moment {
     AfterEffect,
 }
 
-/// How a call goes on.
+/// How a call continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// As usual.
     Continue,
-    /// The node crashes: this call, and every later one on its connection, is refused. The test must not believe what the
-    /// node says from then on.
+    /// The node crashes: this call, and every later one on its connection, is refused. The test must not believe what
+    /// the node says from then on.
     Crash,
 }
 
-/// Decides at each moment of each call how it goes on. Meanwhile it can let time pass, or other nodes work: the shared state
-/// is not locked.
+/// Decides at each moment of each call how the call continues. It may let time pass, or let other nodes work: the
+/// shared state is not locked.
 pub type Hook = Arc<dyn Fn(Moment) -> Fate + Send + Sync>;
 
 /// Why a call on a connection failed.

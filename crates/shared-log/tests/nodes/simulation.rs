@@ -1,10 +1,10 @@
 //! Random histories of several nodes on one faulty log, each deterministic by its seed.
 //!
-//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, and come back from a checkpoint, which
-//! some of them take and trim the log by. They stop for long and crash between calls, and within a call of the log or of
-//! the objects: before it takes effect, or after that and before the answer. Meanwhile another node, whose connection is
-//! good, commits, takes a checkpoint and trims the log. Log and objects lose requests and answers, deliver late and twice;
-//! the log forgets what is trimmed. Afterwards the log alone is the truth:
+//! Nodes begin transactions, read some keys, and commit in groups; they fall behind, and come back from a checkpoint,
+//! which some of them take and trim the log by. They stop for long and crash between calls, and within a call of the
+//! log or of the objects: before it takes effect, or after that and before the answer. Within these calls another node,
+//! whose connection is good, commits, takes a checkpoint and trims the log. Log and objects lose requests and answers,
+//! deliver late and twice; the log forgets what is trimmed. Afterwards the log alone is the truth:
 //! - every transaction in it read what all before it had written (serializable, in the order of the log);
 //! - one that was acknowledged is in it once; one that was refused is not; one with an unknown outcome at most once;
 //! - a transaction that began after another one was acknowledged reads its writes (strict);
@@ -172,7 +172,7 @@ enum Outcome {
     Unknown,
 }
 
-/// What the nodes were told, and the source of all chance.
+/// What the nodes reported, and the source of all chance.
 #[derive(Debug)]
 struct Ledger {
     random: Random,
@@ -319,7 +319,7 @@ impl Common {
         let mut rest = &group[..];
         while !rest.is_empty() {
             let committed = member.node.commit(rest);
-            // Nobody hears from a node that crashed.
+            // A node that crashed reports nothing.
             let is_crashed = member.log.is_crashed();
             let outcomes: Vec<Outcome> = match &committed {
                 _ if is_crashed => vec![Outcome::Unknown; rest.len()],
@@ -415,7 +415,7 @@ impl Rival {
             1 => self.common.time.sleep(GRACE / 3),
             2..5 => self.work(|member| self.common.commit_now(member)),
             5 => {
-                // The node is stopped for long: meanwhile all that it has not applied is trimmed.
+                // The node is stopped for long, and all that it has not applied is trimmed.
                 self.common.ledger().stalls += 1;
                 self.work(|member| self.common.commit(member, || {}));
                 self.common.time.sleep(GRACE * 2);
@@ -769,7 +769,7 @@ fn a_group_that_no_record_can_hold_is_committed_in_parts() {
         matches!(refused, NodeError::Log(LogError::TooLarge { .. })),
         "{refused}"
     );
-    assert!(node.commit(&[writing(22)]).is_ok(), "the node goes on");
+    assert!(node.commit(&[writing(22)]).is_ok(), "the node continues");
 }
 
 /// A refused call is not repeated, and one that cannot be reached is until the deadline.

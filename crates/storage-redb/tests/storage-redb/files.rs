@@ -34,6 +34,13 @@ fn corrupt(result: Result<RedbEngine, StorageError>) -> String {
     }
 }
 
+fn in_use(result: Result<RedbEngine, StorageError>) -> String {
+    match result {
+        Err(error @ StorageError::InUse { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn unavailable<T: std::fmt::Debug>(result: Result<T, StorageError>) -> String {
     match result {
         Err(StorageError::Unavailable(text)) => text,
@@ -147,7 +154,7 @@ fn only_one_may_open() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = open(folder.path()).expect("made");
     put(&engine, b"a", b"b").expect("a commit");
-    let text = unavailable(open(folder.path()));
+    let text = in_use(open(folder.path()));
     assert!(
         text.contains(&format!(
             "already open in this process ({})",
@@ -159,7 +166,7 @@ fn only_one_may_open() {
         read_only: true,
         ..RedbOptions::default()
     };
-    assert!(unavailable(RedbEngine::open(folder.path(), read_only)).contains("already open"));
+    assert!(in_use(RedbEngine::open(folder.path(), read_only)).contains("already open"));
     drop(engine);
 
     // Runs this test again, as the other process.
@@ -179,7 +186,7 @@ fn only_one_may_open() {
         lines.any(|line| line.expect("a line").contains("holding")),
         "the other process did not open it"
     );
-    let text = unavailable(open(folder.path()));
+    let text = in_use(open(folder.path()));
     assert!(
         text.contains(&format!("in use by process {}", holder.id())),
         "{text}"
@@ -247,7 +254,7 @@ fn read_only_changes_nothing() {
         );
     }
     assert!(
-        unavailable(open(folder.path())).contains("already open"),
+        in_use(open(folder.path())).contains("already open"),
         "readers keep writers out"
     );
     drop((one, two));

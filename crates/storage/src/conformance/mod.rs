@@ -35,9 +35,11 @@ pub use writes::{
 macro_rules! conformance_tests {
     ($make:expr) => {
         $crate::conformance_tests!($make;
-            reads_see_commits, get_many_keeps_order, values_of_all_sizes, pages_in_both_directions, pages_under_own_writes,
+            reads_see_commits, get_many_keeps_order, values_of_all_sizes, pages_in_both_directions,
+            pages_under_own_writes,
             own_writes_are_read, delete_ranges_and_own_writes, savepoints_nest, dropped_transactions_leave_no_trace,
-            limits_are_errors, what_can_be_undone_is_limited, guards_matrix, guards_see_the_group_before_them, snapshots_stay_while_others_write,
+            limits_are_errors, what_can_be_undone_is_limited, guards_matrix, guards_see_the_group_before_them,
+            snapshots_stay_while_others_write,
             concurrent_counters, started_commits_end, stream_keeps_order_and_is_trimmed, commits_survive_reopening,
             buffered_commits_become_durable, checkpoint_is_a_database_of_its_own, ingest_is_one_commit,
             verify_finds_nothing);

@@ -255,11 +255,13 @@ pub fn limits_are_errors(make: Make) {
     let too_long = vec![7; limits.max_key_bytes + 1];
     let refused = transaction.put(&too_long, b"value");
     assert!(
-        matches!(refused, Err(StorageError::TooLarge { size, max, .. }) if size == max + 1 && max == limits.max_key_bytes)
+        matches!(refused, Err(StorageError::TooLarge { size, max, .. })
+            if size == max + 1 && max == limits.max_key_bytes)
     );
     let refused = transaction.put(b"key", &vec![7; limits.max_value_bytes + 1]);
     assert!(
-        matches!(refused, Err(StorageError::TooLarge { size, max, .. }) if size == max + 1 && max == limits.max_value_bytes)
+        matches!(refused, Err(StorageError::TooLarge { size, max, .. })
+            if size == max + 1 && max == limits.max_value_bytes)
     );
     let mut taken = 0;
     let refused = loop {

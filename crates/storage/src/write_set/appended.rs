@@ -13,7 +13,7 @@ use super::{
 use crate::KeyRange;
 
 /// Number of the latest writes that are searched one by one.
-const FEW: usize = 8;
+const LINEAR_SEARCH_WRITES: usize = 8;
 
 /// What a write costs in addition to its key and value: 8 bytes before the key, and 8 while it is sorted, or in
 /// the table. (Keys that were not written in order take more while the writes with one first byte are sorted.)
@@ -81,7 +81,7 @@ impl Appended {
 
     /// The write of `key`, if there is one.
     pub(super) fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        if self.len() <= FEW {
+        if self.len() <= LINEAR_SEARCH_WRITES {
             let of_key = self.all().filter(|(_, write)| write.0 == key);
             return of_key.last().map(|(_, write)| write.1);
         }
@@ -95,7 +95,7 @@ impl Appended {
     /// False if many writes are not in the table yet and `key` is outside of their bounds: that costs one
     /// comparison per write.
     fn may_hold(&self, key: &[u8]) -> bool {
-        if self.len() - self.table.lock().entered < 8 * FEW {
+        if self.len() - self.table.lock().entered < 8 * LINEAR_SEARCH_WRITES {
             return true;
         }
         self.bounds()
@@ -140,7 +140,7 @@ impl Appended {
     /// bounds of the writes with the same first byte.
     pub(super) fn may_touch(&self, range: KeyRange<'_>) -> bool {
         let is_in = |key: &[u8]| key >= range.start && range.end.is_none_or(|end| key < end);
-        if self.len() <= 8 * FEW {
+        if self.len() <= 8 * LINEAR_SEARCH_WRITES {
             return self.all().any(|(_, write)| is_in(write.0));
         }
         let bounds = self.bounds();

@@ -16,7 +16,7 @@ const OFFSET_BITS: u32 = 18;
 /// write needs.
 const FIRST_PIECE_BYTES: usize = 1 << 10;
 const PIECE_BYTES: usize = 1 << OFFSET_BITS;
-const MOST_PIECES: usize = if cfg!(test) {
+const MAX_PIECES: usize = if cfg!(test) {
     64
 } else {
     1 << (32 - OFFSET_BITS)
@@ -63,7 +63,7 @@ impl Content {
 
     /// Whether no more writes may be pushed.
     pub(super) fn is_full(&self) -> bool {
-        self.pieces.len() == MOST_PIECES
+        self.pieces.len() == MAX_PIECES
     }
 
     /// Appends a write, and returns its position.

@@ -26,7 +26,7 @@ use crate::{KeyRange, Order, Parked, StorageError, View, Visitor};
 const SLOT_BYTES: usize = 96;
 
 /// From this many writes on, each doubling triggers a check whether most of them are obsolete.
-const MANY: usize = 1 << 16;
+const MIN_CHECKED_WRITES: usize = 1 << 16;
 
 /// Puts and deletions on top of deleted ranges.
 ///
@@ -117,7 +117,7 @@ impl WriteSet {
     fn append(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.appended.push(key, value);
         let len = self.appended.len();
-        let looked_at = len >= MANY && len.is_power_of_two();
+        let looked_at = len >= MIN_CHECKED_WRITES && len.is_power_of_two();
         if self.appended.is_full() || looked_at && self.appended.mostly_obsolete() {
             self.order();
         }
@@ -162,7 +162,7 @@ impl WriteSet {
 
     /// Does now what [`WriteSet::slots`] would do on first use, and frees what only lookups need.
     pub fn prepare(&self) {
-        if self.ordered.get().is_none() && self.appended.len() >= MANY {
+        if self.ordered.get().is_none() && self.appended.len() >= MIN_CHECKED_WRITES {
             self.appended.forget_table();
         }
         drop(self.slots());
@@ -424,10 +424,10 @@ mod tests {
     #[test]
     fn overwritten_values_are_freed() {
         let mut writes = WriteSet::new();
-        for number in 0..(3 * MANY as u64) {
+        for number in 0..(3 * MIN_CHECKED_WRITES as u64) {
             writes.put(&(number % 10).to_be_bytes(), &number.to_be_bytes());
         }
-        assert!(writes.bytes() < MANY, "{}", writes.bytes());
+        assert!(writes.bytes() < MIN_CHECKED_WRITES, "{}", writes.bytes());
         assert_eq!(writes.slots().len(), 10);
     }
 }

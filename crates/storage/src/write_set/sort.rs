@@ -3,7 +3,7 @@
 use super::content::{Content, WritePosition};
 
 /// With at least this many writes they are grouped by the first byte of their keys before they are sorted.
-const MANY: usize = 2048;
+const MIN_GROUPED_WRITES: usize = 2048;
 /// Bits of the keys by which a large group is partitioned (radix sort).
 const DIGIT_BITS: u32 = 11;
 
@@ -19,7 +19,7 @@ pub(super) fn sorted(content: &Content) -> Vec<WritePosition> {
 
 /// All writes: if they are many, grouped by the first byte of their keys; if they are few, in one group.
 fn groups(content: &Content) -> Vec<Group<'_>> {
-    let by_first_byte = content.len() >= MANY;
+    let by_first_byte = content.len() >= MIN_GROUPED_WRITES;
     let mut groups = vec![Group::default(); if by_first_byte { 257 } else { 1 }];
     for (position, (key, _)) in content.since(WritePosition::default()) {
         let group = match key.first() {
@@ -68,7 +68,7 @@ impl<'a> Group<'a> {
         let entry = |position: &WritePosition| {
             SortKey::new(beginning(content, *position, common), *position)
         };
-        let (mut entries, ends) = match self.positions.len() < MANY {
+        let (mut entries, ends) = match self.positions.len() < MIN_GROUPED_WRITES {
             true => (self.positions.iter().map(entry).collect(), Vec::new()),
             false => in_parts(&self.positions, entry, differing),
         };

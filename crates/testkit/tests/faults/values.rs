@@ -78,7 +78,8 @@ fn numbers_survive_exactly() -> Outcome {
         0.1,
     ] {
         let back = round_trip(&db, Value::Float(float))?;
-        let same = matches!(back, Value::Float(back) if back.to_bits() == float.to_bits() || (back.is_nan() && float.is_nan()));
+        let same = matches!(back, Value::Float(back)
+            if back.to_bits() == float.to_bits() || (back.is_nan() && float.is_nan()));
         ensure!(same, "{float}: {back:?}");
     }
     for text in [

@@ -38,12 +38,12 @@ struct Shape {
     order: Vec<(Arc<str>, u32)>,
 }
 
-struct Own<'n> {
+struct CopiedNames<'n> {
     names: &'n dyn Names,
     copies: &'n RefCell<FxHashMap<PropId, Arc<str>>>,
 }
 
-impl Names for Own<'_> {
+impl Names for CopiedNames<'_> {
     fn name(&self, prop: PropId) -> Option<Arc<str>> {
         let mut copies = self.copies.borrow_mut();
         if let Some(copy) = copies.get(&prop) {
@@ -81,7 +81,7 @@ impl Shapes {
     ) -> Result<Map, ValueError> {
         let shape = self.shape(record, names)?;
         self.values.clear();
-        let names = Own {
+        let names = CopiedNames {
             names,
             copies: &self.copies,
         };
@@ -103,7 +103,7 @@ impl Shapes {
         if let Some(known) = self.shapes.iter().position(same) {
             return Ok(known);
         }
-        let names = Own {
+        let names = CopiedNames {
             names,
             copies: &self.copies,
         };

@@ -84,7 +84,7 @@ pub fn lower_thread_priority(by: i32) {
 #[cfg(not(target_os = "linux"))]
 pub fn lower_thread_priority(_: i32) {}
 
-/// Time since the machine started, suspension included. Linux has a clock of its own for that; the monotonic clock of
+/// Time since the machine started, suspension included. Linux has a separate clock for that; the monotonic clock of
 /// macOS counts suspension too. On other systems it may not.
 pub fn boot_time() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -212,8 +212,8 @@ pub fn remote_file_system(_: &Path) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// When the process `pid` started, in ticks since the machine did; `None` if there is none. Read from `/proc`, so that it
-/// is 0 for every running process where that does not exist.
+/// When the process `pid` started, in ticks since the machine did; `None` if there is none. Read from `/proc`, so that
+/// it is 0 for every running process where that does not exist.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn process_start(pid: u32) -> Option<u64> {
     let text = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {

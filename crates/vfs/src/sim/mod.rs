@@ -21,7 +21,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, Open};
+use crate::{Disk, DiskFile, Kind, Lock, LockError, LockMode, OpenMode};
 pub use state::Loss;
 use state::{Chance, Change, DirEntry, FileChange, FolderChange, Inode, ROOT, State};
 
@@ -375,13 +375,13 @@ impl Machine {
         Ok(())
     }
 
-    fn open(&mut self, path: &Path, how: Open) -> io::Result<Inode> {
+    fn open(&mut self, path: &Path, how: OpenMode) -> io::Result<Inode> {
         match (self.file(path), how) {
-            (Ok(inode), Open::Create) => {
+            (Ok(inode), OpenMode::Create) => {
                 self.set_len(inode, 0)?;
                 Ok(inode)
             }
-            (Err(error), Open::Create) if error.kind() == io::ErrorKind::NotFound => {
+            (Err(error), OpenMode::Create) if error.kind() == io::ErrorKind::NotFound => {
                 let (folder, name) = self.place(path)?;
                 let inode = self.state.next_inode();
                 self.change(Change::NewFile(inode));
@@ -421,7 +421,7 @@ impl Machine {
                 LockMode::Shared if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                 LockMode::Shared => return Err(LockError::Io(error)),
                 LockMode::Exclusive => {
-                    self.open(path, Open::Create).map_err(LockError::Io)?;
+                    self.open(path, OpenMode::Create).map_err(LockError::Io)?;
                 }
             }
         }
@@ -471,12 +471,12 @@ fn names(path: &Path) -> io::Result<Vec<OsString>> {
 }
 
 impl Disk for SimDisk {
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         self.with(None, |machine| {
             Ok(Arc::new(SimFile {
                 inode: machine.open(path, how)?,
                 life: machine.life,
-                writable: how != Open::Read,
+                writable: how != OpenMode::Read,
                 disk: self.clone(),
             }) as Arc<dyn DiskFile>)
         })

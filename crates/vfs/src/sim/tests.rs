@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::*;
 
 fn write(disk: &SimDisk, path: &str, bytes: &[u8], sync: bool) {
-    let file = disk.open(Path::new(path), Open::Create).expect("a file");
+    let file = disk
+        .open(Path::new(path), OpenMode::Create)
+        .expect("a file");
     file.write_all_at(bytes, 0).expect("written");
     if sync {
         file.sync().expect("synced");
@@ -13,7 +15,7 @@ fn write(disk: &SimDisk, path: &str, bytes: &[u8], sync: bool) {
 }
 
 fn read(disk: &SimDisk, path: &str) -> io::Result<Vec<u8>> {
-    let file = disk.open(Path::new(path), Open::Read)?;
+    let file = disk.open(Path::new(path), OpenMode::Read)?;
     let mut bytes = vec![0; file.len()? as usize];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
@@ -54,7 +56,7 @@ fn unsynced_writes_come_apart() {
             let disk = SimDisk::new();
             write(&disk, "f", &[1; 1536], true);
             disk.sync_folder(Path::new("/")).expect("synced");
-            let file = disk.open(Path::new("f"), Open::Write).expect("opens");
+            let file = disk.open(Path::new("f"), OpenMode::Write).expect("opens");
             file.write_all_at(&[2; 1024], 0).expect("written");
             file.write_all_at(&[3; 512], 1024).expect("written");
             disk.cut_power(loss, seed);
@@ -113,7 +115,7 @@ fn a_lost_sync_loses_for_good() {
     let disk = SimDisk::new();
     write(&disk, "f", b"first", true);
     disk.sync_folder(Path::new("/")).expect("synced");
-    let file = disk.open(Path::new("f"), Open::Write).expect("opens");
+    let file = disk.open(Path::new("f"), OpenMode::Write).expect("opens");
     disk.lose_sync_after(0);
     file.write_all_at(b"SECOND", 0).expect("written");
     file.sync().expect_err("lost");
@@ -132,7 +134,7 @@ fn power_goes_at_a_change() {
     let disk = SimDisk::new();
     write(&disk, "f", b"a", true);
     disk.sync_folder(Path::new("/")).expect("synced");
-    let file = disk.open(Path::new("f"), Open::Write).expect("opens");
+    let file = disk.open(Path::new("f"), OpenMode::Write).expect("opens");
     disk.cut_power_at(disk.changes() + 1, Loss::Everything, 7);
     file.write_at(b"b", 0).expect("the last change");
     assert!(!disk.is_off());
@@ -151,7 +153,7 @@ fn a_disk_fills_up() {
     let disk = SimDisk::new();
     disk.set_capacity(Some(10));
     write(&disk, "a", &[1; 4], true);
-    let file = disk.open(Path::new("b"), Open::Create).expect("opens");
+    let file = disk.open(Path::new("b"), OpenMode::Create).expect("opens");
     assert_eq!(file.write_at(&[2; 10], 0).expect("a part"), 6);
     let error = file.write_at(&[2], 6).expect_err("full");
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
@@ -229,9 +231,9 @@ fn run(disk: &SimDisk, steps: &[Step]) {
         match step {
             Step::Write(file, offset, len) => {
                 let how = if disk.exists(&path(file)).expect("power") {
-                    Open::Write
+                    OpenMode::Write
                 } else {
-                    Open::Create
+                    OpenMode::Create
                 };
                 disk.open(&path(file), how)
                     .expect("opens")
@@ -239,12 +241,12 @@ fn run(disk: &SimDisk, steps: &[Step]) {
                     .expect("written");
             }
             Step::SetLen(file, len) => {
-                if let Ok(file) = disk.open(&path(file), Open::Write) {
+                if let Ok(file) = disk.open(&path(file), OpenMode::Write) {
                     file.set_len(u64::from(*len)).expect("a length");
                 }
             }
             Step::Sync(file) => {
-                if let Ok(file) = disk.open(&path(file), Open::Write) {
+                if let Ok(file) = disk.open(&path(file), OpenMode::Write) {
                     file.sync().expect("synced");
                 }
             }
@@ -292,7 +294,7 @@ proptest! {
         let disk = SimDisk::new();
         run(&disk, &steps);
         for name in disk.list(Path::new("/")).expect("the root") {
-            disk.open(&name, Open::Write).expect("opens").sync().expect("synced");
+            disk.open(&name, OpenMode::Write).expect("opens").sync().expect("synced");
         }
         disk.sync_folder(Path::new("/")).expect("synced");
         for loss in Loss::ALL {
@@ -314,12 +316,15 @@ fn the_real_disk_answers_alike() {
         let mut note = |what: &str, answer: String| log.push(format!("{what}: {answer}"));
         let kind = |error: io::Error| format!("{:?}", error.kind());
         let open = |name: &str, how| disk.open(&path(name), how);
-        note("missing", kind(open("a", Open::Read).expect_err("missing")));
         note(
             "missing",
-            kind(open("a", Open::Write).expect_err("missing")),
+            kind(open("a", OpenMode::Read).expect_err("missing")),
         );
-        let file = open("a", Open::Create).expect("made");
+        note(
+            "missing",
+            kind(open("a", OpenMode::Write).expect_err("missing")),
+        );
+        let file = open("a", OpenMode::Create).expect("made");
         note("empty", format!("{:?}", file.is_empty()));
         note("write", format!("{:?}", file.write_at(b"0123456789", 5)));
         let mut out = [9; 20];
@@ -349,7 +354,7 @@ fn the_real_disk_answers_alike() {
         );
         note(
             "through a file",
-            kind(open("a/b", Open::Create).expect_err("a file")),
+            kind(open("a/b", OpenMode::Create).expect_err("a file")),
         );
         note(
             "kinds",
@@ -391,14 +396,14 @@ fn the_real_disk_answers_alike() {
             kind(disk.remove(&path("a")).expect_err("missing")),
         );
         note("names", format!("{:?}", file.name_count()));
-        let other = open("c", Open::Read).expect("there");
+        let other = open("c", OpenMode::Read).expect("there");
         let mut out = [0; 4];
         other.read_exact_at(&mut out, 0).expect("there");
         note(
             "second name",
             format!("{out:?} {}", other.write_at(b"x", 0).is_err()),
         );
-        drop(open("c", Open::Create).expect("emptied"));
+        drop(open("c", OpenMode::Create).expect("emptied"));
         note("emptied", format!("{:?}", other.len()));
         let mut names = disk.list(folder.path()).expect("names");
         names.sort();
@@ -445,7 +450,7 @@ fn a_hook_lets_calls_fail() {
         );
         let work = || -> io::Result<()> {
             faulty.make_folder(Path::new("/d"))?;
-            let file = faulty.open(Path::new("/d/f"), Open::Create)?;
+            let file = faulty.open(Path::new("/d/f"), OpenMode::Create)?;
             file.write_all_at(b"abc", 0)?;
             file.read_exact_at(&mut [0; 2], 1)?;
             file.set_len(1)?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use isomer_value::TypeId;
 
-use super::{AdjacencyBase, Link, Side, overlay};
-use crate::slot::Pinned;
+use super::{AdjacencyBase, Link, overlay};
+use crate::{side::Side, slot::Pinned};
 
 /// The relationships of one type, or of several, seen from one end at one version. Cheap to clone; may be
 /// used from any thread and kept as long as needed.

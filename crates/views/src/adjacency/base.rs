@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use crate::slot::Base;
+use crate::{delta::Weighed, slot::Base};
 
 /// Node ids per chunk.
 pub(crate) const CHUNK_NODES: usize = 1 << 16;
@@ -25,6 +25,8 @@ pub(crate) struct Link {
     /// Whether it was created (otherwise deleted).
     pub(crate) added: bool,
 }
+
+impl Weighed for Link {}
 
 /// All relationships of one type, from one side, at one version.
 ///

@@ -7,11 +7,11 @@ use isomer_data::{GraphRead, Transaction, Version};
 use isomer_value::{RelId, TypeId};
 
 use super::{
-    AdjacencyBase, Link, Side,
+    AdjacencyBase, Link,
     base::{CHUNK_NODES, Chunk, ChunkRows},
-    overlay, small,
+    overlay,
 };
-use crate::{build::Effort, error::ViewError, slot::Generation};
+use crate::{build::Effort, error::ViewError, id::small, side::Side, slot::Generation};
 
 /// Relationships read per batch.
 const BATCH: usize = 8192;

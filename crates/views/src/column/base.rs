@@ -8,10 +8,10 @@ use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use super::{Cell, CellChange, PAGE_ROWS, Page, cell_of, page::PageCells};
 use crate::{
     Owner,
-    adjacency::small,
     build::Effort,
     delta::Delta,
     error::ViewError,
+    id::small,
     slot::{Base, Generation},
 };
 

@@ -14,13 +14,22 @@ use isomer_value::PropId;
 use isomer_vfs::{Seal, private_file, private_folder, sync_folder};
 
 use super::{Blocks, Head, SegmentError, Writer};
-use crate::{DamagedFile, Side, ViewKind};
+use crate::{ViewKind, side::Side};
 
 const ENDING: &str = "view";
 const NEW: &str = "new";
 
 /// Counter for temporary file names.
 static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// A damaged view file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFile {
+    /// File name in the folder of views.
+    pub name: String,
+    /// What was wrong with it.
+    pub reason: String,
+}
 
 /// The content of the folder.
 #[derive(Default)]

@@ -45,12 +45,16 @@ use std::{
 
 use isomer_data::{EraId, Version};
 use isomer_value::{LabelId, PropId, TypeId};
-use isomer_vfs::{Place, Seal};
-use thiserror::Error;
+use isomer_vfs::{Seal, SealedPosition};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};
 
-use super::Taker;
-use crate::{Side, ViewKind, build::Effort, error::ViewError};
+use crate::{
+    build::Effort,
+    error::ViewError,
+    segment::{error::SegmentError, numbers::Taker},
+    side::Side,
+    status::ViewKind,
+};
 
 const MAGIC: &[u8; 8] = b"ISOMVIEW";
 const DONE: &[u8; 8] = b"VIEWDONE";
@@ -72,23 +76,6 @@ const MOST_BLOCK_BYTES: u32 = 1 << 30;
 const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 1 << 29 };
 /// Flag in a block's length: the next block continues this one.
 const CONTINUED: u32 = 1 << 31;
-
-/// Why a file was rejected.
-#[derive(Debug, Error)]
-pub(crate) enum SegmentError {
-    /// The operating system reported an error.
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-    /// The content differs from what was written.
-    #[error("{0}")]
-    Damaged(String),
-    /// The file is intact, but of another database or another history.
-    #[error("the file belongs to another history of the database")]
-    Foreign,
-    /// The file is intact, but has a newer format.
-    #[error("the file has format {0}, this program reads formats up to {NEWEST_FORMAT}")]
-    Format(u32),
-}
 
 /// The view and version that a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,8 +275,8 @@ fn format_of(seal: &Seal, in_pieces: bool) -> u32 {
     format + if in_pieces { IN_PIECES } else { 0 }
 }
 
-fn place(file: u128, at: u64) -> Place {
-    Place { file, at }
+fn place(file: u128, at: u64) -> SealedPosition {
+    SealedPosition { file, at }
 }
 
 fn block_sum(number: u64, len: u32, bytes: &[u8]) -> [u8; 8] {
@@ -364,7 +351,12 @@ impl Blocks {
             _ if in_pieces || format == format_of(seal, false) => {}
             // The header is intact, but was not written with this key: a foreign file.
             FORMAT..=NEWEST_FORMAT => return Err(SegmentError::Foreign),
-            _ => return Err(SegmentError::Format(format)),
+            _ => {
+                return Err(SegmentError::Format {
+                    found: format,
+                    newest: NEWEST_FORMAT,
+                });
+            }
         }
         if stated != bytes {
             return Err(SegmentError::Damaged(format!(

@@ -49,10 +49,10 @@ fn send(from: &DataStore, to: &DataStore) {
 
 /// The whole state of one replica.
 fn join(from: &DataStore, to: &DataStore) {
-    let mut joining = isomer_replication::begin_join(to).unwrap();
+    let mut joining = isomer_replication::begin_state_transfer(to).unwrap();
     loop {
-        let page = isomer_replication::snapshot_page(from, joining.place(), 500).unwrap();
-        if joining.join_page(to, &page).unwrap() {
+        let page = isomer_replication::state_page(from, joining.cursor(), 500).unwrap();
+        if joining.merge_page(to, &page).unwrap() {
             break;
         }
     }

@@ -20,7 +20,7 @@ use isomer_sync::{Local, add_peer, exchange};
 const KILLS: usize = 200;
 const KILLS_QUICK: usize = 24;
 /// The highest point of an exchange at which a process ends; lowered if a process does not reach it.
-const MOST_POINTS: u64 = 120;
+const MAX_POINTS: u64 = 120;
 /// Bytes of a text, so that a page of a snapshot holds one or two records.
 const LONG: usize = 600 << 10;
 
@@ -498,7 +498,7 @@ fn the_next_exchange_resumes_after_any_kill() {
             never_exchanged(&new("first")),
             exchanged_before(&new("later")),
         ];
-        let mut most = [[MOST_POINTS; ALL.len()]; 2];
+        let mut most = [[MAX_POINTS; ALL.len()]; 2];
         let mut slowest = [Duration::from_millis(400); 2];
         let mut numbers = Numbers(seed * 1000 + worker);
         while kills.load(Ordering::Relaxed) < wanted {

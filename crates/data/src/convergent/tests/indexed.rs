@@ -2,15 +2,17 @@
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
+use isomer_layout::convergent::{
+    clock::Dot, effect::Action, place::element, position::FieldPosition,
+};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, NodeId, PropId, Value, key};
 
-use super::world::Dice;
+use super::dice::Dice;
 use crate::{
     Access, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore, DataStoreOptions,
     ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Order,
     SchemaChange, Transaction, Verdict,
-    convergent::{Action, FieldPosition, clock::Dot, place::element},
 };
 
 /// Name, paths, whether over elements.

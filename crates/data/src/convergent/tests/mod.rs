@@ -1,9 +1,10 @@
-//! Replicas in memory: random histories against an interpreter of the whole history, laws of the join, mutants.
+//! Convergent fields of whole databases, compared with replicas in memory and with full scans.
 
-mod history;
+#[path = "../../../../layout/src/convergent/tests/dice.rs"]
+mod dice;
 mod indexed;
-mod laws;
-mod naive;
-mod oracle;
+#[path = "../../../../layout/src/convergent/tests/memory_rows.rs"]
+mod memory_rows;
+#[path = "../../../../layout/src/convergent/tests/parcel.rs"]
+mod parcel;
 mod transactions;
-mod world;

@@ -2,19 +2,17 @@
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
+use isomer_layout::{
+    convergent::{clock::Vector, effect::Action, place::malformed, value::OwnerReading},
+    stream::change::Change,
+};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, NodeId, Value};
 
-use super::world::Dice;
+use super::{dice::Dice, memory_rows::MemoryRows, parcel::Parcel};
 use crate::{
     Access, ChangeSet, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore,
     DataStoreOptions, Direction, ErrorKind, GraphRead, Transaction,
-    convergent::{
-        clock::Vector,
-        delivery::{Parcel, Turn},
-        rows::MemoryRows,
-        value::OwnerReading,
-    },
 };
 
 fn open(engine: &Arc<dyn Engine>) -> DataStore {
@@ -152,9 +150,9 @@ fn every_kind_reads_as_a_plain_value() {
 fn keys(engine: &Arc<dyn Engine>) -> (Vec<Vec<u8>>, usize) {
     let snapshot = engine.snapshot().unwrap();
     let (mut keys, mut numbers) = (Vec::new(), 0);
-    crate::pairs::each_pair(&*snapshot, &[], |key, _| {
+    isomer_layout::pairs::each_pair(&*snapshot, &[], |key, _| {
         match key[0] {
-            crate::keyspace::TAG_OWN_NUMBER => numbers += 1,
+            isomer_layout::keyspace::TAG_OWN_NUMBER => numbers += 1,
             _ => keys.push(key.to_vec()),
         }
         Ok(())
@@ -197,7 +195,7 @@ fn added_and_removed_entries_leave_no_row() {
         tx.fields().context().unwrap()
     };
     let before = context();
-    store.sum_up_numbers().unwrap();
+    store.numbering().sum_up().unwrap();
     assert_eq!((keys(&engine), context()), ((after.clone(), 0), before));
     one(3);
     doing(&store, node, &[(&["map"], ConvergentOp::Clear)]).unwrap();
@@ -269,7 +267,7 @@ fn relationships_and_documents_have_fields_and_delete_them() {
     tx.graph_mut().delete_node(node, true).unwrap();
     tx.commit().unwrap();
     let tx = store.begin(Access::Read).unwrap();
-    let left = crate::convergent::rows::Rows::scan(&tx, &[0x40], &[], 1, &mut |key, _| {
+    let left = isomer_layout::convergent::rows::Rows::scan(&tx, &[0x40], &[], 1, &mut |key, _| {
         panic!("{key:?} is left")
     });
     left.unwrap();
@@ -500,7 +498,7 @@ fn counters_are_folded() {
         Some(int(1000))
     );
     let mut entries = 0;
-    crate::convergent::rows::Rows::scan(&tx, &owner.prefix(), &[], 1, &mut |_, _| {
+    isomer_layout::convergent::rows::Rows::scan(&tx, &owner.prefix(), &[], 1, &mut |_, _| {
         entries += 1;
         Ok(true)
     })
@@ -650,10 +648,8 @@ fn a_property_becomes_convergent_under_a_reader() {
 
 #[test]
 fn a_check_finds_invalid_entries() {
-    use crate::{
-        Verdict,
-        keyspace::{self, IdSpace},
-    };
+    use crate::Verdict;
+    use isomer_layout::keyspace::{self, IdSpace};
     let store = open(&memory());
     let node = a_node(&store);
     let owner = ConvergentOwner::Node(node);
@@ -865,6 +861,45 @@ fn apply(model: &mut Model, op: &ConvergentOp, name: usize) {
     }
 }
 
+impl Parcel {
+    /// The convergent part of a commit, if any.
+    pub(crate) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
+        let mut operations = Vec::new();
+        for change in &entry.changes {
+            match change {
+                Change::Converged {
+                    owner,
+                    op,
+                    place,
+                    action,
+                } => {
+                    let action = Action::decode(action).ok_or_else(malformed)?;
+                    operations.push((*op, [&owner.prefix()[..], place].concat(), action));
+                }
+                Change::ConvergedBy {
+                    replica,
+                    number,
+                    time,
+                    seen,
+                } => {
+                    return Ok(Some(Self {
+                        origin: *replica,
+                        number: *number,
+                        time: *time,
+                        seen: seen.clone(),
+                        operations,
+                    }));
+                }
+                _ => {}
+            }
+        }
+        match operations.is_empty() {
+            true => Ok(None),
+            false => Err(malformed()),
+        }
+    }
+}
+
 /// Applies the change stream, in the order of the numbers, and compares.
 fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &DataStore, node: NodeId, seed: u64) {
     let mut parcels = Vec::new();
@@ -877,7 +912,7 @@ fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &DataStore, node: NodeI
     for parcel in &parcels {
         // Numbers that were given up are not in the stream.
         seen.advance(parcel.origin, parcel.number - 1);
-        assert_eq!(parcel.turn(&seen), Turn::Now, "seed {seed}");
+        assert!(parcel.follows(&seen), "seed {seed}");
         parcel.apply(&mut rows).unwrap();
         seen.advance(parcel.origin, parcel.number);
     }
@@ -926,7 +961,7 @@ fn numbers_are_not_used_twice() {
     let second = store.replica().unwrap();
     assert_eq!(second.id, first.id);
     assert_ne!(second.epoch, first.epoch);
-    store.begin_epoch().unwrap();
+    store.numbering().begin_epoch().unwrap();
     doing(&store, node, &one).unwrap();
     let third = store.replica().unwrap();
     assert_eq!(third.id, first.id);
@@ -940,7 +975,10 @@ fn numbers_are_not_used_twice() {
             None,
         )
         .unwrap();
-    assert_eq!(store.begin_epoch().unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(
+        store.numbering().begin_epoch().unwrap_err().kind(),
+        ErrorKind::Denied
+    );
     drop(tx);
 
     let mut dots = BTreeSet::new();

@@ -40,7 +40,7 @@ impl<'p> Planner<'p> {
         if !self.arena.plain && self.next_ordered_part(problem, progress, flow, solved) {
             return;
         }
-        let Some((start, alone)) = self.cheapest_start(problem, progress) else {
+        let Some((start, alone)) = cheapest_start(self, problem, progress) else {
             return;
         };
         let single = self.rows(flow) <= 2.0;
@@ -96,82 +96,6 @@ impl<'p> Planner<'p> {
     ) {
         self.advance(problem, progress, &next);
         self.emit(problem, progress, flow, next, solved);
-    }
-
-    /// The best first move of any unsolved component, with the outcome of solving the component separately.
-    pub(super) fn cheapest_start(
-        &self,
-        problem: &Problem,
-        progress: &Progress,
-    ) -> Option<(Move, Progress)> {
-        let mut candidates: Vec<Move> = Vec::new();
-        // A relationship that is bound elsewhere binds its ends as well.
-        let brought = |node: SlotId| {
-            problem
-                .graph
-                .relationships
-                .iter()
-                .zip(&progress.relationship_open)
-                .any(|(relationship, open)| {
-                    *open
-                        && relationship.bound
-                        && (relationship.from == node || relationship.to == node)
-                })
-        };
-        for (at, node) in problem.graph.nodes.iter().enumerate() {
-            if candidates.len() < NODES_LOOKED_AT && progress.node_open[at] && !brought(*node) {
-                candidates.push(Move::Find(at, self.access(problem, progress, *node)));
-            }
-        }
-        let scan = |next: &Move| match next {
-            Move::Find(_, access) => access.rows,
-            _ => f64::MAX,
-        };
-        candidates.sort_by(|a, b| scan(a).total_cmp(&scan(b)));
-        let tried = if problem.graph.relationships.len() > SMALL_PATTERN {
-            1
-        } else {
-            STARTS_TRIED
-        };
-        candidates.truncate(tried);
-        for (at, relationship) in problem.graph.relationships.iter().enumerate().take(tried) {
-            let apart = relationship.from != relationship.to;
-            let open = progress.relationship_open[at]
-                && !progress.bound.contains(&relationship.from)
-                && !progress.bound.contains(&relationship.to);
-            if open && apart && !relationship.bound && matches!(relationship.length, Length::One) {
-                candidates.push(Move::Scan(at));
-            }
-        }
-        if candidates.is_empty() {
-            let node = progress.node_open.iter().position(|open| *open)?;
-            candidates.push(Move::Find(
-                node,
-                self.access(problem, progress, problem.graph.nodes[node]),
-            ));
-        }
-        let mut best: Option<(f64, Move, Progress)> = None;
-        for start in candidates {
-            let mut trial = Progress {
-                rows: 1.0,
-                work: 0.0,
-                bound: self.context.clone(),
-                ..progress.clone()
-            };
-            self.advance(problem, &mut trial, &start);
-            self.thin(problem, &mut trial);
-            while let Some(next) = self.next_move(problem, &trial) {
-                self.advance(problem, &mut trial, &next);
-                self.thin(problem, &mut trial);
-            }
-            // A start that solves the whole component is preferred over one that gets stuck.
-            let whole = is_whole(problem, progress, &trial);
-            let cost = trial.work + trial.rows + if whole { 0.0 } else { 1e12 };
-            if best.as_ref().is_none_or(|(known, ..)| cost < *known) {
-                best = Some((cost, start, trial));
-            }
-        }
-        best.map(|(_, start, trial)| (start, trial))
     }
 
     /// Solves a side separately and joins it: by the nodes that both sides have, by equal keys if a predicate gives
@@ -274,6 +198,82 @@ impl<'p> Planner<'p> {
         solved.extend(part_solved);
         self.emit_testable(problem, progress, flow);
     }
+}
+
+/// The best first move of any unsolved component, with the outcome of solving the component separately.
+fn cheapest_start(
+    planner: &Planner<'_>,
+    problem: &Problem,
+    progress: &Progress,
+) -> Option<(Move, Progress)> {
+    let mut candidates: Vec<Move> = Vec::new();
+    // A relationship that is bound elsewhere binds its ends as well.
+    let brought = |node: SlotId| {
+        problem
+            .graph
+            .relationships
+            .iter()
+            .zip(&progress.relationship_open)
+            .any(|(relationship, open)| {
+                *open
+                    && relationship.bound
+                    && (relationship.from == node || relationship.to == node)
+            })
+    };
+    for (at, node) in problem.graph.nodes.iter().enumerate() {
+        if candidates.len() < NODES_LOOKED_AT && progress.node_open[at] && !brought(*node) {
+            candidates.push(Move::Find(at, planner.access(problem, progress, *node)));
+        }
+    }
+    let scan = |next: &Move| match next {
+        Move::Find(_, access) => access.rows,
+        _ => f64::MAX,
+    };
+    candidates.sort_by(|a, b| scan(a).total_cmp(&scan(b)));
+    let tried = if problem.graph.relationships.len() > SMALL_PATTERN {
+        1
+    } else {
+        STARTS_TRIED
+    };
+    candidates.truncate(tried);
+    for (at, relationship) in problem.graph.relationships.iter().enumerate().take(tried) {
+        let apart = relationship.from != relationship.to;
+        let open = progress.relationship_open[at]
+            && !progress.bound.contains(&relationship.from)
+            && !progress.bound.contains(&relationship.to);
+        if open && apart && !relationship.bound && matches!(relationship.length, Length::One) {
+            candidates.push(Move::Scan(at));
+        }
+    }
+    if candidates.is_empty() {
+        let node = progress.node_open.iter().position(|open| *open)?;
+        candidates.push(Move::Find(
+            node,
+            planner.access(problem, progress, problem.graph.nodes[node]),
+        ));
+    }
+    let mut best: Option<(f64, Move, Progress)> = None;
+    for start in candidates {
+        let mut trial = Progress {
+            rows: 1.0,
+            work: 0.0,
+            bound: planner.context.clone(),
+            ..progress.clone()
+        };
+        planner.advance(problem, &mut trial, &start);
+        planner.thin(problem, &mut trial);
+        while let Some(next) = planner.next_move(problem, &trial) {
+            planner.advance(problem, &mut trial, &next);
+            planner.thin(problem, &mut trial);
+        }
+        // A start that solves the whole component is preferred over one that gets stuck.
+        let whole = is_whole(problem, progress, &trial);
+        let cost = trial.work + trial.rows + if whole { 0.0 } else { 1e12 };
+        if best.as_ref().is_none_or(|(known, ..)| cost < *known) {
+            best = Some((cost, start, trial));
+        }
+    }
+    best.map(|(_, start, trial)| (start, trial))
 }
 
 /// Whether no unsolved element touches what a trial has bound.

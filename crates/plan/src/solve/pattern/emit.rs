@@ -45,9 +45,9 @@ impl Planner<'_> {
                 self.push(flow, scan, rows);
                 apart.push(at);
             }
-            Move::Follow(at, from) => self.emit_follow(problem, flow, at, from, solved, rows),
-            Move::Close(at) => self.emit_close(problem, flow, at, solved, rows),
-            Move::Check(at) => self.emit_check(problem, flow, at, solved, rows),
+            Move::Follow(at, from) => emit_follow(self, problem, flow, at, from, solved, rows),
+            Move::Close(at) => emit_close(self, problem, flow, at, solved, rows),
+            Move::Check(at) => emit_check(self, problem, flow, at, solved, rows),
         }
         if let Some(at) = relationship {
             let apart = apart
@@ -59,266 +59,6 @@ impl Planner<'_> {
             solved.push(at);
         }
         self.emit_testable(problem, progress, flow);
-    }
-
-    pub(super) fn emit_follow(
-        &mut self,
-        problem: &Problem,
-        flow: &mut Flow,
-        at: usize,
-        forward: bool,
-        solved: &[usize],
-        rows: f64,
-    ) {
-        let one = &problem.graph.relationships[at];
-        let (from, to) = if forward {
-            (one.from, one.to)
-        } else {
-            (one.to, one.from)
-        };
-        let direction = if forward {
-            one.direction
-        } else {
-            one.direction.reversed()
-        };
-        let distinct_from = slots(problem, overlapping(problem, at, solved));
-        let types = one.types.clone();
-        // Both ends may be one node: `(a)-->(a)`.
-        if from == to {
-            return self.emit_close(problem, flow, at, solved, rows);
-        }
-        match &one.length {
-            Length::One => self.push(
-                flow,
-                |input| {
-                    Op::Expand(Expand {
-                        input,
-                        from,
-                        direction,
-                        types,
-                        relationship: Some(one.slot),
-                        to,
-                        distinct_from,
-                        group: false,
-                    })
-                },
-                rows,
-            ),
-            Length::Walk { .. } => self.emit_walk(
-                problem,
-                flow,
-                at,
-                (from, to),
-                direction,
-                false,
-                solved,
-                rows,
-            ),
-            Length::Repeat(walk) => {
-                let reversed = from == one.to;
-                let walk = if reversed {
-                    walk.reversed()
-                } else {
-                    (**walk).clone()
-                };
-                let search = |input| {
-                    Op::PathSearch(PathSearch {
-                        input,
-                        from,
-                        to,
-                        into: false,
-                        walk,
-                        reversed,
-                        selector: None,
-                        path: None,
-                        relationships: Some(one.slot),
-                        distinct_from,
-                        predicate: None,
-                    })
-                };
-                self.push(flow, search, rows);
-            }
-            Length::Shortest { .. } | Length::Selected(_) => {
-                unreachable!("a shortest path is never followed from one end")
-            }
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one operator's worth of facts")]
-    pub(super) fn emit_walk(
-        &mut self,
-        problem: &Problem,
-        flow: &mut Flow,
-        at: usize,
-        (from, to): (SlotId, SlotId),
-        direction: Direction,
-        into: bool,
-        solved: &[usize],
-        rows: f64,
-    ) {
-        let one = &problem.graph.relationships[at];
-        let Length::Walk { min, max } = one.length else {
-            return;
-        };
-        let walk = |input| {
-            Op::VarExpand(VarExpand {
-                input,
-                from,
-                to,
-                into,
-                direction,
-                types: one.types.clone(),
-                min,
-                max,
-                relationships: Some(one.slot),
-                reversed: from == one.to && one.from != one.to,
-                distinct_from: slots(problem, overlapping(problem, at, solved)),
-                step_predicate: one.step_predicate.clone(),
-                distinct_ends: false,
-            })
-        };
-        self.push(flow, walk, rows);
-    }
-
-    pub(super) fn emit_close(
-        &mut self,
-        problem: &Problem,
-        flow: &mut Flow,
-        at: usize,
-        solved: &[usize],
-        rows: f64,
-    ) {
-        let one = &problem.graph.relationships[at];
-        let distinct_from = slots(problem, overlapping(problem, at, solved));
-        let (from, to, direction, types) = (one.from, one.to, one.direction, one.types.clone());
-        match &one.length {
-            Length::One => {
-                let relationship = Some(one.slot);
-                self.push(
-                    flow,
-                    |input| {
-                        Op::ExpandInto(ExpandInto {
-                            input,
-                            from,
-                            to,
-                            direction,
-                            types,
-                            relationship,
-                            distinct_from,
-                        })
-                    },
-                    rows,
-                );
-            }
-            Length::Walk { .. } => {
-                self.emit_walk(problem, flow, at, (from, to), direction, true, solved, rows)
-            }
-            Length::Shortest {
-                min,
-                max,
-                all,
-                path,
-                predicate,
-                ..
-            } => {
-                let shortest = |input| {
-                    Op::ShortestPath(ShortestPath {
-                        input,
-                        from,
-                        to,
-                        direction,
-                        types,
-                        min: *min,
-                        max: *max,
-                        all: *all,
-                        path: *path,
-                        relationships: Some(one.slot),
-                        step_predicate: one.step_predicate.clone(),
-                        predicate: predicate.clone(),
-                    })
-                };
-                self.push(flow, shortest, rows);
-                self.keep_selected_apart(problem, flow, at, solved);
-            }
-            Length::Repeat(walk) => {
-                let search = |input| {
-                    Op::PathSearch(PathSearch {
-                        input,
-                        from,
-                        to,
-                        into: true,
-                        walk: (**walk).clone(),
-                        reversed: false,
-                        selector: None,
-                        path: None,
-                        relationships: Some(one.slot),
-                        distinct_from,
-                        predicate: None,
-                    })
-                };
-                self.push(flow, search, rows);
-            }
-            Length::Selected(selected) => {
-                let search = |input| {
-                    Op::PathSearch(PathSearch {
-                        input,
-                        from,
-                        to,
-                        into: true,
-                        walk: selected.walk.clone(),
-                        reversed: false,
-                        selector: Some(selected.selector),
-                        path: selected.path,
-                        relationships: Some(one.slot),
-                        distinct_from: Vec::new(),
-                        predicate: selected.predicate.clone(),
-                    })
-                };
-                self.push(flow, search, rows);
-                self.keep_selected_apart(problem, flow, at, solved);
-            }
-        }
-    }
-
-    /// Paths are selected before their relationships are compared with those of the clause's other patterns.
-    fn keep_selected_apart(
-        &mut self,
-        problem: &Problem,
-        flow: &mut Flow,
-        at: usize,
-        solved: &[usize],
-    ) {
-        let pairs: Vec<(usize, usize)> = overlapping(problem, at, solved)
-            .map(|other| (at, other))
-            .collect();
-        if !pairs.is_empty() {
-            self.keep_apart(problem, flow, pairs);
-        }
-    }
-
-    pub(super) fn emit_check(
-        &mut self,
-        problem: &Problem,
-        flow: &mut Flow,
-        at: usize,
-        solved: &[usize],
-        rows: f64,
-    ) {
-        let one = &problem.graph.relationships[at];
-        let ends = |input| {
-            Op::RelationshipEnds(RelationshipEnds {
-                input,
-                relationship: one.slot,
-                from: one.from,
-                from_bound: flow.bound.contains(&one.from),
-                to: one.to,
-                to_bound: flow.bound.contains(&one.to),
-                direction: one.direction,
-                types: one.types.clone(),
-                distinct_from: slots(problem, overlapping(problem, at, solved)),
-            })
-        };
-        flow.op = self.arena.push(ends(flow.op), rows);
     }
 
     /// Tests that relationships of separately solved components differ.
@@ -341,6 +81,275 @@ impl Planner<'_> {
             .collect();
         self.filter(flow, tests);
     }
+}
+
+fn emit_follow(
+    planner: &mut Planner<'_>,
+    problem: &Problem,
+    flow: &mut Flow,
+    at: usize,
+    forward: bool,
+    solved: &[usize],
+    rows: f64,
+) {
+    let one = &problem.graph.relationships[at];
+    let (from, to) = if forward {
+        (one.from, one.to)
+    } else {
+        (one.to, one.from)
+    };
+    let direction = if forward {
+        one.direction
+    } else {
+        one.direction.reversed()
+    };
+    let distinct_from = slots(problem, overlapping(problem, at, solved));
+    let types = one.types.clone();
+    // Both ends may be one node: `(a)-->(a)`.
+    if from == to {
+        return emit_close(planner, problem, flow, at, solved, rows);
+    }
+    match &one.length {
+        Length::One => planner.push(
+            flow,
+            |input| {
+                Op::Expand(Expand {
+                    input,
+                    from,
+                    direction,
+                    types,
+                    relationship: Some(one.slot),
+                    to,
+                    distinct_from,
+                    group: false,
+                })
+            },
+            rows,
+        ),
+        Length::Walk { .. } => emit_walk(
+            planner,
+            problem,
+            flow,
+            at,
+            (from, to),
+            direction,
+            false,
+            solved,
+            rows,
+        ),
+        Length::Repeat(walk) => {
+            let reversed = from == one.to;
+            let walk = if reversed {
+                walk.reversed()
+            } else {
+                (**walk).clone()
+            };
+            let search = |input| {
+                Op::PathSearch(PathSearch {
+                    input,
+                    from,
+                    to,
+                    into: false,
+                    walk,
+                    reversed,
+                    selector: None,
+                    path: None,
+                    relationships: Some(one.slot),
+                    distinct_from,
+                    predicate: None,
+                })
+            };
+            planner.push(flow, search, rows);
+        }
+        Length::Shortest { .. } | Length::Selected(_) => {
+            unreachable!("a shortest path is never followed from one end")
+        }
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one operator's worth of facts")]
+fn emit_walk(
+    planner: &mut Planner<'_>,
+    problem: &Problem,
+    flow: &mut Flow,
+    at: usize,
+    (from, to): (SlotId, SlotId),
+    direction: Direction,
+    into: bool,
+    solved: &[usize],
+    rows: f64,
+) {
+    let one = &problem.graph.relationships[at];
+    let Length::Walk { min, max } = one.length else {
+        return;
+    };
+    let walk = |input| {
+        Op::VarExpand(VarExpand {
+            input,
+            from,
+            to,
+            into,
+            direction,
+            types: one.types.clone(),
+            min,
+            max,
+            relationships: Some(one.slot),
+            reversed: from == one.to && one.from != one.to,
+            distinct_from: slots(problem, overlapping(problem, at, solved)),
+            step_predicate: one.step_predicate.clone(),
+            distinct_ends: false,
+        })
+    };
+    planner.push(flow, walk, rows);
+}
+
+fn emit_close(
+    planner: &mut Planner<'_>,
+    problem: &Problem,
+    flow: &mut Flow,
+    at: usize,
+    solved: &[usize],
+    rows: f64,
+) {
+    let one = &problem.graph.relationships[at];
+    let distinct_from = slots(problem, overlapping(problem, at, solved));
+    let (from, to, direction, types) = (one.from, one.to, one.direction, one.types.clone());
+    match &one.length {
+        Length::One => {
+            let relationship = Some(one.slot);
+            planner.push(
+                flow,
+                |input| {
+                    Op::ExpandInto(ExpandInto {
+                        input,
+                        from,
+                        to,
+                        direction,
+                        types,
+                        relationship,
+                        distinct_from,
+                    })
+                },
+                rows,
+            );
+        }
+        Length::Walk { .. } => emit_walk(
+            planner,
+            problem,
+            flow,
+            at,
+            (from, to),
+            direction,
+            true,
+            solved,
+            rows,
+        ),
+        Length::Shortest {
+            min,
+            max,
+            all,
+            path,
+            predicate,
+            ..
+        } => {
+            let shortest = |input| {
+                Op::ShortestPath(ShortestPath {
+                    input,
+                    from,
+                    to,
+                    direction,
+                    types,
+                    min: *min,
+                    max: *max,
+                    all: *all,
+                    path: *path,
+                    relationships: Some(one.slot),
+                    step_predicate: one.step_predicate.clone(),
+                    predicate: predicate.clone(),
+                })
+            };
+            planner.push(flow, shortest, rows);
+            keep_selected_apart(planner, problem, flow, at, solved);
+        }
+        Length::Repeat(walk) => {
+            let search = |input| {
+                Op::PathSearch(PathSearch {
+                    input,
+                    from,
+                    to,
+                    into: true,
+                    walk: (**walk).clone(),
+                    reversed: false,
+                    selector: None,
+                    path: None,
+                    relationships: Some(one.slot),
+                    distinct_from,
+                    predicate: None,
+                })
+            };
+            planner.push(flow, search, rows);
+        }
+        Length::Selected(selected) => {
+            let search = |input| {
+                Op::PathSearch(PathSearch {
+                    input,
+                    from,
+                    to,
+                    into: true,
+                    walk: selected.walk.clone(),
+                    reversed: false,
+                    selector: Some(selected.selector),
+                    path: selected.path,
+                    relationships: Some(one.slot),
+                    distinct_from: Vec::new(),
+                    predicate: selected.predicate.clone(),
+                })
+            };
+            planner.push(flow, search, rows);
+            keep_selected_apart(planner, problem, flow, at, solved);
+        }
+    }
+}
+
+/// Paths are selected before their relationships are compared with those of the clause's other patterns.
+fn keep_selected_apart(
+    planner: &mut Planner<'_>,
+    problem: &Problem,
+    flow: &mut Flow,
+    at: usize,
+    solved: &[usize],
+) {
+    let pairs: Vec<(usize, usize)> = overlapping(problem, at, solved)
+        .map(|other| (at, other))
+        .collect();
+    if !pairs.is_empty() {
+        planner.keep_apart(problem, flow, pairs);
+    }
+}
+
+fn emit_check(
+    planner: &mut Planner<'_>,
+    problem: &Problem,
+    flow: &mut Flow,
+    at: usize,
+    solved: &[usize],
+    rows: f64,
+) {
+    let one = &problem.graph.relationships[at];
+    let ends = |input| {
+        Op::RelationshipEnds(RelationshipEnds {
+            input,
+            relationship: one.slot,
+            from: one.from,
+            from_bound: flow.bound.contains(&one.from),
+            to: one.to,
+            to_bound: flow.bound.contains(&one.to),
+            direction: one.direction,
+            types: one.types.clone(),
+            distinct_from: slots(problem, overlapping(problem, at, solved)),
+        })
+    };
+    flow.op = planner.arena.push(ends(flow.op), rows);
 }
 
 /// Relationships solved earlier from which the one at `at` must differ: of the same clause, and possibly the same.
@@ -369,7 +378,7 @@ pub(super) fn overlapping<'s>(
     })
 }
 
-pub(super) fn types_overlap(a: &[TypeRef], b: &[TypeRef]) -> bool {
+fn types_overlap(a: &[TypeRef], b: &[TypeRef]) -> bool {
     a.is_empty() || b.is_empty() || a.iter().any(|one| b.contains(one))
 }
 

@@ -167,7 +167,7 @@ impl Planner<'_> {
         let mut part_of: Vec<Option<usize>> = vec![None; graph.nodes.len()];
         let mut components: Vec<Option<Component>> = Vec::new();
         for (at, one) in graph.relationships.iter().enumerate() {
-            if !progress.relationship_open[at] || !self.can_order(problem, progress, at) {
+            if !progress.relationship_open[at] || !can_order(problem, progress, at) {
                 continue;
             }
             let ends = [one.from, one.to].map(|end| problem.positions.get(&end).copied());
@@ -227,16 +227,6 @@ impl Planner<'_> {
         Some(components)
     }
 
-    /// Whether a relationship can be followed as soon as one of its ends is found.
-    fn can_order(&self, problem: &Problem, progress: &Progress, at: usize) -> bool {
-        let one = &problem.graph.relationships[at];
-        !one.bound
-            && !one.needs_both_ends()
-            && problem.condition_slots[at]
-                .iter()
-                .all(|slot| progress.bound.contains(slot))
-    }
-
     /// The cheapest plan of a component on top of `base`: selective lookups either all first, or each in its turn.
     pub(super) fn order(
         &self,
@@ -259,12 +249,12 @@ impl Planner<'_> {
             || first.is_empty()
             || !(component.attached || first.len() > 1)
         {
-            return self.order_of(problem, progress, component, base);
+            return order_of(self, problem, progress, component, base);
         }
         let (mut bound, mut rows, mut cost) = (base.bound.clone(), base.rows, 0.0);
         for node in &first {
             let slot = problem.graph.nodes[*node];
-            let found = self.node_facts(problem, progress, slot, base);
+            let found = node_facts(self, problem, progress, slot, base);
             cost += rows * (1.0 + found.access.rows);
             rows *= found.rows;
             bound.insert(slot);
@@ -283,207 +273,217 @@ impl Planner<'_> {
             bound: &bound,
             rows,
         };
-        let mut looked_up = self.order_of(problem, progress, rest, &on_top);
+        let mut looked_up = order_of(self, problem, progress, rest, &on_top);
         looked_up.cost += cost;
         looked_up.first = first;
-        let in_turn = self.order_of(problem, progress, component, base);
+        let in_turn = order_of(self, problem, progress, component, base);
         if looked_up.cost <= in_turn.cost {
             looked_up
         } else {
             in_turn
         }
     }
+}
 
-    fn order_of(
-        &self,
-        problem: &Problem,
-        progress: &Progress,
-        component: Component,
-        base: &Base<'_>,
-    ) -> Order {
-        let nodes: Vec<Node> = component
-            .nodes
+/// Whether a relationship can be followed as soon as one of its ends is found.
+fn can_order(problem: &Problem, progress: &Progress, at: usize) -> bool {
+    let one = &problem.graph.relationships[at];
+    !one.bound
+        && !one.needs_both_ends()
+        && problem.condition_slots[at]
             .iter()
-            .map(|at| self.node_facts(problem, progress, problem.graph.nodes[*at], base))
-            .collect();
-        let edges: Vec<Edge> = component
-            .edges
-            .iter()
-            .map(|at| self.edge_facts(problem, progress, &component, *at, base))
-            .collect();
-        let crossing = self.crossing(problem, progress, &component, &edges, base);
-        // A sub-plan runs once per outer row, and would build the hash table of a join each time.
-        let joins = self.context.is_empty();
-        Search {
-            nodes,
-            edges,
-            crossing,
-            base_rows: base.rows,
-            joins,
-        }
-        .run(component)
+            .all(|slot| progress.bound.contains(slot))
+}
+
+fn order_of(
+    planner: &Planner<'_>,
+    problem: &Problem,
+    progress: &Progress,
+    component: Component,
+    base: &Base<'_>,
+) -> Order {
+    let nodes: Vec<Node> = component
+        .nodes
+        .iter()
+        .map(|at| node_facts(planner, problem, progress, problem.graph.nodes[*at], base))
+        .collect();
+    let edges: Vec<Edge> = component
+        .edges
+        .iter()
+        .map(|at| edge_facts(planner, problem, progress, &component, *at, base))
+        .collect();
+    let crossing = crossing(planner, problem, progress, &component, &edges, base);
+    // A sub-plan runs once per outer row, and would build the hash table of a join each time.
+    let joins = planner.context.is_empty();
+    Search {
+        nodes,
+        edges,
+        crossing,
+        base_rows: base.rows,
+        joins,
     }
+    .run(component)
+}
 
-    fn node_facts(
-        &self,
-        problem: &Problem,
-        progress: &Progress,
-        node: SlotId,
-        base: &Base<'_>,
-    ) -> Node {
-        let access = self.access_with(problem, progress, node, base.bound);
-        let labels = problem.labels(node);
-        let labelled = self.costs.labelled(labels, self.arena);
-        let mut rows = match &access.kind {
-            AccessKind::All => labelled,
-            AccessKind::Label { .. } => labelled,
-            AccessKind::Id { .. } => access.rows,
-            AccessKind::Key { label, .. } | AccessKind::Index { label, .. } => {
-                access.rows * labelled / self.costs.nodes(Some(*label), self.arena)
-            }
-        };
-        let mut tests = 0.0;
-        for at in problem.about(node) {
-            let alone = problem.predicate_slots[*at]
-                .iter()
-                .all(|slot| *slot == node || base.bound.contains(slot));
-            if !progress.predicate_open[*at] || !alone || access.covers.contains(at) {
-                continue;
-            }
+fn node_facts(
+    planner: &Planner<'_>,
+    problem: &Problem,
+    progress: &Progress,
+    node: SlotId,
+    base: &Base<'_>,
+) -> Node {
+    let access = planner.access_with(problem, progress, node, base.bound);
+    let labels = problem.labels(node);
+    let labelled = planner.costs.labelled(labels, planner.arena);
+    let mut rows = match &access.kind {
+        AccessKind::All => labelled,
+        AccessKind::Label { .. } => labelled,
+        AccessKind::Id { .. } => access.rows,
+        AccessKind::Key { label, .. } | AccessKind::Index { label, .. } => {
+            access.rows * labelled / planner.costs.nodes(Some(*label), planner.arena)
+        }
+    };
+    let mut tests = 0.0;
+    for at in problem.about(node) {
+        let alone = problem.predicate_slots[*at]
+            .iter()
+            .all(|slot| *slot == node || base.bound.contains(slot));
+        if !progress.predicate_open[*at] || !alone || access.covers.contains(at) {
+            continue;
+        }
+        tests += 1.0;
+        let predicate = &problem.graph.predicates[*at];
+        if !matches!(predicate, Expr::HasLabels { .. }) {
+            rows *= planner.costs.selectivity(predicate, planner.arena);
+        }
+    }
+    let quick = access.is_seek() && access.rows <= 2.0;
+    Node {
+        access,
+        rows,
+        tests,
+        quick,
+    }
+}
+
+fn edge_facts(
+    planner: &Planner<'_>,
+    problem: &Problem,
+    progress: &Progress,
+    component: &Component,
+    at: usize,
+    base: &Base<'_>,
+) -> Edge {
+    let one = &problem.graph.relationships[at];
+    let local = |slot: SlotId| {
+        let node = problem.positions.get(&slot)?;
+        component.nodes.iter().position(|known| known == node)
+    };
+    let (from_labels, to_labels) = (problem.labels(one.from), problem.labels(one.to));
+    let count = |labels: &[LabelRef]| match labels {
+        [] => planner.costs.nodes(None, planner.arena),
+        labels => planner.costs.labelled(labels, planner.arena).max(1.0),
+    };
+    let rarest = |labels: &[LabelRef]| {
+        labels
+            .iter()
+            .map(|label| planner.costs.nodes(Some(*label), planner.arena))
+            .fold(planner.costs.nodes(None, planner.arena), f64::min)
+    };
+    let forward = planner
+        .costs
+        .fan_out(one, from_labels, one.direction, planner.arena);
+    let backward = planner
+        .costs
+        .fan_out(one, to_labels, one.direction.reversed(), planner.arena);
+    let walk = !matches!(one.length, Length::One);
+    let between = planner.costs.between(
+        &one.types,
+        from_labels,
+        to_labels,
+        one.direction,
+        planner.arena,
+    );
+    let mut share = if walk {
+        forward.min(backward.max(forward * 0.01)) / count(to_labels)
+    } else {
+        between.max(0.05) / (rarest(from_labels) * rarest(to_labels))
+    };
+    if one.from == one.to {
+        share = share.min(1.0);
+    }
+    let mut tests = 0.0;
+    for predicate in problem.about(one.slot) {
+        let alone = problem.predicate_slots[*predicate]
+            .iter()
+            .all(|slot| *slot == one.slot || base.bound.contains(slot));
+        if progress.predicate_open[*predicate] && alone {
             tests += 1.0;
-            let predicate = &problem.graph.predicates[*at];
-            if !matches!(predicate, Expr::HasLabels { .. }) {
-                rows *= self.costs.selectivity(predicate, self.arena);
-            }
-        }
-        let quick = access.is_seek() && access.rows <= 2.0;
-        Node {
-            access,
-            rows,
-            tests,
-            quick,
+            share *= planner
+                .costs
+                .selectivity(&problem.graph.predicates[*predicate], planner.arena);
         }
     }
+    let directions = if one.direction == Direction::Both {
+        2.0
+    } else {
+        1.0
+    };
+    let (from, to) = (local(one.from), local(one.to));
+    let apart = from.is_some() && to.is_some() && from != to;
+    Edge {
+        from,
+        to,
+        share,
+        forward,
+        backward,
+        scanned: (apart && !walk)
+            .then(|| planner.costs.relationships(&one.types, planner.arena) * directions),
+        walk,
+        tests,
+    }
+}
 
-    fn edge_facts(
-        &self,
-        problem: &Problem,
-        progress: &Progress,
-        component: &Component,
-        at: usize,
-        base: &Base<'_>,
-    ) -> Edge {
-        let one = &problem.graph.relationships[at];
-        let local = |slot: SlotId| {
-            let node = problem.positions.get(&slot)?;
-            component.nodes.iter().position(|known| known == node)
-        };
-        let (from_labels, to_labels) = (problem.labels(one.from), problem.labels(one.to));
-        let count = |labels: &[LabelRef]| match labels {
-            [] => self.costs.nodes(None, self.arena),
-            labels => self.costs.labelled(labels, self.arena).max(1.0),
-        };
-        let rarest = |labels: &[LabelRef]| {
-            labels
-                .iter()
-                .map(|label| self.costs.nodes(Some(*label), self.arena))
-                .fold(self.costs.nodes(None, self.arena), f64::min)
-        };
-        let forward = self
-            .costs
-            .fan_out(one, from_labels, one.direction, self.arena);
-        let backward = self
-            .costs
-            .fan_out(one, to_labels, one.direction.reversed(), self.arena);
-        let walk = !matches!(one.length, Length::One);
-        let between = self.costs.between(
-            &one.types,
-            from_labels,
-            to_labels,
-            one.direction,
-            self.arena,
-        );
-        let mut share = if walk {
-            forward.min(backward.max(forward * 0.01)) / count(to_labels)
-        } else {
-            between.max(0.05) / (rarest(from_labels) * rarest(to_labels))
-        };
-        if one.from == one.to {
-            share = share.min(1.0);
+/// Predicates over several nodes and relationships of the component: the nodes and relationships they need (by
+/// their bits), and their selectivity.
+fn crossing(
+    planner: &Planner<'_>,
+    problem: &Problem,
+    progress: &Progress,
+    component: &Component,
+    edges: &[Edge],
+    base: &Base<'_>,
+) -> Vec<(u32, u32, f64)> {
+    let mut found = Vec::new();
+    for (at, slots) in problem.predicate_slots.iter().enumerate() {
+        if !progress.predicate_open[at] {
+            continue;
         }
-        let mut tests = 0.0;
-        for predicate in problem.about(one.slot) {
-            let alone = problem.predicate_slots[*predicate]
+        let (mut nodes, mut sets, mut known) = (0u32, 0u32, true);
+        for slot in slots {
+            let node = problem
+                .positions
+                .get(slot)
+                .and_then(|node| component.nodes.iter().position(|own| own == node));
+            let edge = component
+                .edges
                 .iter()
-                .all(|slot| *slot == one.slot || base.bound.contains(slot));
-            if progress.predicate_open[*predicate] && alone {
-                tests += 1.0;
-                share *= self
-                    .costs
-                    .selectivity(&problem.graph.predicates[*predicate], self.arena);
+                .position(|edge| problem.graph.relationships[*edge].slot == *slot);
+            match (node, edge) {
+                (Some(node), _) => nodes |= 1 << node,
+                (None, Some(edge)) => sets |= 1 << edge,
+                (None, None) => known &= base.bound.contains(slot),
             }
         }
-        let directions = if one.direction == Direction::Both {
-            2.0
-        } else {
-            1.0
-        };
-        let (from, to) = (local(one.from), local(one.to));
-        let apart = from.is_some() && to.is_some() && from != to;
-        Edge {
-            from,
-            to,
-            share,
-            forward,
-            backward,
-            scanned: (apart && !walk)
-                .then(|| self.costs.relationships(&one.types, self.arena) * directions),
-            walk,
-            tests,
+        if known && (nodes.count_ones() + sets.count_ones()) > 1 {
+            let share = planner
+                .costs
+                .selectivity(&problem.graph.predicates[at], planner.arena);
+            found.push((nodes, sets, share));
         }
     }
-
-    /// Predicates over several nodes and relationships of the component: the nodes and relationships they need (by
-    /// their bits), and their selectivity.
-    fn crossing(
-        &self,
-        problem: &Problem,
-        progress: &Progress,
-        component: &Component,
-        edges: &[Edge],
-        base: &Base<'_>,
-    ) -> Vec<(u32, u32, f64)> {
-        let mut found = Vec::new();
-        for (at, slots) in problem.predicate_slots.iter().enumerate() {
-            if !progress.predicate_open[at] {
-                continue;
-            }
-            let (mut nodes, mut sets, mut known) = (0u32, 0u32, true);
-            for slot in slots {
-                let node = problem
-                    .positions
-                    .get(slot)
-                    .and_then(|node| component.nodes.iter().position(|own| own == node));
-                let edge = component
-                    .edges
-                    .iter()
-                    .position(|edge| problem.graph.relationships[*edge].slot == *slot);
-                match (node, edge) {
-                    (Some(node), _) => nodes |= 1 << node,
-                    (None, Some(edge)) => sets |= 1 << edge,
-                    (None, None) => known &= base.bound.contains(slot),
-                }
-            }
-            if known && (nodes.count_ones() + sets.count_ones()) > 1 {
-                let share = self
-                    .costs
-                    .selectivity(&problem.graph.predicates[at], self.arena);
-                found.push((nodes, sets, share));
-            }
-        }
-        debug_assert!(edges.len() == component.edges.len(), "an edge each");
-        found
-    }
+    debug_assert!(edges.len() == component.edges.len(), "an edge each");
+    found
 }
 
 /// The search over one component.

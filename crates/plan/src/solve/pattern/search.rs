@@ -50,7 +50,7 @@ impl Planner<'_> {
                 (_, _, true, true) => {
                     // A walk between two bound nodes explores as many paths as one to any node.
                     let tried = match relationship.length {
-                        Length::One => self.closing_rows(problem, relationship),
+                        Length::One => closing_rows(self, problem, relationship),
                         _ => 1.0 + self.fan_out(problem, relationship, relationship.from),
                     };
                     consider(progress.rows * tried, Move::Close(at));
@@ -62,7 +62,7 @@ impl Planner<'_> {
                         (relationship.to, relationship.from)
                     };
                     let fan_out = self.fan_out(problem, relationship, near);
-                    let kept = self.kept(problem, progress, far, relationship.slot);
+                    let kept = kept(self, problem, progress, far, relationship.slot);
                     consider(
                         progress.rows * (1.0 + fan_out * (0.5 + kept)),
                         Move::Follow(at, from),
@@ -84,7 +84,7 @@ impl Planner<'_> {
             }
         }
         if best.is_none() {
-            best = self.stuck_move(problem, progress).map(|next| (0.0, next));
+            best = stuck_move(problem, progress).map(|next| (0.0, next));
         }
         best.map(|(_, next)| next)
     }
@@ -98,25 +98,6 @@ impl Planner<'_> {
     ) -> bool {
         let position = problem.positions.get(&node);
         position.is_some_and(|at| !progress.node_open[*at]) && !progress.bound.contains(&node)
-    }
-
-    /// Moves whose conditions can never be met first: a walk whose step condition reads something found later in the
-    /// pattern is followed last.
-    pub(super) fn stuck_move(&self, problem: &Problem, progress: &Progress) -> Option<Move> {
-        if progress.node_open.iter().filter(|open| **open).count() > 0 {
-            return None;
-        }
-        problem
-            .graph
-            .relationships
-            .iter()
-            .enumerate()
-            .find_map(|(at, one)| {
-                // In a component that is solved separately, an end may belong to another component: then it waits for
-                // the join.
-                let both = progress.bound.contains(&one.from) && progress.bound.contains(&one.to);
-                (progress.relationship_open[at] && both).then_some(Move::Close(at))
-            })
     }
 
     pub(super) fn access(&self, problem: &Problem, progress: &Progress, node: SlotId) -> Access {
@@ -155,41 +136,6 @@ impl Planner<'_> {
             .fan_out(relationship, problem.labels(near), direction, self.arena)
     }
 
-    pub(super) fn closing_rows(
-        &self,
-        problem: &Problem,
-        relationship: &PatternRelationship,
-    ) -> f64 {
-        let fan_out = self.fan_out(problem, relationship, relationship.from);
-        (fan_out / self.costs.nodes(None, self.arena)).min(1.0)
-    }
-
-    /// The combined selectivity of the predicates on a node and relationship that were just bound.
-    pub(super) fn kept(
-        &self,
-        problem: &Problem,
-        progress: &Progress,
-        node: SlotId,
-        relationship: SlotId,
-    ) -> f64 {
-        let mut kept = 1.0;
-        for at in problem
-            .about(node)
-            .iter()
-            .chain(problem.about(relationship))
-        {
-            let testable = problem.predicate_slots[*at].iter().all(|slot| {
-                *slot == node || *slot == relationship || progress.bound.contains(slot)
-            });
-            if progress.predicate_open[*at] && testable {
-                kept *= self
-                    .costs
-                    .selectivity(&problem.graph.predicates[*at], self.arena);
-            }
-        }
-        kept
-    }
-
     /// Applies a move in the search: its bindings, and the estimated rows.
     pub(super) fn advance(&self, problem: &Problem, progress: &mut Progress, next: &Move) {
         let rows = progress.rows;
@@ -211,7 +157,7 @@ impl Planner<'_> {
                 } else {
                     1.0
                 };
-                self.bind_relationship(problem, progress, *at);
+                bind_relationship(problem, progress, *at);
                 (rows * each_way * directions, &[])
             }
             Move::Follow(at, from) => {
@@ -222,7 +168,7 @@ impl Planner<'_> {
                     relationship.to
                 };
                 let fan_out = self.fan_out(problem, relationship, near);
-                self.bind_relationship(problem, progress, *at);
+                bind_relationship(problem, progress, *at);
                 (rows * fan_out, &[])
             }
             Move::Close(at) => {
@@ -232,13 +178,13 @@ impl Planner<'_> {
                 }
                 let share = match relationship.length {
                     _ if relationship.needs_both_ends() => 1.0,
-                    _ => self.closing_rows(problem, relationship),
+                    _ => closing_rows(self, problem, relationship),
                 };
-                self.bind_relationship(problem, progress, *at);
+                bind_relationship(problem, progress, *at);
                 (rows * share, &[])
             }
             Move::Check(at) => {
-                self.bind_relationship(problem, progress, *at);
+                bind_relationship(problem, progress, *at);
                 (rows, &[])
             }
         };
@@ -246,20 +192,6 @@ impl Planner<'_> {
         progress.rows = found;
         for at in covers {
             progress.predicate_open[*at] = false;
-        }
-    }
-
-    pub(super) fn bind_relationship(&self, problem: &Problem, progress: &mut Progress, at: usize) {
-        let relationship = &problem.graph.relationships[at];
-        progress.relationship_open[at] = false;
-        progress
-            .bound
-            .extend([relationship.slot, relationship.from, relationship.to]);
-        progress.bound.extend(relationship.inner_slots());
-        for (node, open) in problem.graph.nodes.iter().zip(&mut progress.node_open) {
-            if *node == relationship.from || *node == relationship.to {
-                *open = false;
-            }
         }
     }
 
@@ -300,6 +232,74 @@ impl Planner<'_> {
             progress.rows *= self
                 .costs
                 .selectivity(&problem.graph.predicates[at], self.arena);
+        }
+    }
+}
+
+/// Moves whose conditions can never be met first: a walk whose step condition reads something found later in the
+/// pattern is followed last.
+fn stuck_move(problem: &Problem, progress: &Progress) -> Option<Move> {
+    if progress.node_open.iter().filter(|open| **open).count() > 0 {
+        return None;
+    }
+    problem
+        .graph
+        .relationships
+        .iter()
+        .enumerate()
+        .find_map(|(at, one)| {
+            // In a component that is solved separately, an end may belong to another component: then it waits for
+            // the join.
+            let both = progress.bound.contains(&one.from) && progress.bound.contains(&one.to);
+            (progress.relationship_open[at] && both).then_some(Move::Close(at))
+        })
+}
+
+fn closing_rows(
+    planner: &Planner<'_>,
+    problem: &Problem,
+    relationship: &PatternRelationship,
+) -> f64 {
+    let fan_out = planner.fan_out(problem, relationship, relationship.from);
+    (fan_out / planner.costs.nodes(None, planner.arena)).min(1.0)
+}
+
+/// The combined selectivity of the predicates on a node and relationship that were just bound.
+pub(super) fn kept(
+    planner: &Planner<'_>,
+    problem: &Problem,
+    progress: &Progress,
+    node: SlotId,
+    relationship: SlotId,
+) -> f64 {
+    let mut kept = 1.0;
+    for at in problem
+        .about(node)
+        .iter()
+        .chain(problem.about(relationship))
+    {
+        let testable = problem.predicate_slots[*at]
+            .iter()
+            .all(|slot| *slot == node || *slot == relationship || progress.bound.contains(slot));
+        if progress.predicate_open[*at] && testable {
+            kept *= planner
+                .costs
+                .selectivity(&problem.graph.predicates[*at], planner.arena);
+        }
+    }
+    kept
+}
+
+fn bind_relationship(problem: &Problem, progress: &mut Progress, at: usize) {
+    let relationship = &problem.graph.relationships[at];
+    progress.relationship_open[at] = false;
+    progress
+        .bound
+        .extend([relationship.slot, relationship.from, relationship.to]);
+    progress.bound.extend(relationship.inner_slots());
+    for (node, open) in problem.graph.nodes.iter().zip(&mut progress.node_open) {
+        if *node == relationship.from || *node == relationship.to {
+            *open = false;
         }
     }
 }

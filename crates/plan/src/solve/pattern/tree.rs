@@ -47,26 +47,13 @@ impl Planner<'_> {
         };
         // A shortest path with both ends bound gives one row per input row.
         if growth > 1.0
-            && let Some(at) = self.ready_path(problem, progress)
+            && let Some(at) = ready_path(problem, progress)
         {
             self.take(problem, progress, flow, solved, Move::Close(at));
             return true;
         }
-        self.find_part(problem, &order, progress, flow, solved);
+        find_part(self, problem, &order, progress, flow, solved);
         true
-    }
-
-    fn ready_path(&self, problem: &Problem, progress: &Progress) -> Option<usize> {
-        let relationships = problem.graph.relationships.iter().enumerate();
-        relationships
-            .filter(|(at, one)| {
-                progress.relationship_open[*at] && !one.bound && one.needs_both_ends()
-            })
-            .find(|(at, one)| {
-                let bound = |slot: &SlotId| progress.bound.contains(slot);
-                bound(&one.from) && bound(&one.to) && problem.condition_slots[*at].iter().all(bound)
-            })
-            .map(|(at, _)| at)
     }
 
     /// Solves the cheapest component that no bound slot leads to: on top of the current rows, or separately with a
@@ -95,7 +82,7 @@ impl Planner<'_> {
             let order = self.order(problem, progress, component.clone(), &here);
             let mut cost = order.cost + order.rows;
             let mut chosen = (order, false);
-            if rows > 2.0 && self.is_apart(problem, progress, &component) {
+            if rows > 2.0 && is_apart(problem, progress, &component) {
                 let apart = self.order(problem, progress, component, &alone);
                 let joined =
                     apart.cost + KEEP * apart.rows + PAIR * (rows + chosen.0.rows) + chosen.0.rows;
@@ -112,7 +99,7 @@ impl Planner<'_> {
             return false;
         };
         if !apart {
-            self.find_part(problem, &order, progress, flow, solved);
+            find_part(self, problem, &order, progress, flow, solved);
             return true;
         }
         let mut side = side(problem, &order, order.whole, Vec::new());
@@ -126,43 +113,10 @@ impl Planner<'_> {
             solved,
             side,
             &mut |planner, own, right, found| {
-                planner.find_part(problem, &order, own, right, found);
+                find_part(planner, problem, &order, own, right, found);
             },
         );
         true
-    }
-
-    /// Applies the moves that solve a component.
-    fn find_part(
-        &mut self,
-        problem: &Problem,
-        order: &Order,
-        progress: &mut Progress,
-        flow: &mut Flow,
-        solved: &mut Vec<usize>,
-    ) {
-        for node in &order.first {
-            let access = self.access(problem, progress, problem.graph.nodes[*node]);
-            let next = Move::Find(*node, access);
-            self.take(problem, progress, flow, solved, next);
-        }
-        self.find(problem, order, order.whole, (progress, flow, solved));
-    }
-
-    /// Whether only shortest paths connect a component with the rest of what is unsolved.
-    fn is_apart(&self, problem: &Problem, progress: &Progress, component: &Component) -> bool {
-        let own = |slot: SlotId| {
-            let node = problem.positions.get(&slot);
-            node.is_some_and(|node| component.nodes.contains(node))
-        };
-        let relationships = problem.graph.relationships.iter().enumerate();
-        relationships
-            .filter(|(at, one)| {
-                progress.relationship_open[*at]
-                    && !component.edges.contains(at)
-                    && !one.needs_both_ends()
-            })
-            .all(|(_, one)| !own(one.from) && !own(one.to))
     }
 
     /// Applies the moves that find a set of a component.
@@ -243,6 +197,50 @@ impl Planner<'_> {
         self.arena.operators[flow.op.index()].rows = rows;
         progress.rows = rows;
     }
+}
+
+fn ready_path(problem: &Problem, progress: &Progress) -> Option<usize> {
+    let relationships = problem.graph.relationships.iter().enumerate();
+    relationships
+        .filter(|(at, one)| progress.relationship_open[*at] && !one.bound && one.needs_both_ends())
+        .find(|(at, one)| {
+            let bound = |slot: &SlotId| progress.bound.contains(slot);
+            bound(&one.from) && bound(&one.to) && problem.condition_slots[*at].iter().all(bound)
+        })
+        .map(|(at, _)| at)
+}
+
+/// Applies the moves that solve a component.
+fn find_part(
+    planner: &mut Planner<'_>,
+    problem: &Problem,
+    order: &Order,
+    progress: &mut Progress,
+    flow: &mut Flow,
+    solved: &mut Vec<usize>,
+) {
+    for node in &order.first {
+        let access = planner.access(problem, progress, problem.graph.nodes[*node]);
+        let next = Move::Find(*node, access);
+        planner.take(problem, progress, flow, solved, next);
+    }
+    planner.find(problem, order, order.whole, (progress, flow, solved));
+}
+
+/// Whether only shortest paths connect a component with the rest of what is unsolved.
+fn is_apart(problem: &Problem, progress: &Progress, component: &Component) -> bool {
+    let own = |slot: SlotId| {
+        let node = problem.positions.get(&slot);
+        node.is_some_and(|node| component.nodes.contains(node))
+    };
+    let relationships = problem.graph.relationships.iter().enumerate();
+    relationships
+        .filter(|(at, one)| {
+            progress.relationship_open[*at]
+                && !component.edges.contains(at)
+                && !one.needs_both_ends()
+        })
+        .all(|(_, one)| !own(one.from) && !own(one.to))
 }
 
 /// The elements of a set of a component.

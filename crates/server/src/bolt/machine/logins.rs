@@ -87,7 +87,7 @@ impl Machine {
         took: Duration,
     ) {
         self.audit_details = AuditDetails {
-            user: shown.and_then(asked),
+            user: shown.and_then(login_name),
             ..AuditDetails::default()
         };
         self.fail(number_of(0x6a), took, failure, out);
@@ -181,7 +181,7 @@ impl Machine {
 
 /// The user name of a password login, for the audit log; `None` unless it is a valid name, as users sometimes type
 /// their password there.
-fn asked(shown: &Map) -> Option<String> {
+fn login_name(shown: &Map) -> Option<String> {
     let entry = |name: &str| shown.get(name).and_then(Value::as_str);
     let name = entry("principal").filter(|_| entry("scheme") == Some("basic"));
     name.filter(|name| is_user_name(name)).map(str::to_owned)

@@ -68,9 +68,9 @@ impl Machine {
         text: String,
         parameters: Map,
     ) -> Answered<Statement> {
-        if transaction.results.len() >= MOST_RESULTS {
+        if transaction.results.len() >= MAX_RESULTS {
             return Err(ServerError::TooLarge(format!(
-                "the transaction has {MOST_RESULTS} open results, which is the limit: consume or discard some"
+                "the transaction has {MAX_RESULTS} open results, which is the limit: consume or discard some"
             ))
             .into());
         }
@@ -100,7 +100,7 @@ impl Machine {
         let kept: usize = transaction
             .results
             .iter()
-            .map(|(_, result)| result.kept())
+            .map(|(_, result)| result.kept_bytes())
             .sum();
         let mut left_to_keep = self.core.config.limits.result_bytes.saturating_sub(kept);
         let mut unread: Vec<_> = transaction

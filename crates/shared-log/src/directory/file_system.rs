@@ -1,0 +1,32 @@
+//! Which file systems are accepted, and what their errors mean.
+
+use std::{io, path::Path};
+
+use isomer_vfs::remote_file_system;
+
+use crate::LogError;
+
+/// Refuses file systems whose locks and shared memory need not work between all that use it.
+pub(super) fn check_file_system(folder: &Path) -> Result<(), String> {
+    match remote_file_system(folder) {
+        Ok(None) => Ok(()),
+        Ok(Some(kind)) => Err(format!(
+            "`{}` is on {kind}, where locks and shared memory need not work between processes: use a folder on a local \
+             disk",
+            folder.display()
+        )),
+        Err(error) => Err(format!("`{}`: {error}", folder.display())),
+    }
+}
+
+/// A failed call of the file system at `path`.
+pub(super) fn io_error(path: &Path, error: &io::Error) -> LogError {
+    let what = format!("`{}`: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            LogError::Unavailable(what)
+        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => LogError::Damaged(what),
+        _ => LogError::Refused(what),
+    }
+}

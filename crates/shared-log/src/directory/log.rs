@@ -1,0 +1,138 @@
+//! The shared log in a directory.
+
+use std::{path::Path, time::Duration};
+
+use isomer_vfs::process::ProcessId;
+
+use super::{
+    appending::Appending,
+    file_system::{check_file_system, io_error},
+    following::Following,
+    frame::MAX_RECORD_BYTES,
+    options::{DirectoryOptions, Mode},
+};
+use crate::{Append, LogError, LogId, Position, SharedLog};
+
+/// A shared log in a directory. Each process that uses it opens it once, and any number of processes do.
+///
+/// A record is visible to all processes when its append has returned, and survives the end of any process from then on;
+/// it survives a loss of power when [`SharedLog::sync`] has returned. [`SharedLog::end`] reads shared memory, without a
+/// system call.
+#[derive(Debug)]
+pub struct DirectoryLog {
+    id: LogId,
+    grace: Duration,
+    access: Access,
+}
+
+#[derive(Debug)]
+enum Access {
+    Shared(Appending),
+    ReadOnly(Following),
+}
+
+impl DirectoryLog {
+    /// Opens the log in `folder`.
+    ///
+    /// # Errors
+    /// `Refused` on a network file system, for another version of the format, where memory cannot be shared, without
+    /// the rights, and in read-only mode if there is no log; `Unavailable` if another process takes long to open it;
+    /// `Damaged`.
+    pub fn open(folder: &Path, options: &DirectoryOptions) -> Result<Self, LogError> {
+        let disk = &options.disk;
+        if options.mode == Mode::Shared {
+            let made = disk.make_folder(folder);
+            made.map_err(|error| io_error(folder, &error))?;
+        }
+        check_file_system(folder).map_err(LogError::Refused)?;
+        let (manifest, access) = match options.mode {
+            Mode::Shared => {
+                let (manifest, appending) = Appending::open(folder, options)?;
+                (manifest, Access::Shared(appending))
+            }
+            Mode::ReadOnly => {
+                let following = Following::open(folder, options)?;
+                (following.manifest()?, Access::ReadOnly(following))
+            }
+        };
+        Ok(Self {
+            id: manifest.id,
+            grace: manifest.grace,
+            access,
+        })
+    }
+
+    /// The processes that have the log open for appending, as far as they can be seen from here; none in read-only
+    /// mode. For people: nothing depends on it.
+    pub fn processes(&self) -> Vec<ProcessId> {
+        match &self.access {
+            Access::Shared(appending) => appending.processes(),
+            Access::ReadOnly(_) => Vec::new(),
+        }
+    }
+
+    fn appending(&self) -> Result<&Appending, LogError> {
+        match &self.access {
+            Access::Shared(appending) => Ok(appending),
+            Access::ReadOnly(_) => Err(LogError::Refused("it was opened read-only".into())),
+        }
+    }
+}
+
+impl SharedLog for DirectoryLog {
+    fn append(&self, at: Position, record: &[u8]) -> Result<Append, LogError> {
+        let (bytes, max) = (record.len(), MAX_RECORD_BYTES);
+        if bytes > max {
+            return Err(LogError::TooLarge { bytes, max });
+        }
+        self.appending()?.append(at, record)
+    }
+
+    fn read(&self, from: Position, max_bytes: usize) -> Result<Vec<Vec<u8>>, LogError> {
+        match &self.access {
+            Access::Shared(appending) => appending.read(from, max_bytes),
+            Access::ReadOnly(following) => following.read(from, max_bytes),
+        }
+    }
+
+    fn end(&self) -> Result<Position, LogError> {
+        match &self.access {
+            Access::Shared(appending) => Ok(appending.glance()?.tail.position),
+            Access::ReadOnly(following) => following.end(),
+        }
+    }
+
+    fn sync(&self, upto: Position) -> Result<(), LogError> {
+        self.appending()?.sync(upto)
+    }
+
+    fn first(&self) -> Result<Position, LogError> {
+        match &self.access {
+            Access::Shared(appending) => Ok(appending.glance()?.first),
+            Access::ReadOnly(following) => Ok(following.manifest()?.first),
+        }
+    }
+
+    fn trim(&self, below: Position) -> Result<(), LogError> {
+        self.appending()?.trim(below)
+    }
+
+    fn wait(&self, seen: Position, time: Duration) -> Result<Position, LogError> {
+        match &self.access {
+            Access::Shared(appending) => appending.wait(seen, time),
+            Access::ReadOnly(following) => following.wait(seen, time),
+        }
+    }
+
+    fn max_record_bytes(&self) -> usize {
+        MAX_RECORD_BYTES
+    }
+
+    fn id(&self) -> LogId {
+        self.id
+    }
+
+    fn grace(&self) -> Duration {
+        self.grace
+    }
+}

@@ -1,0 +1,226 @@
+//! A segment: a file of frames.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use isomer_vfs::DiskFile;
+
+use super::{
+    file_system::io_error,
+    frame::{HEAD_BYTES, HEADER_BYTES, Head, Header, MAX_RECORD_BYTES, frame_bytes, record_check},
+};
+use crate::{LogError, Position};
+
+/// Bytes that are read at once: the frame of a small record.
+const CHUNK_BYTES: usize = 4096;
+/// Bytes that are read at once after the tail.
+const SWEEP_BYTES: usize = 1 << 20;
+
+/// A point in the log: the position of the next record, where its frame begins, and the hash of the frame before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    pub(super) position: Position,
+    /// The first position of its segment.
+    pub(super) segment: Position,
+    pub(super) offset: u64,
+    /// The hash of the frame before.
+    pub(super) previous: u64,
+}
+
+/// What is at a cursor.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame<T> {
+    /// A record, as far as it was read, and the cursor after it.
+    Record(T, Cursor),
+    /// Zeros, or the end of the file.
+    None,
+    /// Neither: torn, damaged, or not the next one.
+    Invalid,
+}
+
+/// An open segment.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) header: Header,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) path: PathBuf,
+}
+
+impl Segment {
+    /// The cursor before its first record.
+    pub(super) fn start(&self) -> Cursor {
+        Cursor {
+            position: self.header.first,
+            segment: self.header.first,
+            offset: HEADER_BYTES as u64,
+            previous: self.header.previous,
+        }
+    }
+
+    /// What is at `cursor`, which is in this segment.
+    pub(super) fn frame(&self, cursor: &Cursor) -> Result<Frame<Vec<u8>>, LogError> {
+        let mut chunk = [0; CHUNK_BYTES];
+        let count = self.read(&mut chunk, cursor.offset)?;
+        let (head, next) = match self.head(&chunk, cursor) {
+            Frame::Record(head, next) => (head, next),
+            Frame::None => return Ok(Frame::None),
+            Frame::Invalid => return Ok(Frame::Invalid),
+        };
+        let length = head.length as usize;
+        let mut record = vec![0; length];
+        let here = length.min(count.saturating_sub(HEAD_BYTES));
+        record[..here].copy_from_slice(&chunk[HEAD_BYTES..HEAD_BYTES + here]);
+        if here < length {
+            let after = cursor.offset + (HEAD_BYTES + here) as u64;
+            if self.read(&mut record[here..], after)? < length - here {
+                return Ok(Frame::Invalid);
+            }
+        }
+        match record_check(&record, cursor.position) == head.check {
+            true => Ok(Frame::Record(record, next)),
+            false => Ok(Frame::Invalid),
+        }
+    }
+
+    /// What is at `cursor`, which is in this segment, without the record.
+    pub(super) fn skip(&self, cursor: &Cursor) -> Result<Frame<()>, LogError> {
+        let mut bytes = [0; HEAD_BYTES];
+        self.read(&mut bytes, cursor.offset)?;
+        Ok(match self.head(&bytes, cursor) {
+            Frame::Record(_, next) => Frame::Record((), next),
+            Frame::None => Frame::None,
+            Frame::Invalid => Frame::Invalid,
+        })
+    }
+
+    /// The head in the first of `bytes`, which were read at `cursor`.
+    fn head(&self, bytes: &[u8], cursor: &Cursor) -> Frame<Head> {
+        let Some(bytes) = bytes.first_chunk::<HEAD_BYTES>() else {
+            return Frame::Invalid;
+        };
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Frame::None;
+        }
+        let is_next = |head: &Head| {
+            head.position == cursor.position
+                && head.previous == cursor.previous
+                && head.length as usize <= MAX_RECORD_BYTES
+        };
+        let decoded = Head::decode(bytes, self.header.salt);
+        let Some((head, hash)) = decoded.filter(|(head, _)| is_next(head)) else {
+            return Frame::Invalid;
+        };
+        let next = Cursor {
+            position: cursor.position + 1,
+            segment: cursor.segment,
+            offset: cursor.offset + frame_bytes(head.length as usize),
+            previous: hash,
+        };
+        Frame::Record(head, next)
+    }
+
+    /// The cursor after the last valid record that follows `from`.
+    pub(super) fn scan(&self, from: Cursor) -> Result<Cursor, LogError> {
+        let mut cursor = from;
+        while let Frame::Record(_, next) = self.frame(&cursor)? {
+            cursor = next;
+        }
+        Ok(cursor)
+    }
+
+    /// Whether it has no records.
+    pub(super) fn is_empty(&self) -> Result<bool, LogError> {
+        Ok(self.frame(&self.start())? == Frame::None)
+    }
+
+    /// What is stored after the tail: what is left of records that are no part of the log.
+    ///
+    /// # Errors
+    /// `Damaged` if a later record is there for which `is_loss` holds: it proves that the one at the tail was lost.
+    pub(super) fn remains(
+        &self,
+        tail: &Cursor,
+        is_loss: impl Fn(&Head) -> bool,
+    ) -> Result<Option<u64>, LogError> {
+        let mut last = None;
+        let mut offset = tail.offset;
+        let mut bytes = vec![0; SWEEP_BYTES + HEAD_BYTES];
+        loop {
+            bytes.fill(0);
+            let count = self.read(&mut bytes, offset)?;
+            if count == 0 {
+                return Ok(last);
+            }
+            if let Some(at) = bytes[..count].iter().rposition(|byte| *byte != 0) {
+                last = Some(offset + at as u64 + 1);
+                for start in (0..SWEEP_BYTES.min(at + 1)).step_by(8) {
+                    let Some(head) = bytes[start..].first_chunk() else {
+                        break;
+                    };
+                    if let Some((head, _)) = Head::decode(head, self.header.salt)
+                        && head.position > tail.position
+                        && is_loss(&head)
+                    {
+                        return Err(self.damaged(tail, "it was lost, and later ones were not"));
+                    }
+                }
+            }
+            offset += SWEEP_BYTES as u64;
+        }
+    }
+
+    /// Overwrites what is stored from the tail up to `end` with zeros.
+    pub(super) fn clear(&self, tail: &Cursor, end: u64) -> Result<(), LogError> {
+        let zeros = vec![0; SWEEP_BYTES];
+        let mut offset = tail.offset;
+        while offset < end {
+            let count = (end - offset).min(SWEEP_BYTES as u64) as usize;
+            let written = self.file.write_all_at(&zeros[..count], offset);
+            written.map_err(|error| io_error(&self.path, &error))?;
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
+    /// The record at `cursor` is not what was appended.
+    pub(super) fn damaged(&self, cursor: &Cursor, what: &str) -> LogError {
+        let (
+            path,
+            Cursor {
+                position, offset, ..
+            },
+        ) = (self.path.display(), cursor);
+        LogError::Damaged(format!(
+            "the record {position} in `{path}` at byte {offset}: {what}"
+        ))
+    }
+
+    /// Reads until `out` is full or the file ends.
+    fn read(&self, out: &mut [u8], offset: u64) -> Result<usize, LogError> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self
+                .file
+                .read_at(&mut out[filled..], offset + filled as u64)
+            {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(io_error(&self.path, &error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// There is no valid record at a position below the end.
+pub(super) fn lost(at: &Cursor) -> LogError {
+    let Cursor {
+        position,
+        segment,
+        offset,
+        ..
+    } = at;
+    LogError::Damaged(format!(
+        "the record {position} in the segment {segment} at byte {offset} is missing or changed"
+    ))
+}

@@ -1,0 +1,379 @@
+//! Words in identifiers that say nothing to a stranger, and public types of one name in several crates.
+//!
+//! Both lists of exceptions hold what was there when the rule was made; they may only become shorter.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::Result;
+
+use super::{exceptions::Limit, rust_text::RustText};
+use crate::workspace;
+
+/// Names that no type may have: words without an object. A type is a noun of the field.
+const TYPE_WORDS: &[&str] = &[
+    "Carried",
+    "Covered",
+    "Found",
+    "Held",
+    "Kept",
+    "Known",
+    "Made",
+    "Own",
+    "Place",
+    "Reached",
+    "Rest",
+    "Spot",
+    "Taken",
+    concat!("To", "ld"),
+    "Trouble",
+    "Turn",
+    "Wanted",
+    "Way",
+    "What",
+];
+/// Names that no function may have: a function is a verb with an object.
+const FUNCTION_WORDS: &[&str] = &[
+    "ask",
+    "asked",
+    "divert",
+    "go",
+    "go_on",
+    "kept",
+    "look",
+    "meets",
+    "settle",
+    "tell",
+    concat!("to", "ld"),
+    "trouble",
+    "way",
+    "worked",
+];
+/// Names that no constant may have: a constant says what it limits, and its unit.
+const CONSTANT_WORDS: &[&str] = &[
+    "ABSENT", "ENOUGH", "FEW", "KEPT", "LOOK", "MANY", "MOST", "NEAR", "OFTEN", "PATIENCE", "REST",
+    "UNASKED", "WAITING",
+];
+/// First words of constants for which the field has `MAX_` and `MIN_`.
+const CONSTANT_BEGINNINGS: &[&str] = &["LEAST_", "MOST_"];
+/// Crates that share names with others on purpose: they are written independently of them, or measure them.
+const INDEPENDENT: &[&str] = &["bench", "oracle", "testkit"];
+
+const WORDS: Limit = Limit {
+    unit: "times a name that says nothing",
+    most: 0,
+    exceptions: &[
+        ("bench::asked", 1),
+        ("data::Covered", 1),
+        ("data::FEW", 2),
+        ("data::MOST", 2),
+        ("data::MOST_AHEAD", 1),
+        ("data::MOST_AT_ONCE", 1),
+        ("data::MOST_BETWEEN_LOOKS_MS", 1),
+        ("data::MOST_COUNTED", 1),
+        ("data::MOST_KEPT", 2),
+        ("data::MOST_LABEL_SETS", 1),
+        ("data::MOST_PIECES", 1),
+        ("data::MOST_REPLICAS", 1),
+        ("data::go", 1),
+        ("data::meets", 1),
+        ("layout::MOST", 1),
+        ("layout::MOST_ERAS", 1),
+        ("lsm::Taken", 1),
+        ("oracle::Made", 1),
+        ("oracle::asked", 1),
+        ("plan::LOOK", 1),
+        ("plan::MOST_BUILT", 1),
+        ("plan::MOST_EDGES", 1),
+        ("plan::MOST_LOOKED_AT", 1),
+        ("plan::MOST_TYPES", 1),
+        ("plan::kept", 1),
+        ("plan::meets", 1),
+        ("shared-log::asked", 1),
+        ("storage::MANY", 1),
+        ("sync::Trouble", 1),
+        ("sync::ask", 4),
+        ("sync::trouble", 1),
+        ("testkit::Made", 1),
+        ("testkit::ask", 2),
+        ("views::Kept", 1),
+        ("views::LOOK", 1),
+        ("views::MOST_BEHIND", 1),
+        ("views::MOST_BLOCK_BYTES", 1),
+        ("views::MOST_BYTES", 1),
+        ("views::MOST_HELD_BYTES", 1),
+        ("views::MOST_KIND_BYTES", 1),
+        ("views::PATIENCE", 1),
+        ("views::ask", 1),
+    ],
+    file: file!(),
+};
+
+const SHARED_NAMES: Limit = Limit {
+    unit: "crates that declare a public type of this name",
+    most: 1,
+    exceptions: &[
+        ("Access", 2),
+        ("Action", 2),
+        ("Backup", 2),
+        ("Body", 2),
+        ("Bucket", 2),
+        ("Call", 3),
+        ("Catalog", 2),
+        ("Change", 2),
+        ("Check", 2),
+        ("Clock", 2),
+        ("Column", 2),
+        ("Comparison", 2),
+        ("ConstraintKind", 2),
+        ("Content", 3),
+        ("Copied", 2),
+        ("Core", 2),
+        ("Cursor", 3),
+        ("Documents", 2),
+        ("Element", 2),
+        ("Engine", 2),
+        ("ErrorKind", 2),
+        ("Exchanged", 2),
+        ("Expr", 2),
+        ("Failure", 3),
+        ("Feed", 2),
+        ("FieldPath", 2),
+        ("Fields", 2),
+        ("Function", 2),
+        ("IndexSeek", 2),
+        ("JsonReader", 2),
+        ("Kind", 4),
+        ("Limits", 2),
+        ("Link", 2),
+        ("Links", 2),
+        ("Memory", 2),
+        ("Merge", 2),
+        ("Mode", 4),
+        ("Names", 3),
+        ("Node", 4),
+        ("Options", 3),
+        ("Pace", 2),
+        ("Page", 2),
+        ("Pairs", 2),
+        ("PathStep", 2),
+        ("Peer", 2),
+        ("Point", 2),
+        ("Printer", 2),
+        ("ProcedureCall", 2),
+        ("Progress", 3),
+        ("QuantifierKind", 2),
+        ("Query", 2),
+        ("QueryOptions", 2),
+        ("Random", 2),
+        ("Read", 2),
+        ("Reader", 3),
+        ("Record", 3),
+        ("Restored", 2),
+        ("Result", 4),
+        ("Role", 2),
+        ("Row", 2),
+        ("Rows", 3),
+        ("SchemaTarget", 2),
+        ("ServeOptions", 2),
+        ("SetItem", 2),
+        ("Shared", 2),
+        ("ShowKind", 2),
+        ("Side", 2),
+        ("Source", 3),
+        ("Span", 3),
+        ("State", 2),
+        ("Step", 2),
+        ("Stop", 2),
+        ("Stored", 2),
+        ("SubqueryKind", 2),
+        ("Target", 2),
+        ("Tree", 2),
+        ("ValueType", 2),
+        ("Version", 2),
+        ("Watch", 3),
+        ("Work", 2),
+        ("Writer", 2),
+    ],
+    file: file!(),
+};
+
+/// Product code with a name of the lists of words.
+pub fn words() -> Result<Vec<String>> {
+    let mut figures: BTreeMap<String, usize> = BTreeMap::new();
+    for (crate_name, declared) in declarations()? {
+        if declared.says_nothing() {
+            *figures
+                .entry(format!("{crate_name}::{}", declared.name))
+                .or_default() += 1;
+        }
+    }
+    Ok(WORDS.problems(&figures))
+}
+
+/// Names of public types that several crates declare.
+pub fn shared() -> Result<Vec<String>> {
+    let mut crates: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (crate_name, declared) in declarations()? {
+        let counts = declared.is_public
+            && declared.kind == Kind::Type
+            && !INDEPENDENT.contains(&&*crate_name);
+        if counts {
+            crates.entry(declared.name).or_default().insert(crate_name);
+        }
+    }
+    let figures = crates
+        .into_iter()
+        .map(|(name, crates)| (name, crates.len()));
+    Ok(SHARED_NAMES.problems(&figures.collect()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Type,
+    Function,
+    Constant,
+}
+
+/// An item, as its line declares it.
+#[derive(Debug, PartialEq, Eq)]
+struct Declared {
+    kind: Kind,
+    name: String,
+    /// Whether it is `pub` without a restriction.
+    is_public: bool,
+}
+
+impl Declared {
+    fn of(line: &str) -> Option<Self> {
+        let mut rest = line.trim_start();
+        let mut is_public = false;
+        if let Some(after) = rest.strip_prefix("pub ") {
+            (is_public, rest) = (true, after);
+        } else if let Some(after) = rest.strip_prefix("pub(") {
+            rest = after.split_once(") ")?.1;
+        }
+        let (kind, after) = loop {
+            let (word, after) = rest.split_once(' ')?;
+            match word {
+                "struct" | "enum" | "union" | "trait" | "type" => break (Kind::Type, after),
+                "fn" => break (Kind::Function, after),
+                "const" if !after.contains("fn ") => break (Kind::Constant, after),
+                "static" => break (Kind::Constant, after),
+                "const" | "unsafe" | "async" => rest = after,
+                _ => return None,
+            }
+        };
+        let name: String = after
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        // A macro names the item.
+        if name.is_empty() {
+            return None;
+        }
+        Some(Self {
+            kind,
+            name,
+            is_public,
+        })
+    }
+
+    fn says_nothing(&self) -> bool {
+        let words = match self.kind {
+            Kind::Type => TYPE_WORDS,
+            Kind::Function => FUNCTION_WORDS,
+            Kind::Constant => CONSTANT_WORDS,
+        };
+        let begins = |word: &&str| self.name.starts_with(*word);
+        words.contains(&&*self.name)
+            || self.kind == Kind::Constant && CONSTANT_BEGINNINGS.iter().any(begins)
+    }
+}
+
+/// The items of the crates' product code, each with its crate.
+fn declarations() -> Result<Vec<(String, Declared)>> {
+    let mut all = Vec::new();
+    for file in workspace::tracked_files()? {
+        let Some(crate_name) = product_crate(&file) else {
+            continue;
+        };
+        let code = RustText::split(&fs::read_to_string(workspace::root().join(&file))?).code;
+        let product = code.split("\nmod tests {").next().unwrap_or_default();
+        let declared = product.lines().filter_map(Declared::of);
+        all.extend(declared.map(|declared| (crate_name.clone(), declared)));
+    }
+    Ok(all)
+}
+
+/// The crate of a file of product code; none for tests and everything else.
+fn product_crate(file: &Path) -> Option<String> {
+    let parts: Vec<&str> = file.iter().filter_map(|part| part.to_str()).collect();
+    let ["crates", name, "src", inner @ ..] = parts.as_slice() else {
+        return None;
+    };
+    let is_test = inner
+        .iter()
+        .any(|part| part.trim_end_matches(".rs").ends_with("tests"));
+    (file.extension().is_some_and(|ending| ending == "rs") && !is_test).then(|| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(line: &str) -> Option<(Kind, String, bool)> {
+        Declared::of(line).map(|one| (one.kind, one.name, one.is_public))
+    }
+
+    #[test]
+    fn items_are_found_behind_their_qualifiers() {
+        let function = |name: &str, is_public| Some((Kind::Function, name.to_owned(), is_public));
+        assert_eq!(
+            declared("    pub(crate) const unsafe fn ask(&self) {"),
+            function("ask", false)
+        );
+        assert_eq!(
+            declared("pub async fn tell<T>(one: T)"),
+            function("tell", true)
+        );
+        assert_eq!(
+            declared("pub struct Way;"),
+            Some((Kind::Type, "Way".to_owned(), true))
+        );
+        assert_eq!(
+            declared("pub(super) const MOST_ROWS: usize = 3;"),
+            Some((Kind::Constant, "MOST_ROWS".to_owned(), false))
+        );
+        assert_eq!(declared("let way = 1;"), None);
+    }
+
+    #[test]
+    fn whole_names_are_compared() {
+        let says_nothing = |line| Declared::of(line).is_some_and(|one| one.says_nothing());
+        assert!(says_nothing("struct Turn {"));
+        assert!(!says_nothing("struct TurnOrder {"));
+        assert!(says_nothing("const MOST_ROWS: usize = 3;"));
+        assert!(!says_nothing("fn most_rows() {"));
+    }
+
+    #[test]
+    fn tests_are_no_product() {
+        let crate_of = |file| product_crate(Path::new(file));
+        assert_eq!(
+            crate_of("crates/lsm/src/log/mod.rs").as_deref(),
+            Some("lsm")
+        );
+        for file in [
+            "crates/lsm/src/tree_tests.rs",
+            "crates/data/src/tests/a.rs",
+            "crates/lsm/tests/a.rs",
+            "xtask/src/a.rs",
+        ] {
+            assert_eq!(crate_of(file), None, "{file}");
+        }
+    }
+}
