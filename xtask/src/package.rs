@@ -1,4 +1,4 @@
-//! What is published: every crate packs with its licence, and the public ones build with each of their features. All
+//! What is published: every crate packs with its licence, and the public ones build with each of their features. The
 //! documentation has no warnings.
 
 use std::{collections::BTreeSet, process::Command};
@@ -31,6 +31,12 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
     let packed = context.check(&mut pack, 10, "cargo package")?;
     let packed = packed.and(files(context, &names)?);
     let packed = packed.and(features(context, &metadata)?);
+    let documented = document(
+        context,
+        &selected(&PUBLIC),
+        "cargo doc of the public crates",
+    )?;
+    let packed = packed.and(documented);
     Ok(packed.and(dependencies(context)?))
 }
 
@@ -40,26 +46,18 @@ pub fn verify(context: &mut Context<'_>) -> Result<Tally> {
     context.check(&mut pack(&names), 40, "cargo package with verification")
 }
 
-/// Builds the documentation of the whole workspace: of the public interface, and with private items, whose links lead
-/// through the code.
+/// Builds the documentation of the whole workspace with private items, whose links lead through the code.
 pub fn documentation(context: &mut Context<'_>) -> Result<Tally> {
-    let mut tally = Tally::default();
-    for (crates, private, name) in [
-        (selected(&PUBLIC), None, "cargo doc of the public crates"),
-        (
-            vec!["--workspace"],
-            Some("--document-private-items"),
-            "cargo doc with private items",
-        ),
-    ] {
-        let mut doc = workspace::cargo();
-        doc.args(["doc", "--no-deps", "--locked", "--all-features"]);
-        doc.args(crates)
-            .args(private)
-            .env("RUSTDOCFLAGS", "-Dwarnings");
-        tally = tally.and(context.check(&mut doc, 20, name)?);
-    }
-    Ok(tally)
+    let crates = ["--workspace", "--document-private-items"];
+    document(context, &crates, "cargo doc with private items")
+}
+
+/// Builds documentation; a warning is a failure.
+fn document(context: &mut Context<'_>, crates: &[&str], name: &str) -> Result<Tally> {
+    let mut doc = workspace::cargo();
+    doc.args(["doc", "--no-deps", "--locked", "--all-features"]);
+    doc.args(crates).env("RUSTDOCFLAGS", "-Dwarnings");
+    context.check(&mut doc, 20, name)
 }
 
 /// `cargo package` for these crates.

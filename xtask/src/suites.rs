@@ -241,7 +241,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "package",
-        about: "every published crate packs, and the public ones build with each feature",
+        about: "every published crate packs; the public ones build with each feature, and their documentation",
         needs: &[CC],
         when: When::NotQuick,
         parts: &[Part {
@@ -271,7 +271,7 @@ pub const SUITES: &[Suite] = &[
         }],
     },
     Suite {
-        name: "doc",
+        name: "rustdoc",
         about: "documentation of the whole workspace, private items included, without warnings",
         needs: &[CC],
         when: When::Full,
@@ -655,4 +655,17 @@ fn redb(program: &TestProgram) -> Option<Invocation> {
         arguments: &[],
         environment: &[("ISOMER_ENGINE", "redb")],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_suite_has_its_own_name() {
+        let names: BTreeSet<_> = SUITES.iter().map(|suite| suite.name).collect();
+        assert_eq!(names.len(), SUITES.len());
+    }
 }
