@@ -9,16 +9,8 @@ use crate::physical::{
 use crate::walk::{Selector, WalkStep};
 
 pub(super) fn relationship_scan(p: &Printer<'_>, scan: &RelationshipScan) -> String {
-    let relationship = Some(scan.relationship);
-    pattern(
-        p,
-        scan.from,
-        relationship,
-        &scan.types,
-        "",
-        scan.direction,
-        scan.to,
-    )
+    let link = link(p, Some(scan.relationship), &scan.types, "", scan.direction);
+    between(p, scan.from, &link, scan.to)
 }
 
 /// One relationship of any type.
@@ -29,49 +21,23 @@ pub(super) fn relationship(
     direction: Direction,
     to: SlotId,
 ) -> String {
-    pattern(p, from, Some(relationship), &[], "", direction, to)
+    let link = link(p, Some(relationship), &[], "", direction);
+    between(p, from, &link, to)
 }
 
 pub(super) fn expand(p: &Printer<'_>, expand: &Expand) -> String {
-    let (from, to) = (expand.from, expand.to);
-    let text = pattern(
-        p,
-        from,
-        expand.relationship,
-        &expand.types,
-        "",
-        expand.direction,
-        to,
-    );
-    text + &distinct(p, &expand.distinct_from)
+    let link = link(p, expand.relationship, &expand.types, "", expand.direction);
+    between(p, expand.from, &link, expand.to) + &distinct(p, &expand.distinct_from)
 }
 
 pub(super) fn expand_into(p: &Printer<'_>, expand: &ExpandInto) -> String {
-    let (from, to) = (expand.from, expand.to);
-    let text = pattern(
-        p,
-        from,
-        expand.relationship,
-        &expand.types,
-        "",
-        expand.direction,
-        to,
-    );
-    text + &distinct(p, &expand.distinct_from)
+    let link = link(p, expand.relationship, &expand.types, "", expand.direction);
+    between(p, expand.from, &link, expand.to) + &distinct(p, &expand.distinct_from)
 }
 
 pub(super) fn relationship_ends(p: &Printer<'_>, ends: &RelationshipEnds) -> String {
-    let relationship = Some(ends.relationship);
-    let text = pattern(
-        p,
-        ends.from,
-        relationship,
-        &ends.types,
-        "",
-        ends.direction,
-        ends.to,
-    );
-    text + &distinct(p, &ends.distinct_from)
+    let link = link(p, Some(ends.relationship), &ends.types, "", ends.direction);
+    between(p, ends.from, &link, ends.to) + &distinct(p, &ends.distinct_from)
 }
 
 pub(super) fn distinct_ends(p: &Printer<'_>, ends: &DistinctEnds) -> String {
@@ -79,14 +45,9 @@ pub(super) fn distinct_ends(p: &Printer<'_>, ends: &DistinctEnds) -> String {
 }
 
 pub(super) fn degree(p: &Printer<'_>, degree: &Degree) -> String {
-    let (before, after) = arrows(degree.direction);
-    let text = format!(
-        "({}){before}[{}]{after}() as {}",
-        p.slot(degree.from),
-        types(p, &degree.types),
-        p.slot(degree.count)
-    );
-    text + &distinct(p, &degree.distinct_from)
+    let link = link(p, None, &degree.types, "", degree.direction);
+    let (from, count) = (p.slot(degree.from), p.slot(degree.count));
+    format!("({from}){link}() as {count}") + &distinct(p, &degree.distinct_from)
 }
 
 pub(super) fn count_paths(p: &Printer<'_>, count: &CountPaths) -> String {
@@ -100,15 +61,15 @@ pub(super) fn count_paths(p: &Printer<'_>, count: &CountPaths) -> String {
 }
 
 pub(super) fn var_expand(p: &Printer<'_>, expand: &VarExpand) -> String {
-    let mut text = pattern(
+    let length = length(expand.min, expand.max);
+    let link = link(
         p,
-        expand.from,
         expand.relationships,
         &expand.types,
-        &length(expand.min, expand.max),
+        &length,
         expand.direction,
-        expand.to,
     );
+    let mut text = between(p, expand.from, &link, expand.to);
     if expand.into {
         text.push_str(" into");
     }
@@ -119,18 +80,17 @@ pub(super) fn var_expand(p: &Printer<'_>, expand: &VarExpand) -> String {
 }
 
 pub(super) fn shortest_path(p: &Printer<'_>, shortest: &ShortestPath) -> String {
-    let text = pattern(
+    let length = length(shortest.min, shortest.max);
+    let link = link(
         p,
-        shortest.from,
         shortest.relationships,
         &shortest.types,
-        &length(shortest.min, shortest.max),
+        &length,
         shortest.direction,
-        shortest.to,
     );
     let path = shortest.path.map(|path| format!("{} = ", p.slot(path)));
     path.unwrap_or_default()
-        + &text
+        + &between(p, shortest.from, &link, shortest.to)
         + &each(p, &shortest.step_predicate)
         + &on_whole(p, shortest.predicate.as_ref())
 }
@@ -154,9 +114,8 @@ pub(super) fn path_search(p: &Printer<'_>, search: &PathSearch) -> String {
             text.push_str(&format!("({})", optional(p, junction.slot)));
         }
         let step = |step: &WalkStep| {
-            let (before, after) = arrows(step.direction);
-            let name = optional(p, step.relationship.slot);
-            format!("{before}[{name}{}]{after}", types(p, &step.types))
+            let relationship = step.relationship.slot;
+            self::link(p, relationship, &step.types, "", step.direction)
         };
         match link.repeat {
             None => link.steps.iter().for_each(|one| text.push_str(&step(one))),
@@ -188,31 +147,31 @@ fn optional(p: &Printer<'_>, slot: Option<SlotId>) -> String {
     slot.map(|slot| p.slot(slot)).unwrap_or_default()
 }
 
-fn pattern(
+/// A relationship, or a walk of this length, in brackets and with its direction.
+fn link(
     p: &Printer<'_>,
-    from: SlotId,
     relationship: Option<SlotId>,
     of: &[TypeRef],
     length: &str,
     direction: Direction,
-    to: SlotId,
 ) -> String {
-    let (before, after) = arrows(direction);
-    let name = relationship.map(|slot| p.slot(slot)).unwrap_or_default();
-    format!(
-        "({}){before}[{name}{}{length}]{after}({})",
-        p.slot(from),
-        types(p, of),
-        p.slot(to)
-    )
+    let (before, after) = match direction {
+        Direction::Outgoing => ("-", "->"),
+        Direction::Incoming => ("<-", "-"),
+        Direction::Both => ("-", "-"),
+    };
+    let (name, types) = (optional(p, relationship), types(p, of));
+    format!("{before}[{name}{types}{length}]{after}")
+}
+
+/// A link and its ends.
+fn between(p: &Printer<'_>, from: SlotId, link: &str, to: SlotId) -> String {
+    format!("({}){link}({})", p.slot(from), p.slot(to))
 }
 
 /// Steps from one node to another, of which nothing else is read.
 pub(super) fn steps(p: &Printer<'_>, from: &str, steps: &[Step], to: &str) -> String {
-    let one = |step: &Step| {
-        let (before, after) = arrows(step.direction);
-        format!("{before}[{}]{after}", types(p, &step.types))
-    };
+    let one = |step: &Step| link(p, None, &step.types, "", step.direction);
     let steps: Vec<String> = steps.iter().map(one).collect();
     format!("({from}){}({to})", steps.join("()"))
 }
@@ -264,13 +223,4 @@ pub(super) fn types(p: &Printer<'_>, types: &[TypeRef]) -> String {
     }
     let names: Vec<&str> = types.iter().map(|one| &**p.plan.type_name(*one)).collect();
     format!(":{}", names.join("|"))
-}
-
-/// Before and after the brackets of a relationship.
-fn arrows(direction: Direction) -> (&'static str, &'static str) {
-    match direction {
-        Direction::Outgoing => ("-", "->"),
-        Direction::Incoming => ("<-", "-"),
-        Direction::Both => ("-", "-"),
-    }
 }
