@@ -69,7 +69,7 @@ impl DataStore {
         let replica_state = ReplicaState::load(read)?;
         if hooks.is_none() && (replica_state.is_on() || replica_state.is_joining()) {
             return Err(DataError::Unsupported(
-                "this database is a replica, and its commits must be logged for the others: open it by `isomer_replication::open`".into(),
+                "this database is a replica, and its commits must be logged for the others: open it with a build that has replication (feature `replicas` of isomerdb)".into(),
             ));
         }
         let hooks = hooks

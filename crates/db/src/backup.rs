@@ -18,6 +18,7 @@ use isomer_vfs::{
 use crate::{
     Database, Error, ErrorKind, Result,
     layers::{LayerError as _, LayerResult as _},
+    open::open_data,
 };
 
 /// The result of a backup.
@@ -222,7 +223,7 @@ impl Database {
         // Writes made after the backup may exist on other replicas: operations get a new epoch from now on. Until that
         // is on disk the database cannot be opened.
         let engine = Arc::new(restoring.open().lift()?);
-        let store = isomer_replication::open(engine.clone(), Default::default()).lift()?;
+        let store = open_data(engine.clone(), Default::default()).lift()?;
         store.numbering().begin_epoch().lift()?;
         drop(store);
         engine.sync().lift()?;

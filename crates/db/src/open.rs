@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_data::DataStoreOptions;
+use isomer_data::{DataError, DataStore, DataStoreOptions};
 use isomer_storage::Engine;
 use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
@@ -20,6 +20,18 @@ use crate::{
 
 /// Minimum memory of a database.
 const MIN_MEMORY_BYTES: usize = 16 << 20;
+
+/// Opens the data of a database. A replica is refused by a build without the feature `replication`, which could not log
+/// its commits for the others.
+pub(crate) fn open_data(
+    engine: Arc<dyn Engine>,
+    options: DataStoreOptions,
+) -> Result<DataStore, DataError> {
+    #[cfg(feature = "replication")]
+    return isomer_replication::open(engine, options);
+    #[cfg(not(feature = "replication"))]
+    DataStore::open(engine, options)
+}
 
 impl Builder {
     /// Opens the database in the directory `path`.
@@ -88,7 +100,7 @@ impl Database {
         } else if let Some(path) = own_folder {
             store_options.spill_folder = path.join("tmp");
         }
-        let store = isomer_replication::open(engine, store_options).lift()?;
+        let store = open_data(engine, store_options).lift()?;
         if own_folder.is_some() && options.temporary_folder.is_none() {
             // No other process has this directory open. A leftover that cannot be removed is empty and harmless.
             let _ = store.spill_folder().clean();
