@@ -25,7 +25,7 @@ fn a_replica_is_not_opened_without_replication() {
         Err(error) => error,
     };
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("isomer_replication::open"));
+    assert!(error.to_string().contains("feature `replicas`"), "{error}");
     assert!(crate::open(engine, DataStoreOptions::default()).is_ok());
 }
 

@@ -68,20 +68,6 @@ pub(super) fn find(tx: &Transaction, key: &str) -> NodeId {
         .expect("the person")
 }
 
-/// A program without replication could not log its commits for the others.
-#[test]
-fn a_replica_is_refused_where_there_is_no_replication() {
-    let engine = Arc::new(MemoryEngine::new());
-    let options = DataStoreOptions::default;
-    drop(DataStore::open(engine.clone(), options()).unwrap());
-    let store = crate::open(engine.clone(), options()).unwrap();
-    begin::begin_replication(&store).unwrap();
-    drop(store);
-    let refused = DataStore::open(engine.clone(), options()).err().unwrap();
-    assert!(refused.to_string().contains("is a replica"), "{refused}");
-    drop(crate::open(engine, options()).unwrap());
-}
-
 #[test]
 fn changes_reach_the_other_replica() {
     let (a, b) = (open(), open());
