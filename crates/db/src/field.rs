@@ -175,8 +175,8 @@ impl<'t> ReadField<'t> {
         self.with_owner(|data, owner, path| data.fields().size(owner, path))
     }
 
-    /// The elements of the set within `range`, in order; none if there is no set. With [`Items::limit`], no others are
-    /// read.
+    /// The elements of the set within `range`, in order; `None` if the field is not a set. [`Items::limit`] limits how
+    /// many are read.
     ///
     /// ```
     /// use isomerdb::{Database, Update, Value, params};

@@ -18,8 +18,8 @@ pub enum Purity {
 /// Generates [`Function`] from one row per function: its variant, its name, its parameters, the kind of its result, its
 /// purity, and its description.
 ///
-/// Parameters in brackets may be left out; the last one may be `…`, which stands for any number of further arguments.
-/// The rows in braces are of functions that only the planner uses: they are pure, and have no description.
+/// Parameters in brackets are optional. If the last one is `…`, the function accepts any number of arguments.
+/// Only the planner calls the functions in braces: they are pure, and users do not see a description of them.
 macro_rules! functions {
     (
         $($variant:ident $name:literal ($($parameter:literal),*) -> $kind:expr, $purity:ident, $description:literal;)*
@@ -43,7 +43,7 @@ macro_rules! functions {
                 match self { $(Self::$variant => $name,)* $(Self::$inner => $inner_name,)* }
             }
 
-            /// Its parameters; those in brackets may be left out, and `…` stands for any number of further ones.
+            /// Names of its parameters. Those in brackets are optional; `…` accepts any number of arguments.
             pub fn parameters(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$variant => &[$($parameter),*],)*

@@ -32,7 +32,7 @@ use crate::{
 
 /// Copies of a log entry in memory while it is encoded.
 const ENTRY_COPIES: usize = 3;
-/// Memory is reserved for copies of at least so many bytes.
+/// The commit reserves memory for the copies of an entry from this size on.
 const MIN_RESERVED_BYTES: usize = 256 << 10;
 
 /// What a transaction did to a record, in total.

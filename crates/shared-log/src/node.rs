@@ -498,7 +498,7 @@ fn shorter(end: Position) -> LogError {
     ))
 }
 
-/// There is no record at `at`, where there must be one.
+/// The error for a record that the log must have and does not return.
 fn missing(at: Position) -> LogError {
     LogError::Damaged(format!("the record {at} is missing"))
 }

@@ -30,7 +30,7 @@ const OLD_ERAS: usize = 50;
 const ENTRIES: usize = 1024;
 const ENTRY_BYTES: usize = 8 << 20;
 
-/// Restores views from their files, and saves them. Without persistence there is no file.
+/// Restores views from their files, and saves them. It does nothing if views are not persistent.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewFiles<'v> {
     views: &'v Views,

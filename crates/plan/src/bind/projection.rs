@@ -285,7 +285,7 @@ fn bind_tail<'a>(
         };
         binder.frame().scope.set(column.name.clone(), variable);
     }
-    // Sorting by an aggregate that no column computes is ambiguous: there is no group.
+    // Without a grouping column it is unknown which rows an aggregate in ORDER BY would combine.
     binder.aggregating =
         Aggregating::Forbidden("in ORDER BY or WHERE after columns without aggregates");
     let bound = bind_tail_items(binder, projected, tail);

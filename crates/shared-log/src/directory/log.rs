@@ -36,8 +36,8 @@ impl DirectoryLog {
     ///
     /// # Errors
     /// `Refused` on a network file system, for another version of the format, where memory cannot be shared, without
-    /// the rights, and in read-only mode if there is no log; `Unavailable` if another process takes long to open it;
-    /// `Damaged`.
+    /// access rights, and in read-only mode if the log does not exist. `Unavailable` if another process does not finish
+    /// opening it in time. `Damaged` if a file is missing or does not match its checksum.
     pub fn open(folder: &Path, options: &DirectoryOptions) -> Result<Self, LogError> {
         let disk = &options.disk;
         if options.mode == Mode::Shared {

@@ -212,7 +212,7 @@ impl Segment {
     }
 }
 
-/// There is no valid record at a position below the end.
+/// The error for a position below the end whose record is missing or damaged.
 pub(super) fn lost(at: &Cursor) -> LogError {
     let Cursor {
         position,

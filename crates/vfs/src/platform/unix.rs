@@ -153,7 +153,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Waits until the word is no longer `seen`, at most for `time`; may return earlier.
+/// Waits until `word` differs from `seen`, or for `time`. It may wake spuriously.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn wait_for_change(word: &AtomicU32, seen: u32, time: Duration) {
     use rustix::thread::futex;

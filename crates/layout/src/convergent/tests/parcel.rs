@@ -18,7 +18,7 @@ pub(crate) struct Parcel {
     pub(crate) number: u64,
     /// Hybrid time.
     pub(crate) time: u64,
-    /// What the transaction had seen. Of its own replica: everything before `number`, except what ran concurrently.
+    /// The transactions that it had read. Of its own replica: all before `number` that did not run concurrently.
     pub(crate) seen: Vector,
     /// Index in the transaction, place and action.
     pub(crate) operations: Vec<(u32, Vec<u8>, Action)>,
