@@ -15,5 +15,7 @@ pub mod rows;
 pub mod sketch;
 pub mod value;
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;

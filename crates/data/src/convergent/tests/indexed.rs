@@ -3,12 +3,11 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use isomer_layout::convergent::{
-    clock::Dot, effect::Action, place::element, position::FieldPosition,
+    clock::Dot, effect::Action, place::element, position::FieldPosition, testing::Dice,
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, NodeId, PropId, Value, key};
 
-use super::dice::Dice;
 use crate::{
     Access, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore, DataStoreOptions,
     ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, Order,

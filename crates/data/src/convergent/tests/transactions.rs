@@ -3,13 +3,18 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use isomer_layout::{
-    convergent::{clock::Vector, effect::Action, place::malformed, value::OwnerReading},
+    convergent::{
+        clock::Vector,
+        effect::Action,
+        place::malformed,
+        testing::{Dice, MemoryRows, Parcel},
+        value::OwnerReading,
+    },
     stream::change::Change,
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, NodeId, Value};
 
-use super::{dice::Dice, memory_rows::MemoryRows, parcel::Parcel};
 use crate::{
     Access, ChangeSet, ConvergentKind, ConvergentOp, ConvergentOwner, DataError, DataStore,
     DataStoreOptions, Direction, ErrorKind, GraphRead, Transaction,

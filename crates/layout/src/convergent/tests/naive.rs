@@ -6,15 +6,13 @@ use std::sync::Arc;
 
 use isomer_value::{Map, Value, order::cmp_order};
 
-use super::{
-    parcel::Parcel,
-    world::{FIELDS, field, named},
-};
+use super::world::{FIELDS, field, named};
 use crate::convergent::{
     clock::Dot,
     effect::Action,
     place::{ConvergentKind, from_payload},
     sketch::Ranks,
+    testing::Parcel,
 };
 
 struct Made<'a> {

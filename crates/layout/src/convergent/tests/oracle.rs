@@ -6,16 +6,12 @@ use std::collections::BTreeSet;
 use crdts::{CmRDT, MVReg, Map, Orswot};
 use isomer_value::{PropId, Value};
 
-use super::{
-    dice::Dice,
-    memory_rows::MemoryRows,
-    parcel::Parcel,
-    world::{field, named, owner},
-};
+use super::world::{field, named, owner};
 use crate::convergent::{
     clock::{ReplicaNo, Vector},
     effect::Action,
     place::{ConvergentKind, element, payload},
+    testing::{Dice, MemoryRows, Parcel},
     value::OwnerReading,
 };
 

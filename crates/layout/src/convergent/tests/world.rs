@@ -2,7 +2,7 @@
 
 use isomer_value::{PropId, Value};
 
-use super::{dice::Dice, memory_rows::MemoryRows, naive, parcel::Parcel};
+use super::naive;
 use crate::{
     convergent::{
         clock::{ReplicaNo, Vector},
@@ -12,6 +12,7 @@ use crate::{
         place::{ConvergentKind, element, entry, payload, push_kind, push_name, push_property},
         rows::Rows,
         sketch,
+        testing::{Dice, MemoryRows, Parcel},
         value::OwnerReading,
     },
     keyspace::{self, IdSpace},

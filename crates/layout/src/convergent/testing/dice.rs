@@ -4,10 +4,12 @@
 pub struct Dice(u64);
 
 impl Dice {
+    /// The sequence of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// A number below `count`, which is not 0.
     pub fn below(&mut self, count: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

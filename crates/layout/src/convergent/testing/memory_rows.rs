@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use isomer_layout::{
+use crate::{
     DataError,
     convergent::rows::{Rows, RowsMut, Visit},
 };
 
 /// Rows in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MemoryRows(pub(crate) BTreeMap<Vec<u8>, Vec<u8>>);
+pub struct MemoryRows(
+    /// Values by key.
+    pub BTreeMap<Vec<u8>, Vec<u8>>,
+);
 
 impl Rows for MemoryRows {
     fn scan(

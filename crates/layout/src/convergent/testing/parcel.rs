@@ -1,7 +1,7 @@
 //! Whole transactions, as the network of these tests carries them: in causal order. How replicas do it is in the crate
 //! `replication`, with its own histories.
 
-use isomer_layout::{
+use crate::{
     DataError,
     convergent::{
         clock::{Dot, ReplicaNo, Vector},
@@ -13,21 +13,23 @@ use isomer_layout::{
 
 /// The convergent operations of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parcel {
-    pub(crate) origin: ReplicaNo,
-    pub(crate) number: u64,
+pub struct Parcel {
+    /// The replica that it was made in.
+    pub origin: ReplicaNo,
+    /// Its number there, from 1.
+    pub number: u64,
     /// Hybrid time.
-    pub(crate) time: u64,
+    pub time: u64,
     /// The transactions that it had read. Of its own replica: all before `number` that did not run concurrently.
-    pub(crate) seen: Vector,
+    pub seen: Vector,
     /// Index in the transaction, place and action.
-    pub(crate) operations: Vec<(u32, Vec<u8>, Action)>,
+    pub operations: Vec<(u32, Vec<u8>, Action)>,
 }
 
 impl Parcel {
     /// Whether it is delivered to a state that has seen `here`: it is new there, the previous one of its replica was
     /// applied, and so was everything that it has seen.
-    pub(crate) fn follows(&self, here: &Vector) -> bool {
+    pub fn follows(&self, here: &Vector) -> bool {
         here.upto(self.origin) + 1 == self.number && here.includes(&self.seen_elsewhere())
     }
 
@@ -39,13 +41,13 @@ impl Parcel {
     }
 
     /// Whether its operation `op` had seen `dot`.
-    pub(crate) fn saw(&self, op: u32, dot: Dot) -> bool {
+    pub fn saw(&self, op: u32, dot: Dot) -> bool {
         self.seen.covers(dot)
             || dot.replica == self.origin && dot.number == self.number && dot.op < op
     }
 
     /// Applies all of it, in one transaction of `rows`.
-    pub(crate) fn apply(&self, rows: &mut (impl RowsMut + ?Sized)) -> Result<(), DataError> {
+    pub fn apply(&self, rows: &mut (impl RowsMut + ?Sized)) -> Result<(), DataError> {
         for (op, place, action) in &self.operations {
             let stamp = Stamp {
                 dot: Dot {
