@@ -42,7 +42,7 @@ fn amount(tx: &Transaction, id: NodeId) -> Result<i64, DataError> {
 }
 
 /// Money moves between accounts, all threads add relationships to one hub, new names appear, an index is built.
-fn commotion(store: &DataStore, rounds: u64) {
+fn write_concurrently(store: &DataStore, rounds: u64) {
     const THREADS: u64 = 4;
     let (hub, accounts) = transact(store, |tx| {
         let label = tx.name_ids().intern_label("Account")?;
@@ -129,19 +129,19 @@ fn commotion(store: &DataStore, rounds: u64) {
 }
 
 #[test]
-fn in_memory() {
-    commotion(&memory(), 150);
+fn concurrent_writes_in_memory() {
+    write_concurrently(&memory(), 150);
 }
 
 #[test]
-fn on_disk_too() {
+fn concurrent_writes_on_disk() {
     let (store, _folder) = on_disk();
-    commotion(&store, 40);
+    write_concurrently(&store, 40);
 }
 
 /// Documents are created, changed and deleted with their relationships while indexes are created and dropped, bulk
 /// loads run and a reversible bucket is swept: whatever was refused, everything derived matches the records at the end.
-fn turmoil(store: &DataStore, rounds: u64) {
+fn change_schema_during_writes(store: &DataStore, rounds: u64) {
     fn field(path: &str, each: bool) -> IndexField {
         IndexField {
             path: FieldPath::top(path),
@@ -274,12 +274,12 @@ fn turmoil(store: &DataStore, rounds: u64) {
 }
 
 #[test]
-fn turmoil_in_memory() {
-    turmoil(&memory(), 600);
+fn schema_changes_during_writes_in_memory() {
+    change_schema_during_writes(&memory(), 600);
 }
 
 #[test]
-fn turmoil_on_disk() {
+fn schema_changes_during_writes_on_disk() {
     let (store, _folder) = on_disk();
-    turmoil(&store, 200);
+    change_schema_during_writes(&store, 200);
 }
