@@ -7,7 +7,7 @@ pub enum Fault {
     Raised(String),
     /// It raises an error for a row on which a predicate was evaluated; another order of predicates may avoid
     /// it.
-    Asked(String),
+    Predicate(String),
     /// It exceeds the limit of operations or rows.
     TooLarge,
     /// The interpreter does not support it.
@@ -20,9 +20,9 @@ pub enum Fault {
 pub type Result<T, E = Fault> = std::result::Result<T, E>;
 
 /// The result of a predicate.
-pub(crate) fn asked<T>(result: Result<T>) -> Result<T> {
+pub(crate) fn mark_predicate_fault<T>(result: Result<T>) -> Result<T> {
     result.map_err(|fault| match fault {
-        Fault::Raised(message) => Fault::Asked(message),
+        Fault::Raised(message) => Fault::Predicate(message),
         other => other,
     })
 }

@@ -10,7 +10,7 @@ use super::pattern::{matches, variables_of};
 use super::projection::has_aggregate;
 use super::{Answer, Interpreter, MAX_ROWS, Row, with};
 use crate::Datum;
-use crate::fault::{Fault, Result, asked, raised};
+use crate::fault::{Fault, Result, mark_predicate_fault, raised};
 use crate::notation::literal;
 
 impl Interpreter<'_> {
@@ -26,7 +26,7 @@ impl Interpreter<'_> {
                 let mut kept = Vec::new();
                 for row in rows {
                     let holds = match &clause.predicate {
-                        Some(predicate) => asked(self.holds(predicate, &row))?,
+                        Some(predicate) => mark_predicate_fault(self.holds(predicate, &row))?,
                         None => true,
                     };
                     if holds {
@@ -112,9 +112,9 @@ impl Interpreter<'_> {
         let mut out = Vec::new();
         for row in rows {
             let mut found = Vec::new();
-            for candidate in asked(matches(self, &paths, &row))? {
+            for candidate in mark_predicate_fault(matches(self, &paths, &row))? {
                 let holds = match &clause.predicate {
-                    Some(predicate) => asked(self.holds(predicate, &candidate))?,
+                    Some(predicate) => mark_predicate_fault(self.holds(predicate, &candidate))?,
                     None => true,
                 };
                 if holds {

@@ -10,7 +10,7 @@ use crate::fault::{Result, raised};
 use crate::{Datum, logic};
 
 /// A row in a projection: its source row, and its columns.
-struct Made {
+struct ProjectedRow {
     source: Row,
     group: Option<Vec<Row>>,
     values: Vec<Datum>,
@@ -42,7 +42,7 @@ impl Interpreter<'_> {
                     for item in &projection.items {
                         values.push(self.eval(&item.expr, &row)?);
                     }
-                    Ok(Made {
+                    Ok(ProjectedRow {
                         source: row,
                         group: None,
                         values,
@@ -52,7 +52,7 @@ impl Interpreter<'_> {
             }
         };
         if projection.distinct {
-            let mut kept: Vec<Made> = Vec::new();
+            let mut kept: Vec<ProjectedRow> = Vec::new();
             for one in self.in_any_order(made)? {
                 if !kept
                     .iter()
@@ -118,7 +118,7 @@ impl Interpreter<'_> {
         star: &[Arc<str>],
         items: &[ProjectionItem],
         rows: Vec<Row>,
-    ) -> Result<Vec<Made>> {
+    ) -> Result<Vec<ProjectedRow>> {
         let keys: Vec<&Expr> = items
             .iter()
             .map(|item| &item.expr)
@@ -152,7 +152,7 @@ impl Interpreter<'_> {
                 };
                 values.push(self.eval_in(&item.expr, scope)?);
             }
-            made.push(Made {
+            made.push(ProjectedRow {
                 source: first,
                 group: Some(rows),
                 values,
@@ -166,7 +166,7 @@ impl Interpreter<'_> {
         &self,
         projection: &Projection,
         columns: &[Arc<str>],
-        made: &Made,
+        made: &ProjectedRow,
     ) -> Result<Vec<Datum>> {
         let mut row = made.source.clone();
         row.extend(columns.iter().cloned().zip(made.values.iter().cloned()));

@@ -246,7 +246,7 @@ fn expected(text: &str, graph: &Graph, rules: &[Constraint]) -> Option<Expected>
                     false => (format!("broken {broken:?}"), Expected::Broken(broken)),
                 }
             }
-            Err(Fault::Raised(_) | Fault::Asked(_)) => ("error".into(), Expected::Error),
+            Err(Fault::Raised(_) | Fault::Predicate(_)) => ("error".into(), Expected::Error),
             Err(Fault::TooLarge | Fault::Unknown(_) | Fault::LeftOpen(_)) => return None,
         };
         match &found {

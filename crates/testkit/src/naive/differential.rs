@@ -18,7 +18,7 @@ use isomer_oracle::logic::same_group;
 use isomer_oracle::notation::literal;
 use isomer_oracle::{Answer, Datum, Fault, Map, Ordered, Variation};
 
-use super::queries::{self, Made};
+use super::queries::{self, RandomQuery};
 use super::subject::{MODES, Mode, Outcome, Subject};
 use crate::random::Random;
 
@@ -224,7 +224,7 @@ fn on_one_graph(
 }
 
 /// The difference between the results of a query on a graph, if any.
-pub(super) fn difference(made: &Made, graph: &Graph, schema: &[String]) -> Option<String> {
+pub(super) fn difference(made: &RandomQuery, graph: &Graph, schema: &[String]) -> Option<String> {
     let world = World::open(graph.clone(), schema.to_vec()).ok()?;
     match world.judge(made) {
         Verdict::Different(what) => Some(what),
@@ -240,7 +240,7 @@ pub(super) fn cross_check(
     outcome: &Outcome,
 ) -> Option<Result<(), String>> {
     let statement = isomer_cypher::parse(text).ok()?;
-    let made = Made {
+    let made = RandomQuery {
         text: text.to_owned(),
         risky: true,
         writes: true,
@@ -283,7 +283,7 @@ impl World {
     }
 
     /// Commits what a query writes, in every mode.
-    fn keep(&mut self, made: &Made) -> Result<()> {
+    fn keep(&mut self, made: &RandomQuery) -> Result<()> {
         self.history.push(made.text.clone());
         let statement = isomer_cypher::parse(&made.text)?;
         let mut expected = Expected::new(&statement, &self.graph);
@@ -312,7 +312,7 @@ impl World {
         Ok(())
     }
 
-    fn judge(&self, made: &Made) -> Verdict {
+    fn judge(&self, made: &RandomQuery) -> Verdict {
         let statement = match isomer_cypher::parse(&made.text) {
             Ok(statement) => statement,
             Err(error) if made.risky => {
@@ -408,7 +408,7 @@ impl<'q> Expected<'q> {
     }
 }
 
-fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verdict {
+fn judge_one(made: &RandomQuery, expected: &mut Expected<'_>, actual: &Outcome) -> Verdict {
     if let Outcome::Error {
         kind: ErrorKind::Internal | ErrorKind::Corrupt,
         message,
@@ -452,7 +452,8 @@ fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verd
     // Nor does an error occur for rows that were not requested, or for which a predicate was not evaluated.
     if let Outcome::Rows { .. } = actual
         && made.risky
-        && (matches!(first, Err(Fault::Asked(_))) || first.is_err() && made.text.contains("LIMIT"))
+        && (matches!(first, Err(Fault::Predicate(_)))
+            || first.is_err() && made.text.contains("LIMIT"))
     {
         return Verdict::Undefined;
     }
@@ -509,7 +510,7 @@ fn same_but_lists(a: &Run, b: &Run) -> bool {
 /// Whether the database has the interpreter's result; `loose`: lists in any order.
 fn agrees(expected: &Run, actual: &Outcome, loose: bool) -> bool {
     match (expected, actual) {
-        (Err(Fault::Raised(_) | Fault::Asked(_)), Outcome::Error { .. }) => true,
+        (Err(Fault::Raised(_) | Fault::Predicate(_)), Outcome::Error { .. }) => true,
         (
             Ok((answer, after)),
             Outcome::Rows {

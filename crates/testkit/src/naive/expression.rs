@@ -130,7 +130,7 @@ fn show_all(rows: &[Vec<usize>]) -> Vec<String> {
     rows.iter().map(|row| shown(row)).collect()
 }
 
-fn ask(database: &Database, text: &str, parameters: Map) -> Result<Vec<String>, String> {
+fn run_query(database: &Database, text: &str, parameters: Map) -> Result<Vec<String>, String> {
     let options = QueryOptions::new().time_limit(Duration::from_secs(10));
     let result = database
         .query(Query::new(text).params(parameters).options(&options))
@@ -158,7 +158,7 @@ fn by_parameters(
         .zip(row)
         .map(|(name, value)| (name, values[*value].clone()))
         .collect();
-    one(ask(
+    one(run_query(
         database,
         &format!("WITH $v0 AS v0, $v1 AS v1, $v2 AS v2 RETURN {expression} AS x"),
         parameters,
@@ -172,7 +172,11 @@ fn as_written(database: &Database, expression: &str, row: &[usize]) -> Outcome {
         .fold(expression.to_owned(), |text, (at, value)| {
             text.replace(&format!("v{at}"), VALUES[*value])
         });
-    one(ask(database, &format!("RETURN {written} AS x"), Map::new()))
+    one(run_query(
+        database,
+        &format!("RETURN {written} AS x"),
+        Map::new(),
+    ))
 }
 
 fn all_at_once(
@@ -186,7 +190,7 @@ fn all_at_once(
         .map(|row| Value::from(row.iter().map(|at| values[*at].clone()).collect::<Vec<_>>()))
         .collect();
     let parameters: Map = [("rows", Value::from(rows))].into_iter().collect();
-    ask(
+    run_query(
         database,
         &format!(
             "UNWIND $rows AS row WITH row[0] AS v0, row[1] AS v1, row[2] AS v2 RETURN {expression} AS x"

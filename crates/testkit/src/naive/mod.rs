@@ -59,7 +59,7 @@ pub fn compare(count: usize, seed: u64) -> Result<Agreement> {
             };
             let text = query.to_string();
             for (name, database) in [("", &plain), (" with an index", &indexed)] {
-                let actual = ask(database, &text)
+                let actual = run_query(database, &text)
                     .with_context(|| format!("{text}\non {}", graph.to_cypher()))?;
                 ensure!(
                     actual == expected,
@@ -78,7 +78,7 @@ pub fn compare(count: usize, seed: u64) -> Result<Agreement> {
 }
 
 /// The rows as text, sorted.
-fn ask(database: &Database, text: &str) -> Result<Vec<String>> {
+fn run_query(database: &Database, text: &str) -> Result<Vec<String>> {
     let options = QueryOptions::new().time_limit(Duration::from_secs(20));
     let result = database.query(Query::new(text).options(&options))?;
     let mut rows: Vec<String> = result

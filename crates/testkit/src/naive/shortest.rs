@@ -48,7 +48,7 @@ pub fn compare(count: usize, seed: u64) -> Result<usize> {
                     })
                     .collect();
                 wanted.sort();
-                let answer = super::ask(&database, &text)?;
+                let answer = super::run_query(&database, &text)?;
                 ensure!(
                     answer == wanted,
                     "the answers differ for\n{text}\non {}\n{}",

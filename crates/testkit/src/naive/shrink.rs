@@ -5,13 +5,13 @@ use isomer_cypher::ast::{Clause, Expr, ExprKind, Statement, StatementBody};
 use isomer_oracle::graph::Graph;
 
 use super::differential::difference;
-use super::queries::Made;
+use super::queries::RandomQuery;
 
 /// Maximum number of attempts.
 const ATTEMPTS: usize = 400;
 
 /// The smallest query and graph found, with the difference.
-pub fn report(made: &Made, graph: &Graph, schema: &[String], seen: &str) -> String {
+pub fn report(made: &RandomQuery, graph: &Graph, schema: &[String], seen: &str) -> String {
     let mut best = made.clone();
     let mut graph = graph.clone();
     let mut schema = schema.to_vec();
@@ -60,7 +60,7 @@ fn shown(graph: &Graph) -> String {
 }
 
 fn smaller_graph(
-    made: &Made,
+    made: &RandomQuery,
     graph: &Graph,
     schema: &[String],
     attempts: &mut usize,
@@ -101,12 +101,12 @@ fn smaller_graph(
 }
 
 fn smaller_query(
-    made: &Made,
+    made: &RandomQuery,
     graph: &Graph,
     schema: &[String],
     before: &str,
     attempts: &mut usize,
-) -> Option<(Made, String)> {
+) -> Option<(RandomQuery, String)> {
     let statement = isomer_cypher::parse(&made.text).ok()?;
     for candidate in smaller_statements(&statement) {
         let text = candidate.to_string();
@@ -117,7 +117,7 @@ fn smaller_query(
         if *attempts > ATTEMPTS {
             return None;
         }
-        let smaller = Made {
+        let smaller = RandomQuery {
             text,
             ..made.clone()
         };

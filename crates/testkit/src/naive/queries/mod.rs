@@ -14,7 +14,7 @@ use crate::random::Random;
 
 /// A random query.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct RandomQuery {
     /// The text.
     pub text: String,
     /// Whether it may raise an error: it contains a value of a wrong type, or arithmetic that may overflow.
@@ -25,7 +25,7 @@ pub struct Made {
 }
 
 /// A query; one in `1 / writing` writes.
-pub fn query(random: &mut Random) -> Made {
+pub fn query(random: &mut Random) -> RandomQuery {
     let ill = random.once_in(6);
     let mut maker = Maker {
         random,
@@ -40,7 +40,7 @@ pub fn query(random: &mut Random) -> Made {
         true => focus::focused(&mut maker),
         false => clause::query(&mut maker),
     };
-    Made {
+    RandomQuery {
         text,
         risky: maker.risky,
         writes: maker.wrote,
