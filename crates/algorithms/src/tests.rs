@@ -540,6 +540,7 @@ fn a_request_to_stop_is_seen_soon_and_memory_is_asked_for_first() {
             let mut work = Work::new(Flag(&flag), &mut hold);
             betweenness(&rows, false, Sample::All, false, &mut work)
         });
+        // In the middle of the work, which takes far longer.
         std::thread::sleep(Duration::from_millis(100));
         flag.store(true, Ordering::Relaxed);
         worker.join().unwrap()

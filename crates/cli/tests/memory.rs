@@ -13,11 +13,15 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use isomer_testkit::poll;
 
 const MIB: usize = 1 << 20;
 const BUDGET: usize = 64 * MIB;
+/// The time after which a process counts as hanging.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// The program with the default engine, regardless of the engine of other tests: redb reserves its whole cache, for
 /// idle databases too.
@@ -59,15 +63,38 @@ impl Process {
 
     /// Asserts that its memory falls to `most` within five seconds, except the pages of the program file.
     fn check_given_back(&self, most: usize) {
-        let end = Instant::now() + Duration::from_secs(5);
-        while let Some(held) = self.status("RssAnon:").filter(|held| *held > most) {
-            let held = held / MIB;
-            assert!(
-                Instant::now() < end,
-                "{held} MiB are held after five seconds"
-            );
-            thread::sleep(Duration::from_millis(100));
-        }
+        let mut held = 0;
+        let is_given_back = poll::within(Duration::from_secs(5), || {
+            held = self.status("RssAnon:").unwrap_or_default();
+            (held <= most).then_some(())
+        });
+        let held = held / MIB;
+        assert!(
+            is_given_back.is_some(),
+            "{held} MiB are held after five seconds"
+        );
+    }
+
+    /// Waits until it computes nothing any more, because it waits for its clients.
+    fn await_idle(&self) {
+        let mut before = None;
+        let idle = poll::every(Duration::from_millis(400), poll::LIMIT, || {
+            let now = self.processor_ticks();
+            let earlier = before.replace(now)?;
+            (now <= earlier + 1).then_some(())
+        });
+        assert!(idle.is_some(), "it still computes after {:?}", poll::LIMIT);
+    }
+
+    /// Its processor time, in hundredths of a second.
+    fn processor_ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("it runs");
+        // The name of the program, in brackets, may contain spaces; user and system time are 12 and 13 fields later.
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        ticks
+            .map(|field| field.parse::<u64>().expect("a number"))
+            .sum()
     }
 }
 
@@ -94,14 +121,12 @@ fn watched(mut command: Command, statement: Option<&str>, what: &str) -> Result<
         writeln!(input, "{statement};").expect("it reads");
     }
     let (mut peak, mut most_file) = (0, 0);
-    let status = loop {
-        if let Some(status) = process.0.try_wait().expect("it is a child") {
-            break status;
-        }
+    let status = poll::every(Duration::from_millis(3), LIMIT, || {
         most_file = most_file.max(process.status("RssFile:").unwrap_or_default());
         peak = peak.max(process.status("VmHWM:").unwrap_or_default());
-        thread::sleep(Duration::from_millis(3));
-    };
+        process.0.try_wait().expect("it is a child")
+    });
+    let status = status.unwrap_or_else(|| panic!("{what}: it runs for more than {LIMIT:?}"));
     check(what, peak.saturating_sub(most_file));
     let mut error = String::new();
     errors.read_to_string(&mut error).expect("text");
@@ -566,7 +591,7 @@ fn results_of_slow_clients_keep_the_budget() {
         let asked: Vec<Asked> = (0..20)
             .map(|_| ask_for(&address, "db", &text, accept))
             .collect();
-        thread::sleep(Duration::from_secs(4));
+        server.await_idle();
         server.check_peak(&format!("20 slow clients of {accept}"));
         let answers: Vec<Vec<u8>> = asked.into_iter().map(Asked::finish).collect();
         let done = answers
@@ -631,7 +656,7 @@ fn results_of_drivers_keep_the_budget() {
                 Asked(stream)
             })
             .collect();
-        thread::sleep(Duration::from_secs(2));
+        server.await_idle();
         server.check_peak("20 slow drivers");
         for one in asked {
             let answer = one.finish();

@@ -17,6 +17,32 @@ pub enum Verdict {
     Skipped(String),
     /// It needs data that is not part of the project, with what is missing; `cargo xtask test --strict` accepts it.
     NeedsData(String),
+    /// It needs what the machine's kernel or the user's rights do not allow, with the reason; `--strict` accepts it.
+    NotOnThisMachine(String),
+}
+
+impl Verdict {
+    /// As the line of a skipped test gives it; `None` if it passed. `cargo xtask test` reads it.
+    fn reason(&self) -> Option<String> {
+        match self {
+            Self::Passed => None,
+            Self::Skipped(reason) => Some(reason.clone()),
+            Self::NeedsData(missing) => Some(format!("needs data: {missing}")),
+            Self::NotOnThisMachine(reason) => Some(format!("not on this machine: {reason}")),
+        }
+    }
+
+    /// Reports that the current test of a program of `cargo test` does not run. Such a test can only pass, so its program
+    /// counts it so; `cargo xtask test` reads this line, which is not captured with the test's output, and counts a skip.
+    pub fn report(&self) {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("without a name");
+        if let Some(reason) = self.reason() {
+            // With one thread the name of the test is on the line already.
+            let line = format!("\nskipped test {name}: {reason}\n");
+            std::io::stderr().write_all(line.as_bytes()).ok();
+        }
+    }
 }
 
 /// Result of a case: an error is a failure, and so is a panic.
@@ -76,18 +102,16 @@ impl Harness {
             let outcome = catch_unwind(AssertUnwindSafe(body));
             let time = seconds(begun.elapsed());
             match outcome {
-                Ok(Ok(Verdict::Passed)) => {
-                    passed += 1;
-                    println!("test {name} ... ok{time}");
-                }
-                Ok(Ok(Verdict::Skipped(reason))) => {
-                    skipped += 1;
-                    println!("test {name} ... ignored, {reason}");
-                }
-                Ok(Ok(Verdict::NeedsData(missing))) => {
-                    skipped += 1;
-                    println!("test {name} ... ignored, needs data: {missing}");
-                }
+                Ok(Ok(verdict)) => match verdict.reason() {
+                    None => {
+                        passed += 1;
+                        println!("test {name} ... ok{time}");
+                    }
+                    Some(reason) => {
+                        skipped += 1;
+                        println!("test {name} ... ignored, {reason}");
+                    }
+                },
                 Ok(Err(error)) => {
                     println!("{name}: {error:#}");
                     println!("test {name} ... FAILED{time}");

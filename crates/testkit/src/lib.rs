@@ -13,6 +13,7 @@ pub mod harness;
 pub mod isolation;
 pub mod model;
 pub mod naive;
+pub mod poll;
 pub mod random;
 pub mod tck;
 pub mod unchecked;

@@ -18,6 +18,7 @@ use isomer_server::{
     bolt::{packstream::Writer, structure::Forms},
     http::routes::ROUTES,
 };
+use isomer_testkit::poll;
 
 /// A server that is killed when the test ends, in any way.
 struct Server {
@@ -438,11 +439,17 @@ fn slow_queries_of_drivers_are_logged_however_they_end() {
     logged(Some("Limit"), "Late");
     bolt.reset();
     // It is cancelled, while running and between two batches of its rows.
-    let pause = || std::thread::sleep(Duration::from_millis(300));
+    // The list of running queries is not a query, so it is not logged.
+    let await_run = |part: &str| {
+        poll::until(part, || {
+            let path = "/v1/databases/people/queries";
+            all_of(send(server.address(), "GET", path, "", "")).contains(part)
+        });
+    };
     let query = format!("{ENDLESS} RETURN n AS stopped");
     assert_eq!(bolt.open(&query), Bolt::SUCCESS);
     bolt.pull(-1);
-    pause();
+    await_run("AS stopped");
     assert_eq!(bolt.ask(Bolt::RESET, &[]), Bolt::IGNORED);
     assert_eq!(bolt.answer(), Bolt::SUCCESS);
     logged(Some("Cancelled"), "stopped");
@@ -462,7 +469,7 @@ fn slow_queries_of_drivers_are_logged_however_they_end() {
     let query = format!("{ENDLESS} RETURN n AS gone");
     assert_eq!(bolt.open(&query), Bolt::SUCCESS);
     bolt.pull(-1);
-    pause();
+    await_run("AS gone");
     drop(bolt);
     logged(Some("client gone"), "gone");
     let figures = all_of(send(server.address(), "GET", "/metrics", "", ""));
@@ -647,16 +654,6 @@ fn write_until_gone(address: &str, writer: usize, acknowledged: &AtomicUsize) ->
     keys
 }
 
-/// Waits until writers have written something: for a generous time, as other programs may keep the machine busy.
-fn wait_until(holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        let time = began.elapsed();
-        assert!(time < Duration::from_secs(60), "too few writes in {time:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Four writers while the server stops: all acknowledged writes are kept.
 fn nothing_acknowledged_is_lost(end: impl FnOnce(&mut Server)) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -672,7 +669,9 @@ fn nothing_acknowledged_is_lost(end: impl FnOnce(&mut Server)) {
                 })
             })
             .collect();
-        wait_until(|| acknowledged.load(Ordering::Relaxed) >= 200);
+        poll::until("200 writes are acknowledged", || {
+            acknowledged.load(Ordering::Relaxed) >= 200
+        });
         end(&mut server);
         writers
             .into_iter()
@@ -748,7 +747,9 @@ fn writes_with_a_key_are_done_once_across_a_crash() {
                 answered.fetch_add(1, Ordering::Relaxed);
             }
         });
-        wait_until(|| answered.load(Ordering::Relaxed) >= 50);
+        poll::until("50 requests are answered", || {
+            answered.load(Ordering::Relaxed) >= 50
+        });
         server.child.kill().expect("killed");
         server.child.wait().expect("ended");
         writer.join().expect("the writer")

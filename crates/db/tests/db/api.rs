@@ -433,6 +433,7 @@ fn a_query_stops_soon_after_its_cancellation() {
     let handle = CancelHandle::new();
     let (cancel, start) = (handle.clone(), Instant::now());
     let waiting = std::thread::spawn(move || {
+        // In the middle of the query, which would take hours.
         std::thread::sleep(Duration::from_millis(200));
         cancel.cancel();
     });
@@ -463,6 +464,7 @@ fn running_queries_are_listed_and_can_be_stopped_by_number() {
     });
     let id = (0..500)
         .find_map(|_| {
+            // The other thread may not have begun it yet.
             std::thread::sleep(Duration::from_millis(10));
             let running = db.query("SHOW QUERIES").expect("a list");
             let found = running.iter().find(|row| {

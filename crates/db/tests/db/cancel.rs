@@ -246,6 +246,7 @@ fn cancelled(db: &Database, statement: &str, delay: Duration) -> (Result<(), Err
                 "{statement}"
             );
         });
+        // In the middle of the statement, which takes far longer.
         std::thread::sleep(delay);
         let asked = Instant::now();
         cancel.cancel();

@@ -256,6 +256,7 @@ fn errors_and_cancellation_leave_nothing() {
             let options = with_memory(500_000).cancel(cancel.clone());
             std::thread::scope(|scope| {
                 scope.spawn(|| {
+                    // At several moments of the query; it may have ended by then.
                     std::thread::sleep(Duration::from_millis(delay));
                     cancel.cancel();
                 });
@@ -335,6 +336,7 @@ fn queries_side_by_side_share_the_budget() {
         }
         for _ in 0..200 {
             assert!(memory.used_bytes() <= memory.total_bytes());
+            // Samples while they run.
             std::thread::sleep(Duration::from_millis(2));
         }
     });

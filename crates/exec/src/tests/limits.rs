@@ -87,6 +87,7 @@ fn a_handle_stops_a_query_from_another_thread() {
     let mut tx = store.begin(Access::Read).unwrap();
     let mut execution = Execution::start(endless_walks(), &Map::new(), &options, &mut tx).unwrap();
     let stopper = std::thread::spawn(move || {
+        // In the middle of the query, which has no end.
         std::thread::sleep(Duration::from_millis(30));
         cancel.cancel();
     });

@@ -224,6 +224,7 @@ fn threads_that_sort_stop_with_their_query() {
             ..threads(3)
         };
         let stopper = std::thread::spawn(move || {
+            // In the middle of the query, which takes far longer.
             std::thread::sleep(Duration::from_millis(100));
             cancel.cancel();
         });
@@ -283,6 +284,7 @@ fn threads_stop_with_their_query() {
         ..threads(3)
     };
     let stopper = std::thread::spawn(move || {
+        // In the middle of the query, which takes far longer.
         std::thread::sleep(Duration::from_millis(200));
         cancel.cancel();
     });

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use isomer_db::{Database, RestoreOptions};
+use isomer_testkit::poll;
 use serde_json::{Value, json};
 
 use crate::support::{Client, Server};
@@ -13,6 +14,12 @@ fn back_up(admin: &Client, body: &Value) -> Value {
     let made = admin.json("POST", BACKUPS, &body.to_string());
     assert_eq!(made.status, 201, "{made:?}");
     made.value()
+}
+
+/// Number of records in the database that is backed up.
+fn record_count(admin: &Client) -> u64 {
+    let rows = admin.rows("shop", "MATCH (n) RETURN count(n)");
+    rows[0][0].as_u64().expect("a number")
 }
 
 /// All contents of a database, in order.
@@ -56,7 +63,10 @@ fn backups_made_during_writes_are_restored_elsewhere() {
         }
         let taken = (0..4)
             .map(|_| {
-                std::thread::sleep(std::time::Duration::from_millis(150));
+                let before = record_count(&admin);
+                poll::until("writers commit between two backups", || {
+                    record_count(&admin) > before + 4
+                });
                 let made = back_up(&admin, &json!({"backup": "nightly"}));
                 made["version"].as_u64().unwrap()
             })

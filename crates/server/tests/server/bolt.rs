@@ -11,6 +11,7 @@ use isomer_server::{
     access::Role,
     bolt::{MESSAGES, Needs},
 };
+use isomer_testkit::poll;
 use isomer_value::Crs;
 
 use crate::{
@@ -418,7 +419,7 @@ fn a_reset_cancels_the_running_query_and_skips_queued_messages() {
     driver.send_run(long, none(), none());
     driver.send_pull(-1);
     driver.receive().unwrap().1.success();
-    std::thread::sleep(Duration::from_millis(100));
+    server.await_running_queries(1);
     driver.send_run("CREATE (:No)", none(), none());
     driver.send_pull(-1);
     let began = Instant::now();
@@ -433,16 +434,9 @@ fn a_reset_cancels_the_running_query_and_skips_queued_messages() {
     // A client that disconnects cancels its query, too.
     driver.send_run(long, none(), none());
     driver.send_pull(-1);
+    server.await_running_queries(1);
     drop(driver);
-    let began = Instant::now();
-    let running = || {
-        let rows = server.admin().rows("people", "SHOW QUERIES");
-        rows.as_array().unwrap().len()
-    };
-    while running() > 1 {
-        assert!(began.elapsed() < Duration::from_secs(8));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    server.await_running_queries(0);
 }
 
 /// Drivers that read and write concurrently learn from `has_more` that they must discard, and may have sent `RESET`
@@ -821,10 +815,13 @@ fn slow_readers_do_not_block_other_clients() {
     let mut slow: Vec<Driver> = (0..6).map(|_| Driver::of(&server, "admin")).collect();
     for driver in &mut slow {
         let query = "UNWIND range(1, 100000000) AS n RETURN n, 'a text that takes some room' AS t";
-        driver.send_run(query, none(), none());
+        driver.open(query, none());
         driver.send_pull(-1);
     }
-    std::thread::sleep(Duration::from_millis(300));
+    // The first rows have arrived at each.
+    for driver in &slow {
+        assert_eq!(driver.stream.peek(&mut [0]).unwrap(), 1);
+    }
     let mut driver = Driver::of(&server, "admin");
     for _ in 0..20 {
         let began = Instant::now();
@@ -832,15 +829,7 @@ fn slow_readers_do_not_block_other_clients() {
         assert!(began.elapsed() < Duration::from_secs(3));
     }
     // They are disconnected in time.
-    let began = Instant::now();
-    let running = || {
-        let rows = server.admin().rows("people", "SHOW QUERIES");
-        rows.as_array().unwrap().len()
-    };
-    while running() > 1 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    server.await_running_queries(0);
 }
 
 #[test]
@@ -861,14 +850,11 @@ fn the_time_of_queries_transactions_and_silence_is_limited() {
     driver.ask(BEGIN, &[none().into()]).success();
     driver.run("CREATE (:No)", none()).1.success();
     let began = Instant::now();
-    let ended = loop {
+    let ended = poll::until_some("the transaction ends", || {
         let answer = driver.run("RETURN 1", none()).1;
-        if answer.code() != "success" {
-            break answer;
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "it never ends");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+        Some(answer).filter(|answer| answer.code() != "success")
+    });
+    assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(ended.code(), timed_out);
     driver.reset();
     let count = driver.run("MATCH (n:No) RETURN count(n)", none()).0;
@@ -893,7 +879,7 @@ fn a_stopping_server_waits_for_transactions_but_not_for_idle_connections() {
         began.elapsed()
     });
     assert!(idle.has_ended());
-    std::thread::sleep(Duration::from_millis(300));
+    // The server has stopped accepting; the transaction is still open.
     let count = people.query("MATCH (l:Last) RETURN l").unwrap().len();
     assert_eq!(count, 0);
     busy.ask(COMMIT, &[]).success();

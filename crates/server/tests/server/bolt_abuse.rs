@@ -10,6 +10,7 @@ use std::{
 };
 
 use isomer_db::{Map, Value, params};
+use isomer_testkit::poll;
 
 use crate::{
     driver::{
@@ -167,6 +168,7 @@ fn bytes_that_keep_arriving_do_not_postpone_the_time_limit_of_a_query() {
             if writing.write_all(&[0, 0]).is_err() {
                 return;
             }
+            // Bytes arrive regularly.
             std::thread::sleep(Duration::from_millis(10));
         }
     });
@@ -263,9 +265,7 @@ fn an_overloaded_server_answers_the_right_message() {
     driver.open("UNWIND range(1, 1000000000) AS n RETURN n", none());
     driver.send_pull(-1);
     driver.send(COMMIT, &[]);
-    while !has_come(&driver) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    poll::until("rows arrive", || has_come(&driver));
     let mut reading = Driver {
         stream: driver.stream.try_clone().unwrap(),
     };
@@ -278,9 +278,9 @@ fn an_overloaded_server_answers_the_right_message() {
         other.send_run(LONG, none(), none());
         other.send_pull(-1);
         if matches!(other.receive().unwrap().1, Answer::Success(_)) {
-            while !reader.is_finished() && !has_come(&other) {
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            poll::until("the other one is refused", || {
+                reader.is_finished() || has_come(&other)
+            });
         }
         if !reader.is_finished() {
             assert_ne!(other.receive().unwrap().1.code(), "success");
@@ -316,6 +316,7 @@ fn has_come(driver: &Driver) -> bool {
 fn after_a_logoff_there_is_time_for_another_login() {
     let server = Server::with(&[("limits.head_time", "600ms")]);
     let mut driver = Driver::of(&server, "admin");
+    // Longer than the limit of a login: it applied to the first one.
     std::thread::sleep(Duration::from_millis(900));
     driver.ask(LOGOFF, &[]).success();
     std::thread::sleep(Duration::from_millis(200));
@@ -453,11 +454,11 @@ fn a_result_that_is_not_consumed_is_ended() {
     let mut driver = half_read();
     assert_eq!(running(), 2);
     let began = Instant::now();
-    while running() > 1 {
-        assert!(began.elapsed() < Duration::from_secs(8));
+    poll::until("the query ends", || {
         driver.stream.write_all(&[0, 0]).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        running() == 1
+    });
+    assert!(began.elapsed() < Duration::from_secs(8));
     driver.send_pull(10);
     assert_eq!(driver.receive().unwrap().1.code(), TIMED_OUT);
     driver.reset();

@@ -3,6 +3,7 @@
 use isomer_db::internals::DatabaseInternals as _;
 use std::io::{Read, Write};
 
+use isomer_testkit::poll;
 use serde_json::json;
 
 use crate::support::{Client, Server};
@@ -140,8 +141,9 @@ fn a_key_expires_at_its_time() {
     let admin = server.admin();
     admin.json("PUT", &at("/buckets/s/keys/short?expires_in_ms=50"), "1");
     admin.json("PUT", &at("/buckets/s/keys/long?expires_in_ms=100000"), "1");
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    assert_eq!(admin.get(&at("/buckets/s/keys/short")).status, 404);
+    poll::until("the key expires", || {
+        admin.get(&at("/buckets/s/keys/short")).status == 404
+    });
     assert_eq!(admin.get(&at("/buckets/s/keys/long")).status, 200);
 }
 

@@ -1,6 +1,6 @@
 //! Files over HTTP: whole and in part, in both directions.
 
-use std::{io::Write, time::Duration};
+use std::io::Write;
 
 use crate::support::{Server, read_answer};
 
@@ -108,8 +108,8 @@ fn one_of_several_concurrent_uploads_under_a_condition_wins() {
                 stream
             })
             .collect();
-        // All have been admitted and wait for the rest of their content.
-        std::thread::sleep(Duration::from_millis(300));
+        // All have been admitted and wait for the rest of their content; the fifth request reads the metrics.
+        server.await_metric("isomer_requests_at_work", 5);
         let answers: Vec<_> = std::thread::scope(|scope| {
             let sending: Vec<_> = uploads
                 .into_iter()
@@ -171,7 +171,7 @@ fn invalid_paths_and_interrupted_bodies_leave_nothing() {
     let mut stream = admin.connect();
     stream.write_all(head.as_bytes()).unwrap();
     drop(stream);
-    std::thread::sleep(Duration::from_millis(300));
+    server.await_end_of_requests();
     assert_eq!(admin.get(FILES).value()["entries"], serde_json::json!([]));
 }
 

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use isomer_testkit::poll;
+
 use crate::support::{Server, read_answer};
 
 const QUERY: &str = "/v1/databases/people/query";
@@ -35,6 +37,7 @@ fn slow_heads_and_idle_connections_are_closed() {
             if stream.write_all(&[*byte]).is_err() {
                 return;
             }
+            // A slow client.
             std::thread::sleep(Duration::from_millis(50));
         }
     });
@@ -46,6 +49,7 @@ fn slow_heads_and_idle_connections_are_closed() {
             .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
         assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+        // Idle for longer than the limit of heads.
         std::thread::sleep(Duration::from_millis(1_800));
     }
     let figures = server.admin().get("/metrics").text().to_owned();
@@ -55,30 +59,57 @@ fn slow_heads_and_idle_connections_are_closed() {
     );
 }
 
+/// A connection releases its buffers a second after its last request; this is a little longer.
+const RELEASE_TIME: Duration = Duration::from_millis(1_300);
+
 /// A connection that had no request for a second has released its buffers: whatever arrives afterwards, in whatever
-/// pieces, is answered as if it had not, and the same time limits apply.
+/// pieces, is answered as if it had not, and the same time limits apply. Several connections are idle concurrently.
 #[test]
 fn an_idle_connection_behaves_like_any_other() {
-    const ONE: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let server = Server::new();
-    let rest = || std::thread::sleep(Duration::from_millis(1_300));
+    std::thread::scope(|scope| {
+        for cut in [1, 20, 40] {
+            let server = &server;
+            scope.spawn(move || requests_in_pieces(server, cut));
+        }
+        scope.spawn(|| a_request_that_began_before_the_idle_time(&server));
+        scope.spawn(|| an_unread_body_is_no_request(&server));
+        scope.spawn(idle_connections_are_closed);
+    });
+}
+
+const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// The first request after the connection and one after another: both in two pieces, after an idle time.
+fn requests_in_pieces(server: &Server, cut: usize) {
     let mut stream = server.client("").connect();
-    rest();
-    for cut in [1, 20, 40] {
-        stream.write_all(&ONE[..cut]).unwrap();
+    for _ in 0..2 {
+        // Its buffers are released.
+        std::thread::sleep(RELEASE_TIME);
+        stream.write_all(&HEALTH[..cut]).unwrap();
+        // Time for the server to see the first piece alone.
         std::thread::sleep(Duration::from_millis(20));
-        stream.write_all(&ONE[cut..]).unwrap();
+        stream.write_all(&HEALTH[cut..]).unwrap();
         assert_eq!(read_answer(&mut stream).unwrap().status, 200);
-        rest();
     }
-    // The first bytes of the next request came with the one before: they are kept while the connection is idle.
-    stream.write_all(&[ONE, &ONE[..20]].concat()).unwrap();
+}
+
+/// The first bytes of a request came with the one before: they are kept while the connection is idle.
+fn a_request_that_began_before_the_idle_time(server: &Server) {
+    let mut stream = server.client("").connect();
+    stream.write_all(&[HEALTH, &HEALTH[..20]].concat()).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);
-    rest();
-    stream.write_all(&ONE[20..]).unwrap();
+    // Its buffers are released, except for these bytes.
+    std::thread::sleep(RELEASE_TIME);
+    stream.write_all(&HEALTH[20..]).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);
-    // A body, and two pipelined requests.
-    rest();
+}
+
+/// A request with a body after an idle time, then one that is refused before its body, which never counts as a request.
+fn an_unread_body_is_no_request(server: &Server) {
+    let mut stream = server.client("").connect();
+    // Its buffers are released.
+    std::thread::sleep(RELEASE_TIME);
     let body = "{\"query\":\"RETURN 1 AS one\"}";
     let post = format!(
         "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -88,7 +119,6 @@ fn an_idle_connection_behaves_like_any_other() {
     );
     stream.write_all(post.as_bytes()).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);
-    // The rest of an unread body is never a request.
     let left = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let refused = format!(
         "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
@@ -96,15 +126,19 @@ fn an_idle_connection_behaves_like_any_other() {
     );
     stream.write_all(refused.as_bytes()).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 401);
-    rest();
+    // The body comes late, when the buffers are released.
+    std::thread::sleep(RELEASE_TIME);
     let _ = stream.write_all(left.as_bytes());
     let mut more = Vec::new();
     let _ = stream.read_to_end(&mut more);
     assert!(more.is_empty(), "{}", String::from_utf8_lossy(&more));
-    // With or without idle phases, it is closed when it has waited too long.
+}
+
+/// With or without an idle time, a connection is closed when it has waited too long.
+fn idle_connections_are_closed() {
     let server = Server::with(&[("limits.idle_time", "1500ms")]);
     let kept = kept_for(&server, |stream| {
-        stream.write_all(ONE).unwrap();
+        stream.write_all(HEALTH).unwrap();
         assert_eq!(read_answer(stream).unwrap().status, 200);
     });
     assert!(
@@ -127,7 +161,8 @@ fn idle_connections_do_not_delay_a_stop() {
             stream
         })
         .collect();
-    std::thread::sleep(Duration::from_millis(1_300));
+    // Idle for so long that their buffers are released.
+    std::thread::sleep(RELEASE_TIME);
     let fresh = server.client("").connect();
     let began = Instant::now();
     server.running.stop().unwrap();
@@ -156,6 +191,7 @@ fn a_body_that_trickles_in_is_refused_in_time() {
             if drip.write_all(b" ").is_err() {
                 return;
             }
+            // A slow client.
             std::thread::sleep(Duration::from_millis(50));
         }
     });
@@ -179,7 +215,8 @@ fn an_interrupted_import_leaves_nothing() {
     let mut gone = server.admin().connect();
     gone.write_all(head.as_bytes()).unwrap();
     drop(gone);
-    std::thread::sleep(Duration::from_millis(300));
+    drop(stalled);
+    server.await_end_of_requests();
     assert_eq!(
         server.people.query("MATCH (p:P) RETURN p").unwrap().len(),
         0
@@ -203,23 +240,8 @@ fn a_client_that_does_not_read_is_disconnected_and_its_snapshot_is_released() {
     stream
         .write_all(format!("{head}{body}").as_bytes())
         .unwrap();
-    let admin = server.admin();
-    let running = || {
-        admin
-            .get("/v1/databases/people/queries")
-            .text()
-            .matches("UNWIND")
-            .count()
-    };
-    let until = |count: usize| {
-        let began = Instant::now();
-        while running() != count {
-            assert!(began.elapsed() < Duration::from_secs(20), "never {count}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    };
-    until(1);
-    until(0);
+    server.await_running_queries(1);
+    server.await_running_queries(0);
     drop(stream);
 }
 
@@ -229,11 +251,7 @@ fn a_client_that_does_not_read_is_disconnected_and_its_snapshot_is_released() {
 fn connections_beyond_the_limit_are_closed_at_once() {
     let server = Server::with(&[("limits.connections", "5"), ("limits.query_time", "5min")]);
     let held: Vec<_> = (0..5).map(|_| endless(&server.admin())).collect();
-    let began = Instant::now();
-    while server.running_queries() < 5 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    server.await_running_queries(5);
     let began = Instant::now();
     let refused = server.admin().get("/v1/me");
     assert_eq!(
@@ -247,11 +265,9 @@ fn connections_beyond_the_limit_are_closed_at_once() {
         "it was kept waiting"
     );
     drop(held);
-    let began = Instant::now();
-    while server.admin().get("/v1/me").status != 200 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    poll::until("a connection is free", || {
+        server.admin().get("/v1/me").status == 200
+    });
 }
 
 /// A request that runs until its connection is dropped.
@@ -283,18 +299,10 @@ fn one_user_cannot_take_the_slots_of_all() {
             stream
         })
         .collect();
-    let began = Instant::now();
-    while ada.get("/v1/me").status != 429 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    poll::until("both slots are taken", || ada.get("/v1/me").status == 429);
     assert_eq!(bob.rows("people", "RETURN 1")[0][0], 1);
     held.clear();
-    let began = Instant::now();
-    while ada.get("/v1/me").status == 429 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    poll::until("a slot is free", || ada.get("/v1/me").status != 429);
 }
 
 /// The time limit is on running time, not on reading.
@@ -326,6 +334,7 @@ fn a_streamed_query_may_be_read_slowly_but_not_run_for_long() {
     stream
         .write_all(format!("{head}{body}").as_bytes())
         .unwrap();
+    // The client is slower than the limit on running time.
     std::thread::sleep(Duration::from_secs(3));
     let answer = read_answer(&mut stream).unwrap();
     assert!(
@@ -386,7 +395,9 @@ fn running_requests_complete_at_shutdown() {
             })
         })
         .collect();
-    std::thread::sleep(Duration::from_millis(300));
+    poll::until("some writes are acknowledged", || {
+        keys.lock().unwrap().len() > 10
+    });
     let people = server.people.clone();
     let store = people.store().unwrap();
     let began = Instant::now();
@@ -436,18 +447,15 @@ fn the_number_of_feeds_is_limited() {
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
     // The slot is released when its client has disconnected.
     drop(feed);
-    let began = Instant::now();
-    while open("GET", "").0 != "HTTP/1.1 200" {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    poll::until("the slot is free", || open("GET", "").0 == "HTTP/1.1 200");
 }
 
 #[test]
 fn a_login_expires() {
     let server = Server::with(&[("limits.login_time", "50ms")]);
-    std::thread::sleep(Duration::from_millis(60));
-    let late = server.admin().get("/v1/me");
+    let late = poll::until_some("the login expires", || {
+        Some(server.admin().get("/v1/me")).filter(|answer| answer.status != 200)
+    });
     assert_eq!(
         (late.status, late.kind().as_str()),
         (401, "Unauthenticated")
@@ -457,10 +465,10 @@ fn a_login_expires() {
     let token = server.login("admin");
     let began = Instant::now();
     let mut seen = 0;
-    while server.client(&token).get("/v1/me").status == 200 {
-        assert!(began.elapsed() < Duration::from_secs(10), "it lasts");
-        seen += 1;
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    poll::until("the login expires", || {
+        let is_valid = server.client(&token).get("/v1/me").status == 200;
+        seen += u32::from(is_valid);
+        !is_valid
+    });
     assert!(seen > 0 && began.elapsed() > Duration::from_secs(2));
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use isomer_db::params;
+use isomer_testkit::poll;
 
 use crate::{
     driver::Driver,
@@ -276,7 +277,7 @@ fn an_unused_transaction_is_rolled_back() {
         "two are the limit"
     );
     // The first of the two is unused for longer, so its place is the one that becomes free.
-    wait_until("a transaction is rolled back", || {
+    poll::until("a transaction is rolled back", || {
         admin.post("/v1/databases/people/tx").status == 201
     });
     assert_eq!(admin.post(&format!("{path}/commit")).status, 404);
@@ -554,9 +555,9 @@ fn a_client_that_disconnects_cancels_its_query() {
             .matches("UNWIND range(1, 1000000) AS a")
             .count()
     };
-    wait_until("it runs", || running() == 1);
+    poll::until("it runs", || running() == 1);
     drop(stream);
-    wait_until("it is cancelled", || running() == 0);
+    poll::until("it is cancelled", || running() == 0);
 }
 
 #[test]
@@ -576,7 +577,7 @@ fn a_running_query_is_listed_and_cancelled() {
                 .cloned();
             found.map(|one| one.to_string())
         };
-        wait_until("it runs", || find().is_some());
+        poll::until("it runs", || find().is_some());
         let text = find().unwrap();
         let one: serde_json::Value = serde_json::from_str(&text).unwrap();
         let id = one
@@ -623,7 +624,10 @@ fn a_slow_reader_holds_no_thread() {
             stream
         })
         .collect();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // The first rows have arrived at each.
+    for stream in &slow {
+        assert_eq!(stream.peek(&mut [0]).unwrap(), 1);
+    }
     for _ in 0..20 {
         assert_eq!(server.admin().rows("people", "RETURN 1")[0][0], 1);
     }
@@ -634,12 +638,4 @@ fn a_slow_reader_holds_no_thread() {
         "{}",
         &answer.text()[answer.body.len() - 200..]
     );
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let began = std::time::Instant::now();
-    while !holds() {
-        assert!(began.elapsed().as_secs() < 20, "never: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
 }

@@ -343,6 +343,7 @@ fn filtered_commits_do_not_affect_keep_alive_and_rights() {
         std::thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 people.query("CREATE (:Q)").unwrap();
+                // Ten commits in each interval of the heartbeat.
                 std::thread::sleep(Duration::from_millis(20));
             }
         })
@@ -384,14 +385,14 @@ fn a_feed_waits_for_a_slot_and_does_not_block_others() {
         let body = json!({"query": slow, "limits": {"time_ms": 700}});
         other.json("POST", "/v1/databases/people/query", &body.to_string())
     });
-    std::thread::sleep(Duration::from_millis(200));
+    server.await_running_queries(1);
     server.people.query("CREATE (:P)").unwrap();
     server.people.query("CREATE (:P)").unwrap();
     let received = feed.until(": still here");
     assert!(!received.contains("event: error"), "{received}");
     assert_ne!(busy.join().unwrap().status, 200);
     // Now its own query has the slot.
-    std::thread::sleep(Duration::from_millis(300));
+    server.await_running_queries(1);
     let received = feed.until(": still here");
     assert!(!received.contains("event: error"), "{received}");
     let began = Instant::now();

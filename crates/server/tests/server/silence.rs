@@ -23,6 +23,7 @@ fn kept_for(address: SocketAddr, pieces: &[&[u8]], pause: Duration) -> Duration 
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
     for piece in pieces {
+        // A slow client.
         std::thread::sleep(pause);
         if stream.write_all(piece).is_err() {
             break;
@@ -69,6 +70,7 @@ fn a_connection_has_one_time_limit_until_its_first_request_or_login() {
     let mut driver = Driver::of(&server, "admin");
     stream.write_all(ONE).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+    // Longer than the first limit.
     std::thread::sleep(Duration::from_millis(4_000));
     stream.write_all(ONE).unwrap();
     assert_eq!(read_answer(&mut stream).unwrap().status, 200);

@@ -106,6 +106,7 @@ fn an_upload_that_trickles_in_is_ended() {
         let began = Instant::now();
         let dripping = std::thread::spawn(move || {
             while began.elapsed() < Duration::from_secs(5) && drip.write_all(b" ").is_ok() {
+                // A slow client.
                 std::thread::sleep(Duration::from_millis(50));
             }
         });

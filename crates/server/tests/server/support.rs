@@ -8,6 +8,7 @@ use std::{
 
 use isomer_db::Database;
 use isomer_server::{RunningServer, ServeOptions, config::Layers, http::route::Route, start};
+use isomer_testkit::poll;
 use serde_json::Value;
 
 /// A server with the databases `people` and `other`, both in memory, and users of all roles.
@@ -103,6 +104,27 @@ impl Server {
 
     pub fn admin(&self) -> Client {
         self.client(&self.admin)
+    }
+
+    /// Waits until clients have this number of running queries.
+    pub fn await_running_queries(&self, count: usize) {
+        let event = format!("{count} queries run");
+        poll::until(&event, || self.running_queries() == count);
+    }
+
+    /// Waits until a metric has this value. The request that reads the metrics counts, too.
+    pub fn await_metric(&self, name: &str, value: u64) {
+        let (admin, line) = (self.admin(), format!("{name} {value}"));
+        poll::until(&line, || {
+            let metrics = admin.get("/metrics");
+            metrics.text().lines().any(|found| found == line)
+        });
+    }
+
+    /// Waits until the server has ended all requests of other clients: also those whose clients disconnected.
+    pub fn await_end_of_requests(&self) {
+        self.await_metric("isomer_connections", 1);
+        self.await_metric("isomer_requests_at_work", 1);
     }
 
     /// Running queries of clients.

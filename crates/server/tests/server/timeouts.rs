@@ -7,6 +7,7 @@ use std::{
 };
 
 use isomer_db::{Map, Value, params};
+use isomer_testkit::poll;
 use serde_json::json;
 
 use crate::{
@@ -39,6 +40,7 @@ fn pull_slowly(
         }
         assert!(!rows.is_empty());
         assert!(began.elapsed() < Duration::from_secs(15), "it is not ended");
+        // A client that works on the rows.
         std::thread::sleep(pause);
     }
 }
@@ -79,6 +81,7 @@ fn tx_timeout_ends_a_result_that_is_read_slowly() {
     driver.send_run(ENDLESS, params! {}, in_one_second());
     driver.send_pull(-1);
     driver.receive().expect("an answer").1.success();
+    // A client that reads late.
     std::thread::sleep(Duration::from_millis(1_500));
     let code = driver.receive().expect("an answer").1.code().to_owned();
     assert_eq!(code, TIMED_OUT);
@@ -101,10 +104,8 @@ fn a_result_that_timed_out_holds_nothing_and_commits_nothing() {
     assert_eq!(server.running_queries(), 1);
     // Without a further PULL it ends all the same.
     let began = Instant::now();
-    while server.running_queries() > 0 {
-        assert!(began.elapsed() < Duration::from_secs(5));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    server.await_running_queries(0);
+    assert!(began.elapsed() < Duration::from_secs(5));
     driver.send_pull(10);
     assert_eq!(driver.receive().expect("an answer").1.code(), TIMED_OUT);
     driver.reset();
@@ -114,6 +115,7 @@ fn a_result_that_timed_out_holds_nothing_and_commits_nothing() {
     driver.receive().expect("an answer").1.success();
     driver.send_pull(10);
     driver.receive().expect("an answer").1.success();
+    // The time of the statement passes.
     std::thread::sleep(Duration::from_millis(1_300));
     driver.send_pull(-1);
     assert_eq!(driver.receive().expect("an answer").1.code(), TIMED_OUT);
@@ -124,6 +126,7 @@ fn a_result_that_timed_out_holds_nothing_and_commits_nothing() {
     driver.receive().expect("an answer").1.success();
     driver.send_pull(10);
     driver.receive().expect("an answer").1.success();
+    // The time of the statement passes.
     std::thread::sleep(Duration::from_millis(1_300));
     driver.send_pull(-1);
     let (rows, answer) = driver.receive().expect("an answer");
@@ -132,6 +135,7 @@ fn a_result_that_timed_out_holds_nothing_and_commits_nothing() {
     // A transaction is not committed after its timeout.
     driver.ask(BEGIN, &[in_one_second().into()]).success();
     driver.run("CREATE (:Late)", params! {}).1.success();
+    // The time of the transaction passes.
     std::thread::sleep(Duration::from_millis(1_050));
     assert_eq!(driver.ask(COMMIT, &[]).code(), TIMED_OUT);
     driver.reset();
@@ -185,6 +189,7 @@ fn time_ms_ends_a_result_over_http_on_time() {
                 "{accept}: it is not ended"
             );
             if began.elapsed() < Duration::from_millis(1_500) {
+                // A client that reads slowly at first.
                 std::thread::sleep(Duration::from_millis(30));
             }
         }
@@ -214,27 +219,14 @@ fn a_timeout_ends_a_result_that_is_not_read() {
     let body = json!({"query": ENDLESS, "limits": {"time_ms": 1_000}}).to_string();
     let ended = |what: &str, trickle: &mut dyn FnMut()| {
         let began = Instant::now();
-        while server.running_queries() == 0 {
-            assert!(
-                began.elapsed() < Duration::from_secs(5),
-                "{what}: it never ran"
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        while server.running_queries() > 0 {
-            let waited = began.elapsed();
-            assert!(
-                waited < Duration::from_secs(5),
-                "{what}: it still runs after {waited:?}"
-            );
+        server.await_running_queries(1);
+        poll::until("the query ends", || {
             trickle();
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            server.running_queries() == 0
+        });
         let took = began.elapsed();
-        assert!(
-            took > Duration::from_millis(700),
-            "{what}: ended after {took:?}"
-        );
+        let right = Duration::from_millis(700)..Duration::from_secs(6);
+        assert!(right.contains(&took), "{what}: ended after {took:?}");
     };
     for accept in ["application/jsonl", "application/vnd.apache.arrow.stream"] {
         for is_trickling in [false, true] {

@@ -110,6 +110,7 @@ fn write_for(path: &Path, lifetime: Duration, journal: &mut Journal) -> Result<(
             }
         }
     });
+    // The kill comes at a random moment.
     std::thread::sleep(lifetime);
     let alive = child.try_wait()?.is_none();
     child.kill()?;
@@ -173,6 +174,7 @@ fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
     for kill in 0..kills {
         let load = &loads[at];
         let mut child = load.import(&path)?.spawn()?;
+        // The kill comes at a random moment, or after the end.
         std::thread::sleep(usual[at].mul_f64(random.below(1_000) as f64 / 700.0));
         child.kill()?;
         child.wait()?;

@@ -191,6 +191,7 @@ fn write_until_cut(
         }
     });
     let switch = disk.switch();
+    // The power fails at a random moment.
     std::thread::sleep(lifetime);
     let before: Vec<String> = lines.try_iter().collect();
     let cut = switch.and_then(Switch::cut_off);

@@ -79,6 +79,7 @@ fn ends_soon_after_its_cancellation(text: &'static str) -> Outcome {
         .cancel(cancel.clone())
         .limits(unlimited());
     let runner = std::thread::spawn(move || run(&db, text, &options));
+    // In the middle of the query, which takes far longer.
     std::thread::sleep(Duration::from_millis(300));
     ensure!(
         !runner.is_finished(),
@@ -246,6 +247,7 @@ fn a_cancelled_write_leaves_no_trace() -> Outcome {
             )
         }
     });
+    // In the middle of the query, which takes far longer.
     std::thread::sleep(Duration::from_millis(300));
     cancel.cancel();
     let ended = runner.join().ok().context("the query panicked")?;

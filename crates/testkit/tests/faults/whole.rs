@@ -12,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -256,18 +256,15 @@ impl History {
 /// The files of an open database once its threads are idle: as left by `kill -9`.
 fn in_use(db: &Database, path: &Path) -> Result<Files> {
     db.sync()?;
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        let before = read_files(path);
-        std::thread::sleep(Duration::from_millis(20));
-        let after = read_files(path);
-        if let (Ok(before), Ok(after)) = (before, after)
-            && before == after
-        {
-            return Ok(after);
-        }
-        ensure!(Instant::now() < until, "the database does not come to rest");
-    }
+    // A file that is removed between its listing and its reading is an error of that look.
+    let mut before = None;
+    let settled = poll::every(Duration::from_millis(20), poll::LIMIT, || {
+        let now = read_files(path).ok();
+        let is_settled = now.is_some() && now == before;
+        let earlier = std::mem::replace(&mut before, now);
+        earlier.filter(|_| is_settled)
+    });
+    settled.context("the database does not come to rest")
 }
 
 fn read_files(path: &Path) -> Result<Files> {
@@ -542,6 +539,7 @@ fn copy_hot(from: &Path, to: &Path, order: Order, random: &mut Random) -> Result
         std::thread::sleep(Duration::from_millis(random.below(60)));
         for name in names {
             if random.once_in(8) {
+                // So does a file in between.
                 std::thread::sleep(Duration::from_millis(random.below(15)));
             }
             let target = to.join(name);

@@ -15,6 +15,7 @@ use std::{
 
 use isomer_db::{Database, internals::DatabaseInternals as _, params};
 use isomer_sync::{Local, add_peer, exchange};
+use isomer_testkit::poll;
 
 /// Number of kills in a run, and in a short one.
 const KILLS: usize = 200;
@@ -208,28 +209,27 @@ fn read_errors(child: &mut Child) -> JoinHandle<String> {
     })
 }
 
+/// Interval of looks at processes that are killed at a moment: kills are as precise.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
 /// Waits for the end, or kills at the chosen moment. Returns its status and its output.
 fn end(mut child: Child, moment: Option<Moment>) -> (ExitStatus, String) {
     let said = read_errors(&mut child);
     let start = Instant::now();
     let mut killed = false;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("its status") {
-            break status;
-        }
+    let status = poll::every(LOOK_INTERVAL, poll::LIMIT, || {
+        let status = child.try_wait().expect("its status");
         if let Some(Moment::Time(time)) = moment
+            && status.is_none()
             && start.elapsed() >= time
             && !killed
         {
             child.kill().expect("killed");
             killed = true;
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "an exchange hangs"
-        );
-        std::thread::sleep(Duration::from_millis(2));
-    };
+        status
+    });
+    let status = status.expect("an exchange hangs");
     (status, said.join().expect("read"))
 }
 
@@ -281,22 +281,20 @@ impl Server {
         ];
         let mut child = command(&arguments, moment);
         let said = read_errors(&mut child);
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if let Some(status) = child.try_wait().expect("its status") {
-                let said = said.join().expect("read");
-                return match was_killed(status, moment, &said)? {
-                    true => Ok(None),
-                    false => Err(format!("the server ended before it listened: {said}")),
-                };
+        let ended = poll::until_some("the server listens, or ends", || {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(_) => Some(None),
+                Err(_) => child.try_wait().expect("its status").map(Some),
             }
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "the server does not listen"
-            );
-            std::thread::sleep(Duration::from_millis(5));
+        });
+        let Some(status) = ended else {
+            return Ok(Some(Self { child, said, port }));
+        };
+        let said = said.join().expect("read");
+        match was_killed(status, moment, &said)? {
+            true => Ok(None),
+            false => Err(format!("the server ended before it listened: {said}")),
         }
-        Ok(Some(Self { child, said, port }))
     }
 
     fn url(&self) -> String {
@@ -334,7 +332,8 @@ impl Server {
                     said.join().expect("read")
                 ));
             }
-            std::thread::sleep(Duration::from_millis(2));
+            // Two processes and a moment are watched: whichever comes first.
+            std::thread::sleep(LOOK_INTERVAL);
         };
         drop(client.kill()); // it may have ended
         client.wait().expect("it ended");

@@ -11,9 +11,10 @@ use std::{
         Arc,
         atomic::{AtomicU16, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use isomer_testkit::poll;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Runs the binary to its end.
@@ -88,17 +89,17 @@ impl Node {
             .stderr(log);
         let child = within(self.network.as_ref(), || command.spawn());
         self.child = Some(child.expect("the server starts"));
-        let start = Instant::now();
-        while !self.is_ready(&said) {
-            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok()?);
-            assert!(
-                ended.is_none() && start.elapsed() < Duration::from_secs(60),
-                "the server does not answer ({}), it says: {}",
-                ended.map_or("it runs".to_owned(), |status| status.to_string()),
-                std::fs::read_to_string(&said).unwrap_or_default()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let mut ended = None;
+        poll::within(poll::LIMIT, || {
+            ended = self.child.as_mut().and_then(|child| child.try_wait().ok()?);
+            (ended.is_some() || self.is_ready(&said)).then_some(())
+        });
+        assert!(
+            ended.is_none() && self.is_ready(&said),
+            "the server does not answer ({}), it says: {}",
+            ended.map_or("it runs".to_owned(), |status| status.to_string()),
+            std::fs::read_to_string(&said).unwrap_or_default()
+        );
     }
 
     /// Whether its log has the address, and it answers there.

@@ -2,7 +2,7 @@
 //! interfaces from the bridge, so that packets are lost silently, as with an unplugged cable: no connection is refused.
 //!
 //! The test queries each server from within its namespace, so that no packet crosses the machine's own network. If no
-//! namespaces can be created (no `ip`, no privileges, no route between them), it says so and passes; the proxies in
+//! namespaces can be created (no `ip`, no privileges, no route between them), it is reported as skipped; the proxies in
 //! `main.rs` cut connections everywhere. Two weeks pass in a few seconds: the servers' clock is set back by a library
 //! that is loaded before the C library, and advances a day at a time.
 
@@ -12,8 +12,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use isomer_testkit::{harness::Verdict, poll};
 
 use super::node::{Node, isomer, within};
 
@@ -143,8 +145,7 @@ fn apart(count: usize, days: usize, writes: usize) {
     let networks = match Networks::new(count) {
         Ok(networks) => networks,
         Err(why) => {
-            println!("no network namespaces here, nothing is tested: {why}");
-            return;
+            return Verdict::NotOnThisMachine(format!("no network namespaces: {why}")).report();
         }
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -261,14 +262,10 @@ fn apart(count: usize, days: usize, writes: usize) {
 }
 
 fn await_all(nodes: &[Node], holds: impl Fn(&Node) -> bool) {
-    let start = Instant::now();
-    while !nodes.iter().all(&holds) {
-        assert!(
-            start.elapsed() < Duration::from_secs(150),
-            "not the same after two and a half minutes"
-        );
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let limit = Duration::from_secs(150);
+    let are_equal = || nodes.iter().all(&holds).then_some(());
+    let equal = poll::within(limit, are_equal);
+    assert!(equal.is_some(), "not the same after {limit:?}");
 }
 
 /// Transactions per server and restart; more of them if there is time (`cargo xtask soak`).
