@@ -134,13 +134,8 @@ fn dependencies(context: &mut Context<'_>) -> Result<Tally> {
     ))
 }
 
-/// Compares the public interface with that of the last released version.
+/// Compares the public interface with that of the last released version. The tool is installed where it is missing.
 pub fn semver(context: &mut Context<'_>) -> Result<Tally> {
-    if !quietly(workspace::cargo().args(["semver-checks", "--version"])) {
-        return Ok(skipped(
-            "runs only where it is installed: cargo install cargo-semver-checks",
-        ));
-    }
     let mut describe = Command::new("git");
     describe.current_dir(workspace::root());
     describe.args(["describe", "--tags", "--abbrev=0", "--match", "v*"]);
@@ -149,10 +144,24 @@ pub fn semver(context: &mut Context<'_>) -> Result<Tally> {
         return Ok(skipped("no version was released: there is no tag v*"));
     }
     let tag = String::from_utf8_lossy(&tag.stdout).trim().to_owned();
+    if !has_semver_checks() {
+        let mut install = workspace::cargo();
+        install.args(["install", "--locked", "cargo-semver-checks"]);
+        context.run(&mut install, 30, &mut |_, _| true)?;
+    }
+    if !has_semver_checks() {
+        return Ok(skipped(
+            "`cargo semver-checks` is not installed: cargo install cargo-semver-checks",
+        ));
+    }
     let mut check = workspace::cargo();
     check.args(["semver-checks", "--baseline-rev", &tag]);
     check.args(selected(&PUBLIC));
     context.check(&mut check, 30, "cargo semver-checks")
+}
+
+fn has_semver_checks() -> bool {
+    quietly(workspace::cargo().args(["semver-checks", "--version"]))
 }
 
 fn skipped(reason: &str) -> Tally {

@@ -62,17 +62,16 @@ fn require_tests(mut tally: Tally) -> Tally {
     tally
 }
 
-/// With Miri, which also detects data races and broken rules of aliasing, where it is installed.
+/// With Miri, which also detects data races and broken rules of aliasing, where it is installed or can be.
 pub fn miri(context: &mut Context<'_>) -> Result<Tally> {
     let need = Need::Component {
         command: "miri",
         rustup: "miri",
     };
-    if !need.is_met() {
+    if let Err(missing) = need.meet() {
         let mut tally = Tally::default();
-        // Some toolchains only have it.
-        let missing =
-            Missing::tolerated("runs only where it is installed: rustup component add miri");
+        // Toolchains of distributions and stable ones do not have it.
+        let missing = Missing::tolerated(missing.reason);
         tally.skips.push(("miri".to_owned(), missing));
         return Ok(tally);
     }

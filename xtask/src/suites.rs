@@ -173,7 +173,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "platforms",
-        about: "type checks for ARM, macOS and Windows, where their standard libraries are installed",
+        about: "type checks for ARM, macOS and Windows, where their standard libraries can be installed",
         needs: &[CC],
         when: When::Full,
         parts: &[Part {
@@ -288,7 +288,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "semver",
-        about: "the public interface against the last released version, where cargo-semver-checks is installed",
+        about: "the public interface against the last released version",
         needs: &[CC],
         when: When::Full,
         parts: &[Part::once(package::semver, 100.0)],
@@ -373,7 +373,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "sanitize",
-        about: "the memtable's tests with AddressSanitizer, and with Miri where it is installed",
+        about: "the memtable's tests with AddressSanitizer, and with Miri where it can be installed",
         needs: &[CC],
         when: When::NotQuick,
         parts: &[

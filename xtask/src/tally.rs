@@ -7,8 +7,13 @@ use crate::needs::Missing;
 /// The reason of a test that is the child process of another one, which is not a skip.
 const STARTED_BY_ANOTHER: &str = "started by another test";
 
-/// Begins the reason of a test that lacks data which is not part of the project; `testkit` prints it.
-const NEEDS_DATA: &str = "needs data: ";
+/// Beginnings of reasons that `--strict` accepts, as `testkit` prints them: data that is not part of the project, and what
+/// the machine's kernel or the user's rights do not allow.
+const TOLERATED: [&str; 2] = ["needs data: ", "not on this machine: "];
+
+/// Begins the line of a test that passes because it cannot run; `testkit` prints it. Programs of `cargo test` have no
+/// other way to say so.
+const REPORTED_SKIP: &str = "skipped test ";
 
 /// Lines kept of the output of a failed test: enough for its message, not for its backtrace.
 const MAX_OUTPUT_LINES: usize = 12;
@@ -30,6 +35,10 @@ pub struct Tally {
     pub skips: Vec<(String, Missing)>,
     /// Skips that were counted but not named.
     unnamed_skips: u64,
+    /// Skips of tests that count as passed in the result of their program.
+    reported_skips: u64,
+    /// Those of them whose program has not printed its result yet.
+    owed_skips: u64,
     /// Skips of the programs whose result was already printed.
     skips_before: u64,
     /// Tests of the current program that are part of another test, which ran them.
@@ -61,6 +70,7 @@ impl Tally {
         self.failures.extend(other.failures);
         self.said.extend(other.said);
         self.unnamed_skips += other.unnamed_skips;
+        self.reported_skips += other.reported_skips;
         self.skips.extend(other.skips);
         self
     }
@@ -112,6 +122,7 @@ impl Tally {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.results += 1;
             self.passed += count_before(counts, " passed");
+            self.settle_reported_skips();
             self.failed += count_before(counts, " failed");
             let ignored = count_before(counts, " ignored");
             self.reported += ignored
@@ -120,11 +131,19 @@ impl Tally {
                 + count_before(counts, " measured");
             // A program prints its result after its tests: add skips that it counted but did not name.
             let expected = self.skips_before + ignored - self.parts.min(ignored);
-            self.unnamed_skips += expected.saturating_sub(self.skipped());
+            self.unnamed_skips += expected.saturating_sub(self.ignored());
             self.parts = 0;
-            self.skips_before = self.skipped();
+            self.skips_before = self.ignored();
         } else if let Some(count) = announcement(line) {
             self.announced += count;
+        } else if let Some((name, reason)) = line
+            .strip_prefix(REPORTED_SKIP)
+            .and_then(|skip| skip.split_once(": "))
+        {
+            self.skips.push((name.to_owned(), missing(reason)));
+            self.reported_skips += 1;
+            self.owed_skips += 1;
+            self.settle_reported_skips();
         } else if let Some(test) = line.strip_prefix("test ") {
             let Some((name, outcome)) = test.rsplit_once(" ... ") else {
                 return;
@@ -137,14 +156,22 @@ impl Tally {
                     self.parts += 1;
                     return;
                 }
-                let missing = match reason.strip_prefix(NEEDS_DATA) {
-                    Some(data) => Missing::tolerated(data),
-                    None if reason.is_empty() => Missing::required("ignored"),
-                    None => Missing::required(reason),
-                };
-                self.skips.push((name.to_owned(), missing));
+                self.skips.push((name.to_owned(), missing(reason)));
             }
         }
+    }
+
+    /// Skips that programs counted as ignored.
+    fn ignored(&self) -> u64 {
+        self.skipped() - self.reported_skips
+    }
+
+    /// Takes tests that reported a skip out of those that passed. Their line and the result of their program come over
+    /// two pipes, in any order.
+    fn settle_reported_skips(&mut self) {
+        let settled = self.owed_skips.min(self.passed);
+        self.passed -= settled;
+        self.owed_skips -= settled;
     }
 
     /// Keeps the first lines of a failed test's output: its program repeats that output after its tests.
@@ -170,6 +197,18 @@ impl fmt::Display for Tally {
             self.failed,
             self.skipped()
         )
+    }
+}
+
+/// What a test says that could not run.
+fn missing(reason: &str) -> Missing {
+    let tolerated = TOLERATED
+        .iter()
+        .find_map(|begin| reason.strip_prefix(begin));
+    match tolerated {
+        Some(reason) => Missing::tolerated(reason),
+        None if reason.is_empty() => Missing::required("ignored"),
+        None => Missing::required(reason),
     }
 }
 
@@ -225,6 +264,23 @@ mod tests {
                 ("kit".to_owned(), Missing::tolerated("there is no kit")),
             ]
         );
+    }
+
+    #[test]
+    fn a_test_that_reports_a_skip_has_not_passed() {
+        let result = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        let skip = "skipped test nets::are_cut: not on this machine: there is no `ip`";
+        let required =
+            "skipped test certificates: openssl is not installed: apt-get install openssl";
+        for lines in [[skip, required, result], [result, skip, required]] {
+            let mut tally = Tally::default();
+            lines.iter().for_each(|line| tally.read_line(line));
+            // The ignored one has no name.
+            assert_eq!((tally.passed, tally.failed, tally.skipped()), (1, 0, 3));
+            let missing: Vec<_> = tally.skips.iter().map(|(_, missing)| missing).collect();
+            assert_eq!(*missing[0], Missing::tolerated("there is no `ip`"));
+            assert!(!missing[1].tolerated);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::{
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Counts skipped tests as failed (except for missing shared data)
+    /// Counts skipped tests as failed, except for missing shared data and for what the machine does not allow
     #[arg(long)]
     strict: bool,
     /// Fewer repetitions, fewer suites, no release build: for the loop of writing code
@@ -150,7 +150,6 @@ struct Total {
     failed: u64,
     skipped: u64,
     failures: Vec<String>,
-    skips: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -445,12 +444,15 @@ impl<'a> Run<'a> {
                 screen.print(&format!("{suite:<40} skipped: {}", missing.reason));
                 self.total.skip(suite, &missing, self.options.strict);
                 self.suites[at].parts.fill(Progress::Ended);
+                let mut row = self.suites[at].row.clone();
+                row.skip(&missing.reason);
+                self.table.push(row);
             }
             (Key::Build(build), Ok(Outcome::Built { programs, report })) => {
                 let time = started.elapsed();
                 self.durations.set(&name, time);
                 let mut row = Row::new(&name);
-                row.add(started, report.busy, 0);
+                row.add(started, report.busy);
                 self.table.push(row);
                 let outcome = match &programs {
                     Some(_) => "built",
@@ -466,9 +468,7 @@ impl<'a> Run<'a> {
             (Key::Part { suite, part }, Ok(Outcome::Ran { tally, report })) => {
                 let time = started.elapsed();
                 self.durations.set(&name, time);
-                self.suites[suite]
-                    .row
-                    .add(started, report.busy, tally.passed + tally.failed);
+                self.suites[suite].row.add(started, report.busy);
                 screen.print(&line(&name, time, &tally.to_string()));
                 if tally.failed > 0 {
                     show_failure(&tally, &report);
@@ -510,6 +510,7 @@ impl<'a> Run<'a> {
         if state.tally.is_empty() {
             state.tally.fail("no test ran");
         }
+        state.row.count(&state.tally);
         self.table.push(state.row.clone());
     }
 }
@@ -642,11 +643,12 @@ fn show_failure(tally: &Tally, report: &Report) {
 
 impl Total {
     fn skip(&mut self, name: &str, missing: &Missing, strict: bool) {
-        self.skips.push(format!("{name}: {}", missing.reason));
         if strict && !missing.tolerated {
             self.failed += 1;
-            self.failures
-                .push(format!("{name}: skipped, which --strict does not allow"));
+            self.failures.push(format!(
+                "{name}: skipped, which --strict does not allow: {}",
+                missing.reason
+            ));
         } else {
             self.skipped += 1;
         }
@@ -684,9 +686,6 @@ impl Total {
         }
         for note in &self.notes {
             println!("{note}");
-        }
-        for skip in &self.skips {
-            println!("skipped: {skip}");
         }
         for failure in &self.failures {
             println!("failed: {failure}");

@@ -8,6 +8,7 @@ use std::{
 };
 
 use isomer_db::{Database, params};
+use isomer_testkit::harness::Verdict;
 
 /// The data, held in plain collections.
 struct Naive {
@@ -123,8 +124,7 @@ fn data_folder() -> Option<PathBuf> {
 #[test]
 fn the_commands_load_deezer_and_answer_as_naive_code_does() {
     let Some(data) = data_folder() else {
-        eprintln!("skipped: ../shared/data/deezer is not there");
-        return;
+        return Verdict::NeedsData("../shared/data/deezer does not exist".into()).report();
     };
     let folder = tempfile::tempdir().expect("a folder");
     let db = folder.path().join("deezer").display().to_string();
