@@ -32,8 +32,9 @@ impl Verdict {
         }
     }
 
-    /// Reports that the current test of a program of `cargo test` does not run. Such a test can only pass, so its program
-    /// counts it so; `cargo xtask test` reads this line, which is not captured with the test's output, and counts a skip.
+    /// Reports that the current test of a program of `cargo test` does not run. Such a test can only pass, so its
+    /// program counts it so; `cargo xtask test` reads this line, which is not captured with the test's output, and
+    /// counts a skip.
     pub fn report(&self) {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("without a name");

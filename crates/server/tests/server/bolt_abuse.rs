@@ -32,14 +32,6 @@ fn all() -> Vec<Value> {
     vec![params! { "n" => -1 }.into()]
 }
 
-impl Driver {
-    /// Runs a query and reads the names of its columns.
-    fn open(&mut self, query: &str, extra: Map) {
-        self.send_run(query, none(), extra);
-        self.receive().expect("an answer").1.success();
-    }
-}
-
 /// What was opened under a right cannot be used after the right was revoked.
 #[test]
 fn what_was_begun_ends_with_the_right_to_it() {

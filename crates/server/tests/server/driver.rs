@@ -154,6 +154,12 @@ impl Driver {
         self.send(RUN, &[query.into(), parameters.into(), extra.into()]);
     }
 
+    /// Runs a query and reads the names of its columns.
+    pub fn open(&mut self, query: &str, extra: Map) {
+        self.send_run(query, Map::new(), extra);
+        self.receive().expect("an answer").1.success();
+    }
+
     pub fn send_pull(&mut self, count: i64) {
         self.send(PULL, &[params! { "n" => count }.into()]);
     }
