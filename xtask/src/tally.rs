@@ -7,8 +7,8 @@ use crate::needs::Missing;
 /// The reason of a test that is the child process of another one, which is not a skip.
 const STARTED_BY_ANOTHER: &str = "started by another test";
 
-/// Beginnings of reasons that `--strict` accepts, as `testkit` prints them: data that is not part of the project, and what
-/// the machine's kernel or the user's rights do not allow.
+/// Beginnings of reasons that `--strict` accepts, as `testkit` prints them: data that is not part of the project, and
+/// what the machine's kernel or the user's rights do not allow.
 const TOLERATED: [&str; 2] = ["needs data: ", "not on this machine: "];
 
 /// Begins the line of a test that passes because it cannot run; `testkit` prints it. Programs of `cargo test` have no

@@ -2,8 +2,8 @@
 
 mod arrows;
 mod circles;
-mod exceptions;
 mod figures;
+mod interface;
 mod layout;
 mod licences;
 mod limits;
@@ -11,6 +11,7 @@ mod links;
 mod names;
 mod platforms;
 mod rust_text;
+mod sleeps;
 mod source;
 mod words;
 
@@ -60,6 +61,11 @@ pub const CHECKS: &[Check] = &[
         find: names::shared,
     },
     Check {
+        name: "interface",
+        rule: "crates/isomerdb/interface.txt is the public interface (UPDATE_GOLDEN=1 cargo xtask tidy writes it)",
+        find: interface::find,
+    },
+    Check {
         name: "length",
         rule: "a source file tells one story: split it when it grows a second",
         find: source::long_files,
@@ -83,6 +89,11 @@ pub const CHECKS: &[Check] = &[
         name: "functions",
         rule: "a function is short, or what is long in it is a table",
         find: limits::functions,
+    },
+    Check {
+        name: "sleeps",
+        rule: "a test awaits an event (`poll` of the testkit, a channel, the end of a thread); if it sleeps, it says why",
+        find: sleeps::without_reason,
     },
     Check {
         name: "platforms",
