@@ -27,6 +27,7 @@ use isomer_lsm::{LsmEngine, LsmOptions};
 use isomer_storage::Durability;
 use isomer_testkit::{
     harness::{Harness, Outcome, Verdict, is_quick, seed},
+    poll,
     random::Random,
 };
 use isomer_value::Value;
