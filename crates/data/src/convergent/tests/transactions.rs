@@ -866,42 +866,40 @@ fn apply(model: &mut Model, op: &ConvergentOp, name: usize) {
     }
 }
 
-impl Parcel {
-    /// The convergent part of a commit, if any.
-    pub(crate) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
-        let mut operations = Vec::new();
-        for change in &entry.changes {
-            match change {
-                Change::Converged {
-                    owner,
-                    op,
-                    place,
-                    action,
-                } => {
-                    let action = Action::decode(action).ok_or_else(malformed)?;
-                    operations.push((*op, [&owner.prefix()[..], place].concat(), action));
-                }
-                Change::ConvergedBy {
-                    replica,
-                    number,
-                    time,
-                    seen,
-                } => {
-                    return Ok(Some(Self {
-                        origin: *replica,
-                        number: *number,
-                        time: *time,
-                        seen: seen.clone(),
-                        operations,
-                    }));
-                }
-                _ => {}
+/// The convergent part of a commit, if any.
+fn parcel_of(entry: &ChangeSet<'_>) -> Result<Option<Parcel>, DataError> {
+    let mut operations = Vec::new();
+    for change in &entry.changes {
+        match change {
+            Change::Converged {
+                owner,
+                op,
+                place,
+                action,
+            } => {
+                let action = Action::decode(action).ok_or_else(malformed)?;
+                operations.push((*op, [&owner.prefix()[..], place].concat(), action));
             }
+            Change::ConvergedBy {
+                replica,
+                number,
+                time,
+                seen,
+            } => {
+                return Ok(Some(Parcel {
+                    origin: *replica,
+                    number: *number,
+                    time: *time,
+                    seen: seen.clone(),
+                    operations,
+                }));
+            }
+            _ => {}
         }
-        match operations.is_empty() {
-            true => Ok(None),
-            false => Err(malformed()),
-        }
+    }
+    match operations.is_empty() {
+        true => Ok(None),
+        false => Err(malformed()),
     }
 }
 
@@ -910,7 +908,7 @@ fn same_from_the_stream(engine: &Arc<dyn Engine>, store: &DataStore, node: NodeI
     let mut parcels = Vec::new();
     for entry in engine.stream(0, usize::MAX, usize::MAX, false).unwrap() {
         let changes = ChangeSet::decode(&entry.bytes).unwrap();
-        parcels.extend(Parcel::of(&changes).unwrap());
+        parcels.extend(parcel_of(&changes).unwrap());
     }
     parcels.sort_by_key(|parcel| (parcel.origin, parcel.number));
     let (mut rows, mut seen) = (MemoryRows::default(), Vector::new());
@@ -989,7 +987,7 @@ fn numbers_are_not_used_twice() {
     let mut dots = BTreeSet::new();
     for entry in engine.stream(0, usize::MAX, usize::MAX, false).unwrap() {
         let changes = ChangeSet::decode(&entry.bytes).unwrap();
-        if let Some(parcel) = Parcel::of(&changes).unwrap() {
+        if let Some(parcel) = parcel_of(&changes).unwrap() {
             assert!(dots.insert((parcel.origin, parcel.number)), "used twice");
         }
     }
