@@ -4,6 +4,7 @@
 
 mod commands;
 mod deezer;
+mod golden;
 mod import;
 mod replica;
 mod replicas;

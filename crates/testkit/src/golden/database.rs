@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
-    Database, Error, Map, QueryResult, Row, WriteTransaction,
+    At, Builder, Database, Error, Map, QueryResult, ReadTransaction, Row, Version, Watch, Watched,
+    WriteTransaction,
     internals::{DatabaseInternals as _, data::Access},
     json,
 };
@@ -19,31 +21,56 @@ pub struct DatabaseWorld {
     db: Option<Database>,
     path: Option<PathBuf>,
     sessions: BTreeMap<String, Session>,
+    /// Versions by the names that the script gave them.
+    versions: BTreeMap<String, Version>,
 }
 
 #[derive(Default)]
 struct Session {
-    open: Option<WriteTransaction>,
+    open: Option<OpenTransaction>,
     params: Map,
+    watch: Option<Watch>,
+}
+
+/// The transaction of a session.
+enum OpenTransaction {
+    Write(WriteTransaction),
+    /// Of an earlier version.
+    Past(ReadTransaction),
+}
+
+impl OpenTransaction {
+    fn reading(&self) -> &ReadTransaction {
+        match self {
+            Self::Write(tx) => tx,
+            Self::Past(tx) => tx,
+        }
+    }
+}
+
+/// Earlier versions stay readable for longer than a script runs.
+fn builder() -> Builder {
+    Database::builder().keep_versions(Duration::from_secs(3600))
 }
 
 impl DatabaseWorld {
     /// A database in memory.
     pub fn in_memory() -> Result<Self> {
-        Ok(Self {
-            db: Some(Database::open_in_memory()?),
-            path: None,
-            sessions: BTreeMap::new(),
-        })
+        Ok(Self::of(builder().open_in_memory()?, None))
     }
 
     /// A new database in the folder `path`.
     pub fn on_disk(path: &Path) -> Result<Self> {
-        Ok(Self {
-            db: Some(Database::open(path)?),
-            path: Some(path.to_owned()),
+        Ok(Self::of(builder().open(path)?, Some(path.to_owned())))
+    }
+
+    fn of(db: Database, path: Option<PathBuf>) -> Self {
+        Self {
+            db: Some(db),
+            path,
             sessions: BTreeMap::new(),
-        })
+            versions: BTreeMap::new(),
+        }
     }
 
     /// Closes and reopens the database; in memory only the sessions end.
@@ -51,7 +78,7 @@ impl DatabaseWorld {
         self.sessions.clear();
         if let Some(path) = &self.path {
             self.db = None;
-            self.db = Some(Database::open(path)?);
+            self.db = Some(builder().open(path)?);
         }
         Ok(())
     }
@@ -67,55 +94,101 @@ impl World for DatabaseWorld {
             .db
             .as_ref()
             .context("the database could not be opened again")?;
-        let session = self.sessions.entry(session.to_owned()).or_default();
         let (word, rest) = command
             .split_once(char::is_whitespace)
             .unwrap_or((command, ""));
+        if word == "mark" {
+            self.versions.insert(rest.to_owned(), db.version()?);
+            return Ok(String::new());
+        }
+        let session = self.sessions.entry(session.to_owned()).or_default();
         let ran = match word {
-            "begin" if session.open.is_some() => bail!("the session has a transaction already"),
-            "begin" => {
-                let open = match rest {
-                    "read" => db.begin_with(Access::Read),
-                    _ => db.begin(),
-                };
-                open.map(|open| {
-                    session.open = Some(open);
-                    String::new()
-                })
-            }
-            "commit" => session
-                .open
-                .take()
-                .context("the session has no transaction")?
-                .commit()
-                .map(|_| String::new()),
-            "rollback" => {
-                session
-                    .open
-                    .take()
-                    .context("the session has no transaction")?
-                    .rollback();
-                Ok(String::new())
-            }
+            "begin" | "commit" | "rollback" => session.transaction(db, command, &self.versions)?,
+            "watch" => db.watch(rest, Watched::All, None).map(|watch| {
+                session.watch = Some(watch);
+                String::new()
+            }),
+            "changes" => session.changes()?,
+            "sweep" => db.sweep_expired().map(|count| count.to_string()),
             "param" => {
                 let (name, value) = rest.split_once(' ').context("param NAME JSON")?;
                 session.params.insert(name, json::parse(value)?);
                 Ok(String::new())
             }
+            "take" => {
+                let (bucket, sequence) = rest.split_once('/').context("take BUCKET/SEQUENCE")?;
+                db.take_number(bucket, sequence)
+                    .map(|number| number.to_string())
+            }
             _ if buckets::is_command(command) => match &session.open {
-                Some(open) => buckets::run(open, command)?,
+                Some(OpenTransaction::Write(open)) => buckets::run(open, command)?,
+                Some(OpenTransaction::Past(open)) => {
+                    buckets::read(open, command)?.context("the transaction only reads")?
+                }
                 None => {
                     let alone = db.begin()?;
                     let ran = buckets::run(&alone, command)?;
                     ran.and_then(|printed| alone.commit().map(|_| printed))
                 }
             },
-            _ => match &session.open {
-                Some(open) => open.query((command, &session.params)).map(printed),
-                None => db.query((command, &session.params)).map(printed),
-            },
+            _ => {
+                let query = (command, &session.params);
+                match &session.open {
+                    Some(open) => open.reading().query(query).map(printed),
+                    None => db.query(query).map(printed),
+                }
+            }
         };
         Ok(ran.unwrap_or_else(message_of))
+    }
+}
+
+impl Session {
+    /// Runs `begin`, `begin read`, `begin at VERSION`, `commit` or `rollback`.
+    fn transaction(
+        &mut self,
+        db: &Database,
+        command: &str,
+        versions: &BTreeMap<String, Version>,
+    ) -> Result<isomer_db::Result<String>> {
+        let silent = |()| String::new();
+        if let Some(kind) = command.strip_prefix("begin") {
+            if self.open.is_some() {
+                bail!("the session has a transaction already");
+            }
+            let open = match kind.trim().split_once(' ') {
+                Some(("at", name)) => {
+                    let version = versions.get(name).context("`mark` names versions")?;
+                    db.begin_at(At::Version(*version))
+                        .map(OpenTransaction::Past)
+                }
+                _ if kind.trim() == "read" => {
+                    db.begin_with(Access::Read).map(OpenTransaction::Write)
+                }
+                _ if kind.is_empty() => db.begin().map(OpenTransaction::Write),
+                _ => bail!("`begin`, `begin read` or `begin at VERSION`"),
+            };
+            return Ok(open.map(|open| self.open = Some(open)).map(silent));
+        }
+        let open = self.open.take().context("the session has no transaction")?;
+        Ok(match (open, command) {
+            (OpenTransaction::Write(open), "commit") => open.commit().map(|_| String::new()),
+            // Dropping a transaction ends it.
+            _ => Ok(String::new()),
+        })
+    }
+
+    /// The committed changes since the last look at the watch.
+    fn changes(&mut self) -> Result<isomer_db::Result<String>> {
+        let watch = self.watch.as_mut().context("the session watches nothing")?;
+        let mut lines = Vec::new();
+        loop {
+            match watch.next_within(Duration::ZERO) {
+                Ok(Some(change)) => lines.push(buckets::change(&change.kind)),
+                Ok(None) => return Ok(Ok(lines.join("\n"))),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
     }
 }
 
