@@ -329,9 +329,10 @@ impl Accumulator {
                 *value = saved.clone();
             }
             (State::Avg(mean, count), [Value::Bool(other), saved, number]) => {
-                *mean = match other {
-                    false => Mean::Number(ExactSum::from_value(saved).ok_or_else(lost)?),
-                    true => Mean::Other(saved.clone()),
+                *mean = if *other {
+                    Mean::Other(saved.clone())
+                } else {
+                    Mean::Number(ExactSum::from_value(saved).ok_or_else(lost)?)
                 };
                 *count = times(number).ok_or_else(lost)?;
             }

@@ -127,15 +127,15 @@ impl Delete {
         })?;
         for rel in all.rels {
             cx.tick(1)?;
-            cx.run.owed_rels.remove(&rel);
-            if cx.run.deleted_rels.insert(rel.0)
+            cx.run.deleted.owed_rels.remove(&rel);
+            if cx.run.deleted.rels.insert(rel.0)
                 && cx
                     .tx
                     .graph_mut()
                     .delete_relationship(rel)
                     .map_err(write_error)?
             {
-                cx.run.counters.relationships_deleted += 1;
+                cx.run.report.counters.relationships_deleted += 1;
             }
         }
         let is_delete = |operator: &physical::Operator| matches!(operator.op, Op::Delete { .. });
@@ -151,7 +151,7 @@ impl Delete {
         for (node, exists) in all.nodes.into_iter().zip(exist) {
             cx.tick(1)?;
             if !exists {
-                cx.run.deleted_nodes.insert(node.0);
+                cx.run.deleted.nodes.insert(node.0);
                 continue;
             }
             let owes = !*detach && deletes_again;
@@ -169,12 +169,12 @@ impl Delete {
             let detached = deleted.map_err(write_error)?;
             if owes {
                 let owed = detached.iter().map(|rel| (*rel, node));
-                cx.run.owed_rels.extend(owed);
+                cx.run.deleted.owed_rels.extend(owed);
             }
-            cx.run.deleted_nodes.insert(node.0);
-            cx.run.counters.nodes_deleted += 1;
-            cx.run.counters.relationships_deleted += detached.len() as u64;
-            cx.run.deleted_rels.extend(detached.iter().map(|rel| rel.0));
+            cx.run.deleted.nodes.insert(node.0);
+            cx.run.report.counters.nodes_deleted += 1;
+            cx.run.report.counters.relationships_deleted += detached.len() as u64;
+            cx.run.deleted.rels.extend(detached.iter().map(|rel| rel.0));
         }
         Ok(kept.drain())
     }
@@ -182,7 +182,7 @@ impl Delete {
 
 /// At the end of a statement: no relationship may be owed.
 pub(crate) fn check_owed_relationships(cx: &Cx<'_>) -> Result<()> {
-    match cx.run.owed_rels.values().min() {
+    match cx.run.deleted.owed_rels.values().min() {
         None => Ok(()),
         Some(node) => Err(write_error(DataError::StillConnected { node: node.0 })),
     }

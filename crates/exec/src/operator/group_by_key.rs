@@ -178,9 +178,12 @@ fn keep_first(nodes: &mut Vec<u32>, counts: &mut Vec<i64>, wanted: &GroupLimit) 
         order.select_nth_unstable(last)
     };
     let bound = *bound;
-    let kept = |count: i64| match wanted.largest {
-        true => count >= bound,
-        false => count <= bound,
+    let kept = |count: i64| {
+        if wanted.largest {
+            count >= bound
+        } else {
+            count <= bound
+        }
     };
     let mut of = counts.iter();
     nodes.retain(|_| of.next().is_some_and(|count| kept(*count)));

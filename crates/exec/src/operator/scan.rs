@@ -59,7 +59,7 @@ impl NodeScan {
             let Some((from, to)) = self.share.take().or_else(|| morsels.take()) else {
                 return Ok(None);
             };
-            cx.run.share = Morsels::number_of(from);
+            cx.run.threads.share = Morsels::number_of(from);
             let wanted = FULL_BATCH.min((to - from) as usize);
             let after = from.checked_sub(1).map(NodeId);
             let mut nodes = Vec::with_capacity(wanted);
@@ -99,7 +99,7 @@ impl Operate for NodeScan {
             Op::LabelScan { node, label, .. } => (*node, Some(*label)),
             other => return Err(misplaced(other)),
         };
-        if let Some(morsels) = &cx.run.morsels
+        if let Some(morsels) = &cx.run.threads.morsels
             && morsels.scan == self.op_ref.id
         {
             let morsels = morsels.clone();
@@ -340,7 +340,7 @@ fn next_of_share(
         TypeFilter::Nothing => return Ok(None),
     };
     while let Some((from, to)) = morsels.take() {
-        cx.run.share = Morsels::number_of(from);
+        cx.run.threads.share = Morsels::number_of(from);
         let mut own = Vec::new();
         // The first relationship after the share, of any type.
         let mut behind: Option<RelId> = None;
@@ -384,7 +384,7 @@ impl Operate for RelationshipScan {
         let Op::RelationshipScan(scan) = op_ref.op() else {
             return Err(misplaced(op_ref.op()));
         };
-        if let Some(morsels) = &cx.run.morsels
+        if let Some(morsels) = &cx.run.threads.morsels
             && morsels.scan == op_ref.id
         {
             let morsels = morsels.clone();

@@ -126,7 +126,7 @@ impl Child {
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let call = self.begin_call(cx);
         let outcome = self.state.next(cx);
-        if let (Some(call), Some(profiler)) = (call, &mut cx.run.profiler) {
+        if let (Some(call), Some(profiler)) = (call, &mut cx.run.report.profiler) {
             profiler.end(self.op_ref.id, call, &cx.run.watch);
             let profile = profiler.operator(self.op_ref.id);
             profile.calls += 1;
@@ -144,7 +144,7 @@ impl Child {
         if self.is_counted {
             return None;
         }
-        let profiler = cx.run.profiler.as_mut()?;
+        let profiler = cx.run.report.profiler.as_mut()?;
         Some(profiler.begin(&cx.run.watch))
     }
 
@@ -168,7 +168,7 @@ impl Child {
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         let call = self.begin_call(cx);
         self.state.close(cx);
-        if let (Some(call), Some(profiler)) = (call, &mut cx.run.profiler) {
+        if let (Some(call), Some(profiler)) = (call, &mut cx.run.report.profiler) {
             profiler.end(self.op_ref.id, call, &cx.run.watch);
         }
     }

@@ -6,7 +6,7 @@ use isomer_data::{ConvergentOwner, RelRow};
 use isomer_plan::{
     expr::{Expr, PropRef, SlotId},
     physical::{
-        CreateItem, CreateNode, CreatePattern, CreateRelationship, Op, Properties, SetItem,
+        CreateItem, CreateNode, CreatePattern, CreateRelationship, EntityChange, Op, Properties,
     },
 };
 use isomer_value::{Map, NodeId, Relationship, TypeId, Value};
@@ -153,7 +153,7 @@ fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> 
         }
         refused?;
     }
-    cx.run.counters.relationships_created += made.len() as u64;
+    cx.run.report.counters.relationships_created += made.len() as u64;
     chunk.set(one.relationship, Column::Rels(made));
     Ok(chunk)
 }
@@ -265,9 +265,9 @@ fn create_node(
         .graph_mut()
         .create_node(&labels, &properties)
         .map_err(write_error)?;
-    cx.run.counters.nodes_created += 1;
-    cx.run.counters.labels_added += labels.len() as u64;
-    cx.run.counters.properties_set += properties.len() as u64;
+    cx.run.report.counters.nodes_created += 1;
+    cx.run.report.counters.labels_added += labels.len() as u64;
+    cx.run.report.counters.properties_set += properties.len() as u64;
     Ok(id)
 }
 
@@ -284,8 +284,8 @@ fn create_relationship(
         .graph_mut()
         .create_relationship(type_id, source, target, properties)
         .map_err(write_error)?;
-    cx.run.counters.relationships_created += 1;
-    cx.run.counters.properties_set += properties.len() as u64;
+    cx.run.report.counters.relationships_created += 1;
+    cx.run.report.counters.properties_set += properties.len() as u64;
     Ok(RelRow {
         id,
         type_id,
@@ -502,7 +502,7 @@ impl Entity {
                 Ok(Some(Self::Node(node.id)))
             }
             Value::Relationship(relationship) => {
-                if cx.run.deleted_rels.contains(relationship.id.0) {
+                if cx.run.deleted.rels.contains(relationship.id.0) {
                     return Err(ExecError::deleted(format!(
                         "relationship {}",
                         relationship.id
@@ -530,7 +530,7 @@ impl Entity {
             }
         }
         .map_err(write_error)?;
-        cx.run.counters.properties_set += 1;
+        cx.run.report.counters.properties_set += 1;
         Ok(())
     }
 
@@ -543,7 +543,7 @@ impl Entity {
 }
 
 /// Makes the changes for one row, one after the other.
-pub(super) fn apply_items(items: &[SetItem], row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+pub(super) fn apply_items(items: &[EntityChange], row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
     items.iter().try_for_each(|item| apply_item(item, row, cx))
 }
 
@@ -553,10 +553,10 @@ fn names<'p>(plan: &'p isomer_plan::Plan, path: &[PropRef]) -> Vec<&'p str> {
         .collect()
 }
 
-fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+fn apply_item(item: &EntityChange, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
     let plan = cx.run.plan.clone();
     match item {
-        SetItem::Property {
+        EntityChange::Property {
             entity,
             name,
             value: expr,
@@ -567,7 +567,7 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
             let new = value(expr, row, cx)?;
             entity.set(&[plan.property_name(*name)], new, cx)
         }
-        SetItem::NestedProperty {
+        EntityChange::NestedProperty {
             entity,
             path,
             value: expr,
@@ -578,7 +578,7 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
             let new = value(expr, row, cx)?;
             entity.set(&names(&plan, path), new, cx)
         }
-        SetItem::DynamicProperty {
+        EntityChange::DynamicProperty {
             entity,
             name,
             value: expr,
@@ -595,7 +595,7 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
                 ))),
             }
         }
-        SetItem::Converge {
+        EntityChange::Converge {
             entity,
             path,
             operation,
@@ -620,24 +620,24 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
                     .converge(owner, &path, &op, None)
                     .map_err(write_error)?;
             }
-            cx.run.counters.properties_set += 1;
+            cx.run.report.counters.properties_set += 1;
             Ok(())
         }
-        SetItem::RemoveProperty { entity, path } => {
+        EntityChange::RemoveProperty { entity, path } => {
             let Some(entity) = Entity::of(entity, row, cx)? else {
                 return Ok(());
             };
             entity.set(&names(&plan, path), Value::Null, cx)
         }
-        SetItem::Replace {
+        EntityChange::Replace {
             entity,
             value: expr,
         } => change_all(entity, expr, row, true, cx),
-        SetItem::Merge {
+        EntityChange::Merge {
             entity,
             value: expr,
         } => change_all(entity, expr, row, false, cx),
-        SetItem::AddLabels { entity, labels } => {
+        EntityChange::AddLabels { entity, labels } => {
             let Some(node) = labelled(entity, row, cx)? else {
                 return Ok(());
             };
@@ -646,18 +646,18 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
                     Some(id) => id,
                     None => cx.tx.name_ids().intern_label(plan.label_name(*label))?,
                 };
-                cx.run.counters.labels_added +=
+                cx.run.report.counters.labels_added +=
                     u64::from(cx.tx.graph_mut().add_label(node, id).map_err(write_error)?);
             }
             Ok(())
         }
-        SetItem::RemoveLabels { entity, labels } => {
+        EntityChange::RemoveLabels { entity, labels } => {
             let Some(node) = labelled(entity, row, cx)? else {
                 return Ok(());
             };
             for label in labels {
                 if let Some(id) = cx.label(*label) {
-                    cx.run.counters.labels_removed += u64::from(
+                    cx.run.report.counters.labels_removed += u64::from(
                         cx.tx
                             .graph_mut()
                             .remove_label(node, id)
@@ -738,7 +738,7 @@ fn change_all(
             })
             .count()
     };
-    cx.run.counters.properties_set += changed as u64;
+    cx.run.report.counters.properties_set += changed as u64;
     Ok(())
 }
 

@@ -8,8 +8,8 @@ use crate::arena::Arena;
 use crate::expr::{AggregateCall, Expr, Kind, PropRef, SlotId};
 use crate::function::{Aggregation, Purity};
 use crate::physical::{
-    Aggregate, CountByColumn, CountByNeighbour, CountPaths, Exchange, FirstGroups, GroupByKey,
-    InThread, Op, OpId, Operator, RelationshipScan, SortKey, StatementClass, Step,
+    Aggregate, CountByColumn, CountByNeighbour, CountPaths, Exchange, ExpandStep, FirstGroups,
+    GroupByKey, InThread, Op, OpId, Operator, RelationshipScan, SortKey, StatementClass,
 };
 
 use super::reachable::ReachableOperators;
@@ -49,7 +49,7 @@ enum Replacement {
     ByNeighbour {
         input: OpId,
         from: SlotId,
-        step: Step,
+        step: ExpandStep,
     },
     ByKey(GroupByKey),
     ByColumn(CountByColumn),
@@ -146,9 +146,12 @@ impl Chooser<'_> {
     }
 
     fn aggregation(&self, id: OpId, aggregate: &Aggregate) -> (Option<Exchange>, Replacement) {
-        let exchange = || match is_independent_of_order(aggregate) {
-            true => self.exchange(id, aggregate.input, InThread::Nothing),
-            false => None,
+        let exchange = || {
+            if is_independent_of_order(aggregate) {
+                self.exchange(id, aggregate.input, InThread::Nothing)
+            } else {
+                None
+            }
         };
         if self.counts_by_node(aggregate) {
             let by_neighbour = self.by_neighbour(aggregate);
@@ -189,16 +192,17 @@ impl Chooser<'_> {
     ) -> (Option<Exchange>, Replacement) {
         // The operator and its threads each evaluate keys and limits: they must give the same values.
         let are_settled = is_settled(limit) && keys.iter().all(|key| is_settled(&key.expr));
-        let exchange = match are_settled && self.keeps_order(input) {
-            true => self.exchange(
+        let exchange = if are_settled && self.keeps_order(input) {
+            self.exchange(
                 id,
                 input,
                 InThread::Top {
                     keys: keys.to_vec(),
                     limit: limit.clone(),
                 },
-            ),
-            false => None,
+            )
+        } else {
+            None
         };
         (exchange, Replacement::None)
     }
@@ -294,7 +298,7 @@ impl Chooser<'_> {
         fits.then(|| Replacement::ByNeighbour {
             input: expand.input,
             from: expand.from,
-            step: Step {
+            step: ExpandStep {
                 direction: expand.direction,
                 types: expand.types.clone(),
             },
@@ -411,11 +415,11 @@ impl Chooser<'_> {
             && aggregate.factors == [degree.count];
         fits.then(|| CountPaths {
             input: scan.input,
-            first: Step {
+            first: ExpandStep {
                 direction,
                 types: scan.types.clone(),
             },
-            second: Step {
+            second: ExpandStep {
                 direction: degree.direction,
                 types: degree.types.clone(),
             },
@@ -461,7 +465,7 @@ mod tests {
             .with_label("N", 20_000)
             .with_type("X", 20_000)
             .with_type("Y", 20_000);
-        let plan = crate::prepare(query, &catalog, &crate::Options::default()).unwrap();
+        let plan = crate::prepare(query, &catalog, &crate::PlanningOptions::default()).unwrap();
         let is_sort = |op: &Op| match op {
             Op::Exchange(exchange) => !matches!(exchange.in_thread, InThread::Nothing),
             _ => false,

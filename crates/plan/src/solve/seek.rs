@@ -10,7 +10,7 @@ use crate::arena::Arena;
 use crate::catalog::{IndexInfo, ValueFacts};
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
 use crate::function::Function;
-use crate::physical::{IndexRange, IndexSeek, Op, OpId, SeekBound, SeekKeys};
+use crate::physical::{IndexRange, NodeIndexSeek, Op, OpId, SeekBound, SeekKeys};
 use crate::schema::PropertyPath;
 
 /// An access path.
@@ -61,7 +61,7 @@ impl Access {
                 index,
                 prefix,
                 range,
-            } => Op::IndexSeek(IndexSeek {
+            } => Op::IndexSeek(NodeIndexSeek {
                 input,
                 node,
                 label,
