@@ -124,6 +124,8 @@ pub fn betweenness<S: StopCheck>(
     work.hold_bytes(count * (4 + PARTIAL_SUMS * (8 + Search::BYTES)))?;
     let steps = sources.len() * (count + rows.edge_count());
     let mut strands = vec![Vec::new(); PARTIAL_SUMS];
+    // A fixed number of partial sums, whatever the number of threads: floats are added in one order, so the result is
+    // the same on every machine.
     work.fill(&mut strands, 1, steps, |strand, scores, pace| {
         let scores = &mut scores[0];
         *scores = vec![0.0; count];
@@ -134,6 +136,7 @@ pub fn betweenness<S: StopCheck>(
         }
         Ok(())
     })?;
+    // A sample of the sources estimates the sum over all of them.
     let mut scale = count as f64 / sources.len().max(1) as f64;
     if undirected {
         scale /= 2.0; // each pair was seen from both its ends
@@ -158,6 +161,7 @@ fn count_paths<S: StopCheck>(
     search: &mut Search,
     pace: &mut StepCounter<'_, S>,
 ) -> Result<(), S::Error> {
+    // Only what the last source reached is cleared: a source in a small component costs no pass over all nodes.
     for node in search.reached.drain(..) {
         search.distance[node as usize] = NO_NODE;
         search.paths[node as usize] = 0.0;
@@ -198,11 +202,13 @@ fn collect<S: StopCheck>(
     scores: &mut [f64],
     pace: &mut StepCounter<'_, S>,
 ) -> Result<(), S::Error> {
+    // The reverse of the order of discovery: all successors of a node are complete before it (Brandes 2001).
     for node in search.reached.iter().rev().copied() {
         pace.count_steps(1 + rows.degree(node))?;
         let next = search.distance[node as usize] + 1;
         let mut sum = 0.0;
         for &other in rows.of(node) {
+            // An edge of the shortest-path graph: the predecessors are not stored, the distances tell them apart.
             if search.distance[other as usize] == next {
                 sum += search.share(node, other) * (1.0 + search.dependency[other as usize]);
             }

@@ -159,6 +159,8 @@ impl SparseRows {
         for at in 0..nodes {
             offsets[at + 1] += offsets[at];
         }
+        // Counting sort: `next` is where the following edge of each row goes. Sources ascend, so the rows are sorted
+        // without a comparison.
         let mut next = offsets.clone();
         let mut targets = vec![0; self.targets.len()];
         let mut weights = vec![0.0; self.weights.len()];
@@ -201,6 +203,7 @@ impl SparseRows {
             });
             loop {
                 let next = match (ahead.peek(), back.peek()) {
+                    // Both rows are ascending: a merge keeps the result so.
                     (Some(a), Some(b)) if a.0 <= b.0 => ahead.next(),
                     (_, Some(_)) => back.next(),
                     (Some(_), None) => ahead.next(),

@@ -2,8 +2,9 @@
 //!
 //! Names are resolved: a variable is a [`SlotId`] of the row or a [`LocalId`] of an enclosing comprehension, a
 //! parameter a [`ParamId`]. Labels, types and property names are references into the plan's
-//! [`PlanNames`](crate::physical::PlanNames), which the executor resolves against the transaction's catalog when it starts (and
-//! again when the statement itself adds names), so that a plan stays valid while names are added and removed.
+//! [`PlanNames`](crate::physical::PlanNames), which the executor resolves against the transaction's catalog when it
+//! starts (and again when the statement itself adds names), so that a plan stays valid while names are added and
+//! removed.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! From a syntax tree to a physical plan: binder, logical plan, rules, costs.
 //!
-//! Invariants: this crate does no I/O and reads the database only through [`PlannerCatalog`]; a [`Plan`] is immutable, refers
-//! to variables by slots only, and is deterministic for a text and catalog.
+//! Invariants: this crate does no I/O and reads the database only through [`PlannerCatalog`]; a [`Plan`] is immutable,
+//! refers to variables by slots only, and is deterministic for a text and catalog.
 
 mod arena;
 mod bind;

@@ -343,9 +343,8 @@ fn schema_commands() {
         StatementBody::CreateConstraint(constraint) => constraint.kind,
         other => panic!("{other:?}"),
     };
-    assert!(
-        matches!(constraint("CREATE CONSTRAINT c FOR (n:L) REQUIRE (n.a, n.b) IS UNIQUE"), ConstraintRequirement::Unique(fields) if fields.len() == 2)
-    );
+    let unique = constraint("CREATE CONSTRAINT c FOR (n:L) REQUIRE (n.a, n.b) IS UNIQUE");
+    assert!(matches!(unique, ConstraintRequirement::Unique(fields) if fields.len() == 2));
     assert!(matches!(
         constraint("CREATE CONSTRAINT FOR (n:L) REQUIRE n.a IS NOT NULL"),
         ConstraintRequirement::NotNull(_)

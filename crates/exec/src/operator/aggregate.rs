@@ -111,7 +111,7 @@ impl Aggregate {
                     cx.run.watch.hold(bytes)?;
                     self.held += bytes;
                 } else {
-                    // Hash aggregation with partitions on disk. Groups that were complete so far are written as
+                    // Hash aggregation with partitions on disk. Groups found so far are written as
                     // intermediate results, not as their rows: most of the work is kept.
                     let mut spill = GroupSpill::new(self.op_ref.id, cx)?;
                     let all = std::mem::take(&mut groups.keys)
@@ -349,7 +349,7 @@ impl Groups {
         times: &[u64],
         cx: &mut Cx<'_>,
     ) -> Result<usize> {
-        // The hot path of most statistics: no value is read.
+        // The most frequent aggregation: no value is read.
         if call.function == Aggregation::CountRows {
             for (group, times) in groups.iter().zip(times) {
                 self.accumulators[*group as usize][number].add_rows(*times)?;

@@ -116,6 +116,8 @@ impl Operate for LoadCsv {
                 continue;
             };
             bytes += value_bytes(&record);
+            // A file may be larger than the memory, and a single record may: what the batch holds is counted record
+            // by record.
             cx.run.watch.allow(bytes)?;
             rows.push(self.input.position());
             values.push(record);

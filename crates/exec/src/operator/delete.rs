@@ -112,6 +112,7 @@ impl Delete {
         else {
             return Err(misplaced(op_ref.op()));
         };
+        // All rows before the first deletion: the operators below must not meet an entity that is half gone.
         let kept = BufferedRows::take(op_ref.id, &mut self.input, &mut self.held, cx)?;
         let mut all = Targets::default();
         kept.each(cx, |chunk, cx| {
@@ -125,6 +126,8 @@ impl Delete {
             self.held += bytes;
             Ok(())
         })?;
+        // Relationships first, so that a node whose relationships are deleted in the same clause counts as
+        // unconnected.
         for rel in all.rels {
             cx.tick(1)?;
             cx.run.deleted.owed_rels.remove(&rel);
@@ -151,9 +154,12 @@ impl Delete {
         for (node, exists) in all.nodes.into_iter().zip(exist) {
             cx.tick(1)?;
             if !exists {
+                // It does not exist any more: nothing to delete, but reading it must fail.
                 cx.run.deleted.nodes.insert(node.0);
                 continue;
             }
+            // A later DELETE may name the relationships that are still there: until the end of the statement they are
+            // owed, then they are an error.
             let owes = !*detach && deletes_again;
             let mut stopped = None;
             let deleted = cx

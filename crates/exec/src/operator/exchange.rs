@@ -171,7 +171,7 @@ impl Exchange {
         if !self.passes_all() && cx.run.watch.limits().memory_bytes < least_bytes {
             return None;
         }
-        // Each thread reads the same version in a transaction of this kind of its own, without locks between them.
+        // Each thread reads the same version in a separate transaction, without locks between them.
         let forks: Option<Vec<Transaction>> =
             (0..cx.run.threads.workers).map(|_| cx.tx.fork()).collect();
         let morsels = Arc::new(Morsels::new(self.scan));

@@ -254,7 +254,7 @@ impl Expand {
         let (mut rows, mut nodes) = bound_nodes(&chunk, expand.from)?;
         let counted = expand.group && !wants_ends && expand.distinct_from.is_empty();
         if !counted {
-            // Degrees cost nothing in the view: rows beyond a batch of neighbours are put back before any list is
+            // Degrees are cheap in the view: rows beyond a batch of neighbours are put back before any list is
             // built.
             let (kept, promised) = self.fitting(walks, &nodes);
             if let Some(row) = rows.get(kept).map(|row| *row as usize) {

@@ -73,7 +73,7 @@ impl Operate for Merge {
         while let Some(matched) = self.matching.pull_flat(cx)? {
             found.append(matched);
         }
-        // Closed before anything is created: the matching side may hold cursors and views of the state before.
+        // Closed before anything is created, so that none of its operators is open during the writes.
         self.matching.close(cx);
         let mut made = if !found.is_empty() {
             for slot in outer.slots() {

@@ -80,6 +80,7 @@ impl NodeScan {
             if own == 0
                 && let Some(next) = nodes.first()
             {
+                // The share is empty, and so are those up to this id: other threads need not look.
                 morsels.skip_to(next.0);
             }
             nodes.truncate(own);
@@ -118,11 +119,13 @@ impl Operate for NodeScan {
                 self.scanning = true;
                 self.after = None;
             }
+            // Looked up for each batch: a row before this one may have created the first node of the label.
             let known = label.map(|label| cx.label(label));
             if known == Some(None) {
                 self.scanning = false; // the label was never used
                 continue;
             }
+            // Results of several input rows share a chunk; the scan remembers where it stopped.
             let (before, wanted) = (nodes.len(), limit - nodes.len());
             cx.reader()
                 .scan_nodes(known.flatten(), self.after, wanted, &mut nodes)?;

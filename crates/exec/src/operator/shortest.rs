@@ -498,8 +498,7 @@ impl Search<'_> {
             cx.reader()
                 .expand(&[end], self.plan.direction, types, &mut found)?;
             cx.tick(found.rows().len() + length)?;
-            // All walks of one length are in memory: this search is exponential, and ends with the limit instead of
-            // with the machine.
+            // All walks of one length are in memory: this search is exponential, and ends at the memory limit.
             let most = before + next.len() + found.rows().len();
             cx.run.watch.allow(walks_bytes(most, length))?;
             for rel in found.rows() {

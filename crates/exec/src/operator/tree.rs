@@ -135,6 +135,7 @@ impl Child {
             }
         }
         let chunk = outcome?;
+        // The one place that every operator passes: a query stops within about a chunk of work, whatever its plan.
         cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
         Ok(chunk)
     }
@@ -150,6 +151,7 @@ impl Child {
 
     /// Like [`Child::pull`], with rows multiplied out and at least one row.
     pub(crate) fn pull_flat(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        // An empty chunk is no end: a filter may reject a whole chunk.
         while let Some(mut chunk) = self.pull(cx)? {
             chunk.flatten();
             if !chunk.is_empty() {

@@ -75,9 +75,11 @@ pub(super) fn create_rows(
     if chunk.len() == 1 {
         return create_one(pattern, chunk, nulls, cx);
     }
+    // Bulk loads create relationships between known nodes: one call per batch instead of one per row.
     if let Some(one) = sole_link(pattern) {
         return create_links(one, chunk, cx);
     }
+    // Nothing in the pattern reads another part of it, so columns can be filled without a row for each.
     if pattern.paths.is_empty() && !reads_created(pattern) {
         return create_all(pattern, chunk, nulls, cx);
     }
@@ -204,6 +206,8 @@ fn create_all(
         cx.tick(1)?;
         let place = Row { chunk: &chunk, row };
         for (at, item) in pattern.items.iter().enumerate() {
+            // Ends that this pattern creates come from the columns under construction: the chunk does not have them
+            // yet.
             let node = |end: End, slot: SlotId, made: &[CreatedEntities], cx: &Cx<'_>| match end {
                 End::Item(item) => match &made[item] {
                     CreatedEntities::Nodes(nodes) => Ok(nodes[row]),
@@ -471,6 +475,7 @@ impl Operate for Set {
         };
         for row in 0..chunk.len() {
             cx.tick(1)?;
+            // Row by row, and item by item: a later one reads what an earlier one has set.
             apply_items(items, Row { chunk: &chunk, row }, cx)?;
         }
         op_ref.prune(&mut chunk);

@@ -135,7 +135,7 @@ fn join_part(
     while right.has_more {
         let mut piece = Piece::default();
         let loaded = piece.load(&mut right, key_count, cx);
-        // A run of its own for each piece: the merge of the runs brings the rows into the order of the left side.
+        // Each piece gives one run: the merge of the runs brings the rows into the order of the left side.
         let outcome = loaded.and_then(|()| {
             runs.add(cx, |writer, cx| {
                 piece.probe(left, key_count, picks, writer, cx)

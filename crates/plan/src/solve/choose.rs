@@ -25,6 +25,7 @@ pub(crate) fn choose_operators(arena: &mut Arena, root: Option<OpId>, class: Sta
         reachable: &reachable,
         arena,
     };
+    // All choices first: each looks at the operators below as they were planned, not at those that replace them.
     let choices: Vec<Choice> = (0..arena.operators.len())
         .filter(|at| reachable.contains(*at))
         .filter_map(|at| chooser.choice(OpId(at as u32)))
@@ -67,6 +68,7 @@ fn apply(arena: &mut Arena, choice: Choice) {
             InThread::Nothing | InThread::Sort => chain.rows,
             InThread::Distinct(_) | InThread::Top { .. } => chosen.rows.min(chain.rows),
         };
+        // The chain stays as it is below the exchange, so that it can also run in the thread of the query.
         let id = arena.push_like(Op::Exchange(exchange), &Operator { rows, ..chain });
         op.map_children(&mut |child| if child == input { id } else { child });
     }
@@ -157,6 +159,7 @@ impl Chooser<'_> {
             let by_neighbour = self.by_neighbour(aggregate);
             return (exchange(), by_neighbour.unwrap_or(Replacement::ByNode));
         }
+        // No exchange: the rows below are counts per node already.
         if let Some(group) = self.by_key(id, aggregate) {
             return (None, Replacement::ByKey(group));
         }
@@ -236,6 +239,7 @@ impl Chooser<'_> {
                 Op::AllNodesScan { input, .. }
                 | Op::LabelScan { input, .. }
                 | Op::RelationshipScan(RelationshipScan { input, .. }) => {
+                    // A scan that runs once: only then its ids can be shared out.
                     return matches!(self.op(*input), Op::Argument).then_some(at);
                 }
                 _ => return None,
@@ -294,6 +298,7 @@ impl Chooser<'_> {
         let reads_relationship = expand
             .relationship
             .is_some_and(|slot| below.live.contains(&slot));
+        // The relationships must not be read: the adjacency answers in their place, and has only their ends.
         let fits = expand.to == *key && !reads_relationship && expand.distinct_from.is_empty();
         fits.then(|| Replacement::ByNeighbour {
             input: expand.input,

@@ -209,7 +209,7 @@ impl<'c> Costs<'c> {
                     .unwrap_or(min.saturating_add(4))
                     .min(min.saturating_add(4))
                     .min(8);
-                // A few steps beyond the minimum stand for all: of more, the estimate would only say "too many", for
+                // A few steps beyond the minimum represent all: of more, the estimate would only say "too many", for
                 // every plan alike.
                 let mut total = if *min == 0 { 1.0 } else { 0.0 };
                 let mut walks = 1.0;
@@ -459,7 +459,7 @@ fn repeated(walk: &crate::walk::Walk, degree: f64) -> f64 {
             .min(min.saturating_add(4))
             .min(8);
         let steps = link.steps.len() as i32;
-        // As for walks: a few repetitions beyond the minimum stand for all.
+        // As for walks: a few repetitions beyond the minimum represent all.
         let ways: f64 = (min.min(most)..=most)
             .map(|times| degree.powi(steps.saturating_mul(times as i32)).min(1e12))
             .sum();

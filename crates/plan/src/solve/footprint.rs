@@ -88,6 +88,8 @@ impl Footprint {
         }
         self.everything
             || writes.everything
+            // Nodes that are found by a label are disturbed only by writes of that label, so bulk statements such as
+            // MATCH (:A) … CREATE (:B) need no barrier.
             || (self.nodes && writes.nodes)
             || self.labels.intersects(&writes.labels)
             || self.types.intersects(&writes.types)
@@ -137,6 +139,7 @@ impl Footprint {
                 self.labels.some.extend(labels);
                 self.entities = true;
             }
+            // A sub-plan may read anything; a finer answer would save a barrier, a wrong one would change results.
             Expr::Subquery(_) => self.everything = true,
             Expr::Call { function, .. } => match function {
                 Function::Labels => {

@@ -32,12 +32,14 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
             continue;
         }
         let need = std::mem::take(&mut needs[at]);
+        // Pruned before its own needs are collected: what it no longer computes needs nothing below.
         prune(&mut arena.operators[at].op, &need);
         let op = &arena.operators[at].op;
         let below = needs_below(arena, op, &need)?;
         if matches!(op, Op::Argument)
             && let Some(outer) = arena.outer_of.get(&OpId(at as u32))
         {
+            // The element of a FOREACH comes from the loop, not from the row around it.
             let own = |slot: &&SlotId| elements.contains(&(*outer, **slot));
             needs[outer.index()].extend(below.iter().filter(|slot| !own(slot)));
         }
@@ -78,6 +80,7 @@ fn needs_below(arena: &Arena, op: &Op, need: &Slots) -> Result<Slots, PlanError>
     let own = writes(op);
     let passed_on = need.iter().copied().filter(|slot| !own.contains(slot));
     let mut below: Slots = passed_on.collect();
+    // An aggregation passes on nothing but its results: the binder rejects most such statements, this check the rest.
     if matches!(op, Op::Aggregate(_))
         && let Some(lost) = below.iter().next()
     {

@@ -209,7 +209,7 @@ impl Planner<'_> {
             }
             components.push(Some(own));
         }
-        // A node without relationships is a component of its own; it will be joined, or multiplied with the rest.
+        // A node without relationships is a separate component; it will be joined, or multiplied with the rest.
         for (node, component) in part_of.iter().enumerate() {
             if progress.node_open[node] && component.is_none() {
                 components.push(Some(Component {
@@ -320,7 +320,6 @@ fn order_of(
         .collect();
     let crossing = crossing(planner, problem, progress, &component, &edges, base);
     // A sub-plan runs once per outer row, and would build the hash table of a join each time.
-    // (A nested loop over few rows is then the better plan.)
     let joins = planner.context.is_empty();
     Search {
         nodes,
@@ -346,7 +345,7 @@ fn node_facts(
         AccessKind::All => labelled,
         AccessKind::Label { .. } => labelled,
         AccessKind::Id { .. } => access.rows,
-        // The access estimates nodes of its own label; the other labels thin them out.
+        // The access estimates nodes of one label; the other labels thin them out.
         AccessKind::Key { label, .. } | AccessKind::Index { label, .. } => {
             access.rows * labelled / planner.costs.nodes(Some(*label), planner.arena)
         }
@@ -414,7 +413,7 @@ fn edge_facts(
     );
     let mut share = if walk {
         // Both directions estimate the same number of walks. The smaller estimate is taken, unless it is implausibly
-        // small beside the other.
+        // small compared with the other.
         forward.min(backward.max(forward * 0.01)) / count(to_labels)
     } else {
         // The fraction of all pairs that is connected. Never zero: with an estimate of no rows all orders would cost
@@ -487,7 +486,7 @@ fn crossing(
                 (None, None) => known &= base.bound.contains(slot),
             }
         }
-        // Predicates on one element alone are part of its own facts.
+        // Predicates on one element alone are among the facts of that element.
         if known && (nodes.count_ones() + sets.count_ones()) > 1 {
             let share = planner
                 .costs

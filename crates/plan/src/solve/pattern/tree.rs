@@ -7,9 +7,9 @@ use crate::expr::SlotId;
 use crate::solve::{Flow, Planner};
 
 /// Cost of combining a row with those of another component, in rows.
-const PAIR: f64 = 1.0;
+const PAIR_COST: f64 = 1.0;
 /// Cost of buffering a row of a component that is solved separately.
-const KEEP: f64 = 4.0;
+const BUFFER_COST: f64 = 4.0;
 
 impl Planner<'_> {
     /// Solves a component that a bound slot leads to: the one with the fewest rows per input row. Returns whether there
@@ -87,8 +87,10 @@ impl Planner<'_> {
             // On top of one or two rows, solving the component again for each of them is cheaper than a join.
             if rows > 2.0 && is_apart(problem, progress, &component) {
                 let apart = self.order(problem, progress, component, &alone);
-                let joined =
-                    apart.cost + KEEP * apart.rows + PAIR * (rows + chosen.0.rows) + chosen.0.rows;
+                let joined = apart.cost
+                    + BUFFER_COST * apart.rows
+                    + PAIR_COST * (rows + chosen.0.rows)
+                    + chosen.0.rows;
                 if joined < cost || !chosen.0.cost.is_finite() {
                     cost = joined;
                     chosen = (apart, true);
